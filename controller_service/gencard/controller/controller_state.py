@@ -107,7 +107,7 @@ class ControllerState:
         authority_key: Path | None = None,
         operations: Operations | None = None,
     ) -> Desk:
-        """The stewards' desk.
+        """Return the stewards' desk.
 
         Args:
             way: How stewards come to it.
@@ -156,7 +156,7 @@ def open_controller_state(
     fence: Fence | None = None,
     read: Collection[DatasetEntry] = (),
 ) -> ControllerState:
-    """The state and the cards.
+    """Return the state and the cards.
 
     Args:
         fence: The leadership of a service, where several share the database.
@@ -204,7 +204,7 @@ def _entries(
     rules: Mapping[str, Mapping[str, str]],
     read: Collection[DatasetEntry],
 ) -> Iterator[DatasetEntry]:
-    """All datasets; records are not read again that are of the version which was served last.
+    """Yield all datasets; records are not read again that are of the version which was served last.
 
     They may have changed since, as under a running service: each measurement looks at their version.
 
@@ -230,7 +230,7 @@ def _limits(settings: Settings) -> ProposalLimits:
 
 
 def caps_of(settings: Settings) -> dict[str, Caps]:
-    """The caps of all datasets, by name."""
+    """Return the caps of all datasets, by name."""
     return {f"{PREFIX}{entry.name}": entry.caps for entry in settings.datasets}
 
 

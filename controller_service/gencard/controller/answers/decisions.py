@@ -71,7 +71,7 @@ class Outcome:
 
     @classmethod
     def refused(cls, rule: Rule) -> "Outcome":
-        """A refusal because of the records by a rule that judges the run as a whole."""
+        """Return a refusal because of the records by a rule that judges the run as a whole."""
         mark = {"part": "run", "colour": str(Colour.RED), "rules": [str(rule)]}
         return cls(None, 0, (OUTPUT_RULES,), RULES_VERSION, marks=[mark])
 

@@ -84,7 +84,7 @@ class Review:
         return replace(review, rules=rules, base=rules.checks.rounding, notes=notes)
 
     def cells(self) -> Iterator[ReviewedNumber]:
-        """Every number, in its order."""
+        """Yield every number, in its order."""
         verdicts_of = judged_outputs(self.outputs, self.rules)
         for output, dry, verdicts in zip(self.outputs, self.dry, verdicts_of, strict=True):
             for row, *lines in zip(output.row_names, output.values, dry.values, verdicts, strict=True):
@@ -129,7 +129,7 @@ class Review:
 
 
 def with_values(outputs: Outputs, values: Sequence[Number]) -> Outputs:
-    """The same outputs with other numbers, given in their order."""
+    """Return the same outputs with other numbers, given in their order."""
     left, outputs_with_values = iter(values), []
     for output in outputs:
         rows = tuple(tuple(next(left) for _ in row) for row in output.values)

@@ -170,7 +170,7 @@ def outcome_of(result: AnswerResult, analyses: Analyses) -> Outcome:
 
 
 def _without_noise(answer: Any) -> Any:
-    """An answer without the sizes of its noise, which say nothing more about the records.
+    """Return an answer without the sizes of its noise, which say nothing more about the records.
 
     A question is tried on exact counts before it is paid: its noisy answer must not have more numbers.
     """

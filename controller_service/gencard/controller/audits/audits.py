@@ -112,7 +112,7 @@ class Audits:
         return self.operations.begin(name.decode())
 
     def get(self, who: Identity, name: str) -> AuditRow:
-        """An ended audit; raises NotFoundError where ``who`` may not see it."""
+        """Return an ended audit; raises NotFoundError if ``who`` may not see it."""
         with self.database.reading() as tx:
             return self._seen(tx, who, name)
 
@@ -136,7 +136,7 @@ class Audits:
         return row.report or b""
 
     def agreed(self, tx: Connection, who: Identity, card: str) -> Card:
-        """A card that ``who`` may see and that is in force, or waits for an audit.
+        """Return a card that ``who`` may see and that is in force, or waits for an audit.
 
         Raises:
             CardStateError, CardExpiredError: It is still talked about, or has ended.
@@ -144,7 +144,7 @@ class Audits:
         return auditable(self.cards.seen(tx, who, card))
 
     def at_records(self, tx: Connection, who: Identity, card: str) -> Card:
-        """A card under which an audit may look at the records.
+        """Return a card under which an audit may look at the records.
 
         Raises:
             CardStateError, CardExpiredError: It is still talked about, or has ended.
@@ -209,7 +209,7 @@ class Audits:
 
 
 def plan_of(card: Card, coding: Coding, seed: int, attempt: int) -> AuditPlan:
-    """The plan that the card's terms fix, for one attempt."""
+    """Return the plan that the card's terms fix, for one attempt."""
     terms = offer_of(card).terms
     return AuditPlan(
         cliques=terms.marginals,

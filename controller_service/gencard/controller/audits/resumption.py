@@ -95,7 +95,7 @@ def resumed(
     black_box: str,
     seed: int,
 ) -> dict[str, Any]:
-    """The request of a cancelled audit, to be made again.
+    """Return the request of a cancelled audit, to be made again.
 
     Args:
         name: Its operation.

@@ -259,7 +259,7 @@ def _filled(controller_state: ControllerState, draft: Path, steward: str) -> Bac
 
 
 def _logged(tx: Connection, controller_state: ControllerState, steward: str) -> str:
-    """The time of the entry; a checkpoint covers it."""
+    """Return the time of the entry; a checkpoint covers it."""
     now = controller_state.cards.clock()
     event = controller_state.log.append(
         tx, action="backup", actor=steward, resource="state", details={}, now=now

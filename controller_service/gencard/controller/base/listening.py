@@ -61,7 +61,7 @@ class TlsFiles:
         raise InvalidInputError(field=UNLOCKED_BY, problem="is not text in UTF-8")
 
     def _plain_key(self) -> bytes:
-        """The key as gRPC takes it, which knows no passphrase: decrypted in memory alone."""
+        """Return the key as gRPC takes it, which knows no passphrase: decrypted in memory alone."""
         content, password = secret_bytes(self.key, "server.key"), self.password()
         if not password and b"ENCRYPTED" not in content:
             return content
@@ -83,7 +83,7 @@ class TlsFiles:
 
 
 def _certificate(path: Path, field: str) -> bytes:
-    """A file of certificates; gRPC would take any bytes, and speak of the address."""
+    """Return a file of certificates; gRPC would take any bytes, and speak of the address."""
     pem = read_file(path, field, KEY_LIMIT)
     try:
         load_pem_x509_certificates(pem)

@@ -105,7 +105,7 @@ class Boxes:
         return frozenset(GENERATORS) | frozenset(self._boxes)
 
     def catalogue(self) -> list[GeneratorEntry]:
-        """Every entry, by name."""
+        """Return every entry, by name."""
         generators = [self._generator(name) for name in GENERATORS]
         boxes = [self._black_box(name) for name in self._boxes]
         return sorted(generators + boxes, key=lambda entry: entry.name)
@@ -250,7 +250,7 @@ class Boxes:
         )
 
     def _environment_now(self, recipe: ProgramRecipe) -> Environment:
-        """The environment compared again, with compiled copies."""
+        """Return the environment compared again, with compiled copies."""
         if not _is_python(recipe):
             return recipe.environment
         try:

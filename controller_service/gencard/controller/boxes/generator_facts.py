@@ -78,7 +78,7 @@ def for_persons(facts: Facts, most_records: int) -> Facts:
 
 
 def _claim_for_person(claim: Claim, privacy: InsideGenerator) -> Claim:
-    """The claim on all records of a person together."""
+    """Return the claim on all records of a person together."""
     guarantee, delta = privacy.guarantee, claim.delta
     epsilon = (
         guarantee.budget if guarantee.currency == "epsilon" else epsilon_of(guarantee.budget, delta)

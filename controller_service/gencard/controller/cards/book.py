@@ -111,7 +111,7 @@ class CardBook:
         return card
 
     def usable(self, tx: Connection, who: Identity, name: str) -> Card:
-        """The caller's own card, agreed and not expired.
+        """Return the caller's own card, agreed and not expired.
 
         Raises:
             CardStateError, CardExpiredError: It is not.
@@ -119,7 +119,7 @@ class CardBook:
         return in_force(self.owned(tx, who, name))
 
     def entry_of(self, card: Card) -> DatasetEntry:
-        """The dataset of a card, read by the schema that both signed.
+        """Return the dataset of a card, read by the schema that both signed.
 
         Raises:
             DatasetChangedError: Its schema is another now, and the card's counts would be others.
@@ -172,7 +172,7 @@ class CardBook:
         return outcome
 
     def held(self, tx: Connection, analyst: str, dataset_entry: DatasetEntry) -> tuple[CardTerms, ...]:
-        """The analyst's measured cards on the records as they are now, oldest first."""
+        """Return the analyst's measured cards on the records as they are now, oldest first."""
         return held_cards(
             tx,
             analyst=analyst,
@@ -191,7 +191,7 @@ class CardBook:
     def offered(
         self, tx: Connection, card: Card, dataset_entry: DatasetEntry, outcome: CounterOffer, actor: str
     ) -> Card:
-        """The card with an offer on it, frozen as the statement that both will sign."""
+        """Return the card with an offer on it, frozen as the statement that both will sign."""
         now = self.clock()
         changes = changes_between(card.proposed, outcome.terms, outcome.changes, STEWARD)
         charged = self.charge(tx, card.analyst, dataset_entry, outcome.terms)
@@ -344,7 +344,7 @@ def _check_part(terms: Proposal, dataset_entry: DatasetEntry) -> None:
 
 
 def _why_safe(policy: Policy, tier: Tier) -> str:
-    """The policy in a sentence; of tier private, that psi is not released at all."""
+    """Return the policy in a sentence; of tier private, that psi is not released at all."""
     if tier is Tier.PRIVATE:
         most = policy.most_per_card
         return f"no psi; one fit with noise of the controller's own, at most {most} for a card"

@@ -131,7 +131,7 @@ class Grants:
 # Every proposal and every release looks at all cards granted before, and reading one takes 1.5 ms.
 @lru_cache(maxsize=2_000)
 def _granted_card(body: bytes) -> tuple[CardTerms, datetime]:
-    """A card that was granted, and its end."""
+    """Return a card that was granted, and its end."""
     card = card_of_bytes(body)
     return signed_card(card), offer_of(card).expire_time
 

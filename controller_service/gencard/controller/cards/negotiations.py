@@ -149,7 +149,7 @@ class Negotiations:
         return self._judged_once(who, request, proposal, make)
 
     def counter(self, who: Identity, name: str, etag: str, proposal: Proposal, request: Request) -> Card:
-        """The analyst's answer to an offer: other terms on the same dataset."""
+        """Return the analyst's answer to an offer: other terms on the same dataset."""
         if proposal.dataset != dataset_of(name):
             raise InvalidInputError(field="terms.dataset", problem="cannot change on a card")
         dataset_entry = self.cards.catalogue.named(proposal.dataset)
@@ -272,7 +272,7 @@ class Negotiations:
         return envelope_of(statement, signatures)
 
     def _to_move(self, tx: Connection, who: Identity, name: str, etag: str) -> Card:
-        """The caller's card, with an offer that the caller is to answer."""
+        """Return the caller's card, with an offer that the caller is to answer."""
         card = self.cards.owned(tx, who, name)
         _check_etag(card, etag)
         if card.state is CardState.EXPIRED:

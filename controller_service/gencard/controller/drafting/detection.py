@@ -107,7 +107,7 @@ def _comments(lines: Sequence[str]) -> int:
 
 
 def _present(column: Sequence[str]) -> list[str]:
-    """The values that are neither empty nor a mark of a missing value."""
+    """Return the values that are neither empty nor a mark of a missing value."""
     values = (value.strip() for value in column)
     return [value for value in values if value and value not in MARKS]
 
@@ -276,7 +276,7 @@ def _ragged(lines: Sequence[int], width: int) -> str:
 
 
 def _number_marks(columns: Sequence[Sequence[str]]) -> tuple[str, str]:
-    """The marks before decimals and between thousands."""
+    """Return the marks before decimals and between thousands."""
     commas = sum(_mostly(column, _COMMA) for column in columns)
     points = sum(_mostly(column, _POINT) for column in columns)
     decimal, group = (",", ".") if commas > points else (".", ",")
@@ -313,7 +313,7 @@ def _date_formats(columns: Sequence[Sequence[str]]) -> tuple[str, ...]:
 
 
 def _fitting(column: Sequence[str]) -> list[str]:
-    """The formats that fit most values of a column; none where they are not nearly all."""
+    """Return the formats that fit most values of a column; none where they are not nearly all."""
     values = list(dict.fromkeys(column))
     if not any(_is_date(value, form) for value in values[:_TRIED] for form in _DATES):
         return []

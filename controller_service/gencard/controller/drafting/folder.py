@@ -221,7 +221,7 @@ def _write_texts(folder: Path, dataset: str, drafted: SchemaDraft, address: str)
 
 
 def controller_uri() -> str:
-    """The controller's own identity."""
+    """Return the controller's own identity."""
     return Identity(TRUST_DOMAIN, "service", Role.CONTROLLER, "controller").uri
 
 

@@ -688,7 +688,7 @@ def _as_number(label: str) -> tuple[float, str] | None:
 
 
 def _leading_number(label: str) -> tuple[float, int] | None:
-    """The number with which a class begins; "under 18" comes before "18-24"."""
+    """Return the number with which a class begins; "under 18" comes before "18-24"."""
     match = _LEADING.match(label)
     if match is None:
         return None

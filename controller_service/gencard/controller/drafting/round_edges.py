@@ -116,13 +116,13 @@ def rounded(value: float, rounding: Callable[[Decimal], int]) -> float:
 
 
 def rung(step: int) -> float:
-    """The ladder ..., 1, 2, 5, 10, 20, ... with 1 at step 0."""
+    """Return the ladder ..., 1, 2, 5, 10, 20, ... with 1 at step 0."""
     power, place = divmod(step, len(_ROUND))
     return float(Decimal(_ROUND[place]).scaleb(power))
 
 
 def rung_above(number: float) -> int:
-    """The lowest step of the ladder that is not below a positive number."""
+    """Return the lowest step of the ladder that is not below a positive number."""
     step = len(_ROUND) * math.floor(math.log10(number))
     while rung(step) < number:
         step += 1

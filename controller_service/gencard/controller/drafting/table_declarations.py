@@ -138,7 +138,7 @@ def _place(address: TableAddress) -> dict[str, str]:
 def _of_list(
     backend: Any, run: Callable[[Any], Iterable[Any]], schema: str, table: str, column: str
 ) -> Declaration:
-    """The values of a public list of codes that a column refers to."""
+    """Return the values of a public list of codes that a column refers to."""
     distinct_values = (
         backend.table(table, database=(schema,))[[column]].distinct().limit(MOST_LABELS + 1)
     )

@@ -47,7 +47,7 @@ class UndeclaredValues:
 def undeclared_values(
     entry: DatasetTable, schema: PublicSchema, *, holdout: bool = False
 ) -> list[UndeclaredValues]:
-    """All values of all attributes that have no level, in the order of the schema.
+    """Return all values of all attributes that have no level, in the order of the schema.
 
     Args:
         holdout: Of the holdout's records, which the dataset must have.
@@ -208,7 +208,7 @@ def _mended_numbers(coding: Labels | Edges, numbers: list[float]) -> Table:
 
 
 def _month(day: float, later: int = 0) -> float:
-    """The first day of the month of a day, or of a later one."""
+    """Return the first day of the month of a day, or of a later one."""
     first = date_of_days(day)
     months = first.year * 12 + first.month - 1 + later
     return float(days_of_date(date(months // 12, months % 12 + 1, 1)))

@@ -199,13 +199,13 @@ def _checked_stored(run: RunQuestion, stored: StoredRun, rules: Rules) -> tuple[
 def _stored_run(
     run: RunQuestion, dataset: Dataset, numbers: Mapping[str, FloatArray], kept: Kept
 ) -> StoredRun:
-    """The run with its records, and the others of the file."""
+    """Return the run with its records, and the others of the file."""
     inside, outside = (run.records(dataset, numbers, mask) for mask in (kept, ~kept))
     return StoredRun(run.at(RecordMargins.of(inside.dataset)), inside, outside)
 
 
 def _noted(answer: Answer, run: RunQuestion) -> Answer:
-    """The answer with a note that the policy keeps it to levels, if it does."""
+    """Return the answer with a note that the policy keeps it to levels, if it does."""
     return replace(answer, notes=(*answer.notes, _BY_POLICY)) if run.by_policy else answer
 
 

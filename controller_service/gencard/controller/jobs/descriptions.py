@@ -260,7 +260,7 @@ class Descriptions:
         rows_file: Path,
         drawing_seed: int,
     ) -> tuple[RehearsalJob, ProgramJob]:
-        """A program's two jobs: on the rows of a release, and on the same attributes' records.
+        """Return a program's two jobs: on the rows of a release, and on the same attributes' records.
 
         Args:
             agreed: Outputs of the analyst's own dry run.

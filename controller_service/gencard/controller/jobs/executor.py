@@ -252,7 +252,7 @@ class ProcessExecutor(Executor):
         return incident
 
     def _take(self, future: Future[Any], task: str, series: str) -> WorkerProcess:
-        """A process for a job: one that waits for its series, the spare one, or a new one."""
+        """Return a process for a job: one that waits for its series, the spare one, or a new one."""
         with self._lock:
             mine = [one for one in self._idle if one.series == series]
             if mine:
@@ -325,7 +325,7 @@ class ProcessExecutor(Executor):
 
 
 def _started() -> WorkerProcess | None:
-    """A new process; None where the system has none to give at present."""
+    """Return a new process; None if the system has none to give at present."""
     try:
         return WorkerProcess()
     except OSError:

@@ -103,14 +103,14 @@ def _noise() -> Noise:
 
 
 def records_over(cliques: Iterable[Clique], records: Records) -> Dataset:
-    """The records over the attributes of these cliques, in memory; see ``records_as_stored``."""
+    """Return the records over the attributes of these cliques, in memory; see ``records_as_stored``."""
     return records_as_stored(cliques, (), records)[0]
 
 
 def records_as_stored(
     cliques: Iterable[Clique], uncoded: Clique, records: Records
 ) -> tuple[Dataset, dict[str, FloatArray]]:
-    """The records over the attributes of some cliques, and some numbers without their coding.
+    """Return the records over the attributes of some cliques, and some numbers without their coding.
 
     Raises:
         DatasetChangedError: They are not the version that the job names, before or after.

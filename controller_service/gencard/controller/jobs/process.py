@@ -176,7 +176,7 @@ def unpacked(content: bytes) -> tuple[object, object]:
 
 
 def received(task: AnyTask, content: bytes) -> tuple[Reply, object]:
-    """Return a message of a worker and the result in it, None where it has none.
+    """Return a message of a worker and the result in it, None if it has none.
 
     A result is believed only if it has the form of its task's: a worker reads files that others wrote.
 
@@ -264,7 +264,7 @@ class WorkerProcess:
             raise JobLimitError(what="CPU time")
 
     def exchange(self, content: bytes) -> bytes | None:
-        """Send a frame; the frame that comes back, or None where the process has ended."""
+        """Send a frame; the frame that comes back, or None if the process has ended."""
         self._send(content)
         with contextlib.suppress(OSError, ValueError):
             try:

@@ -54,7 +54,7 @@ class JournaledBox:
     performer: Callable[[int], str] = made_here
 
     def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
-        """The rows as they came, from the box or from its earlier run with this seed.
+        """Return the rows as they came, from the box or from its earlier run with this seed.
 
         Raises:
             BlackBoxError: They are not over the domain of ``dataset``, or of another number.
@@ -88,7 +88,7 @@ class JournaledBox:
         return _worker_of(file.path) if file else ""
 
     def kept(self, seed: int) -> Dataset:
-        """The rows of a run.
+        """Return the rows of a run.
 
         Raises:
             StorageError: The run is not there.

@@ -160,7 +160,7 @@ class MeasureJob:
 
     Args:
         weights: One for each statistic, by which noise is divided; empty for equal ones.
-        rules: By which exact sums are judged; None where there are none.
+        rules: By which exact sums are judged; None if there are none.
         before: What was released of the same records, beside which they are judged.
     """
 
@@ -516,7 +516,7 @@ class JobTask(Generic[_Request, _Result]):
     lent: bool = False
 
     def function(self) -> Callable[[_Request, Progress], _Result]:
-        """The function, with all that it needs to run."""
+        """Return the function, with all that it needs to run."""
         module = import_module(f"gencard.controller.jobs.{self.module}")
         function: Callable[[_Request, Progress], _Result] = getattr(module, self.name)
         return function

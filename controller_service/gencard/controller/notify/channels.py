@@ -126,7 +126,7 @@ class Mail:
 
 
 def channels_of(table: NotifyTable) -> tuple[Channel, ...]:
-    """The ways that the settings name.
+    """Return the ways that the settings name.
 
     Raises:
         InvalidInputError: A file of a secret or an authority cannot be used, or a library is missing.

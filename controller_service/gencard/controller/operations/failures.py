@@ -108,7 +108,7 @@ def _is_priced(price: Price) -> bool:
 
 
 def error_document(error: GencardError) -> bytes:
-    """An error as the state keeps it: reason and fields."""
+    """Return an error as the state keeps it: reason and fields."""
     return json.dumps({"reason": error.reason, "fields": error.fields}, sort_keys=True).encode()
 
 
@@ -185,7 +185,7 @@ class Refused:
 
     @classmethod
     def run(cls, row: RunRow) -> "Refused":
-        """A run that was refused, or waits, because of the records; or was ended early."""
+        """Return a run that was refused, or waits, because of the records; or was ended early."""
         waits = row.state is RunState.WAITING
         time, reason = row.ended or row.created, ", ".join(row.broken) or OUTPUT_RULES
         if row.state is RunState.FAILED:
@@ -225,7 +225,7 @@ class Refusals:
             raise TooManyRefusalsError(limit=OF_PROJECT * self.most, whose="your project")
 
     def reviewable(self, tx: Connection) -> list[Refused]:
-        """All that count and that a steward can dismiss, oldest first."""
+        """Return all that count and that a steward can dismiss, oldest first."""
         return [one for one in self._counting(tx) if not one.waits]
 
     def waiting(self, tx: Connection) -> list[Refused]:

@@ -96,7 +96,7 @@ class Operations:
     def create(
         self, tx: Connection, who: Identity, kind: str, resource: str, request: Mapping[str, Any]
     ) -> str:
-        """A new operation, queued once the transaction is true; its name.
+        """Return a new operation, queued once the transaction is true; its name.
 
         Raises:
             ServiceBusyError: ``who`` has too many that have not ended.

@@ -75,7 +75,7 @@ class Ticks:
         return self.seconds - self._since() if self.seconds else None
 
     def last(self) -> float:
-        """The latest tick, in seconds since 1970; without a grid the present."""
+        """Return the latest tick, in seconds since 1970; without a grid the present."""
         return time.time() - (self._since() if self.seconds else 0.0)
 
     def _since(self) -> float:

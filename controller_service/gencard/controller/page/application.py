@@ -123,7 +123,7 @@ class PageParts:
     def _signed_in(
         self, path: str, method: str, answer: Callable[[Session, Request], Response]
     ) -> Route:
-        """A route for stewards with a session; others are led to the sign-in."""
+        """Return a route for stewards with a session; others are led to the sign-in."""
 
         def endpoint(request: Request) -> Response:
             return self._ending(path, lambda: self._in_session(request, answer))

@@ -101,7 +101,7 @@ _DONE = {
 
 
 def action_of(form: Form) -> Action:
-    """The action that a form asks for.
+    """Return the action that a form asks for.
 
     Raises:
         InvalidInputError: A field is missing or malformed.
@@ -188,7 +188,7 @@ def _purpose(session: Session, action: Action) -> str:
 
 
 def request_id_of(form: Form) -> str:
-    """The UUID by which a change that is sent twice is made once; raises InvalidInputError."""
+    """Return the UUID by which a change that is sent twice is made once; raises InvalidInputError."""
     text = form.text("request_id")
     try:
         return str(UUID(text))

@@ -73,7 +73,7 @@ class Issuer:
         return metadata
 
     def keys(self, seconds: float = KEPT_SECONDS) -> Fetched:
-        """The issuer's public keys, not older than this."""
+        """Return the issuer's public keys, not older than this."""
         return self._once(str(self.metadata()["jwks_uri"]), seconds)
 
     def _once(self, address: str, seconds: float) -> Fetched:

@@ -31,7 +31,7 @@ class Asset:
 
 @cache
 def assets() -> Mapping[str, Asset]:
-    """Every such file, by name."""
+    """Return every such file, by name."""
     folder = files(__package__) / "static"
     contents = {
         entry.name: entry.read_bytes()
@@ -92,12 +92,12 @@ def _without_controls(value: Any) -> Any:
 
 
 def rendered(template: str, context: Mapping[str, Any]) -> str:
-    """The text of a template."""
+    """Return the text of a template."""
     return environment().get_template(template).render(context)
 
 
 def person(uri: str) -> str:
-    """The name in an identity's URI.
+    """Return the name in an identity's URI.
 
     >>> person("spiffe://gencard.local/pilot/analyst/ana")
     'ana'
@@ -106,17 +106,17 @@ def person(uri: str) -> str:
 
 
 def day(time: datetime) -> str:
-    """A date in UTC."""
+    """Return a date in UTC."""
     return f"{time.astimezone(UTC):%Y-%m-%d}"
 
 
 def minute(time: datetime) -> str:
-    """A time in UTC."""
+    """Return a time in UTC."""
     return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def number(value: int) -> str:
-    """A whole number with its thousands apart."""
+    """Return a whole number with its thousands apart."""
     return f"{value:,}"
 
 

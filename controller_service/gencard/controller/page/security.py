@@ -152,7 +152,7 @@ class Wall:
 
 
 async def _body(headers: Headers, receive: Receive) -> bytes:
-    """The whole body.
+    """Return the whole body.
 
     Raises:
         TooLargeError: It is longer than ``LARGEST_BODY``.
@@ -222,11 +222,11 @@ class Form:
         return values[0].strip() if values else ""
 
     def texts(self, name: str) -> list[str]:
-        """All values of a field that may be there more than once."""
+        """Return all values of a field that may be there more than once."""
         return [value for field, value in self._pairs if field == name]
 
     def names(self) -> list[str]:
-        """The fields that are there."""
+        """Return the fields that are there."""
         return list(dict.fromkeys(name for name, _ in self._pairs))
 
 

@@ -46,7 +46,7 @@ class Session:
     notices: list[str] = field(default_factory=list)
 
     def check_csrf(self, token: str) -> None:
-        """Raises PermissionDeniedError where a change does not come from a form of this session."""
+        """Raise PermissionDeniedError if a change does not come from a form of this session."""
         if not compare_digest(token.encode(), self.csrf.encode()):
             raise PermissionDeniedError
 
@@ -69,7 +69,7 @@ class Sessions:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def open(self, who: Identity, passkey: str, earlier: str = "") -> str:
-        """The secret of a new session; the one that the browser had before ends.
+        """Return the secret of a new session; the one that the browser had before ends.
 
         Raises:
             UnauthenticatedError: Nobody of this name is enrolled as a steward now.
@@ -95,7 +95,7 @@ class Sessions:
         return token
 
     def find(self, token: str, *, by_person: bool = True) -> Session:
-        """The session of a browser's secret.
+        """Return the session of a browser's secret.
 
         Args:
             by_person: Whether a person caused the request; what the page asks by itself keeps nobody in.

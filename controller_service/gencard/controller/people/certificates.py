@@ -75,7 +75,7 @@ class KeyPair:
 
 
 def new_authority(trust_domain: str, now: datetime) -> KeyPair:
-    """A self-signed authority for one trust domain; it can sign no further authority."""
+    """Return a self-signed authority for one trust domain; it can sign no further authority."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name("gencard authority")
     public, uri = key.public_key(), f"spiffe://{trust_domain}"
@@ -86,7 +86,7 @@ def new_authority(trust_domain: str, now: datetime) -> KeyPair:
 
 
 def read_authority(folder: Path, key_file: Path | None = None) -> KeyPair:
-    """The authority in a folder.
+    """Return the authority in a folder.
 
     Args:
         key_file: The authority's private key, where it is kept elsewhere than in the folder.
@@ -145,7 +145,7 @@ def certify(
     *,
     hosts: Sequence[str] = (),
 ) -> x509.Certificate:
-    """The same for a key that is there already.
+    """Return the same for a key that is there already.
 
     Raises:
         InvalidInputError: ``uri`` is not exactly an identity's; a service would refuse its holder.
@@ -285,7 +285,7 @@ def renew(
 
 
 def _issued(file: Path, authority: KeyPair) -> tuple[x509.Certificate, EllipticCurvePublicKey]:
-    """The certificate in the file, and its key; never the authority's own."""
+    """Return the certificate in the file, and its key; never the authority's own."""
     if not file.is_file():
         raise InvalidInputError(field=file.name, problem=f"there is no file {file}")
     try:
@@ -311,7 +311,7 @@ def _replace(file: Path, content: bytes) -> None:
 
 
 def certificate_ends(*certificates: Path) -> Iterator[tuple[str, datetime]]:
-    """The end of each certificate among some files; what is none is passed over."""
+    """Yield the end of each certificate among some files; what is none is passed over."""
     for file in certificates:
         try:
             content = read_file(file, "certificate", KEY_LIMIT)

@@ -145,7 +145,7 @@ def health_check(trust_domain: str) -> Identity:
 
 
 def identity_text(enrolled: Enrolled) -> str:
-    """The person's file."""
+    """Return the person's file."""
     pem = public_pem(enrolled.signing_key).decode()
     text = f"uri = {toml_text(enrolled.identity.uri)}\nsigning_key = {toml_text(pem)}\n"
     earlier = [public_pem(key).decode() for key in enrolled.earlier]

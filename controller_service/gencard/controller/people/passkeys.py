@@ -45,7 +45,7 @@ class Passkey:
 
 
 def key_of(credential: bytes) -> str:
-    """The name of a credential in state and log."""
+    """Return the name of a credential in state and log."""
     return hashlib.sha256(credential).hexdigest()
 
 
@@ -58,7 +58,7 @@ class Passkeys:
     clock: Callable[[], datetime]
 
     def new_link(self, holder: str, actor: str) -> str:
-        """The secret of a new link for a steward; valid once, for ``LINK_LIFE``."""
+        """Return the secret of a new link for a steward; valid once, for ``LINK_LIFE``."""
         token = secrets.token_urlsafe(32)
         with self.database.transaction() as tx:
             now = self.clock()
@@ -69,7 +69,7 @@ class Passkeys:
         return token
 
     def holder_of_link(self, token: str) -> str:
-        """Whom a link enrols; raises UnauthenticatedError where it is used, too old, or none."""
+        """Whom a link enrols; raises UnauthenticatedError if it is used, too old, or none."""
         with self.database.reading() as tx:
             return self._open_link(tx, token)
 
@@ -94,7 +94,7 @@ class Passkeys:
         return passkey
 
     def named(self, key: str) -> Passkey:
-        """Raises UnauthenticatedError where no such passkey is enrolled."""
+        """Raises UnauthenticatedError if no such passkey is enrolled."""
         with self.database.reading() as tx:
             passkey = self._named(tx, key)
         if passkey is None:
@@ -111,7 +111,7 @@ class Passkeys:
         return all(self._named(tx, key) is not None for key in keys)
 
     def of(self, holder: str) -> list[Passkey]:
-        """All of a steward, oldest first."""
+        """Return all of a steward, oldest first."""
         with self.database.reading() as tx:
             return _of(tx, holder)
 

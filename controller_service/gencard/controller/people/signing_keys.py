@@ -53,7 +53,7 @@ class SigningKey:
         return self.file.with_suffix(".next.pem")
 
     def current(self, tx: Connection) -> Ed25519PrivateKey:
-        """The key to sign with, in the transaction that makes the statement true.
+        """Return the key to sign with, in the transaction that makes the statement true.
 
         Raises:
             StorageError: No file holds the key that the newest change names.

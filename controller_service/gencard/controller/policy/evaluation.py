@@ -222,7 +222,7 @@ def why_withheld(measure: Evaluation, card: CardTerms, dataset_entry: DatasetEnt
 
 
 def unavailable(card: CardTerms, dataset_entry: DatasetEntry) -> dict[str, str]:
-    """Every measure that a card cannot have, and why; depends on no record."""
+    """Return every measure that a card cannot have, and why; depends on no record."""
     reasons = {
         name: why_withheld(measure, card, dataset_entry)
         or why_unavailable(measure, dataset_entry, card.terms)

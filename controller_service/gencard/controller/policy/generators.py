@@ -42,7 +42,7 @@ def is_black_box(name: str) -> bool:
 
 
 def why_no_moments(name: str, facts: Facts) -> str | None:
-    """Why cards with this generator may not name moments; None where they may.
+    """Why cards with this generator may not name moments; None if they may.
 
     A box of tier audited is not fitted to psi at all, so any psi goes with it.
     """
@@ -62,7 +62,7 @@ def relation_of(policy: Policy, facts: Facts) -> Neighbouring | None:
 def generator_choice(
     proposal: Proposal, policy: Policy, closed: Mapping[Mechanism, str], facts: Facts
 ) -> GeneratorChoice | Refusal:
-    """The nearest generator on offer, and the privacy that goes with it.
+    """Return the nearest generator on offer, and the privacy that goes with it.
 
     A box of tier private is offered where the policy's generators name it and its price fits the cap on
     one card; the policy's mechanisms are about psi, which such a card has not. It is offered in place of
@@ -85,7 +85,7 @@ def generator_choice(
 def _with_private(
     proposal: Proposal, name: str, policy: Policy, closed: Mapping[Mechanism, str], facts: Facts
 ) -> GeneratorChoice | Refusal:
-    """The terms with a box of tier private: its own privacy takes the place of what was asked."""
+    """Return the terms with a box of tier private: its own privacy takes the place of what was asked."""
     own = facts(name).privacy
     if own is None:
         return Refusal((GENERATOR,))
@@ -113,7 +113,7 @@ def _with_measured(
     closed: Mapping[Mechanism, str],
     facts: Facts,
 ) -> GeneratorChoice | Refusal:
-    """The terms with a generator beside which psi is measured."""
+    """Return the terms with a generator beside which psi is measured."""
     most = policy.most_per_card
     nearest = nearest_privacy(proposal.privacy, policy.mechanisms, policy.noise, most, closed)
     if isinstance(nearest, Refusal):
@@ -128,7 +128,7 @@ def _with_measured(
 def with_generator(
     terms: Proposal, privacy: Privacy, generators: Sequence[str], transform: Transform, facts: Facts
 ) -> tuple[Proposal, tuple[Change, ...]] | Refusal:
-    """The terms with a generator that is on offer and goes with how they are measured.
+    """Return the terms with a generator that is on offer and goes with how they are measured.
 
     A black box of tier audited sees the records themselves: neither noise on psi nor rounding binds it.
     So it goes with exact counts alone, as they are, and costs what they cost. No audit finds what an

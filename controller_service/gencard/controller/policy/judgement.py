@@ -89,7 +89,7 @@ def check_readable(terms: Proposal, records: int | None, limits: ProposalLimits)
     """Refuse work that holds records in memory, of a dataset that declares too many of them.
 
     Args:
-        records: As the schema declares; None where it does not.
+        records: As the schema declares; None if it does not.
 
     Raises:
         TooManyRecordsError: The terms name a black box, measures, analyses, unique rows or exact sums.
@@ -152,7 +152,7 @@ def judge(
     facts: Facts = facts_of_generators,
     coding: Coding | None = None,
 ) -> CounterOffer | Refusal:
-    """The nearest acceptable terms with their price, or why there are none.
+    """Return the nearest acceptable terms with their price, or why there are none.
 
     Args:
         proposal: In the domain's order (``Proposal.in_order_of``).
@@ -205,7 +205,7 @@ def judge(
 
 
 def _check_box(terms: Proposal, domain: Domain, facts: Facts) -> None:
-    """Raises TooLargeError or ModelTooLargeError where a built-in black box would, after it was paid."""
+    """Raise TooLargeError or ModelTooLargeError if a built-in black box would, after it was paid."""
     check = facts(terms.generator).check
     if check is not None:
         check(terms.marginals, domain.covered_by(terms.cliques))

@@ -44,7 +44,7 @@ MOST_PARTS = 50_000
 def acceptable_cliques(
     terms: Proposal, policy: Policy, domain: Domain
 ) -> tuple[tuple[Clique, ...], tuple[Change, ...]]:
-    """The nearest cliques that the policy allows and its price cap covers, and each step to them.
+    """Return the nearest cliques that the policy allows and its price cap covers, and each step to them.
 
     Raises:
         TooLargeError: There are too many smaller cliques to look at.
@@ -226,7 +226,7 @@ def measured_as(
 
 
 def chosen(terms: Proposal, cliques: Sequence[Clique], moments: Sequence[Moment]) -> Proposal:
-    """The terms with these cliques, their own or parts of them, and some of their moments."""
+    """Return the terms with these cliques, their own or parts of them, and some of their moments."""
     weights = zip(terms.moments, terms.weights[len(terms.marginals) :], strict=False)
     of_numbers = terms.weights[len(terms.cliques) :]
     return replace(

@@ -83,7 +83,7 @@ class Earlier:
         return (*self.cliques, *(one.clique for one in self.rounded))
 
     def attributes_with(self, run: RunQuestion) -> Clique:
-        """All attributes that must be read to judge a run."""
+        """Return all attributes that must be read to judge a run."""
         runs = (run, *self.runs)
         cliques = (clique for one in runs for clique in one.output.cliques)
         names = (name for one in runs for name in (*one.question.formula.attributes, *one.attributes))
@@ -92,7 +92,7 @@ class Earlier:
         return tuple(dict.fromkeys(chain(names, *cliques, *self.tables, *chosen, *sums)))
 
     def attributes_with_sums(self, sums: Sequence[Sum], cliques: Sequence[Clique]) -> Clique:
-        """All attributes that must be read to judge exact sums of a card.
+        """Return all attributes that must be read to judge exact sums of a card.
 
         Args:
             cliques: The card's own exact marginals.

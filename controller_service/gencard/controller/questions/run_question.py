@@ -97,7 +97,7 @@ class Population:
 
     @classmethod
     def of(cls, question: Question, coding: Coding, rules: str = "") -> "Population":
-        """The population of a question; raises as ``read_formula`` and ``read_condition`` do.
+        """Return the population of a question; raises as ``read_formula`` and ``read_condition`` do.
 
         Args:
             rules: Version of the output rules under which a run of the question ended.
@@ -114,7 +114,7 @@ class Population:
         return cls(where, (EVERYBODY, *conditions))
 
     def kept(self, dataset: Dataset) -> Kept:
-        """The records that the run is about."""
+        """Return the records that the run is about."""
         return ToldOutput(self.tests, ()).kept(dataset)
 
     @property
@@ -247,7 +247,7 @@ class RunQuestion:
         check_functions(one.text, one.kind, one.coding, self.possible, {*self.stored})
 
     def at(self, margins: RecordMargins) -> design.Question:
-        """The question with columns for the levels alone that somebody has."""
+        """Return the question with columns for the levels alone that somebody has."""
         return self._with(observed_levels(margins, self.question.formula.attributes))
 
     def _with(self, observed: Mapping[str, NDArray[np.bool_]]) -> design.Question:
@@ -278,7 +278,7 @@ class RunQuestion:
         return ToldOutput((EVERYBODY, *tests), ()).kept(dataset)
 
     def records(self, dataset: Dataset, numbers: Mapping[str, FloatArray], kept: Kept) -> StoredRecords:
-        """The records that are kept, with all numbers that the run uses.
+        """Return the records that are kept, with all numbers that the run uses.
 
         Args:
             numbers: Of the attributes in ``stored``, as the records have them.
@@ -391,7 +391,7 @@ class NoisyRun:
             raise
 
     def answered(self, psi: Psi) -> Answer:
-        """The answer from what was measured; raises as ``answer_of``."""
+        """Return the answer from what was measured; raises as ``answer_of``."""
         one = self.request
         return answer_of(
             self.text,
@@ -422,7 +422,7 @@ def _condition(text: str, coding: Coding, values: Values | None, *, of_present: 
 
 
 def _possible(name: str, conditions: Sequence[Condition], domain: Domain) -> NDArray[np.bool_]:
-    """The levels that a population leaves."""
+    """Return the levels that a population leaves."""
     possible = np.ones(domain.size(name), dtype=bool)
     for one in conditions:
         if name in one.attributes:

@@ -133,7 +133,7 @@ class Catalogue:
 
 
 def dataset_of(name: str) -> str:
-    """The dataset that a resource below it belongs to.
+    """Return the dataset that a resource below it belongs to.
 
     >>> dataset_of("datasets/census/cards/5f")
     'datasets/census'

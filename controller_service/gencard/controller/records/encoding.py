@@ -454,7 +454,7 @@ class NumberEncoder:
 
 
 def _in_order(coding: Labels) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """The numbers that the labels are, ascending, and the code of each."""
+    """Return the numbers that the labels are, ascending, and the code of each."""
     levels = np.array([float(label) for label in coding.labels])
     order = np.argsort(levels)
     return levels[order], order
@@ -466,7 +466,7 @@ def _nearest(numbers: NDArray[Any], levels: NDArray[np.float64]) -> NDArray[np.i
 
 
 def encoder_of(attribute: Attribute, reading: Reading = PLAIN) -> Encoder:
-    """The encoder of an attribute."""
+    """Return the encoder of an attribute."""
     match attribute.coding:
         case Labels(by_value=by_value):
             kind = NumberEncoder if by_value else TextEncoder
@@ -482,14 +482,14 @@ def query_of(expressions: Sequence[str]) -> str:
 
 
 def sources_of(coding: Coding, attributes: Clique) -> Clique:
-    """The stored attributes from which these follow."""
+    """Return the stored attributes from which these follow."""
     derivations = (coding.attribute(name).derivation for name in attributes)
     sources = {name for how in derivations if how is not None for name in how.sources}
     return tuple(name for name in coding.stored if name in sources or name in attributes)
 
 
 def check_numbers(coding: Coding, attributes: Clique) -> None:
-    """Raises InvalidInputError for an attribute of which no numbers are stored."""
+    """Raise InvalidInputError for an attribute of which no numbers are stored."""
     for one in map(coding.attribute, attributes):
         if not isinstance(one.coding, Edges) or one.derivation is not None:
             raise InvalidInputError(field="uncoded", problem=f"'{one.name}' has no declared edges")
@@ -577,11 +577,11 @@ def columns_of(attributes: Clique, readings: Mapping[str, Reading]) -> Clique:
 
 
 def encoders_of(coding: Coding, readings: Mapping[str, Reading], names: Clique) -> list[Encoder]:
-    """The encoders of some attributes."""
+    """Return the encoders of some attributes."""
     return [encoder_of(coding.attribute(name), readings.get(name, PLAIN)) for name in names]
 
 
 def quoted(text: str, mark: str) -> str:
-    """A name or a literal in SQL."""
+    """Return a name or a literal in SQL."""
     # labels come from files: doubled marks keep a label from ending the literal (SQL injection)
     return mark + text.replace(mark, mark * 2) + mark

@@ -42,7 +42,7 @@ class ParquetFolder:
 
     @classmethod
     def at(cls, path: Path) -> "ParquetFolder":
-        """The folder with all its files of records.
+        """Return the folder with all its files of records.
 
         Names that begin with ``_`` or ``.`` do not count, as in Spark.
 

@@ -25,7 +25,7 @@ from gencard.core.types import Counts
 
 
 def entry_of(source: Source, salt: bytes) -> DatasetEntry:
-    """A dataset on offer, with the version that its records are of.
+    """Return a dataset on offer, with the version that its records are of.
 
     Args:
         salt: Secret of the digests of records.

@@ -383,7 +383,7 @@ class _SchemaTable(Section):
 
 
 def read_schema(path: Path) -> PublicSchema:
-    """The schema in a file.
+    """Return the schema in a file.
 
     Raises:
         InvalidInputError: The file cannot be read, or a field is missing, unknown or of a wrong type.
@@ -457,7 +457,7 @@ def schema_of_table(table: Table, file: str = "") -> PublicSchema:
 
 
 def table_of_schema(schema: PublicSchema) -> Table:
-    """The inverse of ``schema_of_table``; also the JSON form in which jobs receive a schema."""
+    """Return the inverse of ``schema_of_table``; also the JSON form in which jobs receive a schema."""
     attributes = schema.coding.attributes
     table: Table = {
         "title": schema.title,

@@ -95,7 +95,7 @@ class RecordSource(MarginalSource, Protocol):
         ...
 
     def dataset(self, attributes: Clique, *, most_records: int) -> Dataset:
-        """The records on some attributes, in memory; raises TooManyRecordsError."""
+        """Return the records on some attributes, in memory; raises TooManyRecordsError."""
         ...
 
     def read(
@@ -222,7 +222,7 @@ class StreamedRecords(ABC):
         return summed
 
     def dataset(self, attributes: Clique, *, most_records: int) -> Dataset:
-        """The records on some attributes, held in memory.
+        """Return the records on some attributes, held in memory.
 
         Raises:
             TooManyRecordsError: There are more than ``most_records``.

@@ -300,7 +300,7 @@ class _ReadNumbers:
         return self.coded[encoder.name]
 
     def numbers(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:
-        """The same as ``Vault._read``, without tests."""
+        """Yield the same as ``Vault._read``, without tests."""
         places = [self.stored.index(name) for name in attributes]
         for batch in self.batches:
             added = batch[len(self.stored) + len(self.tests) :]
@@ -468,7 +468,7 @@ class Records:
             raise too_many_bytes(self._format.most_bytes)
 
     def _check_size(self) -> None:
-        """Raises InvalidInputError if Parquet would unpack to far more than its size says."""
+        """Raise InvalidInputError if Parquet would unpack to far more than its size says."""
         files = self._folder.files if self._folder else (self._path,)
         listed = self._folder.listed if self._folder else literal(str(self._path))
         # a file without rows has no column, which is for others to refuse

@@ -54,7 +54,7 @@ class BoxRelease:
     files: StateFiles
 
     def audited(self, tx: Connection, card: Card) -> AuditedBox | None:
-        """The audit that speaks for the card's black box; None where the card's tier asks for none.
+        """Return the audit that speaks for the card's black box; None if the card's tier asks for none.
 
         Raises:
             CardStateError, CardExpiredError, AuditRequiredError, BoxNotReviewedError,
@@ -131,14 +131,14 @@ class BoxRelease:
         return run.job(tasks.DRAW, job).digest
 
     def _recipe(self, card: Card, dataset_entry: DatasetEntry) -> Recipe:
-        """Raises GeneratorChangedError where it would build another box than the card's."""
+        """Raises GeneratorChangedError if it would build another box than the card's."""
         boxes, terms = self.card_audits.boxes, offer_of(card).terms
         boxes.check_unchanged(signed_card(card))
         linear = statistics_of(terms.moments, dataset_entry.schema.coding)
         return boxes.recipe(terms.generator, [*terms.marginals, *linear])
 
     def _folder(self, card: Card) -> Path:
-        """The card's folder, with what there is of it; raises StorageError."""
+        """Return the card's folder, with what there is of it; raises StorageError."""
         short = card.name.rpartition("/")[2]
         path = self.files.folder / KEPT / short
         with suppress(OSError):

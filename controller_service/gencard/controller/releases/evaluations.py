@@ -129,7 +129,7 @@ class Evaluations:
         return page, self.unavailable(seen_card) if seen_card.offer is not None else {}
 
     def card_of(self, tx: Connection, who: Identity, card: str) -> Card:
-        """A card that ``who`` may have measured.
+        """Return a card that ``who`` may have measured.
 
         Raises:
             NotFoundError: No such card, or another's.

@@ -97,7 +97,7 @@ class Releases:
         return self.operations.begin(name.decode())
 
     def _created(self, tx: Connection, who: Identity, card: str, rows: int, seed: int) -> str:
-        """The name of a new operation for a release that is in order, with its price held."""
+        """Return the name of a new operation for a release that is in order, with its price held."""
         usable = self.cards.usable(tx, who, card)
         self._check(tx, usable, rows, seed)
         size = rows * self._bytes_of_row(usable)
@@ -171,7 +171,7 @@ class Releases:
         self.cards.quotas.check_release(number + len(unfinished), bytes_held + to_come + size)
 
     def get(self, who: Identity, name: str) -> tuple[ReleaseRow, bytes]:
-        """A release, and the bytes of its entry in the log."""
+        """Return a release, and the bytes of its entry in the log."""
         with self.database.reading() as tx:
             row = self._seen(tx, who, name)
             entry = self.cards.log.entry(tx, _log_index(row.receipt))
@@ -200,7 +200,7 @@ class Releases:
         return row.document
 
     def rows(self, who: Identity, name: str) -> tuple[RowsFile, str]:
-        """The file with the rows of a release, and their digest."""
+        """Return the file with the rows of a release, and their digest."""
         with self.database.reading() as tx:
             row = self._seen(tx, who, name)
         return RowsFile(self.files.path(f"{ROWS}/{row.file_name}")), row.digest
@@ -283,6 +283,6 @@ def _refuse_seed(seed: int) -> None:
 
 @lru_cache(maxsize=1_000)  # whoever looks at a release has it asked for, and receipts do not change
 def _log_index(receipt: bytes) -> int:
-    """The entry of the log that a receipt of ours names."""
+    """Return the entry of the log that a receipt of ours names."""
     payload, _ = opened(receipt)
     return receipt_of_document(predicate_of(payload, RECEIPT)).log_index

@@ -149,7 +149,7 @@ def explained(
 
 
 def _limit_error(error: JobLimitError, limits: SandboxLimits) -> JobLimitError:
-    """The same error, with the limit and the key that sets it."""
+    """Return the same error, with the limit and the key that sets it."""
     what = error.fields["what"]
     for begin, value, key in (
         ("time", f"{limits.wall_seconds} s", "wall_seconds"),
@@ -208,7 +208,7 @@ def _fault_of_answer(answer: bytes, request: BoxRequest) -> tuple[str, str] | No
 
 
 def _split(answer: bytes) -> tuple[bytes, bytes]:
-    """The header line after all lines of progress, and the codes."""
+    """Return the header line after all lines of progress, and the codes."""
     line, end, body = answer.partition(b"\n")
     while line.startswith(b'{"done":') and end:
         line, end, body = body.partition(b"\n")
@@ -258,7 +258,7 @@ def _advice_on(written: str, limits: SandboxLimits) -> str:
 
 
 def _wrong_code(body: bytes, request: BoxRequest) -> str:
-    """The first attribute with a code that is not declared; or a wrong number of bytes."""
+    """Return the first attribute with a code that is not declared; or a wrong number of bytes."""
     start, rows = 0, request.rows
     domain = request.dataset.domain
     sizes = dict(zip(domain.attributes, domain.sizes, strict=True))
@@ -342,7 +342,7 @@ class FittingProgram(BuiltInProgram):
         return SandboxedFit(self.sampled, dataset.domain, saved)
 
     def load(self, saved: bytes) -> SandboxedFit:
-        """A fit that was saved; the box checks the bytes when it samples."""
+        """Return a fit that was saved; the box checks the bytes when it samples."""
         return SandboxedFit.load(self.sampled, saved)
 
     def sampled(self, none: Dataset, saved: bytes, rows: int, seed: int) -> Dataset:
@@ -388,7 +388,7 @@ def sandboxed_box(
     workload: tuple[Clique, ...] = (),
     values: Values | None = None,
 ) -> BuiltInProgram:
-    """A box of the registry, in a sandbox; raises as ``built_in_program``."""
+    """Return a box of the registry, in a sandbox; raises as ``built_in_program``."""
     program = built_in_program(name, parameters)
     fits = isinstance(_unconfined(name, parameters), FittingBox)
     kind = FittingProgram if fits else BuiltInProgram
@@ -396,7 +396,7 @@ def sandboxed_box(
 
 
 def _unconfined(name: str, parameters: Parameters) -> BlackBox:
-    """The box outside a sandbox, for inspection only; it must never be run."""
+    """Return the box outside a sandbox, for inspection only; it must never be run."""
     from gencard.controller.noise import OpenDpNoise  # noqa: PLC0415 - OpenDP takes its time
 
     return box_named(name, parameters, Surroundings(noise=OpenDpNoise()))

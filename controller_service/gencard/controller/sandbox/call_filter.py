@@ -233,7 +233,7 @@ Instruction = tuple[int, int, int, int]
 
 
 def call_filter(machine: str, *, one_process: bool) -> bytes:
-    """The program, for ``bwrap --seccomp``.
+    """Return the program, for ``bwrap --seccomp``.
 
     Args:
         machine: As ``platform.machine`` says.

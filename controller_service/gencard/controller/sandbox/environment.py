@@ -146,7 +146,7 @@ class Environment:
 
 
 def python_environment(libraries: Iterable[str], compiled: str = "") -> Environment:
-    """The controller's interpreter, Gencard, and distributions with all that they require.
+    """Return the controller's interpreter, Gencard, and distributions with all that they require.
 
     Args:
         libraries: Distributions besides ``BASE``.

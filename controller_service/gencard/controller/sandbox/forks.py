@@ -110,7 +110,7 @@ def _end(keeper: Namespaces, process: subprocess.Popen[bytes], control: socket.s
 
 
 def _parent_of(pid: int) -> Path:
-    """The folder in /proc of the parent of a process."""
+    """Return the folder in /proc of the parent of a process."""
     for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines():
         if line.startswith("PPid:"):
             return Path("/proc") / line.split()[1]
@@ -199,7 +199,7 @@ class Forks:
         *,
         errors: bool = False,
     ) -> ForkedRun:
-        """The program, as the next fork; ``command`` begins with how Python is started."""
+        """Return the program, as the next fork; ``command`` begins with how Python is started."""
         with ExitStack() as resources:
             plan = _plan(command[len(PYTHON_COMMAND) :], limits, resources)
             run = _forked(self._zygote, plan, errors=errors)
@@ -207,7 +207,7 @@ class Forks:
             return run
 
     def members(self, process: Running) -> Iterator[Path]:
-        """All that descend from the first process, which is ours, as the zygote is."""
+        """Yield all that descend from the first process, which is ours, as the zygote is."""
         with suppress(FileNotFoundError, ProcessLookupError):
             for child in children_of(process.pid):
                 yield from (Path(f"/proc/{pid}") for pid in tree_of(child))
@@ -265,7 +265,7 @@ def _forked(zygote: Zygote, plan: bytes, *, errors: bool) -> ForkedRun:
 
 
 def _pipe(opened: ExitStack) -> tuple[IO[bytes], IO[bytes]]:
-    """The end to read and the end to write."""
+    """Return the end to read and the end to write."""
     reading, writing = os.pipe()
     ends = open(reading, "rb"), open(writing, "wb")  # noqa: SIM115
     for end in ends:
@@ -274,7 +274,7 @@ def _pipe(opened: ExitStack) -> tuple[IO[bytes], IO[bytes]]:
 
 
 def _sender(talk: socket.socket) -> int:
-    """The process that says it is ready."""
+    """Return the process that says it is ready."""
     message, credentials, _, _ = talk.recvmsg(16, socket.CMSG_SPACE(_CREDENTIALS.size))
     for level, kind, content in credentials:
         if message == b"ready" and (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):

@@ -47,7 +47,7 @@ class MemoryFiles:
             os.close(descriptor)
 
     def of(self, content: bytes) -> int:
-        """A descriptor at the beginning of this content."""
+        """Return a descriptor at the beginning of this content."""
         descriptor = os.memfd_create("box", os.MFD_CLOEXEC)
         self._open.append(descriptor)
         with open(descriptor, "wb", closefd=False) as file:

@@ -63,7 +63,7 @@ def r_environment(libraries: Iterable[str]) -> Environment:
 
 
 def packages_in(libraries: Iterable[str]) -> list[str]:
-    """The packages of R among the libraries of a card."""
+    """Return the packages of R among the libraries of a card."""
     return [name.removeprefix(PACKAGE) for name in libraries if name.startswith(PACKAGE)]
 
 

@@ -81,7 +81,7 @@ def program_recipe(
     parameters: Mapping[str, str],
     libraries: tuple[str, ...] = (),
 ) -> ProgramRecipe:
-    """A program as it stands in its folder now.
+    """Return a program as it stands in its folder now.
 
     Raises:
         InvalidInputError: See ``Program.read`` and ``distributions.checked``.
@@ -122,7 +122,7 @@ def sandboxed_box_of(
     values: Values | None = None,
     check_seconds: float = 0.0,
 ) -> BlackBox:
-    """The box of a recipe, from the very bytes whose digest the recipe has.
+    """Return the box of a recipe, from the very bytes whose digest the recipe has.
 
     Args:
         workload: The cliques of the card.
@@ -142,7 +142,7 @@ def sandboxed_box_of(
 
 
 def checked_program(recipe: ProgramRecipe) -> Program:
-    """The program of a recipe as it lies there now.
+    """Return the program of a recipe as it lies there now.
 
     Raises:
         GeneratorChangedError: It has another digest than the recipe.
@@ -155,7 +155,7 @@ def checked_program(recipe: ProgramRecipe) -> Program:
 
 
 def carried(recipe: ProgramRecipe) -> ProgramRecipe:
-    """The recipe for another machine, which has no files of this one.
+    """Return the recipe for another machine, which has no files of this one.
 
     Raises:
         GeneratorChangedError: The files of the program are not those of the recipe any more.

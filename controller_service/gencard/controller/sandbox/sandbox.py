@@ -88,7 +88,7 @@ class Confinement(Protocol):
         *,
         errors: bool = False,
     ) -> Running:
-        """The program, running, its standard input and output piped.
+        """Return the program, running, its standard input and output piped.
 
         Args:
             errors: Whether standard error is piped too; otherwise it is dropped.
@@ -230,7 +230,7 @@ class Sandbox:
     def ask(
         self, program: Program, request: BoxRequest, *, report: HundredthsReport, checks: bool = True
     ) -> AnswerReader:
-        """The program's answer; the program has ended when this returns, whatever happened.
+        """Return the program's answer; the program has ended when this returns, whatever happened.
 
         Args:
             report: Called with the progress; it may raise.
@@ -349,7 +349,7 @@ class Sandbox:
 
 
 def _fault(answer: bytes, request: BoxRequest, most_saved: int) -> BlackBoxError | None:
-    """The fault of an answer; None if it has none."""
+    """Return the fault of an answer; None if it has none."""
     reader = AnswerReader(request, lambda _hundredths: None, most_saved=most_saved)
     try:
         reader.feed(answer)

@@ -379,7 +379,7 @@ class Guard(grpc.ServerInterceptor):
             yield who
 
     def _check(self, caller: Caller) -> None:
-        """Raises UnauthenticatedError for a caller who may call no more."""
+        """Raise UnauthenticatedError for a caller who may call no more."""
         caller.check(self.admits, self.now())
 
 

@@ -139,7 +139,7 @@ class _Registry:
         self._server = server
 
     def add_generic_rpc_handlers(self, handlers: Sequence[grpc.ServiceRpcHandler]) -> None:
-        """Raises RuntimeError where a method is missing from the table."""
+        """Raise RuntimeError if a method is missing from the table."""
         for handler in handlers:
             service = descriptor_pool.Default().FindServiceByName(handler.service_name())
             for method in service.methods:
@@ -212,7 +212,7 @@ def stand_by(
         waits: Called once, where another one leads.
 
     Returns:
-        Whether it leads; False where the wait was ended.
+        Whether it leads; False if the wait was ended.
 
     Raises:
         InvalidInputError: The address cannot be listened on, or a newer or unknown version of Gencard

@@ -342,7 +342,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The environment first, then the file."""
+        """Return the environment first, then the file."""
         return env_settings, init_settings
 
     @model_validator(mode="after")
@@ -392,7 +392,7 @@ class Settings(BaseSettings):
 
     @classmethod
     def load(cls, path: Path) -> "Settings":
-        """The settings in a file, with absolute paths.
+        """Return the settings in a file, with absolute paths.
 
         Raises:
             InvalidInputError: Names the first field that is wrong, never its value.
@@ -404,7 +404,7 @@ class Settings(BaseSettings):
 
     @classmethod
     def of_table(cls, table: Table, path: Path) -> "Settings":
-        """The settings that a table of a file describes; raises as ``load``."""
+        """Return the settings that a table of a file describes; raises as ``load``."""
         try:
             settings = cls(**table)
         except ValidationError as error:
@@ -416,7 +416,7 @@ class Settings(BaseSettings):
 
 
 def _anchored(value: Any, folder: Path) -> Any:
-    """The same value with every relative path below ``folder``."""
+    """Return the same value with every relative path below ``folder``."""
     match value:
         case Path():
             return folder / value

@@ -120,12 +120,12 @@ def renew(
 
 
 def read_request(file: Path) -> EnrolmentRequest:
-    """The request in a file; raises InvalidInputError."""
+    """Return the request in a file; raises InvalidInputError."""
     return request_of_document(request_text(file).encode())
 
 
 def request_text(file: Path) -> str:
-    """The text of a request's file; raises InvalidInputError."""
+    """Return the text of a request's file; raises InvalidInputError."""
     return read_file(file, "request", KEY_LIMIT).decode(errors="replace")
 
 
@@ -143,7 +143,7 @@ def _say_what(view: RequestView) -> None:
 
 
 def _compared(request: EnrolmentRequest, fingerprint: str | None) -> str:
-    """The fingerprint as received over a second channel.
+    """Return the fingerprint as received over a second channel.
 
     Raises:
         Abort: The steward answers that it differs.

@@ -268,7 +268,7 @@ def _number(text: str) -> int | float | None:
 
 
 def _day(text: str) -> str:
-    """A date as a schema states it; raises InvalidInputError."""
+    """Return a date as a schema states it; raises InvalidInputError."""
     try:
         return date.fromisoformat(text).isoformat()
     except ValueError:

@@ -343,7 +343,7 @@ _VALUE_COLUMNS = ("attribute", "value", "records")
 
 
 def _check_files(settings: Settings) -> None:
-    """Raises InvalidInputError if a file named in the settings is missing or unusable."""
+    """Raise InvalidInputError if a file named in the settings is missing or unusable."""
     for entry in settings.datasets:
         for key, place in (("data", entry.data), ("holdout", entry.holdout)):
             if isinstance(place, Path):
@@ -402,7 +402,7 @@ def _say_too_many(small: Sequence[tuple[DatasetTable, SmallCells]], most: int) -
 
 
 def _check_file(path: Path, field: str) -> None:
-    """Raises InvalidInputError if neither a file nor a folder is there."""
+    """Raise InvalidInputError if neither a file nor a folder is there."""
     if not (path.is_file() or path.is_dir()):
         raise InvalidInputError(field=field, problem=f"there is no file or folder {path}")
 

@@ -22,7 +22,7 @@ ENDED = frozenset({CardState.TERMINATED, CardState.EXPIRED, CardState.REVOKED, C
 
 
 def as_of(card: Card, now: datetime) -> Card:
-    """The card with its time run out, where it has."""
+    """Return the card with its time run out, where it has."""
     expired = card.offer is not None and now >= card.offer.expire_time
     if expired and card.state not in ENDED:
         return replace(card, state=CardState.EXPIRED, turn=Turn.NOBODY)
@@ -30,7 +30,7 @@ def as_of(card: Card, now: datetime) -> Card:
 
 
 def in_force(card: Card) -> Card:
-    """The card, where both have signed it and it has not ended.
+    """Return the card, where both have signed it and it has not ended.
 
     Raises:
         CardStateError, CardExpiredError: It is not in force.
@@ -43,7 +43,7 @@ def in_force(card: Card) -> Card:
 
 
 def auditable(card: Card) -> Card:
-    """The card, where it is in force or only waits for an audit of its generator.
+    """Return the card, where it is in force or only waits for an audit of its generator.
 
     Raises:
         CardStateError, CardExpiredError: Neither.
@@ -63,7 +63,7 @@ def _card_of_statement(statement: bytes) -> CardTerms:
 
 
 def offer_of(card: Card) -> Offer:
-    """The card's present offer; raises CardStateError where there is none."""
+    """Return the card's present offer; raises CardStateError if there is none."""
     if card.offer is None:
         raise CardStateError(state=card.state)
     return card.offer
@@ -171,7 +171,7 @@ def update_card(
 
 
 def get_card(tx: Connection, name: str) -> CardRow:
-    """Raises NotFoundError where there is no such card."""
+    """Raises NotFoundError if there is no such card."""
     return get_named(tx, cards, name, _row_of, "card")
 
 
@@ -235,7 +235,7 @@ def list_cards(
 
 
 def granted_cards(tx: Connection, dataset: str, analyst: str | None = None) -> tuple[GrantedCard, ...]:
-    """Every card on a dataset, of one analyst or of anybody, that still says something about it.
+    """Return every card on a dataset, of one analyst or of anybody, that still says something about it.
 
     That is each card that stands, and each, even if ended, whose psi was measured, whose black box
     was fitted, or under which runs have read records.

@@ -318,7 +318,7 @@ def page_of(
     before: str,
     limit: int,
 ) -> Page[T]:
-    """The rows older than the token ``before``, at most ``limit`` and at most 500.
+    """Return the rows older than the token ``before``, at most ``limit`` and at most 500.
 
     ``number`` is the selected column that grows with every row; an empty token asks for the first page.
 

@@ -95,7 +95,7 @@ def _packed(answer: bytes) -> bytes:
 
 
 def _unpacked(stored: bytes) -> bytes:
-    """The answer as it was given, also where it was stored before there was packing.
+    """Return the answer as it was given, also where it was stored before there was packing.
 
     None of those begins as zlib's output does: a card begins with 0x0A, its first field, and a name
     with ``operations/``.
@@ -189,27 +189,27 @@ def create_operation(
 
 
 def report_progress(tx: Connection, name: str, stage: str, permille: int, now: datetime) -> bool:
-    """Say how far it is; it runs from the first time on. False where it has ended: stop the work."""
+    """Say how far it is; it runs from the first time on. False if it has ended: stop the work."""
     return _move(tx, name, OperationState.RUNNING, now, stage=stage, permille=permille)
 
 
 def succeed_operation(tx: Connection, name: str, response: bytes, now: datetime) -> bool:
-    """End a running operation. False where it does not run, as after a cancel: undo the work."""
+    """End a running operation. False if it does not run, as after a cancel: undo the work."""
     return _move(tx, name, OperationState.SUCCEEDED, now, response=response, permille=1000)
 
 
 def fail_operation(tx: Connection, name: str, error: bytes, now: datetime) -> bool:
-    """End an operation with reason and fields. False where it had ended already."""
+    """End an operation with reason and fields. False if it had ended already."""
     return _move(tx, name, OperationState.FAILED, now, error=error)
 
 
 def cancel_operation(tx: Connection, name: str, now: datetime) -> bool:
-    """End an operation at its owner's wish. False where it had ended already."""
+    """End an operation at its owner's wish. False if it had ended already."""
     return _move(tx, name, OperationState.CANCELLED, now)
 
 
 def get_operation(tx: Connection, name: str) -> OperationRow:
-    """Raises NotFoundError where there is no such operation."""
+    """Raises NotFoundError if there is no such operation."""
     return get_named(tx, operations, name, _operation_of, "operation")
 
 

@@ -52,12 +52,12 @@ def insert_release(tx: Connection, release: ReleaseRow) -> None:
 
 
 def get_release(tx: Connection, name: str) -> ReleaseRow:
-    """Raises NotFoundError where there is no such release."""
+    """Raises NotFoundError if there is no such release."""
     return get_named(tx, releases, name, _release_of, "release")
 
 
 def all_releases(tx: Connection) -> Iterator[ReleaseRow]:
-    """Every release, oldest first."""
+    """Yield every release, oldest first."""
     query = select(releases).order_by(releases.c.number)
     return map(_release_of, tx.execute(query).mappings().all())
 
@@ -113,13 +113,13 @@ def put_psi(tx: Connection, card: str, document: bytes, digest: str, now: dateti
 
 
 def find_psi(tx: Connection, card: str) -> PsiRow | None:
-    """The card's psi, or None where it was not measured yet."""
+    """Return the card's psi, or None if it was not measured yet."""
     row = tx.execute(select(psis).where(psis.c.card == card)).mappings().one_or_none()
     return None if row is None else PsiRow(**{**row, "document": bytes(row["document"])})
 
 
 def get_psi(tx: Connection, card: str) -> PsiRow:
-    """Raises NotFoundError where psi was not measured yet."""
+    """Raises NotFoundError if psi was not measured yet."""
     row = find_psi(tx, card)
     if row is None:
         raise NotFoundError(what="psi of this card")
@@ -153,7 +153,7 @@ def insert_evaluation(tx: Connection, row: EvaluationRow) -> None:
 
 
 def get_evaluation(tx: Connection, name: str) -> EvaluationRow:
-    """Raises NotFoundError where there is no such measure."""
+    """Raises NotFoundError if there is no such measure."""
     return get_named(tx, measures, name, _evaluation_row, "evaluation")
 
 
@@ -293,7 +293,7 @@ def conclude_audit(tx: Connection, name: str, conclusion: Conclusion, now: datet
 
 
 def get_audit(tx: Connection, name: str) -> AuditRow:
-    """Raises NotFoundError where there is no such audit."""
+    """Raises NotFoundError if there is no such audit."""
     return get_named(tx, audits, name, _audit_of, "audit")
 
 
@@ -318,7 +318,7 @@ def count_attempts(tx: Connection, dataset: str, submitter: str) -> int:
 
 
 def passed_audit(tx: Connection, card: str, box_digest: str) -> AuditRow | None:
-    """The newest audit under a card in which this very black box left no evidence."""
+    """Return the newest audit under a card in which this very black box left no evidence."""
     mine = (
         audits.c.card == card,
         audits.c.box_digest == box_digest,
@@ -347,7 +347,7 @@ def audits_of_family(tx: Connection, row: AuditRow) -> tuple[AuditRow, ...]:
 
 
 def counting_audits(tx: Connection) -> tuple[AuditRow, ...]:
-    """All ended audits that no steward has cleared, in the order of their ends."""
+    """Return all ended audits that no steward has cleared, in the order of their ends."""
     query = select(audits).where(audits.c.verdict.is_not(None), audits.c.cleared.is_(None))
     rows = tx.execute(query.order_by(audits.c.ended, audits.c.number)).mappings()
     return tuple(_audit_of(row) for row in rows)
@@ -462,12 +462,12 @@ def insert_run(tx: Connection, row: RunRow) -> None:
 
 
 def get_run(tx: Connection, name: str) -> RunRow:
-    """Raises NotFoundError where there is no such run."""
+    """Raises NotFoundError if there is no such run."""
     return get_named(tx, runs, name, _run_of, "answer")
 
 
 def earlier_run(tx: Connection, card: str, question: str) -> RunRow | None:
-    """The newest run of the same question under a card that has not failed."""
+    """Return the newest run of the same question under a card that has not failed."""
     same = (runs.c.card == card, runs.c.question == question, runs.c.state != RunState.FAILED)
     query = select(runs).where(*same).order_by(runs.c.number.desc()).limit(1)
     return find_one(tx, query, _run_of)
@@ -503,7 +503,7 @@ def review_run(tx: Connection, name: str) -> None:
 
 
 def undecided_run(tx: Connection, line: int) -> RunRow | None:
-    """The run that a line of the ledger pays for, while it goes on or waits; else None."""
+    """Return the run that a line of the ledger pays for, while it goes on or waits; else None."""
     open_ = runs.c.state.in_((RunState.RUNNING, RunState.WAITING))
     return find_one(tx, select(runs).where(runs.c.line == line, open_), _run_of)
 

@@ -48,7 +48,7 @@ def add_first_decision(tx: Connection, first: StoredDecision) -> None:
 
 
 def find_first_decision(tx: Connection, digest: str, now: datetime) -> StoredDecision | None:
-    """The first decision on an action, where one waits."""
+    """Return the first decision on an action, where one waits."""
     query = select(first_decisions).where(first_decisions.c.digest == digest, _waits(now))
     return find_one(tx, query, _first_of)
 
@@ -153,7 +153,7 @@ def add_message(tx: Connection, name: str, channel: str, kinds: Collection[str],
 
 
 def next_message(tx: Connection, channel: str) -> MessageRow | None:
-    """The oldest that a channel has not sent, whether or not it is due."""
+    """Return the oldest that a channel has not sent, whether or not it is due."""
     row = tx.execute(_waiting(channel).order_by(messages.c.number).limit(1)).mappings().first()
     return None if row is None else _message_of(row)
 

@@ -101,7 +101,7 @@ def argument(arguments: Mapping[str, Any], name: str, kind: type[T], default: T)
 
 
 def texts(arguments: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """A list of texts; raises InvalidInputError where it is none."""
+    """Return a list of texts; raises InvalidInputError if it is none."""
     values = argument(arguments, name, list, [])
     if not all(isinstance(value, str) for value in values):
         raise InvalidInputError(field=f"arguments.{name}", problem="is not a list of texts")
@@ -109,7 +109,7 @@ def texts(arguments: Mapping[str, Any], name: str) -> tuple[str, ...]:
 
 
 def refuse_others(arguments: Mapping[str, Any], *names: str) -> None:
-    """Raises InvalidInputError where there is an argument of another name."""
+    """Raise InvalidInputError if there is an argument of another name."""
     if not arguments.keys() <= {*names}:
         problem = f"may contain only {', '.join(names) or 'nothing'}"
         raise InvalidInputError(field="arguments", problem=problem)

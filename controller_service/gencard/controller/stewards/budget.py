@@ -31,7 +31,7 @@ class Amount:
         currency: "exact statistics", "epsilon" or "rho".
         spent: For good, or held.
         reserved: The part of it that is held for work that has not ended.
-        cap: The most that may be spent; None where nobody says it any more.
+        cap: The most that may be spent; None if nobody says it any more.
     """
 
     currency: str
@@ -46,7 +46,7 @@ class Forecast:
 
     Args:
         daily: The rate: the mean of the last four weeks, or of as many days as there were.
-        ends: When the cap is reached; None where it is not within ten years.
+        ends: When the cap is reached; None if it is not within ten years.
     """
 
     daily: Decimal
@@ -60,7 +60,7 @@ class Course:
     Args:
         amount: As it stands.
         days: Spent by the end of each day on which anything was, oldest first.
-        forecast: None where nothing was spent in the last four weeks, or spending began too late.
+        forecast: None if nothing was spent in the last four weeks, or spending began too late.
         young: Whether spending began fewer than ``LEAST_DAYS`` days ago, so that there is no rate yet.
     """
 
@@ -84,7 +84,7 @@ def by_currency(price: Price) -> dict[str, Decimal]:
 
 
 def amounts(spent: Price, reserved: Price, cap: Price | None) -> tuple[Amount, ...]:
-    """The currencies of an account that have a cap or were spent."""
+    """Return the currencies of an account that have a cap or were spent."""
     caps = {} if cap is None else by_currency(cap)
     reserved_amounts = by_currency(reserved)
     return tuple(
@@ -134,7 +134,7 @@ def _is_young(days: list[tuple[date, Decimal]], now: datetime) -> bool:
 
 
 def forecast(amount: Amount, days: list[tuple[date, Decimal]], now: datetime) -> Forecast | None:
-    """When a cap is reached at the present rate; None where nothing was spent in the last four weeks.
+    """When a cap is reached at the present rate; None if nothing was spent in the last four weeks.
 
     None too in the first days of spending: the rate of a morning says nothing about a month.
 

@@ -74,7 +74,7 @@ class Effects:
     keys: KeyEffect
 
     def of(self, kind: Kind) -> ActionEffect:
-        """The effect of a kind."""
+        """Return the effect of a kind."""
         by_kind: Mapping[Kind, ActionEffect] = {
             **dict.fromkeys((Kind.APPROVE, Kind.COUNTER, Kind.REJECT, Kind.REVOKE), self.cards),
             **dict.fromkeys((Kind.RELEASE_ANSWER, Kind.REFUSE_ANSWER), self.answers),
@@ -232,7 +232,7 @@ class Deciding:
             raise SecondStewardError(why="the decision concerns you")
 
     def _counting(self, tx: Connection, action: Action, now: datetime) -> StoredDecision | None:
-        """The first decision on the same action, while whoever took it may still decide."""
+        """Return the first decision on the same action, while whoever took it may still decide."""
         first = stewards.find_first_decision(tx, action.digest, now)
         if first is None or any(key.startswith(ACCOUNT) for key in first.keys):
             return first
@@ -291,7 +291,7 @@ def _decision(action: Action, by: tuple[str, ...], **others: Any) -> Decision:
 
 
 def _stored(decision: Decision) -> bytes:
-    """The decision without its action, as the state keeps it for a repeated request."""
+    """Return the decision without its action, as the state keeps it for a repeated request."""
     document = DOCUMENT.write(decision)
     document["expires"] = document["expires"] or ""
     return json_bytes({name: value for name, value in document.items() if name not in _OF_ACTION})
@@ -318,13 +318,13 @@ def _rehearse(tx: Connection, who: Identity, action: Action, effect: ActionEffec
 
 
 def check_steward(who: Identity) -> None:
-    """Raises PermissionDeniedError for whoever is no steward."""
+    """Raise PermissionDeniedError for whoever is no steward."""
     if who.role is not Role.STEWARD:
         raise PermissionDeniedError
 
 
 def _check_other(first: StoredDecision, who: Identity, held: frozenset[str]) -> None:
-    """Raises SecondStewardError unless it is another person, with other keys, as far as is known."""
+    """Raise SecondStewardError unless it is another person, with other keys, as far as is known."""
     earlier = _names(Identity.of(first.by), first.keys)
     if first.by == who.uri or earlier & _names(who, held):
         raise SecondStewardError
@@ -333,6 +333,6 @@ def _check_other(first: StoredDecision, who: Identity, held: frozenset[str]) -> 
 
 
 def _names(who: Identity, keys: Collection[str]) -> set[str]:
-    """The names under which somebody acts: their own, and that of an account."""
+    """Return the names under which somebody acts: their own, and that of an account."""
     accounts = (key.removeprefix(ACCOUNT) for key in keys if key.startswith(ACCOUNT))
     return {who.name, *accounts}

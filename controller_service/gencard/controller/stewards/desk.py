@@ -96,7 +96,7 @@ class Desk(Deciding):
             return False
 
     def card(self, who: Identity, name: str) -> CardReview:
-        """A card, and what approving it would offer.
+        """Return a card, and what approving it would offer.
 
         Raises:
             NotFoundError: No such card.
@@ -134,7 +134,7 @@ class Desk(Deciding):
         return super(Desk, self).decide(who, action, request_id, keys)
 
     def check_offer(self, who: Identity, action: Action) -> None:
-        """Raises InvalidInputError if an offer holds a table that is known to fail the card's checks."""
+        """Raise InvalidInputError if an offer holds a table that is known to fail the card's checks."""
         if action.kind not in (Kind.APPROVE, Kind.COUNTER):
             return
         dropped = {frozenset(clique) for clique in action.arguments.get("drop", ())}
@@ -174,7 +174,7 @@ class Desk(Deciding):
             return tuple(row for row in results.waiting_runs(tx) if row.name not in in_vain)
 
     def answer(self, who: Identity, name: str) -> AnswerReview:
-        """An answer that waits, number by number.
+        """Return an answer that waits, number by number.
 
         Raises:
             NotFoundError: No such run.
@@ -210,7 +210,7 @@ class Desk(Deciding):
         return self.effects.people.views(last_seen, certified)
 
     def enter(self, name: str, details: Mapping[str, str]) -> Identity:
-        """The steward of a name, who was told apart elsewhere; the log says how.
+        """Return the steward of a name, who was told apart elsewhere; the log says how.
 
         Raises:
             UnauthenticatedError: No steward of the name is enrolled, or they are disabled.
@@ -253,7 +253,7 @@ class Desk(Deciding):
         return Archive(effects.cards.cards, effects.keys.rotation.keys)
 
     def first_decisions(self, who: Identity) -> tuple[FirstDecision, ...]:
-        """All decisions that wait for a second steward, oldest first."""
+        """Return all decisions that wait for a second steward, oldest first."""
         check_steward(who)
         with self.database.reading() as tx:
             return stewards.waiting_first_decisions(tx, self.clock())

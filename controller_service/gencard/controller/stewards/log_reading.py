@@ -43,7 +43,7 @@ class LogQuery:
 
     @classmethod
     def of(cls, text: str) -> "LogQuery":
-        """The query that somebody typed: words, and ``field:text`` for a field of ``FIELDS``.
+        """Return the query that somebody typed: words, and ``field:text`` for a field of ``FIELDS``.
 
         Raises:
             InvalidInputError: It is too long, or a day is not written YYYY-MM-DD.
@@ -142,7 +142,7 @@ class Step:
 
 
 def proven(tx: Connection, log: EventLog, index: int, now: datetime) -> ProvenEntry:
-    """An entry with its proof; signs a checkpoint where the log has grown since the last.
+    """Return an entry with its proof; signs a checkpoint where the log has grown since the last.
 
     Args:
         tx: A transaction that may write.

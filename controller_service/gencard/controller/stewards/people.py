@@ -79,7 +79,7 @@ class PersonEffect:
             os.close(descriptor)
 
     def shown(self, tx: Connection, resource: str, arguments: Mapping[str, Any]) -> Document:  # noqa: ARG002
-        """The person, or what the request would do."""
+        """Return the person, or what the request would do."""
         if "request" not in arguments:
             return _person_document(known_person(self.folder, resource.removeprefix(PERSON)))
         return _enrolment_document(self.examined(resource, arguments), arguments)
@@ -104,7 +104,7 @@ class PersonEffect:
         return len(stewards) > 1
 
     def apply(self, tx: Connection, by: str, action: Action) -> Applied:
-        """Raises AuthorityElsewhereError where certificates are issued on another machine."""
+        """Raises AuthorityElsewhereError if certificates are issued on another machine."""
         if action.kind is Kind.ENROL:
             return self._enrolled(tx, by, action)
         refuse_others(action.arguments)
@@ -195,7 +195,7 @@ class PersonEffect:
 
     @staticmethod
     def _check_fingerprint(arguments: Mapping[str, Any], fingerprint: str) -> None:
-        """Raises InvalidInputError if the person's fingerprint is not that of the request."""
+        """Raise InvalidInputError if the person's fingerprint is not that of the request."""
         if "".join(argument(arguments, "fingerprint", str, "").split()).lower() != fingerprint:
             raise InvalidInputError(
                 field="fingerprint",
@@ -219,7 +219,7 @@ class PersonEffect:
 
 
 def reachable(address: str) -> str:
-    """The address for the person; raises InvalidInputError if it names no host to connect to."""
+    """Return the address for the person; raises InvalidInputError if it names no host to connect to."""
     if address.rpartition(":")[0] in ("", "0.0.0.0", "[::]"):  # noqa: S104 - to refuse it
         problem = f"{address} names no host to connect to; give one with --address"
         raise InvalidInputError(field="address", problem=problem)

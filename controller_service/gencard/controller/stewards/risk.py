@@ -179,7 +179,7 @@ class Risks:
         return self._view(name, row, newest[0] if newest else None, digest)
 
     def tables(self, tx: Connection, card: Card) -> ExactTables:
-        """Raises InvalidInputError where there are no exact counts."""
+        """Raises InvalidInputError if there are no exact counts."""
         dataset_entry = self._entry(card)
         granted = self.cards.grants.exact(tx, dataset_entry)
         others = {other: terms for other, terms in granted.items() if other != card.name}

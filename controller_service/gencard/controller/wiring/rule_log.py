@@ -53,7 +53,7 @@ class RuleChange:
 
 
 def rules_of(controller_state: ControllerState, people: Mapping[str, Enrolled]) -> Rules:
-    """All rules by which a controller decides, as it has read them."""
+    """Return all rules by which a controller decides, as it has read them."""
     tables = controller_state.settings.model_dump()
     rules = {
         f"settings/{name}": _fields(table, controller_state.salt)
@@ -120,7 +120,7 @@ def _digest(fields: Fields) -> str:
 
 
 def _fields(table: Any, key: bytes) -> dict[str, str]:
-    """The texts of a table of the settings, by dotted name."""
+    """Return the texts of a table of the settings, by dotted name."""
     if not isinstance(table, Mapping):
         return {"value": _text("value", table, key)}
     return {name: _text(name, value, key) for name, value in _leaves(table)}
@@ -194,7 +194,7 @@ class RuleLog:
         self.rules_are_read(self._logged_outside(PREFIX) | datasets)
 
     def _logged_outside(self, prefix: str) -> dict[str, Fields]:
-        """The rules that the log has of resources without this prefix."""
+        """Return the rules that the log has of resources without this prefix."""
         with self.database.reading() as tx:
             logged_rules = kept_rules(tx)
         return {name: rule for name, rule in logged_rules.items() if not name.startswith(prefix)}

@@ -231,7 +231,7 @@ class _Batch:
 
 
 def cluster_box(recipe: Recipe, cluster: ClusterPart) -> ClusterBox:
-    """A box of a recipe, performed by a cluster.
+    """Return a box of a recipe, performed by a cluster.
 
     Raises:
         GeneratorChangedError: The program has another digest than the recipe.

@@ -55,7 +55,7 @@ def _line(event: Event) -> Mapping[str, Any]:
 
 
 def _details(event: Event) -> Iterator[tuple[str, str]]:
-    """The details as people read them: a changed rule as before and after, digests in short."""
+    """Yield the details as people read them: a changed rule as before and after, digests in short."""
     details = dict(sorted(event.details.items()))
     if "field" in details:
         yield details.pop("field"), f"{details.pop('before', '')} → {details.pop('after', '')}"

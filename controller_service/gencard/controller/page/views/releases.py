@@ -37,7 +37,7 @@ def _releases(request: Request, desk: Desk, who: Identity) -> Context:
 
 
 def _clearing(desk: Desk, who: Identity, box: BoxEvidence) -> str:
-    """The digest for a decision to clear the evidence."""
+    """Return the digest for a decision to clear the evidence."""
     return desk.preview(who, Kind.CLEAR_AUDITS, box.dataset, {"black_box": box.black_box}).shown
 
 

@@ -43,7 +43,7 @@ def is_address(text: str) -> bool:
 
 
 def place_of(text: str) -> "Path | TableAddress":
-    """The file, folder or table that a text of the settings names.
+    """Return the file, folder or table that a text of the settings names.
 
     Raises:
         InvalidInputError: It is an address that cannot be used; names no part of it.
@@ -174,7 +174,7 @@ class TableAddress:
         return os.environ[name] if name else ""
 
     def below(self, folder: Path) -> "TableAddress":
-        """The same with relative paths below a folder."""
+        """Return the same with relative paths below a folder."""
         options = {
             key: str(folder / value) if key in _FILES else value for key, value in self.options.items()
         }

@@ -391,7 +391,7 @@ def adjustments(column: Any, attribute: Attribute, reading: Reading) -> tuple[An
 
 
 def _periods(coding: Edges, reading: Reading) -> Iterator[tuple[date, date]]:
-    """The first and the last day of each level."""
+    """Yield the first and the last day of each level."""
     *inner, last = coding.edges
     if reading.age_at is None:
         starts = [date_of_days(edge) for edge in inner]

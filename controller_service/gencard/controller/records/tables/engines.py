@@ -172,7 +172,7 @@ def _session_of_server(address: TableAddress, secret: str) -> Any:
 
 
 def records_of(backend: Any, address: TableAddress) -> Any:
-    """The table of an address, as an expression of Ibis."""
+    """Return the table of an address, as an expression of Ibis."""
     if address.parquet:
         return backend.read_parquet(address.parquet)
     *database, name = address.table_parts

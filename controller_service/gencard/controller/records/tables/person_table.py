@@ -81,7 +81,7 @@ class PersonTable(StreamedRecords):
         return self.table.digest(salt)
 
     def version(self, salt: bytes, digest: str = "") -> str:  # noqa: ARG002  # a file's version needs it
-        """The fingerprint, in hex, of the records, and of how they are read; nothing is held.
+        """Return the fingerprint, in hex, of the records, and of how they are read; nothing is held.
 
         Raises:
             TooLargeError: They are more than a job could hold.

@@ -319,7 +319,7 @@ class Table:
         return int(batch[0][0])
 
     def dataset(self, attributes: Clique, *, most_records: int) -> Dataset:
-        """The records on some attributes, held in memory; raises as ``read``."""
+        """Return the records on some attributes, held in memory; raises as ``read``."""
         return self.read(attributes, (), most_records=most_records)[0]
 
     def read(
@@ -361,7 +361,7 @@ class Table:
     def read_owned(
         self, attributes: Clique, uncoded: Clique, *, most_records: int
     ) -> tuple[Dataset, dict[str, FloatArray], None]:
-        """The same; each record is protected by itself. Raises as ``read``."""
+        """Return the same; each record is protected by itself. Raises as ``read``."""
         return *self.read(attributes, uncoded, most_records=most_records), None
 
     def number(self) -> int:
