@@ -71,7 +71,7 @@ class ControllerState:
         """Drop fits of cards that have ended without this process: expired, revoked in a shell, or gone.
 
         Raises:
-            StorageError: The state cannot be read. Fits of cards that were looked at before are dropped.
+            StorageError: The state cannot be read. Fits of cards that were checked before are dropped.
         """
         if names := self.fits.cards:
             with self.database.reading() as tx:

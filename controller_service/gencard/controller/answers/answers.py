@@ -2,8 +2,8 @@
 
 judged      kind, attributes and number of runs, before any record is read and any budget is spent
 ledger      the price is RESERVED
-job         one look at the records; output rules judge every number
-decision    signed, logged and settled in one transaction; nobody sees a number before
+job         reads the records once; output rules judge every number
+decision    signed, logged and settled in one transaction; no number is visible before
 """
 
 import json

@@ -1,4 +1,4 @@
-"""One run at the records: a job, its outcome, the decision."""
+"""One run on the records: a job, its outcome, the decision."""
 
 import json
 from collections.abc import Callable
@@ -53,9 +53,9 @@ class AnswerRun:
     response: Callable[[RunRow], bytes]
 
     def __call__(self, run: Run) -> None:
-        """Look at the records once, and decide; after a crash before that, look again.
+        """Run the job on the records once, and decide; after a crash before the decision, run it again.
 
-        A run that fails at the records ends as a refusal like any other.
+        A run that fails on the records ends as a refusal like any other.
         """
         answers = self.answers
         with answers.cards.database.reading() as tx:
@@ -105,7 +105,7 @@ class AnswerRun:
         results.forget_run(tx, name)
 
     def _ended_early(self, tx: Connection, row: OperationRow, error: GencardError) -> bool:
-        """Whether an analyst may have ended a run because its job at the records took long."""
+        """Whether an analyst may have ended a run because its job on the records took long."""
         has_looked = requests.get_operation(tx, row.name).stage in AT_RECORDS
         return has_looked and isinstance(error, ENDED_EARLY)
 

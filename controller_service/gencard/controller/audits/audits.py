@@ -2,7 +2,7 @@
 
 Every attempt is counted before it runs. The verdict is that of all comparable tries of the black box's
 family together (``card_audits``), and a family that was once found to leak stays found, for that Phi and
-what is inside it, whoever asks again. A verdict is one bit about records, so it has a price.
+what is inside it, in every later audit. A verdict is one bit about records, so it has a price.
 """
 
 import secrets
@@ -42,7 +42,7 @@ MOST_ROWS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Audits:
-    """Audits at the records, and what they said.
+    """Audits on the records, and their verdicts.
 
     Args:
         card_audits: What audits mean for cards.
@@ -128,7 +128,8 @@ class Audits:
 
         Raises:
             NotFoundError: No such audit.
-            RecordsProtectedError: It is of an earlier version, which audited such cards at the records.
+            RecordsProtectedError: The audit is of an earlier version, which audited such cards on the
+                records.
         """
         with self.database.reading() as tx:
             row = self._seen(tx, who, name)
@@ -144,7 +145,7 @@ class Audits:
         return auditable(self.cards.seen(tx, who, card))
 
     def at_records(self, tx: Connection, who: Identity, card: str) -> Card:
-        """Return a card under which an audit may look at the records.
+        """Return a card under which an audit may read the records.
 
         Raises:
             CardStateError, CardExpiredError: It is still talked about, or has ended.
@@ -223,7 +224,7 @@ def plan_of(card: Card, coding: Coding, seed: int, attempt: int) -> AuditPlan:
 
 
 def _drawn(seed: int) -> int:
-    """A seed that nobody knew before: a box could be made to be honest for those that are known."""
+    """Return a secret seed: a box could be made to be honest for known seeds."""
     words = np.random.SeedSequence([seed, secrets.randbits(128)]).generate_state(1, np.uint64)
     return int(words[0])
 

@@ -1,4 +1,4 @@
-"""One audit at the records, from its plan to a signed verdict."""
+"""One audit on the records, from its plan to a signed verdict."""
 
 import json
 from collections.abc import Callable

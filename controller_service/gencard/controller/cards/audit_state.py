@@ -152,7 +152,7 @@ def is_audited(card: Card) -> bool:
 
 
 def is_private(card: Card) -> bool:
-    """Whether the card's generator adds the noise itself: it has no psi and no audit at the records."""
+    """Whether the card's generator adds the noise itself: it has no psi and no audit on the records."""
     return signed_card(card).tier is Tier.PRIVATE
 
 

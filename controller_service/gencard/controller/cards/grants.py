@@ -41,7 +41,7 @@ DIFFERENCING = "DIFFERENCING"
 _NOISY = set(Mechanism) - {Mechanism.EXACT}
 
 Unit = tuple[Neighbouring, bool]
-"""Whom noise protects: by which relation, and whether persons in place of records."""
+"""Unit that noise protects: neighbouring relation, and records or persons."""
 
 
 @dataclass(frozen=True, slots=True)

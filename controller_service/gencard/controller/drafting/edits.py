@@ -85,7 +85,7 @@ def _answered(edit: AttributeEdit) -> str:
 
 
 def mark_reviewed(file: Path, declared_by: str | None = None) -> PublicSchema:
-    """Mark a schema as reviewed, and say who declares it; raises as ``edit_attribute``."""
+    """Mark a schema as reviewed, and set the person who declares it; raises as ``edit_attribute``."""
     document = _document(file)
     document["reviewed"] = True
     if declared_by is not None:

@@ -193,7 +193,7 @@ def profiles(
     """A look at every column of a file.
 
     Args:
-        progress: Told the name of each column before it is read.
+        progress: Called with the name of each column before it is read.
 
     Raises:
         InvalidInputError: There are too few records.

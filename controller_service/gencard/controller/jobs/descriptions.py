@@ -196,7 +196,7 @@ class Descriptions:
         folder: Path,
         rows_file: Path,
     ) -> DrawJob:
-        """Rows over the card's attributes, of what a run left in ``folder``."""
+        """Return the job that draws rows over the card's attributes, from a run's result in ``folder``."""
         whole, domain = self._whole(recipe, dataset_entry), dataset_entry.domain
         covered = domain.covered_by(card.terms.cliques)
         computed = computed_for(card, dataset_entry.schema.coding)
@@ -205,7 +205,7 @@ class Descriptions:
     def thin_out(
         self, dataset_entry: DatasetEntry, version: str, *, drawn: Path, rows: int, rows_file: Path
     ) -> ThinOutJob:
-        """Records and drawn rows, of which those without replicated uniques are left."""
+        """Return the job that removes rows with replicated uniques from drawn rows."""
         return ThinOutJob(self._records(dataset_entry, version), drawn, rows, rows_file)
 
     def look(

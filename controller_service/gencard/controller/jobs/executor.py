@@ -114,7 +114,7 @@ class ProcessExecutor(Executor):
         ``series=...`` names jobs that may share a process: of one owner, and with one recipe.
 
         ``hold=...`` is called there, too, once the process has ended: until it returns, the job has
-        not ended for anybody, and its place is not free.
+        not ended for its caller, and its place is not free.
 
         The future ends with the task's result or a GencardError: what the task raised,
         JobLimitError for a limit, JobFailedError for anything unexpected.
@@ -146,7 +146,7 @@ class ProcessExecutor(Executor):
     def await_end(self, future: Future[Any]) -> None:
         """Return once no process works for a future any more, where need be by killing it.
 
-        Who waits for a future may hear that it was cancelled before its process is killed.
+        A waiting caller may be notified that a future was cancelled before its process is killed.
         """
         with self._lock:
             process = self._jobs.get(future)

@@ -45,7 +45,7 @@ def measure(job: MeasureJob, progress: Progress) -> MeasureResult:
 
 
 def judged(job: MeasureJob) -> "tuple[JudgedSum, ...]":
-    """Judge exact sums of a card at the records; empty if there are none.
+    """Judge exact sums of a card on the records; empty if there are none.
 
     Raises:
         TooManyRecordsError: There are more than a job holds.

@@ -284,20 +284,20 @@ class WorkerProcess:
             return self._process.poll() is None
 
     def kill(self) -> None:
-        """End it and everything it started, at once."""
+        """Kill the process and all processes that it started."""
         with self._reaping:
             if self._process.returncode is None:  # until it is reaped, nobody else has its number
                 os.killpg(self.pid, signal.SIGKILL)
 
     def kill_and_wait(self) -> None:
-        """The same, and return once it has ended; whoever talks to it reaps it."""
+        """Kill the process, and return once it has ended; the thread that talks to it reaps it."""
         self.kill()
         with self._reaping:
             if self._process.returncode is None:
                 os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
 
     def end(self) -> int:
-        """Kill what is left, and reap: the exit code, negative for a signal."""
+        """Kill remaining processes, reap the process, and return its exit code, negative for a signal."""
         self.kill()
         with self._reaping:
             code = self._process.wait()

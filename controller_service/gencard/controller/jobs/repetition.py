@@ -1,7 +1,8 @@
 """Runs of an audit that are kept in files, and runs of workers that this machine repeats.
 
-A worker may lie: send rows that are not those of the box. Its rows are believed as far as repetitions
-agree, to the byte. On each side this machine repeats, once all answers of the side are there:
+A worker may be dishonest and send rows that are not the box's. Its rows are trusted as far as
+repetitions agree, to the byte. On each side this machine repeats, once all answers of the side are
+there:
 
 * a share of the runs, drawn by the system's randomness, which no worker can foresee;
 * as many runs that move the results most: a few false runs that turn a verdict are among them;

@@ -225,7 +225,7 @@ class RowsResult:
 
 @dataclass(frozen=True, slots=True)
 class AuditJob:
-    """Audit a black box at the records.
+    """Audit a black box on the records.
 
     Args:
         versions: Pairs of name and version, which the report states.
@@ -336,7 +336,7 @@ class AnswerResult:
 
 @dataclass(frozen=True, slots=True)
 class KeepJob:
-    """Run a black box once at the records, and keep its fit, or else its rows.
+    """Run a black box once on the records, and keep its fit, or else its rows.
 
     Args:
         rows: Rows of the run, if the box has no fit.
@@ -501,10 +501,10 @@ class JobTask(Generic[_Request, _Result]):
 
     Args:
         request, result: Types of its messages.
-        steps: Of progress that an analyst is told, where the job is at records; None for all there are.
+        steps: Steps of progress that an analyst sees of a job on records; None for all steps.
         at_records: Whether the job reads records, or runs a black box on what a fit has kept of them.
         lent: Whether the job runs a black box on a caller's own dataset. A lent job must not run at the
-            same time as a job at records: a program can measure what others do to the machine.
+            same time as a job on records: a program can measure the load of other processes.
     """
 
     name: str

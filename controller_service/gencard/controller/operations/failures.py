@@ -59,7 +59,7 @@ OF_SERVICE = (InternalError, ServiceUnavailableError)
 """Failures of the service itself. A reservation stays until another try or a steward ends it."""
 
 REFUSAL_PRICE = Price(statistics=1)
-"""Price of failed work at the records: one statistic, because only the failure is disclosed."""
+"""Price of failed work on the records: one statistic, because only the failure is disclosed."""
 
 
 def refund(
@@ -201,7 +201,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """Failures and refusals of analysts' work at the records that no steward has reviewed.
+    """Failures and refusals of analysts' work on the records that no steward has reviewed.
 
     Args:
         most: Number of refusals of one analyst on one dataset at which no other operation begins.
@@ -294,12 +294,12 @@ def check_not_attempted(releases: Iterable[OperationRow]) -> None:
 
 @contextmanager
 def single_attempt() -> Iterator[None]:
-    """Around all that follows a look at the records.
+    """Replace errors of the block, which follows the reading of records, by one error.
 
     Raises:
         OperationCancelledError, ServiceUnavailableError, NegotiationError, DatasetUnavailableError,
-        DatasetChangedError: It ended before anything could be known.
-        UniqueFreeFailedError: Anything else went wrong.
+        DatasetChangedError: The attempt ended before any fact could be disclosed.
+        UniqueFreeFailedError: The attempt failed in any other way.
     """
     try:
         yield

@@ -99,8 +99,8 @@ class Operations:
         """Return a new operation, queued once the transaction is true; its name.
 
         Raises:
-            ServiceBusyError: ``who`` has too many that have not ended.
-            TooManyRefusalsError: Too many have failed at the records.
+            ServiceBusyError: ``who`` has too many unfinished operations.
+            TooManyRefusalsError: Too many operations have failed on the records.
             StorageReserveError: There is too little free space.
         """
         self._bounds.check_space()
@@ -126,7 +126,7 @@ class Operations:
         """Queue a created operation; once is enough, more does nothing.
 
         Returns:
-            The operation as it was created: who repeats a request gets the same bytes again.
+            The operation as it was created: a repeated request gets the same bytes again.
         """
         with self._database.reading() as tx:
             row = requests.get_operation(tx, name)

@@ -168,7 +168,7 @@ class Run:
         return Identity.of(self.row.owner).role
 
     def _hold(self) -> None:
-        """Wait for the next tick; who is cancelled need not."""
+        """Wait for the next tick, unless the operation is cancelled."""
         if (left := self.ticks.left()) is not None:
             self._over.wait(left)
 

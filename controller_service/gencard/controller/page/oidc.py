@@ -154,7 +154,7 @@ class Oidc:
         return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(parameters)}"
 
     def end(self, browser: str, answer: Mapping[str, str]) -> tuple[str, str]:
-        """Subject, and name of the steward, whom the issuer's answer is about.
+        """Check the issuer's answer and return its subject, and the name of the steward.
 
         Raises:
             UnauthenticatedError: The answer is wrong, or the settings do not name its subject.

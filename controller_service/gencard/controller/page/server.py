@@ -76,7 +76,7 @@ class PatientProtocol(H11Protocol):
     def _make_room(self) -> None:
         """Close the oldest connection without a whole request, of the address that has most of them.
 
-        Otherwise whoever holds all connections open would keep stewards out.
+        Otherwise a client that holds all connections open would lock stewards out.
         """
         others = (one for one in self.connections if isinstance(one, PatientProtocol))
         waiting = [one for one in others if one is not self and one.has_no_request]
@@ -130,7 +130,7 @@ def start_page(
     """Serve the page.
 
     Args:
-        desk: Of those who come by the page.
+        desk: Desk for stewards of the page.
 
     Raises:
         InvalidInputError: The address is taken, or the certificate cannot be used.

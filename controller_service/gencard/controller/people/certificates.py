@@ -1,6 +1,6 @@
-"""Certificates and signing keys: who may connect, and who may sign.
+"""Certificates and signing keys of people and services.
 
-Everybody's identity is one URI in a certificate, ``spiffe://{trust domain}/{project}/{role}/{name}``,
+An identity is one URI in a certificate, ``spiffe://{trust domain}/{project}/{role}/{name}``,
 signed by the controller's own authority. Private files are 0600 in folders of 0700, and no file
 is ever overwritten; a certificate that is renewed keeps its key.
 """
@@ -255,7 +255,7 @@ def renew(
 ) -> datetime:
     """Put a new certificate in the place of one that the authority issued, ended or not.
 
-    It needs no secret of its holder and makes none. Who was taken off the list of people stays off it.
+    The renewal needs no secret of the holder and makes none. People who were removed stay removed.
 
     Args:
         folder: The controller's folder, as ``draft`` made it.

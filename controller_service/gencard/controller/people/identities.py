@@ -178,7 +178,7 @@ def _usable(paths: Iterable[Path]) -> Mapping[str, Enrolled]:
 
 
 def enrolled_in(path: Path) -> Enrolled:
-    """Whom a file enrols; raises as ``read_identities``."""
+    """Return the person whom a file enrols; raises as ``read_identities``."""
     table = validated(_IdentityTable, read_table(path), path.name)
     identity = Identity.of(table.uri)
     earlier = (public_key(pem, f"{path.name}.earlier") for pem in table.earlier)

@@ -1,6 +1,7 @@
 """Passkeys of stewards in the state: enrolled by a link that works once, used, removed; all in the log.
 
-The state holds public keys and digests alone: whoever reads it can neither sign in nor enrol a passkey.
+The state holds public keys and digests alone: a reader of the state can neither sign in nor enrol a
+passkey.
 """
 
 import hashlib
@@ -69,7 +70,7 @@ class Passkeys:
         return token
 
     def holder_of_link(self, token: str) -> str:
-        """Whom a link enrols; raises UnauthenticatedError if it is used, too old, or none."""
+        """Return the steward whom a link enrols; raises UnauthenticatedError if it is not valid."""
         with self.database.reading() as tx:
             return self._open_link(tx, token)
 
@@ -130,7 +131,7 @@ class Passkeys:
                 self._note(tx, action, passkey.holder, passkey.holder, key=passkey.key)
 
     def remove(self, holder: str, actor: str, key: str = "") -> int:
-        """Take passkeys of a steward off: those whose names begin with ``key``; sessions end with them.
+        """Remove passkeys of a steward whose names begin with ``key``; their sessions end.
 
         Raises:
             NotFoundError: There is none.
@@ -143,7 +144,7 @@ class Passkeys:
         return len(passkeys_of_key)
 
     def forget(self, tx: Connection, holder: str, actor: str) -> None:
-        """Take all passkeys and open links of somebody off, as part of a larger change."""
+        """Remove all passkeys and open links of a person, as part of a larger change."""
         tx.execute(delete(passkey_links).where(passkey_links.c.holder == holder))
         self._take_off(tx, _of(tx, holder), actor)
 

@@ -131,13 +131,13 @@ def with_generator(
     """Return the terms with a generator that is on offer and goes with how they are measured.
 
     A black box of tier audited sees the records themselves: neither noise on psi nor rounding binds it.
-    So it goes with exact counts alone, as they are, and costs what they cost. No audit finds what an
-    author hides on purpose, so a reviewer must have vouched for this very digest. Its audit decides
-    whether rows come at all, so nobody who asks for rows may ask for a weaker one than usual.
+    It is therefore offered with unprotected exact counts alone, and has their price. No audit finds what
+    an author hides on purpose, so a reviewer must have vouched for this very digest. Its audit decides
+    whether rows are released, so a proposal with rows cannot request a weaker audit than usual.
 
     Args:
-        generators: Those of the policy, in its order, that are not private.
-        transform: The policy's, of exact counts.
+        generators: Generators of the policy that are not private, in its order.
+        transform: Transform of exact counts, from the policy.
     """
     as_they_are = not privacy.noisy and transform == AS_COUNTED
 

@@ -42,7 +42,7 @@ from gencard.core.generators.trial_fit import check_fittable
 from gencard.core.policy import Policy
 
 _ONE_TRIAL = threading.Lock()
-"""A trial of a fit takes seconds of a core; one at a time leaves the others to everybody's calls."""
+"""A trial of a fit takes seconds of a core; one at a time leaves the other cores to calls."""
 
 
 @dataclass(frozen=True, slots=True)

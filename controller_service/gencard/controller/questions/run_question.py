@@ -54,8 +54,8 @@ from gencard.wire.documents.answer_document import Question, values_refused
 class Limited:
     """Margins of which some cliques may be asked for and nothing else.
 
-    An answer is judged by the marginals that its question needs. Limited to these, it cannot use what
-    nobody judged, such as a classifier's accuracy, which takes all attributes together.
+    An answer is judged by the marginals that its question needs. Limited to these, it cannot use a
+    number that was not judged, such as a classifier's accuracy, which takes all attributes together.
     """
 
     whole: Margins
@@ -119,7 +119,7 @@ class Population:
 
     @property
     def attributes(self) -> Clique:
-        """All that says who is in."""
+        """Attributes that decide which records are in the population."""
         return tuple(dict.fromkeys(name for test in self.tests for name in test.attributes))
 
     @property
@@ -247,7 +247,7 @@ class RunQuestion:
         check_functions(one.text, one.kind, one.coding, self.possible, {*self.stored})
 
     def at(self, margins: RecordMargins) -> design.Question:
-        """Return the question with columns for the levels alone that somebody has."""
+        """Return the question with columns for observed levels alone."""
         return self._with(observed_levels(margins, self.question.formula.attributes))
 
     def _with(self, observed: Mapping[str, NDArray[np.bool_]]) -> design.Question:
@@ -291,10 +291,10 @@ class RunQuestion:
         return StoredRecords(dataset.take(places), own)
 
     def lacks_levels(self, everybody: Dataset, part: Dataset) -> bool:
-        """Whether the answer, which lists levels, would say that nobody asked for has one of them.
+        """Whether the answer, which lists levels, would disclose that the population lacks a level.
 
         Args:
-            everybody: The records; ``part`` those of the population.
+            everybody: All records; ``part``: the records of the population.
         """
         names = self.question.formula.attributes
         levels = observed_levels(RecordMargins.of(everybody), names)
@@ -316,7 +316,7 @@ class RunQuestion:
 
     @property
     def widest(self) -> int:
-        """Most attributes of a table whose cells the answer tells, with those that say who is in."""
+        """Largest number of attributes of a table that the answer discloses, with the condition's."""
         attributes = () if self.where is None else self.where.attributes
         cliques = (*self.output.cliques, *group_cliques(self.question))
         return max((len({*clique, *attributes}) for clique in cliques), default=0)

@@ -282,8 +282,8 @@ def _instant_of_text(text: str) -> str:
 def zones() -> frozenset[str]:
     """Return the names of the IANA database of zones, such as ``America/New_York``.
 
-    They are those of the package tzdata: ``zoneinfo`` would take the host's own database first, and a
-    schema would be valid on one host only. ``Factory`` is left out, a zone that is not set.
+    The names are those of the package tzdata: ``zoneinfo`` would take the host's own database first, and
+    a schema would be valid on one host only. ``Factory`` is left out, a zone that is not set.
     """
     # the engines convert by tables of their own; tests compare these with each other and with tzdata
     names = (resources.files("tzdata") / "zones").read_text(encoding="utf-8").split()
@@ -316,7 +316,7 @@ def are_dates(coding: Labels | Edges) -> bool:
 def are_plain_days(coding: Labels | Edges) -> bool:
     """Return whether values are dates that may have no time of day: those of schemas with a step.
 
-    Those of earlier schemas may have one. Then the date in UTC counts, or the date as it is written.
+    Dates of earlier schemas may have one. Then the date in UTC counts, or the date as it is written.
     """
     return isinstance(coding, Edges) and coding.dates and coding.scale is not None
 

@@ -367,7 +367,7 @@ def literal(text: str) -> str:
 
 
 def silently(action: Callable[[], _Result]) -> _Result:
-    """Run the action; let no word of its errors out, neither as text nor as cause.
+    """Run the action; let no text of its errors out, neither as message nor as cause.
 
     Raises:
         DatasetUnavailableError: Any error, but

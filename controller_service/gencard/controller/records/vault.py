@@ -110,7 +110,7 @@ class Vault(StreamedRecords):
         """Read the file, and return the same records in memory; records that take too much stay there.
 
         Args:
-            progress: Told the number of records that are read.
+            progress: Called with the number of records that were read.
         """
         tests = list[_Test]()
         batches: list[list[NDArray[Any]]] = []

@@ -1,9 +1,9 @@
-"""Releases under cards with a black box: one run at the records, all rows drawn from that.
+"""Releases under cards with a black box: one run on the records, from which all rows are drawn.
 
-A second run would spend what the box claims a second time, and would show how its runs differ. So its
-fit is kept, or where it has none the rows of the run, as many as the card allows; every release is drawn
-from that. What lies there is made from records, and nobody but the service can read it. A run that
-failed is not repeated either: who could see often whether and how it fails would learn about records.
+A second run would spend the box's claimed budget again, and would show how its runs differ. Therefore
+its fit is kept, or without a fit the rows of the run, as many as the card allows; every release is drawn
+from that. The kept files are made from records, and only the service can read them. A run that failed is
+not repeated either: many observations of whether and how it fails would disclose records.
 """
 
 from contextlib import suppress
@@ -63,7 +63,7 @@ class BoxRelease:
         return self.card_audits.passed(tx, card) if is_audited(card) else None
 
     def keep(self, run: Run, card: Card, dataset_entry: DatasetEntry) -> None:
-        """Run the black box at the records, where that was not done yet.
+        """Run the black box on the records, if that was not done yet.
 
         Raises:
             StorageError: What it left is gone, though something was released of it: it runs once.

@@ -49,7 +49,7 @@ class ProgramRecipe:
         runtime: Part of the digest.
         environment: Parts of the machine that its sandbox shows.
         isolation, limits: The sandbox.
-        cliques, linear: Statistics of the card; the box hears of their attributes.
+        cliques, linear: Statistics of the card; the box receives their attributes.
         values: For ordered attributes, the number of each code, None for missing.
         files: Content of each file by its path, if the program comes from another machine.
     """
@@ -159,7 +159,7 @@ def carried(recipe: ProgramRecipe) -> ProgramRecipe:
 
     Raises:
         GeneratorChangedError: The files of the program are not those of the recipe any more.
-        InvalidInputError: They cannot be read.
+        InvalidInputError: The files cannot be read.
     """
     program = checked_program(recipe)
     files = {} if recipe.box else dict(program.files)

@@ -27,7 +27,7 @@ SECONDS_A_DAY = 86_400
 
 @dataclass(frozen=True, slots=True)
 class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
-    """Reads what the controller declared; the same for everybody."""
+    """Reads the controller's declarations, which are the same for all callers."""
 
     catalogue: Catalogue
     boxes: Boxes

@@ -94,7 +94,7 @@ def page_and_token(
 
 
 def request_of(method: str, message: Message) -> Request:
-    """Return a mutating request as the state remembers it: who repeats it gets the same answer."""
+    """Return a mutating request as the state remembers it: a repeat gets the same answer."""
     plain = type(message)()
     plain.CopyFrom(message)
     plain.ClearField("request_id")
@@ -153,7 +153,7 @@ def _error(row: OperationRow) -> GencardError:
 
 @dataclass(frozen=True, slots=True)
 class OperationsServicer(operations_pb2_grpc.OperationsServicer):  # type: ignore[misc]  # it ships without types
-    """Everybody sees their own operations."""
+    """Operations for callers, who see their own operations."""
 
     operations: Operations
 
@@ -210,7 +210,7 @@ def _ticks(end: float, context: grpc.ServicerContext) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class LedgerServicer(ledger_pb2_grpc.LedgerServiceServicer):
-    """Everybody sees their own lines; a steward sees all."""
+    """Lines of the ledger for callers, who see their own lines; stewards see all lines."""
 
     database: Database
     ledger: Ledger

@@ -31,8 +31,8 @@ HANDSHAKE_SECONDS = 20
 SPARE_CALLS = 8 * EXEMPT_AT_A_TIME
 """Calls beyond the guard's limit: there is always room to ask for health, and to cancel."""
 WAITING_PER_THREAD = 16
-"""Calls that may wait for each thread. Those that were reset end as soon as a thread takes them, so a
-caller who resets streams makes others wait a moment, where a shorter queue would refuse them.
+"""Calls that may wait for each thread. Calls that were reset end as soon as a thread takes them, so a
+caller who resets streams delays other callers for a moment; a shorter queue would refuse them.
 """
 
 OPTIONS = (
@@ -54,7 +54,7 @@ STREAMS_OPTION = "grpc.max_concurrent_streams"
 
 Beyond it gRPC's transport refuses a stream before any of our threads is involved. Without the bound a
 caller who opens streams and resets them at once (CVE-2023-44487) fills the queue before our threads:
-streams that were reset keep their place in it, and gRPC cancels anybody's calls once it is long.
+streams that were reset keep their place in it, and gRPC cancels all callers' calls once it is long.
 """
 
 Registration = Callable[[grpc.Server], None]

@@ -322,7 +322,7 @@ def _say_adjustments(dataset: str, adjustments: Mapping[str, Adjustments]) -> No
 
 
 def _say_undeclared(entry: DatasetTable, *, holdout: bool) -> None:
-    """Print values of records; on standard output, which nobody but the steward reads."""
+    """Print values of records to standard output, which only the steward reads."""
     undeclared = undeclared_values(entry, read_schema(entry.schema_file), holdout=holdout)
     part = f"{entry.name}: {'holdout' if holdout else 'data'}"
     values = table(f"Undeclared values of {escape(part)} (for the steward only)", *_VALUE_COLUMNS)

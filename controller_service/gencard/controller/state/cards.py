@@ -235,9 +235,9 @@ def list_cards(
 
 
 def granted_cards(tx: Connection, dataset: str, analyst: str | None = None) -> tuple[GrantedCard, ...]:
-    """Return every card on a dataset, of one analyst or of anybody, that still says something about it.
+    """Return all cards on a dataset, of one analyst or of all, that disclose or may disclose facts.
 
-    That is each card that stands, and each, even if ended, whose psi was measured, whose black box
+    These are cards in force, and even ended cards whose psi was measured, whose black box
     was fitted, or under which runs have read records.
     """
     counts = or_(cards.c.state.in_(sorted(STANDING)), _MEASURED, _HAS_RUNS)

@@ -32,7 +32,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A budget on one dataset: everybody's together, one project's, or one analyst's."""
+    """A budget on one dataset: of all analysts together, of one project, or of one analyst."""
 
     scope: Scope
     dataset: str
@@ -94,7 +94,7 @@ class Caps:
         yield from ((Scope.ANALYST, name, cap) for name, cap in self.analysts.items())
 
     def lowered_to(self, other: "Caps") -> "Caps":
-        """Return the caps of both that allow less, for everybody and for each named holder."""
+        """Return the lower caps of both, for all analysts together and for each named holder."""
         projects, analysts = (
             {
                 name: own.get(name, usual).lowered_to(others.get(name, other_usual))

@@ -97,7 +97,7 @@ def _packed(answer: bytes) -> bytes:
 def _unpacked(stored: bytes) -> bytes:
     """Return the answer as it was given, also where it was stored before there was packing.
 
-    None of those begins as zlib's output does: a card begins with 0x0A, its first field, and a name
+    No stored answer begins as zlib's output does: a card begins with 0x0A, its first field, and a name
     with ``operations/``.
     """
     return zlib.decompress(stored) if stored.startswith(_ZLIB) else stored

@@ -1,4 +1,4 @@
-"""Results of cards at the records: psi, releases, evaluations, audits and runs.
+"""Results of cards on the records: psi, releases, evaluations, audits and runs.
 
 Psi, releases and evaluations never change. An audit is counted before it runs, keeps its one verdict,
 and is spent even if it never ended. Each change of a run is one conditional UPDATE, so the first to end
@@ -332,8 +332,8 @@ def passed_audit(tx: Connection, card: str, box_digest: str) -> AuditRow | None:
 def audits_of_family(tx: Connection, row: AuditRow) -> tuple[AuditRow, ...]:
     """Ended audits of the same family on the same dataset that count, in the order of their ends.
 
-    The family of an audit are those of the same name and author, and of the same bytes under any
-    name. An unknown author may be anybody. ``row`` itself is not among them.
+    The family of an audit are audits of boxes with the same name and author, and of the same bytes under
+    any name. An unknown author counts as every author. ``row`` itself is not among them.
     """
     query = select(audits).where(
         audits.c.dataset == row.dataset,

@@ -64,7 +64,7 @@ def waiting_first_decisions(
 
 
 def forget_first_decisions(tx: Connection, resource: str, now: datetime) -> None:
-    """Drop those on a resource, which was decided on, and all that have expired."""
+    """Drop first decisions on a resource, which was decided, and all that have expired."""
     mine = first_decisions.c.resource == resource
     tx.execute(delete(first_decisions).where(mine | ~_waits(now)))
 
@@ -132,7 +132,7 @@ def remember_announced(tx: Connection, digests: Collection[str]) -> None:
 
 
 def add_message(tx: Connection, name: str, channel: str, kinds: Collection[str], now: datetime) -> None:
-    """Put a message behind those of its channel, or its kinds into one that was never tried."""
+    """Queue a message in its channel, or merge its kinds into a message that was never tried."""
     untried = _waiting(channel).where(messages.c.tries == 0)
     row = tx.execute(untried.order_by(messages.c.number.desc()).limit(1)).mappings().first()
     if row is not None:

@@ -78,7 +78,7 @@ def release_views(
     """Releases of a dataset, or all, newest first.
 
     Args:
-        keys: Those that sign cards.
+        keys: Keys that sign cards.
 
     Raises:
         InvalidInputError: The token ``before`` was not given by this list.

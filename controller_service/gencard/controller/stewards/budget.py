@@ -29,9 +29,9 @@ class Amount:
 
     Args:
         currency: "exact statistics", "epsilon" or "rho".
-        spent: For good, or held.
+        spent: Amount that is spent for good, or held.
         reserved: The part of it that is held for work that has not ended.
-        cap: The most that may be spent; None if nobody says it any more.
+        cap: The most that may be spent; None if it is not known any more.
     """
 
     currency: str

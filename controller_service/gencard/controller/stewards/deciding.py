@@ -92,9 +92,9 @@ class Deciding:
     """Decisions of stewards.
 
     Args:
-        person: Somebody as enrolled at this moment; None for strangers and the disabled.
+        person: Returns a person as enrolled at this moment; None for strangers and disabled people.
         two: Kinds of decisions on the whole controller that two stewards take.
-        way: How those who decide came.
+        way: Interface by which stewards decide.
     """
 
     database: Database
@@ -126,7 +126,7 @@ class Deciding:
         return Preview(str(kind), resource, arguments, document, two, action.shown, firsts)
 
     def needs_two(self, who: Identity, action: Action) -> bool:
-        """Whether two stewards have to agree on this, whoever was first."""
+        """Whether two stewards have to agree on this, in either order."""
         check_steward(who)
         with self.database.reading() as tx:
             return self._needs_two(self.effects.of(action.kind).demands(tx, action))
@@ -139,7 +139,7 @@ class Deciding:
         Where two stewards have to decide, the first decision waits; the second has its effect.
 
         Args:
-            request_id: Random UUID: who repeats it gets the same answer.
+            request_id: Random UUID: a repeat gets the same answer.
             keys: Fingerprints of other keys that ``who`` came with.
 
         Raises:
@@ -223,7 +223,7 @@ class Deciding:
         return frozenset(others) | (frozenset() if person is None else person.keys)
 
     def _check_not_own(self, who: Identity, held: frozenset[str], subject: str) -> None:
-        """Nobody decides on themselves, by name or by key."""
+        """Refuse a decision of a person on themselves, by name or by key."""
         try:
             person = self.person(Identity.of(subject))
         except UnauthenticatedError:  # nobody, or budget that a restoration holds
@@ -232,7 +232,7 @@ class Deciding:
             raise SecondStewardError(why="the decision concerns you")
 
     def _counting(self, tx: Connection, action: Action, now: datetime) -> StoredDecision | None:
-        """Return the first decision on the same action, while whoever took it may still decide."""
+        """Return the first decision on the same action, while its steward may still decide."""
         first = stewards.find_first_decision(tx, action.digest, now)
         if first is None or any(key.startswith(ACCOUNT) for key in first.keys):
             return first
@@ -304,11 +304,11 @@ def _decision_of(action: Action, stored: Document) -> Decision:
 
 
 _OF_ACTION = {one.name for one in fields(Action)} & {one.name for one in fields(Decision)}
-"""Fields of a decision that are those of its action."""
+"""Fields that a decision shares with its action."""
 
 
 def _rehearse(tx: Connection, who: Identity, action: Action, effect: ActionEffect) -> None:
-    """Raise what the action would end in: nobody is to agree later to what cannot be done."""
+    """Raise the error of a trial: a second steward must not agree to an impossible action."""
     if action.kind is not Kind.ROTATE:  # which writes a file before the transaction is true
         trial = tx.begin_nested()
         try:
@@ -318,7 +318,7 @@ def _rehearse(tx: Connection, who: Identity, action: Action, effect: ActionEffec
 
 
 def check_steward(who: Identity) -> None:
-    """Raise PermissionDeniedError for whoever is no steward."""
+    """Raise PermissionDeniedError for a person who is no steward."""
     if who.role is not Role.STEWARD:
         raise PermissionDeniedError
 
@@ -333,6 +333,6 @@ def _check_other(first: StoredDecision, who: Identity, held: frozenset[str]) -> 
 
 
 def _names(who: Identity, keys: Collection[str]) -> set[str]:
-    """Return the names under which somebody acts: their own, and that of an account."""
+    """Return the names under which a person acts: their own, and that of an account."""
     accounts = (key.removeprefix(ACCOUNT) for key in keys if key.startswith(ACCOUNT))
     return {who.name, *accounts}

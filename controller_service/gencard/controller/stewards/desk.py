@@ -1,6 +1,6 @@
 """The desk: every look and every decision of a steward, whatever way the steward came.
 
-There is no gRPC and no HTTP in here. ``who`` was authenticated by whoever calls: the guard of the
+There is no gRPC and no HTTP in here. The caller has authenticated ``who``: the guard of the
 service, the page's session, or the operating system of a local shell.
 """
 
@@ -88,7 +88,7 @@ class Desk(Deciding):
             )
 
     def _stands(self, tx: Connection, first: FirstDecision) -> bool:
-        """Whether somebody could still agree: what was shown would be shown now."""
+        """Whether a second steward could still agree: the reviewed data have not changed."""
         effect = self.effects.of(Kind(first.kind))
         try:
             return digest_of(effect.shown(tx, first.resource, first.arguments)) == first.shown
@@ -203,14 +203,14 @@ class Desk(Deciding):
         return Page(tuple(map(LineView, page.rows, digests)), page.next_token)
 
     def people(self, who: Identity) -> tuple[Person, ...]:
-        """Everybody enrolled."""
+        """Return all enrolled people."""
         check_steward(who)
         with self.database.reading() as tx:
             last_seen, certified = self.reader.times(tx)
         return self.effects.people.views(last_seen, certified)
 
     def enter(self, name: str, details: Mapping[str, str]) -> Identity:
-        """Return the steward of a name, who was told apart elsewhere; the log says how.
+        """Return the steward of a name, who was authenticated elsewhere; the log says how.
 
         Raises:
             UnauthenticatedError: No steward of the name is enrolled, or they are disabled.
@@ -241,7 +241,7 @@ class Desk(Deciding):
             return self.reader.search(tx, query, limit, token)
 
     def refusals(self, who: Identity) -> tuple[Failure, ...]:
-        """Failures at the records that count, oldest first."""
+        """Return the failures on the records that count, oldest first."""
         check_steward(who)
         with self.database.reading() as tx:
             return self.effects.refusals.views(tx)

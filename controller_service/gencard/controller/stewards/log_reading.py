@@ -43,7 +43,7 @@ class LogQuery:
 
     @classmethod
     def of(cls, text: str) -> "LogQuery":
-        """Return the query that somebody typed: words, and ``field:text`` for a field of ``FIELDS``.
+        """Parse the query of a person: words, and ``field:text`` for a field of ``FIELDS``.
 
         Raises:
             InvalidInputError: It is too long, or a day is not written YYYY-MM-DD.
@@ -108,7 +108,7 @@ def search(tx: Connection, query: LogQuery, token: str = "", limit: int = _PAGE)
 
 @dataclass(frozen=True, slots=True)
 class ProvenEntry:
-    """One entry, and all that somebody needs who believes nobody: bytes, path and signed checkpoint.
+    """One entry, with all data to verify it independently: bytes, path and signed checkpoint.
 
     Args:
         leaf: As the log stores it.

@@ -1,4 +1,4 @@
-"""People at the desk: who is enrolled, in which role; enrol from a request, disable, enable."""
+"""People at the desk: enrolled people and roles; enrol from a request, disable, enable."""
 
 import fcntl
 import os
@@ -85,7 +85,7 @@ class PersonEffect:
         return _enrolment_document(self.examined(resource, arguments), arguments)
 
     def demands(self, tx: Connection, action: Action) -> Demands:  # noqa: ARG002
-        """Letting a person in, and disabling a steward, may need two; nobody lets themselves in."""
+        """Return the conditions: admitting a person, and disabling a steward, may need two stewards."""
         name = action.resource.removeprefix(PERSON)
         if action.kind is Kind.DISABLE:
             return Demands(changes_people=known_person(self.folder, name).identity.role is Role.STEWARD)
@@ -98,7 +98,7 @@ class PersonEffect:
         return Demands(under=under, subject=identity.uri, changes_people=not same_keys)
 
     def has_two_stewards(self) -> bool:
-        """Whether there is a steward who could agree with another one."""
+        """Whether there are two stewards who could agree."""
         people = read_identities(self.folder / "identities").values()
         stewards = [one for one in people if one.identity.role is Role.STEWARD and not one.disabled]
         return len(stewards) > 1
@@ -161,11 +161,11 @@ class PersonEffect:
     def views(
         self, seen: Mapping[str, datetime], certified: Mapping[str, datetime]
     ) -> tuple[Person, ...]:
-        """Everybody enrolled, by URI.
+        """Return all enrolled people, by URI.
 
         Args:
-            seen: When each URI last acted.
-            certified: When each name was last given a certificate.
+            seen: Time of the last action of each URI.
+            certified: Time of the last certificate of each name.
         """
         people = read_identities(self.folder / "identities").values()
         return tuple(

@@ -187,7 +187,7 @@ def _reserved(tx: Connection, dataset: str) -> dict[tuple[Scope, str], Price]:
 
 
 class LogReader:
-    """Searches the log, and remembers who was seen last: entries never change, and are read once."""
+    """Search of the log, and last activity of people: entries never change, and are read once."""
 
     def __init__(self, log: EventLog) -> None:
         self._log = log

@@ -120,7 +120,7 @@ class RefusalEffect(InTheState):
 class AuditEffect(InTheState):
     """Evidence of audits: cleared, no ended audit of a black box on a dataset counts any more.
 
-    Cards whose audit failed stay failed. Audits that still run, and those of the same bytes under
+    Cards whose audit failed stay failed. Audits that still run, and audits of the same bytes under
     another name, keep counting.
     """
 

@@ -1,7 +1,7 @@
-"""The risk of psi at the desk: looked at in a job, kept for stewards alone, dropped with its card.
+"""The risk of psi at the desk: evaluated in a job, kept for stewards alone, dropped with its card.
 
-What is kept are numbers about records. No analyst and no auditor is given any of them, and the log
-says who looked at the risk of which card and no number. Nothing is decided by them but by people.
+The kept results are numbers about records. No analyst and no auditor receives any of them, and the log
+says who viewed the risk of which card, without a number. Only people decide by them.
 Persons, where a person has several records, count as records.
 """
 
@@ -54,7 +54,7 @@ BOUNDED = "There is nothing to examine: the budget of statistics with noise boun
 
 @dataclass(frozen=True, slots=True)
 class ExactTables:
-    """All exact counts that would be out together: of a card, and of those granted before.
+    """All exact counts that would be released together: of a card, and of earlier cards.
 
     Args:
         cards: Names of the other cards.
@@ -158,7 +158,7 @@ class Risks:
         return operations.begin(operation.decode())
 
     def view(self, who: Identity, name: str) -> RiskReview:
-        """How far a look is, and what it gave; the log says who saw a report for the first time.
+        """Return progress or result of an evaluation; the log says who saw a report for the first time.
 
         Raises:
             PermissionDeniedError: ``who`` is no steward.
@@ -214,7 +214,7 @@ class Risks:
         return card.proposed if offer is None else offer.terms
 
     def log(self, tx: Connection, actor: str, name: str) -> None:
-        """Write down that somebody looks."""
+        """Log that a steward views the risk."""
         now = self.cards.clock()
         self.cards.log.append(tx, action=LOOK, actor=actor, resource=name, details={}, now=now)
 

@@ -198,7 +198,7 @@ class _Batch:
             self._changed.notify_all()
 
     def _taken(self) -> int | None:
-        """Wait for a run that nobody performs; None once the batch is over."""
+        """Wait for a run that no worker performs; None once the batch is over."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_over or self._left)
             if self._is_over:

@@ -208,9 +208,9 @@ def _one_copy(backend: Any, going: ExitStack, query: Any) -> Iterator[Any]:
 
 
 def _copied(backend: Any, query: Any) -> Generator[Any, None, bool]:
-    """Batches by COPY: half the time of a cursor, and who stops early leaves the snapshot whole.
+    """Yield batches by COPY, in half the time of a cursor; stopping early keeps the snapshot.
 
-    Returns True at the end; a generator that was closed returns nothing.
+    Returns True at the end; a generator that was closed returns None.
     """
     from pyarrow import BufferReader, csv  # noqa: PLC0415
 

@@ -63,7 +63,7 @@ class _Held:
 class PersonTable(StreamedRecords):
     """A table of Ibis under its public schema, of persons of whom at most k records count.
 
-    Methods raise what those of ``Table`` and of ``Vault`` raise.
+    Methods raise the errors of ``Table`` and of ``Vault``.
     """
 
     table: Table
