@@ -110,9 +110,9 @@ class ControllerState:
         """Return the stewards' desk.
 
         Args:
-            way: How stewards come to it.
-            authority_key: The authority's private key, where it is not in the controller's folder.
-            operations: Of the running service, where there is one.
+            way: Interface by which stewards use the desk.
+            authority_key: The authority's private key, if it is not in the controller's folder.
+            operations: Operations of the running service, if there is one.
         """
         effects, identities = self._effects(authority_key), self.settings.signing.identities
         return Desk(
@@ -159,7 +159,7 @@ def open_controller_state(
     """Return the state and the cards.
 
     Args:
-        fence: The leadership of a service, where several share the database.
+        fence: The leadership of a service, if several controllers share the database.
         read: Datasets of these settings that were read before; see ``_entries``.
 
     Raises:

@@ -159,7 +159,7 @@ class Answers:
 
         Args:
             price: Most that the run may cost.
-            more: What the operation has to know besides the run.
+            more: Facts for the operation, besides the run.
 
         Raises:
             TooLargeError: The card has had all its runs.
@@ -215,7 +215,7 @@ class Answers:
 
 
 def _short(names: Sequence[str]) -> str:
-    """Names in a line of the log; how many, where there is no room for them."""
+    """Return names in a line of the log, or their number if there is no room for them."""
     text = ", ".join(names)
     return text if len(text) <= LONGEST_DETAIL and text.isprintable() else f"{len(names)} attributes"
 
@@ -232,7 +232,7 @@ def check_numbers(dataset_entry: DatasetEntry, what: str) -> None:
 
 
 def check_question(question: Question, card: Card, dataset_entry: DatasetEntry) -> None:
-    """Refuse, by what is public alone, what the card does not grant or nothing could answer.
+    """Refuse, by public facts alone, a question that the card does not grant or that has no answer.
 
     A question of before that today's checks would refuse has its answer, and does not come here.
 

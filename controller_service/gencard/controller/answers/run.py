@@ -85,8 +85,7 @@ class AnswerRun:
         """Return the price and delete the run if the analyst learnt nothing from it.
 
         Otherwise the run has failed: it costs one statistic, and counts as one of the runs of its card.
-            A
-        run that is cancelled after its job began to read records counts in ``limits.refusals`` too.
+        A run that is cancelled after its job began to read records counts in ``limits.refusals`` too.
         Refusals take longer than answers, so an analyst who cancels long runs would otherwise learn of
         refusals for free.
         """

@@ -45,8 +45,8 @@ class Audits:
     """Audits on the records, and their verdicts.
 
     Args:
-        card_audits: What audits mean for cards.
-        most_attempts: Of one submitter on one dataset.
+        card_audits: Effects of audits on cards.
+        most_attempts: Largest number of attempts of one submitter on one dataset.
     """
 
     database: Database
@@ -78,9 +78,9 @@ class Audits:
         Raises:
             CardStateError, CardExpiredError: The card is not in force.
             RecordsProtectedError: The card has noise, rounding, checks or no psi.
-            GeneratorChangedError: It would audit something else than the card or the first part names.
+            GeneratorChangedError: The present black box is not that of the card or of the first part.
             NotFoundError: No such card, black box or cancelled audit.
-            InvalidInputError: What is to be carried on was not cancelled, or was carried on before.
+            InvalidInputError: The audit to resume was not cancelled, or was resumed before.
             DatasetChangedError: The dataset has another schema than the card names.
             NoExtremalPairError: Phi determines everything, and nothing could be tested.
             TooLargeError: More blocks than an audit may hold.
@@ -140,7 +140,7 @@ class Audits:
         """Return a card that ``who`` may see and that is in force, or waits for an audit.
 
         Raises:
-            CardStateError, CardExpiredError: It is still talked about, or has ended.
+            CardStateError, CardExpiredError: The card is still negotiated, or has ended.
         """
         return auditable(self.cards.seen(tx, who, card))
 
@@ -148,8 +148,8 @@ class Audits:
         """Return a card under which an audit may read the records.
 
         Raises:
-            CardStateError, CardExpiredError: It is still talked about, or has ended.
-            RecordsProtectedError: It has noise, rounding, checks or no psi.
+            CardStateError, CardExpiredError: The card is still negotiated, or has ended.
+            RecordsProtectedError: The card has noise, rounding, checks or no psi.
         """
         card_in_force = self.agreed(tx, who, card)
         self._check_unprotected(card_in_force)
@@ -160,13 +160,13 @@ class Audits:
         check_unprotected(signed_card(card), policy, "An audit")
 
     def _check_bounds(self, card: Card) -> None:
-        """Find what no audit could look at before one is counted and paid for."""
+        """Refuse an audit that cannot run, before it is counted and paid."""
         coding = self.cards.entry_of(card).schema.coding
         domain = coding.domain.covered_by(offer_of(card).terms.cliques)
         basis_of(domain, plan_of(card, coding, seed=0, attempt=1))
 
     def _begin(self, tx: Connection, who: Identity, name: str, box: str) -> int:
-        """Write the attempt down before it runs; which one it is."""
+        """Store the attempt before it runs; return its number."""
         card = name.partition("/audits/")[0]
         digest = self.card_audits.boxes.digest(box)
         attempt = results.begin_audit(

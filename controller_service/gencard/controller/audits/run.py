@@ -55,7 +55,7 @@ class AuditRun:
     response: Callable[[AuditRow], bytes]
 
     def __call__(self, run: Run) -> None:
-        """Carry one audit out and write its verdict down."""
+        """Run one audit and store its verdict."""
         with self.audits.database.reading() as tx:
             card = self.audits.at_records(tx, Identity.of(run.row.owner), run.row.resource)
         dataset_entry = self.audits.cards.entry_of(card)
@@ -86,7 +86,7 @@ class AuditRun:
             return len(self.audits.card_audits.families.earlier(tx, row, offer_of(card).terms)) + 1
 
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
-        """Give the price back. The attempt stays counted; a cancelled one can be carried on."""
+        """Return the price. The attempt stays counted; a cancelled attempt can be resumed."""
         request = json.loads(row.request)
         line = self.audits.ledger.line(tx, request["line"])
         refund(tx, line, error, ledger=self.audits.ledger, cards=self.audits.cards)
@@ -102,9 +102,8 @@ class AuditRun:
     def _report(self, run: Run, job: tasks.AuditJob) -> AuditReport:
         """Run the audit job.
 
-        If the audit is cancelled, only runs that had ended at a tick stay in the journal: the presence
-            of later
-        runs would disclose when they ended.
+        If the audit is cancelled, only runs that had ended at a tick stay in the journal: the
+        presence of later runs would disclose when they ended.
         """
         try:
             return run.job(tasks.AUDIT, job).report
@@ -134,9 +133,8 @@ class AuditRun:
     def _conclude(self, run: Run, card: Card, alone: AuditReport) -> None:
         """Pool the evidence; write log, verdict, ledger and the operation's end in one transaction.
 
-        Tries are numbered here, at their end: a try that is cancelled or fails does not weaken later
-            tries,
-        and of two concurrent tries the second to end is judged with the evidence of the first.
+        Tries are numbered here, at their end: a try that is cancelled or fails does not weaken
+        later tries, and of two concurrent tries the second to end is judged with the evidence of the first.
         """
         audits = self.audits
         with audits.database.transaction() as tx:

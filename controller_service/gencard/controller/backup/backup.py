@@ -163,7 +163,7 @@ class BackupList:
 
     Args:
         files: SHA-256, in hex, by path inside the backup.
-        entries: Of the log in it.
+        entries: Number of entries of its log.
         made: UTC, as text.
     """
 

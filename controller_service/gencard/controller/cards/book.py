@@ -114,7 +114,7 @@ class CardBook:
         """Return the caller's own card, agreed and not expired.
 
         Raises:
-            CardStateError, CardExpiredError: It is not.
+            CardStateError, CardExpiredError: The card is not in force.
         """
         return in_force(self.owned(tx, who, name))
 

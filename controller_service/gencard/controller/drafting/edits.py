@@ -33,7 +33,7 @@ class AttributeEdit:
 
     Args:
         values: Keys and their new values; None takes a key away.
-        words: Of the labels in ``values``, what each is: a comment beside it.
+        words: Descriptions of the labels in ``values``, written as comments.
         add_labels, add_absent: Appended to the labels, and to the values that stand for missing.
         leave_out: Take the whole attribute away.
         new: The attribute is not in the schema yet.
@@ -141,8 +141,8 @@ def edit_caps(
     Args:
         account: ``dataset``, ``project`` or ``analyst``, and the name of the one project or analyst
             that is meant; empty for all.
-        amounts: By currency: statistics, epsilon, rho.
-        check: Raises where the settings must not be written.
+        amounts: Amounts by currency: statistics, epsilon, rho.
+        check: Raises if the settings must not be written.
 
     Raises:
         InvalidInputError: As ``add_dataset``, or there is no such dataset.

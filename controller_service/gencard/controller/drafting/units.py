@@ -46,7 +46,7 @@ class Unit:
 
     Args:
         most_records: Proposal: 95 % of the values have at most so many records, rounded up to one digit.
-        why: Why it is asked about, in words without counts of records.
+        why: Reason for the question, as text without counts of records.
     """
 
     column: str

@@ -144,7 +144,7 @@ class ProcessExecutor(Executor):
         return future
 
     def await_end(self, future: Future[Any]) -> None:
-        """Return once no process works for a future any more, where need be by killing it.
+        """Return once no process works for a future any more; kills the process if necessary.
 
         A waiting caller may be notified that a future was cancelled before its process is killed.
         """

@@ -80,7 +80,7 @@ def measured(
     """Statistics of the records that a job describes.
 
     Raises:
-        DatasetChangedError: They are not the version that the job names, before or after.
+        DatasetChangedError: The records are not the version that the job names, before or after.
     """
     with opened(records) as source:
         return door.measure(
@@ -96,7 +96,7 @@ def measured(
 
 
 def _noise() -> Noise:
-    """Loaded only where noise is drawn: OpenDP takes its time."""
+    """Import OpenDP only if noise is drawn, because the import is slow."""
     from gencard.controller.noise import OpenDpNoise  # noqa: PLC0415 - see above
 
     return OpenDpNoise()
@@ -113,7 +113,7 @@ def records_as_stored(
     """Return the records over the attributes of some cliques, and some numbers without their coding.
 
     Raises:
-        DatasetChangedError: They are not the version that the job names, before or after.
+        DatasetChangedError: The records are not the version that the job names, before or after.
         TooManyRecordsError: There are more.
         RecordsProtectedError: Their version does not cover numbers.
     """
@@ -128,7 +128,7 @@ def opened(records: Records) -> Iterator[RecordSource]:
     """The records that a job describes; nothing is to be done with them before the context has ended.
 
     Raises:
-        DatasetChangedError: They are not the version that the job names, before or after.
+        DatasetChangedError: The records are not the version that the job names, before or after.
     """
     schema, persons = records.schema, records.schema.persons(records.salt)
     place = TableAddress(records.data) if records.is_table else Path(records.data)

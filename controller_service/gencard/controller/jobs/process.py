@@ -203,9 +203,9 @@ def _finite(text: str) -> float:
 
 
 def served() -> tuple[IO[bytes], "queue.SimpleQueue[bytes]"]:
-    """Begin to serve, in a worker: where it writes frames, and the frames that come.
+    """Begin to serve, in a worker: return the file for its frames, and the incoming frames.
 
-    Standard output is kept for frames: what a library prints goes where errors go. When standard input
+    Standard output is kept for frames: output of libraries goes to standard error. When standard input
     ends, so does the process, with everything that it started.
     """
     channel = os.fdopen(os.dup(1), "wb")
@@ -253,8 +253,8 @@ class WorkerProcess:
         """Send a frame; yield the frames of the worker until it ends.
 
         Raises:
-            JobLimitError: It ended because it had used its CPU time.
-            MalformedMessageError: It announced a frame that is too large.
+            JobLimitError: The process ended because it had used its CPU time.
+            MalformedMessageError: The process announced a frame that is too large.
         """
         self._send(request)
         while self._process.stdout and (content := read_frame(self._process.stdout)) is not None:
@@ -297,7 +297,7 @@ class WorkerProcess:
                 os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
 
     def end(self) -> int:
-        """Kill remaining processes, reap the process, and return its exit code, negative for a signal."""
+        """Kill remaining processes, reap the process, and return its exit code (signals: negative)."""
         self.kill()
         with self._reaping:
             code = self._process.wait()

@@ -58,7 +58,7 @@ class JournaledBox:
         """Return the rows as they came, from the box or from its earlier run with this seed.
 
         Raises:
-            BlackBoxError: They are not over the domain of ``dataset``, or of another number.
+            BlackBoxError: The rows are not over the domain of ``dataset``, or have another number.
             StorageError: A run can be neither kept nor read again.
         """
         return next(self.runs_by_seed(dataset, rows, seeds=[seed]))

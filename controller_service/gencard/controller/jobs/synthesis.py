@@ -116,7 +116,7 @@ def box_of(recipe: "Recipe", *, check_seconds: float = 0.0) -> BlackBox:
 
     Raises:
         InvalidInputError: The generator is unknown.
-        GeneratorChangedError: What is to run in a sandbox has another digest than the recipe.
+        GeneratorChangedError: The files for the sandbox have another digest than the recipe.
     """
     cliques, linear = recipe.cliques, recipe.linear
     if not isinstance(recipe, ReferenceRecipe):

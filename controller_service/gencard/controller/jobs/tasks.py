@@ -119,7 +119,7 @@ class Records:
     Args:
         data: Path of a file or folder, or the address of a table.
         is_table: Whether ``data`` is an address.
-        format: How the files are written.
+        format: Format of the files.
         version: Salted digest of the records, in hex.
         salt: Secret of the digests.
         most_records: Most of them that the job holds in memory.
@@ -160,8 +160,8 @@ class MeasureJob:
 
     Args:
         weights: One for each statistic, by which noise is divided; empty for equal ones.
-        rules: By which exact sums are judged; None if there are none.
-        before: What was released of the same records, beside which they are judged.
+        rules: Rules for exact sums; None if there are no exact sums.
+        before: Earlier disclosures of the same records, with which exact sums are judged.
     """
 
     records: Records
@@ -192,7 +192,7 @@ class SynthesisJob:
     Args:
         psi: Its document.
         generator: Name of the generator.
-        computed: How attributes follow from others, by name.
+        computed: Derivations of attributes from others, by name.
         max_cells: Most cells of the model.
         rows_file: File to be written.
         fit: Fit to psi that an earlier job returned; empty if there is none.
@@ -297,7 +297,7 @@ class CompareResult:
 
 @dataclass(frozen=True, slots=True)
 class AnswerJob:
-    """Answer one question from the records, beside all that was released of them before.
+    """Answer one question from the records, judged with all earlier disclosures of them.
 
     Args:
         privacy: Noise of the run; None for exact counts.
@@ -360,7 +360,7 @@ class DrawJob:
 
     Args:
         domain: Domain of the rows.
-        computed: How attributes follow from others, by name.
+        computed: Derivations of attributes from others, by name.
         folder: Folder that KEEP has written in.
         rows_file: File to be written.
     """
@@ -396,7 +396,7 @@ class RiskJob:
     Args:
         own: Tables of the card itself, which its checks may refuse.
         transform: Checks and rounding of the card.
-        histograms: Those that are released, the card's own among them.
+        histograms: Released histograms, including the card's own.
         numbers: The card's own histograms and sums, as its measurement would judge them.
         with_step: Attributes with a step that the exact terms name.
         influence: Largest influence of a record that the policy permits; None for any.

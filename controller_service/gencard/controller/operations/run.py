@@ -231,7 +231,7 @@ def scratch_folder(work: Path, name: str) -> Iterator[Path]:
     """A new folder, readable by its owner alone.
 
     Raises:
-        StorageError: It cannot be made.
+        StorageError: The folder cannot be made.
     """
     folder = work / name.replace("/", "-")
     if not _made(folder):

@@ -120,7 +120,7 @@ class Oidc:
     """Sign-in at the issuer.
 
     Args:
-        origin: Of the page.
+        origin: Origin of the page.
         clock: For the times in a token.
     """
 

@@ -155,8 +155,8 @@ async def _body(headers: Headers, receive: Receive) -> bytes:
     """Return the whole body.
 
     Raises:
-        TooLargeError: It is longer than ``LARGEST_BODY``.
-        OperationCancelledError: It does not come in time, or the browser has left.
+        TooLargeError: The body is longer than ``LARGEST_BODY``.
+        OperationCancelledError: The body does not arrive in time, or the browser has left.
     """
     length = headers.get("content-length", "0")
     if len(length) > 9 or not length.isdecimal() or int(length) > LARGEST_BODY:

@@ -97,7 +97,7 @@ class PatientProtocol(H11Protocol):
         return self.client[0] if self.client else ""
 
     def _wait(self) -> None:
-        """Wait on where part of a request is here, and no longer where one is being answered."""
+        """Continue to wait if part of a request has arrived, but not while a request is answered."""
         if self.cycle is not None and not self.cycle.response_complete:
             self._stop_waiting()
         elif self._waiting is None:

@@ -89,7 +89,7 @@ def read_authority(folder: Path, key_file: Path | None = None) -> KeyPair:
     """Return the authority in a folder.
 
     Args:
-        key_file: The authority's private key, where it is kept elsewhere than in the folder.
+        key_file: The authority's private key, if it is kept outside the folder.
 
     Raises:
         InvalidInputError: Its files are missing, malformed, or the key may be used by others.
@@ -192,7 +192,7 @@ def public_pem(key: Ed25519PublicKey) -> bytes:
 
 
 def write_new(path: Path, content: bytes, *, private: bool = True) -> None:
-    """Write a file that is not there yet, 0600 where private.
+    """Write a new file, with mode 0600 if it is private.
 
     Raises:
         InvalidInputError: Something of this name is there; it is left as it is.
@@ -261,7 +261,7 @@ def renew(
         folder: The controller's folder, as ``draft`` made it.
         file: ``server/certificate.pem``, or a certificate that a person sent.
         hosts: For the service: its names or addresses, in place of those in the old certificate.
-        authority_key: The authority's private key, where it is not in the folder.
+        authority_key: The authority's private key, if it is not in the folder.
 
     Returns:
         When the new one ends.

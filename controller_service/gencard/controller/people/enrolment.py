@@ -58,7 +58,7 @@ class Enrolment:
     Args:
         kind: A new person, a new certificate for the same keys, or new keys for an enrolled person.
         enrolled: The person, with the keys that this person signed with before.
-        request: What the person sent.
+        request: Request of the person.
     """
 
     kind: EnrolmentKind
@@ -249,7 +249,7 @@ def write(folder: Path, enrolled: Enrolled) -> None:
     """Put a person's file in its place, unless it says the same.
 
     Raises:
-        StorageError: It cannot be written; the person is as enrolled as before.
+        StorageError: A file cannot be written; the person stays enrolled as before.
     """
     entry = folder / "identities" / f"{enrolled.identity.name}.toml"
     try:
@@ -287,7 +287,7 @@ def make_people(
     address: str,
     now: datetime,
 ) -> None:
-    """Enrol people, and leave the keys of each in ``people/NAME``, where the controller can use them.
+    """Enrol people, and leave the keys of each in ``people/NAME``, which the controller can read.
 
     Raises:
         InvalidInputError: A person of this name is enrolled, or a name or the project is invalid.

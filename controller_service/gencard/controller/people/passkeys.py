@@ -117,7 +117,7 @@ class Passkeys:
             return _of(tx, holder)
 
     def note_use(self, passkey: Passkey, uses: int, action: str = "") -> None:
-        """Keep the counter, and write ``action`` into the log where one is given.
+        """Keep the counter, and write ``action`` into the log if it is given.
 
         Raises:
             UnauthenticatedError: Another use went first, or the passkey was removed meanwhile.
@@ -134,7 +134,7 @@ class Passkeys:
         """Remove passkeys of a steward whose names begin with ``key``; their sessions end.
 
         Raises:
-            NotFoundError: There is none.
+            NotFoundError: No passkey matches.
         """
         with self.database.transaction() as tx:
             passkeys_of_key = [passkey for passkey in _of(tx, holder) if passkey.key.startswith(key)]

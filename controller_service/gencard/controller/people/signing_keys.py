@@ -76,7 +76,7 @@ class SigningKey:
         """Have a new key on the disk, before the state says that it is in force.
 
         Raises:
-            StorageError: It cannot be written.
+            StorageError: The file cannot be written.
         """
         write_whole(self.next_file, [private_pem(key)])
         with suppress(OSError):

@@ -25,7 +25,7 @@ class GeneratorChoice:
     """Terms with a generator on offer.
 
     Args:
-        privacy: How the card is measured with it.
+        privacy: Privacy of the card with this generator.
         changes: Steps to the generator and its audit.
         privacy_changes: Steps to the privacy.
     """
@@ -64,9 +64,9 @@ def generator_choice(
 ) -> GeneratorChoice | Refusal:
     """Return the nearest generator on offer, and the privacy that goes with it.
 
-    A box of tier private is offered where the policy's generators name it and its price fits the cap on
+    A box of tier private is offered if the policy's generators name it and its price fits the cap on
     one card; the policy's mechanisms are about psi, which such a card has not. It is offered in place of
-    another generator only where the policy has nothing else.
+    another generator only if the policy has no other.
 
     Args:
         closed: Mechanisms that grants made before have closed, and why.
@@ -161,7 +161,7 @@ def with_generator(
 
 
 def _well_audited(terms: Proposal) -> tuple[Proposal, tuple[Change, ...]]:
-    """The terms with an audit that is as strict as usual where rows hang on it, and each step to it.
+    """Return the terms with an audit of at least default strictness for rows, and each change.
 
     Audits under any card make runs enough to keep their level.
     """

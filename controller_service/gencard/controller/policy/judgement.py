@@ -89,7 +89,7 @@ def check_readable(terms: Proposal, records: int | None, limits: ProposalLimits)
     """Refuse work that holds records in memory, of a dataset that declares too many of them.
 
     Args:
-        records: As the schema declares; None if it does not.
+        records: Number of records that the schema declares; None if it declares none.
 
     Raises:
         TooManyRecordsError: The terms name a black box, measures, analyses, unique rows or exact sums.
@@ -158,7 +158,7 @@ def judge(
         proposal: In the domain's order (``Proposal.in_order_of``).
         closed: Mechanisms that grants made before have closed, and why (``Grants.closed``).
         zeros: Structural zeros of some of the attributes, which the generator must keep.
-        facts: Of the generators that the policy names.
+        facts: Facts on the generators that the policy names.
         coding: The schema, which histograms and sums need.
 
     Raises:

@@ -88,7 +88,7 @@ class Population:
     """Which records a run is about, read by the schema alone.
 
     Args:
-        where: Which records were asked for; None for all.
+        where: Condition of the requested records; None for all records.
         tests: All tests that a record has to pass; ``where`` is among them.
     """
 
@@ -142,7 +142,7 @@ class RunQuestion:
 
     Args:
         values: Numbers of levels that the analyst gave, which runs of before could; None for none.
-        population: Which records it is about.
+        population: Records that the question is about.
         output: The same records, and which of their marginals it tells.
         possible: The levels of each attribute of the formula that the population leaves.
         used: Numbers that count as the records have them.
@@ -281,7 +281,7 @@ class RunQuestion:
         """Return the records that are kept, with all numbers that the run uses.
 
         Args:
-            numbers: Of the attributes in ``stored``, as the records have them.
+            numbers: Numbers of the attributes in ``stored``, as the records have them.
             kept: Records without one of the numbers are left out.
         """
         places = np.flatnonzero(kept & self.is_complete(dataset))
@@ -373,7 +373,7 @@ class NoisyRun:
             permitted: Whether the policy permits numbers as the records have them.
 
         Raises:
-            InvalidInputError: It is asked for what no sums give.
+            InvalidInputError: Sums do not determine the answer.
             LevelsTooWideError: No sums give the answer, and levels were not asked for.
         """
         options = {name: _hashable(value) for name, value in _options(question).items()}

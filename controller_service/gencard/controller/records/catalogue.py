@@ -95,7 +95,7 @@ class DatasetEntry:
 
     @property
     def run_rules(self) -> Rules:
-        """Rules of checked runs, for persons where each may have several records."""
+        """Rules of checked runs, for persons if each may have several records."""
         return self.policy.analyses.rules.of_persons(self.schema.most_records)
 
     def covers(self, names: Iterable[str]) -> bool:

@@ -25,7 +25,7 @@ number = { kind = ["visit"] }
 edges = [0, 1, 3, 10]
 integer = true
 
-A missing level of the other attribute is missing, where ``missing = true``.
+A missing level of the other attribute is missing, if ``missing = true``.
 """
 
 from collections.abc import Mapping, Sequence

@@ -221,7 +221,7 @@ TOO_LONG = InvalidInputError(
 
 
 def stated(path: Path, file_format: FileFormat) -> FileFormat:
-    """Return the format with the delimiter that the file's first lines have, where none is stated.
+    """Return the format with the delimiter of the file's first lines, if none is stated.
 
     Raises:
         InvalidInputError: See ``first_lines``.

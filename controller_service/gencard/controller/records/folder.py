@@ -116,7 +116,7 @@ class ParquetFolder:
             lists: The answer to ``columns_query``.
 
         Raises:
-            InvalidInputError: They differ, or a key of the partitions is a column too.
+            InvalidInputError: The files differ, or a key of the partitions is a column too.
         """
         if len(lists) > 1:
             raise _refusal("must have the same columns in all its files")

@@ -35,7 +35,7 @@ from gencard.core.statistics.linear import statistics_of
 from gencard.wire.documents.receipt import AuditedBox
 
 _FAILED = "failed"
-"""Stands in a card's folder where the run of its black box failed."""
+"""File in a card's folder that marks a failed run of its black box."""
 _LEFT = (_FAILED, tasks.KEPT_FIT, tasks.KEPT_ROWS)
 
 
@@ -66,8 +66,8 @@ class BoxRelease:
         """Run the black box on the records, if that was not done yet.
 
         Raises:
-            StorageError: What it left is gone, though something was released of it: it runs once.
-            BoxRunFailedError: It failed, now or earlier.
+            StorageError: The result is gone, although rows of it were released: the box runs only once.
+            BoxRunFailedError: The run failed, now or earlier.
         """
         folder = self._folder(card)
         if (folder / _FAILED).exists():
@@ -118,7 +118,7 @@ class BoxRelease:
     ) -> str:
         """Rows of what the run left, in a file; their digest.
 
-        There are fewer where it left fewer rows than are asked for.
+        There are fewer rows if the run left fewer than requested.
         """
         job = self.jobs.draw(
             self._recipe(card, dataset_entry),

@@ -188,7 +188,7 @@ class Releases:
 
         Raises:
             NoPsiError: The card is of tier private.
-            CardStateError: It is not measured yet, or the card was revoked.
+            CardStateError: psi is not measured yet, or the card was revoked.
         """
         with self.database.reading() as tx:
             readable_card = self.cards.readable(tx, who, card)

@@ -297,7 +297,7 @@ class SandboxedFit:
     """See ``core.blackbox.contract.FittedBox``.
 
     Args:
-        inner: As the box gave it.
+        inner: Bytes from the box.
     """
 
     sampling: Sampling

@@ -236,7 +236,7 @@ def call_filter(machine: str, *, one_process: bool) -> bytes:
     """Return the program, for ``bwrap --seccomp``.
 
     Args:
-        machine: As ``platform.machine`` says.
+        machine: Result of ``platform.machine``.
         one_process: Whether starting another process is refused; threads are not.
 
     Raises:

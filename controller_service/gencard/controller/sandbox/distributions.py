@@ -75,7 +75,7 @@ class Checked(NamedTuple):
 
     Args:
         entries: Paths of all that they have at the top.
-        stamp: Of these when they were compared.
+        stamp: Stamp of these files when they were compared.
     """
 
     distributions: tuple[Installed, ...]

@@ -88,7 +88,7 @@ class Runtime:
 
     Args:
         interpreter: Name and version of Python; of an interpreter of the system, SHA-256 of its file.
-        distributions: Of a program in Python.
+        distributions: Distributions of a program in Python.
     """
 
     interpreter: str = ""

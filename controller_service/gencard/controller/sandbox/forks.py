@@ -135,7 +135,7 @@ class ForkedRun:
     """The first process of a run, as ``memory_watch.Running``.
 
     Args:
-        pid: As this process sees it.
+        pid: Process ID, as this process sees it.
         held: A descriptor of the process.
         talk: On which it says how the program ended.
     """

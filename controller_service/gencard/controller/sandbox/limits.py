@@ -56,7 +56,7 @@ class Isolation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SandboxLimits:
-    """Limits of one run; a job's own limits hold too, where they are lower.
+    """Limits of one run; a job's own limits hold too, if they are lower.
 
     Args:
         memory_mib: Memory of all processes and files together, in MiB, at least 64. What ``work_mib``
@@ -98,7 +98,7 @@ class SandboxLimits:
 class SandboxSettings(SandboxLimits):
     """Sandbox of black boxes and of analysts' programs: isolation, and limits of one run.
 
-    The limits of the job in ``[limits]`` hold too, where they are lower.
+    The limits of the job in ``[limits]`` hold too, if they are lower.
 
     Args:
         isolation: ``namespaces`` closes the sandbox with bubblewrap: no network, no other files, no

@@ -130,7 +130,7 @@ def sandboxed_box_of(
         check_seconds: See ``sandbox.Sandbox``.
 
     Raises:
-        GeneratorChangedError: What is there now has another digest.
+        GeneratorChangedError: The present files have another digest.
         InvalidInputError: Its program cannot be read.
     """
     recipe.environment.check_unchanged()
@@ -142,11 +142,11 @@ def sandboxed_box_of(
 
 
 def checked_program(recipe: ProgramRecipe) -> Program:
-    """Return the program of a recipe as it lies there now.
+    """Return the program of a recipe from its present files.
 
     Raises:
-        GeneratorChangedError: It has another digest than the recipe.
-        InvalidInputError: It cannot be read.
+        GeneratorChangedError: The program has another digest than the recipe.
+        InvalidInputError: The program cannot be read.
     """
     program = _program_of(recipe)
     if program.digest(recipe.runtime if program.is_python else program.runtime()) != recipe.digest:

@@ -47,7 +47,7 @@ def exchange(
 
     Raises:
         BlackBoxError: The answer is longer.
-        JobLimitError: It takes longer.
+        JobLimitError: The program takes longer.
     """
     end = time.monotonic() + seconds
     threading.Thread(target=_write, args=(into, request), daemon=True).start()
@@ -94,7 +94,7 @@ class Confinement(Protocol):
             errors: Whether standard error is piped too; otherwise it is dropped.
 
         Raises:
-            OSError: It cannot be started.
+            OSError: The program cannot be started.
         """
         ...
 
@@ -238,9 +238,9 @@ class Sandbox:
                 before it uses the answer.
 
         Raises:
-            BlackBoxError: It fails, or its answer cannot be right.
-            JobLimitError: It takes too long, or too much memory.
-            IsolationError: Nothing can be run in a sandbox here.
+            BlackBoxError: The program fails, or its answer is not valid.
+            JobLimitError: The program takes too long, or too much memory.
+            IsolationError: This machine cannot run sandboxes.
             GeneratorChangedError: A distribution was changed since it was compared with its RECORD.
         """
         reader = AnswerReader(request, report, most_saved=self.limits.fit_mib * _MIB)

@@ -51,7 +51,7 @@ def _says_yes(stub: health_pb2_grpc.HealthStub, service: str) -> bool:
 
 
 def main(*words: str) -> int:
-    """Exit code of the question: 0 where the service serves."""
+    """Return the exit code: 0 if the service serves."""
     folder = next((word for word in words if not word.startswith("--")), "health")
     config = Path(os.environ.get("GENCARD_CONTROLLER", "controller.toml")).absolute()
     settings = Settings.load(config)

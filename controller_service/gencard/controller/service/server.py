@@ -209,7 +209,7 @@ def stand_by(
 
     Args:
         ended: Ends the wait.
-        waits: Called once, where another one leads.
+        waits: Called once, if another controller leads.
 
     Returns:
         Whether it leads; False if the wait was ended.

@@ -103,7 +103,7 @@ class LocalDesk:
         """Decide on what stands there now; what came of it, or None if a second steward has to.
 
         Raises:
-            GencardError: What the action may end in.
+            GencardError: The error of the action.
         """
         digest_shown = self.desk.preview(self.who, kind, resource, arguments).shown
         action = Action(kind, resource, arguments, reason or NO_REASON, digest_shown)

@@ -22,7 +22,7 @@ ENDED = frozenset({CardState.TERMINATED, CardState.EXPIRED, CardState.REVOKED, C
 
 
 def as_of(card: Card, now: datetime) -> Card:
-    """Return the card with its time run out, where it has."""
+    """Return the card, expired if its time is over."""
     expired = card.offer is not None and now >= card.offer.expire_time
     if expired and card.state not in ENDED:
         return replace(card, state=CardState.EXPIRED, turn=Turn.NOBODY)
@@ -30,10 +30,10 @@ def as_of(card: Card, now: datetime) -> Card:
 
 
 def in_force(card: Card) -> Card:
-    """Return the card, where both have signed it and it has not ended.
+    """Return the card, if both sides have signed it and it has not ended.
 
     Raises:
-        CardStateError, CardExpiredError: It is not in force.
+        CardStateError, CardExpiredError: The card is not in force.
     """
     if card.state is CardState.EXPIRED:
         raise CardExpiredError
@@ -43,7 +43,7 @@ def in_force(card: Card) -> Card:
 
 
 def auditable(card: Card) -> Card:
-    """Return the card, where it is in force or only waits for an audit of its generator.
+    """Return the card, if it is in force or only waits for an audit of its generator.
 
     Raises:
         CardStateError, CardExpiredError: Neither.
@@ -112,7 +112,7 @@ class CardUsage:
     Args:
         open: Proposals and offers that are neither agreed nor ended.
         cards: Cards in whatever state.
-        size: Of all of them, in bytes.
+        size: Size of all cards, in bytes.
     """
 
     open: int
@@ -131,7 +131,7 @@ def insert_card(
     etag: str,
     now: datetime,
 ) -> None:
-    """Raises StorageError, at the end of the transaction's block, where the name is taken."""
+    """Raises StorageError, at the end of the transaction's block, if the name is taken."""
     tx.execute(
         insert(cards).values(
             name=name,

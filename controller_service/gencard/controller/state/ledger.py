@@ -148,7 +148,7 @@ class Ledger:
     """Reserves and settles under the caps of each dataset.
 
     Args:
-        caps: By dataset name, ``datasets/{dataset}``. They may be raised or lowered; what was spent
+        caps: Caps by dataset name, ``datasets/{dataset}``. They may be raised or lowered; what was spent
             stays spent.
     """
 

@@ -140,7 +140,7 @@ def event_of(body: bytes) -> Event:
     """Return the entry that some bytes are.
 
     Raises:
-        VerificationError: They are not the bytes of any entry.
+        VerificationError: The bytes are not those of an entry.
     """
     try:
         document = document_of(body, "entry", compared=True)

@@ -89,13 +89,13 @@ def forget_answers(tx: Connection, methods: Collection[str], before: datetime) -
 
 
 def _packed(answer: bytes) -> bytes:
-    """Compressed where that is shorter: the body of a card holds its purpose three times."""
+    """Bytes are compressed if that is shorter: the body of a card contains its purpose three times."""
     packed = zlib.compress(answer)
     return packed if len(packed) < len(answer) or answer.startswith(_ZLIB) else answer
 
 
 def _unpacked(stored: bytes) -> bytes:
-    """Return the answer as it was given, also where it was stored before there was packing.
+    """Return the answer as it was given, even if it was stored before there was packing.
 
     No stored answer begins as zlib's output does: a card begins with 0x0A, its first field, and a name
     with ``operations/``.
@@ -141,9 +141,9 @@ class OperationRow:
 
     Args:
         request: JSON bytes of what was asked: all that is needed to start again after a restart.
-        permille: How much is done, in thousandths.
-        response: What it ended with, where it succeeded.
-        error: JSON bytes of reason and fields, where it failed.
+        permille: Completed part of the work, in thousandths.
+        response: Response of a successful operation.
+        error: JSON bytes of reason and fields of a failed operation.
     """
 
     number: int

@@ -28,10 +28,10 @@ class ReleaseRow:
     Args:
         name: datasets/{dataset}/cards/{card}/releases/{release}.
         rows: Number of rows, in records.
-        size: Of the rows, in bytes, as it counts against the analyst's quota.
+        size: Size of the rows, in bytes, as counted against the analyst's quota.
         digest: SHA-256, in hex, of the rows; ``psi_digest`` of what they were drawn from.
         receipt: The signed receipt: a DSSE envelope.
-        file_name: Where the rows are, inside the folder of releases.
+        file_name: File of the rows, inside the folder of releases.
     """
 
     name: str
@@ -47,7 +47,7 @@ class ReleaseRow:
 
 
 def insert_release(tx: Connection, release: ReleaseRow) -> None:
-    """Raises StorageError, at the end of the transaction's block, where the name is taken."""
+    """Raises StorageError, at the end of the transaction's block, if the name is taken."""
     tx.execute(insert(releases).values(**asdict(release)))
 
 
@@ -134,8 +134,8 @@ class EvaluationRow:
         name: datasets/{dataset}/cards/{card}/measures/{measure}.
         measure: Its name in the registry.
         submitter: URI of the identity that asked first.
-        statistics: What it cost, in independent statistics.
-        document: What was found, JSON; its numbers depend on records.
+        statistics: Price, in independent statistics.
+        document: Results as JSON; their numbers depend on records.
     """
 
     name: str
@@ -148,7 +148,7 @@ class EvaluationRow:
 
 
 def insert_evaluation(tx: Connection, row: EvaluationRow) -> None:
-    """Raises StorageError, at the end of the transaction's block, where the name is taken."""
+    """Raises StorageError, at the end of the transaction's block, if the name is taken."""
     tx.execute(insert(measures).values(asdict(row)))
 
 
@@ -189,14 +189,14 @@ class AuditRow:
     Args:
         submitter: URI of the identity that asked.
         box_digest: SHA-256, in hex, of what ran.
-        attempt: How many audits this submitter has begun on this dataset, this one included.
+        attempt: Number of audits that this submitter has begun on this dataset, including this one.
         level: The level that the pooled evidence was tested at, a decimal.
         attestation: The signed verdict: a DSSE envelope.
         report: The full report, JSON; its numbers depend on records. The evidence of later tries is
             pooled with its tests.
         author: Author of the black box by the settings; None or empty if they name none.
         family_try: Which try of the family this was, from 1; None before families were counted.
-        cleared: When a steward let it count no more.
+        cleared: Time when a steward cleared the audit, which then counts no more.
     """
 
     number: int
@@ -231,7 +231,7 @@ class Audited:
     Args:
         name: In the settings.
         digest: SHA-256, in hex, of what runs.
-        author: As the settings name one, or empty.
+        author: Author in the settings, or empty.
     """
 
     name: str
@@ -419,11 +419,11 @@ class RunRow:
         version: Salted digest of the records that it reads.
         submitter: URI of the analyst.
         question: SHA-256, in hex, of what was asked: equal questions have one answer.
-        request: What was asked, RFC 8785 JSON.
-        line: Of the ledger.
-        statistics: What it cost, in independent statistics.
-        outcome: What the job gave, JSON; its numbers depend on records and are for stewards alone. Of a
-            refused run, what the output rules say of it.
+        request: The question, as RFC 8785 JSON.
+        line: Number of the ledger's line.
+        statistics: Price, in independent statistics.
+        outcome: Result of the job as JSON; its numbers depend on records and are for stewards alone. Of
+            a refused run, what the output rules say of it.
         envelope: The signed answer or refusal: a DSSE envelope.
         log_index: The log's entry of the release or refusal.
         counts: Whether it counts in ``limits.refusals``: it was refused, or waits, because of the
@@ -457,7 +457,7 @@ class RunRow:
 
 
 def insert_run(tx: Connection, row: RunRow) -> None:
-    """Raises StorageError, at the end of the transaction's block, where the name is taken."""
+    """Raises StorageError, at the end of the transaction's block, if the name is taken."""
     tx.execute(insert(runs).values(asdict(row)))
 
 
@@ -520,7 +520,8 @@ def move_run(tx: Connection, name: str, state: RunState, **values: Any) -> None:
     """Put a run into another state, with what it got on the way.
 
     Raises:
-        InvalidInputError: It is not in a state from which that one follows: another decision came first.
+        InvalidInputError: The run is not in a state from which that state follows: another decision came
+            first.
     """
     legal = update(runs).where(runs.c.name == name, runs.c.state.in_(_BEFORE[state]))
     if tx.execute(legal.values(state=state, **values)).rowcount != 1:

@@ -48,7 +48,7 @@ def add_first_decision(tx: Connection, first: StoredDecision) -> None:
 
 
 def find_first_decision(tx: Connection, digest: str, now: datetime) -> StoredDecision | None:
-    """Return the first decision on an action, where one waits."""
+    """Return the first decision on an action, if one waits."""
     query = select(first_decisions).where(first_decisions.c.digest == digest, _waits(now))
     return find_one(tx, query, _first_of)
 
@@ -104,9 +104,9 @@ class MessageRow:
 
     Args:
         name: Random; receivers know a repeated message by it.
-        kinds: Of what waits, sorted; all that the message says.
+        kinds: Sorted kinds of waiting items, the message's only content.
         tries: That have failed.
-        due: When it is to be tried, at the earliest.
+        due: Earliest time of the next try.
     """
 
     name: str

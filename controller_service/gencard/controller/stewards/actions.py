@@ -92,7 +92,7 @@ def argument(arguments: Mapping[str, Any], name: str, kind: type[T], default: T)
     """One argument of an action.
 
     Raises:
-        InvalidInputError: It has another type.
+        InvalidInputError: The argument has another type.
     """
     value = arguments.get(name, default)
     if type(value) is not kind:

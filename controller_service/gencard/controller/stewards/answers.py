@@ -49,7 +49,7 @@ class AnswerEffect(InTheState):
 
         Raises:
             NotFoundError: No such run.
-            InvalidInputError: It does not wait.
+            InvalidInputError: The answer does not wait.
         """
         row = results.get_run(tx, name)
         return row, Outcome.of(row)

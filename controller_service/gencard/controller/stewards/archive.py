@@ -47,7 +47,7 @@ class BoxEvidence:
     """Result of all audits of one black box on one dataset that count.
 
     Args:
-        leakage: How many of them found a leak.
+        leakage: Number of these audits that found a leak.
     """
 
     dataset: str
@@ -210,7 +210,7 @@ class Archive:
         return tuple(row for row in page.rows if row.state in SIGNED)
 
     def proof(self, index: int) -> ProvenEntry:
-        """Return an entry of the log with its proof; signs a checkpoint where the log has grown.
+        """Return an entry of the log with its proof; signs a checkpoint if the log has grown.
 
         Raises:
             InvalidNumberError: The log has no such entry.

@@ -46,7 +46,7 @@ class Forecast:
 
     Args:
         daily: The rate: the mean of the last four weeks, or of as many days as there were.
-        ends: When the cap is reached; None if it is not within ten years.
+        ends: Time when the cap is reached; None if that is not within ten years.
     """
 
     daily: Decimal
@@ -58,7 +58,7 @@ class Course:
     """How one currency of an account was spent.
 
     Args:
-        amount: As it stands.
+        amount: Present amount.
         days: Spent by the end of each day on which anything was, oldest first.
         forecast: None if nothing was spent in the last four weeks, or spending began too late.
         young: Whether spending began fewer than ``LEAST_DAYS`` days ago, so that there is no rate yet.
@@ -116,7 +116,7 @@ def courses(
     """How each currency of an account was spent, and how it goes on.
 
     Args:
-        days: What was spent on each day.
+        days: Amount that was spent on each day.
     """
     return tuple(_course(amount, days, now) for amount in account)
 
@@ -139,7 +139,7 @@ def forecast(amount: Amount, days: list[tuple[date, Decimal]], now: datetime) ->
     None too in the first days of spending: the rate of a morning says nothing about a month.
 
     Args:
-        days: What was spent on each day, oldest first.
+        days: Amount that was spent on each day, oldest first.
 
     >>> week = [(date(2026, 1, day), Decimal(10)) for day in range(1, 8)]
     >>> now = datetime(2026, 1, 7, 12, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""Decisions: what was shown is compared, two stewards agree where they have to, the log comes first."""
+"""Decisions: reviewed data must be unchanged, two stewards agree if required, the log comes first."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
@@ -52,8 +52,8 @@ class Way:
 
     Args:
         name: service, page or local.
-        account: Of a local shell: the account of the operating system, whatever name was given.
-        emergency: Of a local shell: one steward decides alone where two are asked for.
+        account: In a local shell, the account of the operating system, whatever name was given.
+        emergency: In a local shell, whether one steward decides alone although two are required.
     """
 
     name: str = "service"
@@ -143,9 +143,9 @@ class Deciding:
             keys: Fingerprints of other keys that ``who`` came with.
 
         Raises:
-            StaleEtagError: What was shown is no longer what would be shown.
+            StaleEtagError: The reviewed data have changed.
             SecondStewardError: Another steward has to decide.
-            GencardError: What the action itself may end in.
+            GencardError: The error of the action itself.
         """
         check_steward(who)
         request = Request("Decide", request_id, sha256(f"{action.digest} {action.reason}".encode()))
@@ -163,7 +163,7 @@ class Deciding:
         return _decision_of(action, document_of(stored_decision, "decision"))
 
     def note_alone(self, who: Identity, action: Action) -> None:
-        """Log what the owner of the files did to people without a decision, where two are asked for."""
+        """Log changes of people by the owner of the files without a decision, if two are required."""
         if self._needs_two(Demands(changes_people=True)):
             with self.database.transaction() as tx:
                 self._append(tx, EMERGENCY, who, action, self.clock().replace(microsecond=0), None)

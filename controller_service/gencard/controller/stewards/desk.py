@@ -52,7 +52,7 @@ class Desk(Deciding):
     """Views and decisions of stewards.
 
     Args:
-        risks: What psi would reveal of records, card by card.
+        risks: Disclosure risks of psi, card by card.
     """
 
     ledger: Ledger
@@ -178,7 +178,7 @@ class Desk(Deciding):
 
         Raises:
             NotFoundError: No such run.
-            InvalidInputError: It does not wait.
+            InvalidInputError: The answer does not wait.
         """
         check_steward(who)
         with self.database.reading() as tx:

@@ -37,7 +37,7 @@ class RequestView:
 
     Args:
         kind: new, renewed or replaced.
-        requested_role, requested_project: What the request says; the steward decides.
+        requested_role, requested_project: Role and project in the request; the steward decides.
     """
 
     name: str
@@ -56,8 +56,8 @@ class PersonEffect:
 
     Args:
         folder: The controller's folder, as ``draft`` made it.
-        address: Where people find the service, unless the action says it.
-        authority_key: The authority's private key, where it is not in the folder.
+        address: Address of the service for people, unless the action names one.
+        authority_key: The authority's private key, if it is not in the folder.
     """
 
     folder: Path

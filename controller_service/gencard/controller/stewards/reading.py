@@ -120,7 +120,7 @@ def _decision(first: FirstDecision) -> Waiting:
 def _with_first(
     waiting: Waiting, firsts: Iterable[FirstDecision], stands: Callable[[FirstDecision], bool]
 ) -> Waiting:
-    """Return the same, waiting for another steward where one has decided, and that still stands."""
+    """Return the same item, waiting for a second steward if a first decision is still valid."""
     for first in firsts:
         if waiting.kind != "decision" and first.resource == waiting.resource and stands(first):
             text = f"{waiting.text}; {first.kind}, decided by {short_name(first.by)}"

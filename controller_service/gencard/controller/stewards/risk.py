@@ -2,7 +2,7 @@
 
 The kept results are numbers about records. No analyst and no auditor receives any of them, and the log
 says who viewed the risk of which card, without a number. Only people decide by them.
-Persons, where a person has several records, count as records.
+If a person has several records, each record counts.
 """
 
 import json
@@ -59,7 +59,7 @@ class ExactTables:
     Args:
         cards: Names of the other cards.
         own: Terms of the card itself, if they are exact.
-        before: What was released already, beside which the card's sums are judged.
+        before: Earlier disclosures, with which the card's sums are judged.
         with_step: Attributes with a step that any of the terms names.
         influence: Largest influence of a record that the policy permits; None for any.
     """
@@ -122,7 +122,7 @@ class Risks:
     """Looks at the risk of cards.
 
     Args:
-        operations: Of the running service; None at a local shell, which has none.
+        operations: Operations of the running service; None in a local shell, which has none.
     """
 
     database: Database

@@ -67,7 +67,7 @@ class Reloading:
     """The settings in force, and the change to newer ones.
 
     Args:
-        controller_state: Of the running service; its catalogue and ledger are changed.
+        controller_state: State of the running service; its catalogue and ledger are changed.
         unreviewed: New datasets need no review.
     """
 

@@ -80,7 +80,7 @@ class ClusterBox:
         Raises:
             ClusterError: No worker performs a run, or there has been none for ``PATIENCE`` seconds.
             WorkerError: A worker gave an answer that is not of the protocol, or not to its order.
-            GencardError: What the box raises here, where a worker says that a run failed.
+            GencardError: The error of the box on this machine, if a worker reports a failed run.
         """
         if not seeds:
             return

@@ -123,7 +123,7 @@ class WorkerProcesses:
                 process.end()
 
     def _of_job(self, job: str) -> WorkerProcess | None:
-        """An idle process of the job; those of others end first, where there would be too many."""
+        """Return an idle process of the job; if there are too many, other jobs' processes end first."""
         with self._lock:
             for place, (other, process) in enumerate(self._idle):
                 if other == job and process.is_alive():

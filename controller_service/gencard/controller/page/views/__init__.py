@@ -59,7 +59,7 @@ class Change:
     """A form that was sent, other than a decision; its token and its origin were checked.
 
     Args:
-        path: Of the form's ``action``.
+        path: Path of the form's ``action``.
         make: Raises GencardError.
     """
 

@@ -46,7 +46,7 @@ def place_of(text: str) -> "Path | TableAddress":
     """Return the file, folder or table that a text of the settings names.
 
     Raises:
-        InvalidInputError: It is an address that cannot be used; names no part of it.
+        InvalidInputError: The address cannot be used; the error names no part of it.
     """
     return TableAddress(text) if is_address(text) else Path(text)
 

@@ -116,7 +116,7 @@ def sum_of_hashes(table: Any) -> Any:
     SHA-256 of the record's numbers as text, which no later version of an engine changes.
 
     Args:
-        table: Of whole numbers, never NULL.
+        table: Table of whole numbers, never NULL.
     """
     import ibis  # noqa: PLC0415 - the extra ``ibis``
 

@@ -84,7 +84,7 @@ class PersonTable(StreamedRecords):
         """Return the fingerprint, in hex, of the records, and of how they are read; nothing is held.
 
         Raises:
-            TooLargeError: They are more than a job could hold.
+            TooLargeError: There are more records than a job could hold.
         """
         check_number(self.table.number())  # before the dataset is offered, and any budget is spent
         keyed = replace(self, persons=Persons.of(*self.persons.rule, salt))
