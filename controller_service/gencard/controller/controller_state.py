@@ -65,7 +65,7 @@ class ControllerState:
         """Drop fits of cards that have ended without this process: expired, revoked in a shell, or gone.
 
         Raises:
-            StorageError: The state cannot be read. Fits of cards that were looked at before are dropped.
+            StorageError: The state cannot be read. Fits of cards that were checked before are dropped.
         """
         if names := self.fits.cards:
             with self.database.reading() as tx:
@@ -101,12 +101,12 @@ class ControllerState:
         authority_key: Path | None = None,
         operations: Operations | None = None,
     ) -> Desk:
-        """The stewards' desk.
+        """Return the stewards' desk.
 
         Args:
-            way: How stewards come to it.
-            authority_key: The authority's private key, where it is not in the controller's folder.
-            operations: Of the running service, where there is one.
+            way: Interface by which stewards use the desk.
+            authority_key: The authority's private key, if it is not in the controller's folder.
+            operations: Operations of the running service, if there is one.
         """
         effects, identities = self._effects(authority_key), self.settings.signing.identities
         return Desk(

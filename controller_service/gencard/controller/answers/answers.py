@@ -2,8 +2,8 @@
 
 judged      kind, attributes and number of runs, before any record is read and any budget is spent
 ledger      the price is RESERVED
-job         one look at the records; output rules judge every number
-decision    signed, logged and settled in one transaction; nobody sees a number before
+job         reads the records once; output rules judge every number
+decision    signed, logged and settled in one transaction; no number is visible before
 """
 
 import json
@@ -93,7 +93,7 @@ class Answers:
         return self.operations.begin(name.decode())
 
     def _asked_before(self, tx: Connection, card: Card, question: Question) -> RunRow | None:
-        """The run of the question under a card; raises DatasetChangedError as ``entry_of``."""
+        """Return the run of the question under a card; raises DatasetChangedError as ``entry_of``."""
         entry = self.entry_of(card)
         known = results.earlier_run(tx, card.name, question.digest)
         if known is None or (rules := rules_of(known)) in ("", RULES_VERSION):
@@ -105,7 +105,7 @@ class Answers:
         return None if another else known
 
     def get(self, who: Identity, name: str) -> tuple[RunRow, bytes]:
-        """One answer and the log's entry of its decision; the entry is empty where there is none yet.
+        """One answer and the log's entry of its decision; the entry is empty if there is none yet.
 
         Raises:
             NotFoundError: No such answer, or another's.
@@ -118,7 +118,7 @@ class Answers:
             return row, b"" if row.log_index is None else self.cards.log.entry(tx, row.log_index)
 
     def page(self, who: Identity, card: str, before: str, limit: int) -> Page[RunRow]:
-        """The answers of a card, newest first."""
+        """Return the answers of a card, newest first."""
         self.end_with_cards()
         with self.cards.database.reading() as tx:
             self.cards.seen(tx, who, card)
@@ -133,14 +133,14 @@ class Answers:
                 self.decisions.end_with_cards(tx)
 
     def entry_of(self, card: Card) -> DatasetEntry:
-        """The dataset; raises DatasetChangedError where it is not what the card names."""
+        """Return the dataset; raises DatasetChangedError if it is not what the card names."""
         dataset_entry = self.cards.entry_of(card)
         if signed_card(card).version != dataset_entry.version:
             raise DatasetChangedError
         return dataset_entry
 
     def operation_of(self, tx: Connection, row: RunRow) -> str:
-        """The operation of a run."""
+        """Return the operation of a run."""
         for operation in reversed(requests.operations_of_kind(tx, kind_of(row.tier), row.card)):
             if json.loads(operation.request)["run"] == row.name:
                 return operation.name
@@ -155,11 +155,11 @@ class Answers:
         price: Price,
         more: Mapping[str, Any],
     ) -> str:
-        """The name of a new operation, with its price held and its run in the state.
+        """Return the name of a new operation, with its price held and its run in the state.
 
         Args:
             price: Most that the run may cost.
-            more: What the operation has to know besides the run.
+            more: Facts for the operation, besides the run.
 
         Raises:
             TooLargeError: The card has had all its runs.
@@ -206,7 +206,7 @@ class Answers:
         return operation
 
     def _check_room(self, tx: Connection, card: Card, tier: RunTier) -> None:
-        """Raises TooLargeError where the card has had all its runs of a tier."""
+        """Raise TooLargeError if the card has had all its runs of a tier."""
         analyses = offer_of(card).terms.analyses
         most = analyses.checked_runs if tier is RunTier.CHECKED else analyses.reviewed_runs
         if results.count_runs(tx, card.name, tier) >= most:
@@ -215,24 +215,24 @@ class Answers:
 
 
 def _short(names: Sequence[str]) -> str:
-    """Names in a line of the log; how many, where there is no room for them."""
+    """Return names in a line of the log, or their number if there is no room for them."""
     text = ", ".join(names)
     return text if len(text) <= LONGEST_DETAIL and text.isprintable() else f"{len(names)} attributes"
 
 
 def kind_of(tier: RunTier) -> str:
-    """The kind of operation that carries a run out."""
+    """Return the kind of operation that carries a run out."""
     return PROGRAM if tier is RunTier.REVIEWED else KIND
 
 
 def check_numbers(dataset_entry: DatasetEntry, what: str) -> None:
-    """Raises RecordsProtectedError where the version of the records does not cover their numbers."""
+    """Raise RecordsProtectedError if the version of the records does not cover their numbers."""
     if not dataset_entry.covers_values:
         raise RecordsProtectedError(what=what, why=NOT_COVERED)
 
 
 def check_question(question: Question, card: Card, dataset_entry: DatasetEntry) -> None:
-    """Refuse, by what is public alone, what the card does not grant or nothing could answer.
+    """Refuse, by public facts alone, a question that the card does not grant or that has no answer.
 
     A question of before that today's checks would refuse has its answer, and does not come here.
 

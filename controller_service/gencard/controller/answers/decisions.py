@@ -43,15 +43,15 @@ PRICE = 1
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run gave at the records, before anybody decided.
+    """Result of a run on the records, before the rules or a steward decide whether it is released.
 
     Args:
-        answer: As the core writes it; None where the rules refused it.
-        numbers: How many numbers it holds.
-        reasons: Why it was refused: ``OUTPUT_RULES`` for all that depends on the records.
+        answer: JSON document of the answer; None if the rules refused it.
+        numbers: Number of numbers in the answer.
+        reasons: Codes of the refusal: ``OUTPUT_RULES`` for every reason that depends on the records.
         rules: Version of the output rules.
-        review: The rules leave the decision to a steward.
-        marks: For a steward alone: what the rules say of each number.
+        review: Whether the rules leave the decision to a steward.
+        marks: Findings of the rules on each number, for a steward alone.
     """
 
     answer: Any
@@ -63,7 +63,7 @@ class Outcome:
 
     @classmethod
     def of(cls, row: RunRow) -> "Outcome":
-        """Raises InvalidInputError where the run does not wait for a decision."""
+        """Return a run's outcome; raises InvalidInputError if the run does not wait for a decision."""
         if row.outcome is None or row.state is not RunState.WAITING:
             raise InvalidInputError(field="answer", problem="is not ready for a decision")
         document = json.loads(row.outcome)
@@ -71,7 +71,7 @@ class Outcome:
 
     @classmethod
     def refused(cls, rule: Rule) -> "Outcome":
-        """A refusal because of the records by a rule that judges the run as a whole."""
+        """Return a refusal because of the records by a rule that judges the run as a whole."""
         mark = {"part": "run", "colour": str(Colour.RED), "rules": [str(rule)]}
         return cls(None, 0, (OUTPUT_RULES,), RULES_VERSION, marks=[mark])
 
@@ -81,7 +81,7 @@ class Outcome:
         return self.review or OUTPUT_RULES in self.reasons
 
     def stored(self) -> bytes:
-        """As the state keeps it."""
+        """Return the outcome as the bytes that the state keeps."""
         return json.dumps({one.name: getattr(self, one.name) for one in fields(self)}).encode()
 
 
@@ -93,14 +93,14 @@ class Decisions:
     ledger: Ledger
 
     def release(self, tx: Connection, row: RunRow, outcome: Outcome, by: str) -> RunRow:
-        """Sign the answer as it stands in the outcome; the run as it is now.
+        """Sign the answer of the outcome and return the changed run.
 
         Args:
-            by: URI of who decides.
+            by: URI of the person who decides.
 
         Raises:
-            InvalidInputError: Somebody has decided before, or the rules left no answer.
-            CardStateError: The card has ended, and with it what waits under it.
+            InvalidInputError: The run was decided before, or the rules left no answer.
+            CardStateError: The card has ended, and with it all answers that wait under it.
         """
         if outcome.answer is None:
             raise InvalidInputError(field="answer", problem="was refused by the output rules")
@@ -195,9 +195,10 @@ class Decisions:
 
 
 def _is_over(row: RunRow, card: Card) -> bool:
-    """Whether no answer leaves under a card any more.
+    """Whether no answer may be released under a card any more.
 
-    What a program gave before its card expired may be decided on later: reading it takes days.
+    Outputs of a program that ran before its card expired may be decided on later: reading them takes
+    days.
     """
     return card.state is CardState.REVOKED or (row.tier is RunTier.CHECKED and card.state in ENDED)
 

@@ -64,11 +64,11 @@ MOST_DRY_RUN = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class AgreedShape:
-    """What the analyst's own run on synthetic rows gave: the shape that is agreed.
+    """Shape of outputs on synthetic rows, from the analyst's own run; the run on records must keep it.
 
     Args:
         release: Name of the release whose rows were used.
-        seed: From which the program draws its random numbers, in each run.
+        seed: Seed of the program's random numbers, the same in each run.
     """
 
     release: str
@@ -77,7 +77,7 @@ class AgreedShape:
 
     @classmethod
     def read(cls, data: bytes) -> "AgreedShape":
-        """Raises InvalidInputError where these bytes are no dry run."""
+        """Read a dry run; raises InvalidInputError if these bytes are none."""
         document = document_of(data[: MOST_DRY_RUN + 1], "dry_run")
         try:
             release, seed = str(document.pop("release")), int(document.pop("seed"))
@@ -103,9 +103,10 @@ class Programs:
         Raises:
             NotFoundError: No such card of the caller's, or no such release.
             CardStateError, CardExpiredError: The card is not in force.
-            DatasetChangedError: The records or their schema are others than the card names.
-            InvalidInputError: The card does not name the program, or the dry run is none of it.
-            RecordsProtectedError: It gets numbers as recorded, which the records' version leaves out.
+            DatasetChangedError: The records or their schema differ from the version that the card names.
+            InvalidInputError: The card does not name the program, or the dry run is not of this program.
+            RecordsProtectedError: The program reads recorded numbers, which this version of the records
+                lacks.
             TooLargeError: The card has had all its runs.
             BudgetExceededError: The price is not covered.
         """
@@ -139,7 +140,7 @@ class Programs:
         return answers.operations.begin(name.decode())
 
     def _release_of(self, tx: Connection, card: Card, dry: AgreedShape) -> ReleaseRow:
-        """Raises InvalidInputError where the dry run was not on rows of this card."""
+        """Return the release of the dry run; raises InvalidInputError if it is not of this card."""
         rows = results.list_releases(tx, card=card.name, limit=500).rows
         for row in rows:
             if row.name == dry.release:
@@ -149,13 +150,13 @@ class Programs:
 
 
 def drawing_seed(release: ReleaseRow) -> int:
-    """What numbers inside intervals are drawn by, as the release's analyst draws them."""
+    """Return the seed that places numbers inside intervals, the same that the release's analyst uses."""
     payload = dsse.opened(release.receipt)[0]
     return receipt_of_document(dsse.predicate_of(payload, dsse.RECEIPT)).drawing_seed
 
 
 def text_of_program(program: bytes) -> str:
-    """Raises InvalidInputError where it is no text, is empty or too long."""
+    """Decode a program; raises InvalidInputError if it is no text, is empty or too long."""
     try:
         text = program.decode()
     except UnicodeDecodeError:
@@ -165,7 +166,7 @@ def text_of_program(program: bytes) -> str:
 
 
 def check_program(program: bytes, dry: AgreedShape, card: Card) -> None:
-    """Refuse, by what is public alone, what the card does not grant; raises InvalidInputError."""
+    """Check a program by public facts alone; raises InvalidInputError if the card does not grant it."""
     analyses = offer_of(card).terms.analyses
     if analysis_digest(program) not in analyses.programs:
         raise InvalidInputError(field="program", problem="is not listed on the card by its digest")
@@ -175,10 +176,10 @@ def check_program(program: bytes, dry: AgreedShape, card: Card) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ProgramRun:
-    """Carries reviewed runs out.
+    """Runner of reviewed runs.
 
     Args:
-        checked: Carries checked runs out; knows how jobs are described, and what a failure gives back.
+        checked: Runner of checked runs; it describes jobs and returns the price of failed runs.
         files: The state's files; the rows of releases are among them.
         work: A private folder for compiled copies.
     """
@@ -221,11 +222,11 @@ class ProgramRun:
             answers.operations.finish(tx, run.row.name, self.response(ended_row))
 
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
-        """As of a checked run: the price comes back where no record was read."""
+        """Return the price if no record was read, as for a checked run."""
         self.checked.undo(tx, row, error)
 
     def _jobs(self, run: Run, card: Card, psi: bytes) -> tuple[RehearsalJob, ProgramJob]:
-        """Both jobs: on the rows of a release, whose numbers psi places, and on the records."""
+        """Return the jobs on the rows of a release, whose numbers psi places, and on the records."""
         request = run.request
         entry, terms = self.checked.answers.cards.entry_of(card), offer_of(card).terms
         with not_run():
@@ -255,7 +256,7 @@ class ProgramRun:
 
 @contextmanager
 def not_run() -> Iterator[None]:
-    """Around all that happens before a record is read; raises ProgramNotRunError where it fails."""
+    """Raise ProgramNotRunError if a step before the first record is read fails."""
     try:
         yield
         return

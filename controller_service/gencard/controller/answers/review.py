@@ -1,4 +1,4 @@
-"""What a steward sees of a reviewed run, cell by cell, and what is left of it after the decision."""
+"""Review of a reviewed run by a steward, cell by cell, and the answer that the decision leaves."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ from gencard.core.typed_json import PLAIN
 from gencard.wire.steward import ReviewedNumber
 
 ON_SYNTHETIC_ROWS = "{}: difference to the synthetic rows"
-"""The name of the table beside each released one."""
+"""Name of the table that accompanies each released table."""
 
 _SEEN = "a steward saw each number of the program's, and released these"
 _BY_LEVELS = "by levels, each as its midpoint: {}"
@@ -50,15 +50,15 @@ def leaves(cell: ReviewedNumber, withheld: Collection[str], *, red: bool) -> boo
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """A reviewed run that waits.
+    """A reviewed run that waits for a steward.
 
     Args:
-        program: Its text.
-        outputs: As on the records.
-        dry: As on the synthetic rows.
-        rules: Those of the policy under which it ran.
-        base: Numbers of records leave as multiples of it.
-        notes: How its attributes came to the program.
+        program: Text of the program.
+        outputs: Outputs on the records.
+        dry: Outputs on the synthetic rows.
+        rules: Output rules of the policy under which the program ran.
+        base: Numbers of records are released as multiples of this base.
+        notes: How the attributes were passed to the program.
     """
 
     program: str
@@ -70,7 +70,7 @@ class Review:
 
     @classmethod
     def of(cls, outcome: Outcome) -> "Review":
-        """Raises InvalidInputError where the outcome is that of a checked run."""
+        """Read the review of an outcome; raises InvalidInputError if the outcome is of a checked run."""
         marks = outcome.marks
         if not isinstance(marks, dict) or "program" not in marks:
             raise InvalidInputError(field="answer", problem="is not that of a program")
@@ -84,7 +84,7 @@ class Review:
         return replace(review, rules=rules, base=rules.checks.rounding, notes=notes)
 
     def cells(self) -> Iterator[ReviewedNumber]:
-        """Every number, in its order."""
+        """Yield every number, in its order."""
         verdicts_of = judged_outputs(self.outputs, self.rules)
         for output, dry, verdicts in zip(self.outputs, self.dry, verdicts_of, strict=True):
             for row, *lines in zip(output.row_names, output.values, dry.values, verdicts, strict=True):
@@ -98,15 +98,15 @@ class Review:
     def released(
         self, digest: str, withheld: Collection[str], digits: int | None, *, red: bool
     ) -> tuple[Any, int, tuple[str, ...]]:
-        """The answer that leaves, how many numbers it has, and codes of what was done to it.
+        """Return the answer to release, its number of numbers, and codes of the changes made to it.
 
         Args:
             withheld: Names of cells, as ``is_named_by`` reads them.
-            digits: Significant digits of the numbers that leave; None: as they are.
-            red: Whether red numbers leave too.
+            digits: Significant digits of released numbers; None leaves the numbers unrounded.
+            red: Whether numbers marked red are released too.
 
         Raises:
-            InvalidInputError: A name means no cell, or nothing is left.
+            InvalidInputError: A name matches no cell, or no cell is left.
         """
         cells = list(self.cells())
         for name in withheld:
@@ -130,7 +130,7 @@ class Review:
 
 
 def with_values(outputs: Outputs, values: Sequence[Number]) -> Outputs:
-    """The same outputs with other numbers, given in their order."""
+    """Return the same outputs with other numbers, given in their order."""
     left, outputs_with_values = iter(values), []
     for output in outputs:
         rows = tuple(tuple(next(left) for _ in row) for row in output.values)
@@ -151,7 +151,7 @@ def notes_on(by_levels: Clique) -> tuple[str, ...]:
 def marks_document(
     program: str, outputs: Outputs, dry: Outputs, rules: Rules, notes: tuple[str, ...]
 ) -> dict[str, Any]:
-    """What the state keeps for a steward, and ``Review.of`` reads."""
+    """Return the document that the state keeps for a steward and that ``Review.of`` reads."""
     return {
         "program": program,
         "outputs": outputs_to_json(outputs),
@@ -162,11 +162,11 @@ def marks_document(
 
 
 def answer_of(digest: str, outputs: Outputs, dry: Outputs, notes: tuple[str, ...], base: int = 1) -> Any:
-    """Outputs as an answer: each a table, and beside it what it differs by from the synthetic rows.
+    """Return outputs as an answer: each table, followed by its difference to the synthetic rows.
 
     Args:
-        notes: How the attributes came to the program.
-        base: Of which numbers of records are multiples.
+        notes: How the attributes were passed to the program.
+        base: Base of which numbers of records are multiples.
     """
     pairs = list(zip(outputs, dry, strict=True))
     tables = [table for output, before in pairs for table in _tables(output, before)]

@@ -1,4 +1,4 @@
-"""One run at the records: a job, its outcome, the decision."""
+"""One run on the records: a job, its outcome, the decision."""
 
 import json
 from collections.abc import Callable
@@ -41,10 +41,10 @@ ENDED_EARLY = (OperationCancelledError, CardStateError, CardExpiredError)
 
 @dataclass(frozen=True, slots=True)
 class AnswerRun:
-    """Carries checked runs out.
+    """Runner of checked runs.
 
     Args:
-        jobs: Describes jobs: where records, salt and limits are.
+        jobs: Describes jobs: the places of records, the salt and the limits.
         response: Encodes a run as the operation's response.
     """
 
@@ -53,9 +53,9 @@ class AnswerRun:
     response: Callable[[RunRow], bytes]
 
     def __call__(self, run: Run) -> None:
-        """Look at the records once, and decide; after a crash before that, look again.
+        """Run the job on the records once, and decide; after a crash before the decision, run it again.
 
-        A run that fails at the records ends as a refusal like any other.
+        A run that fails on the records ends as a refusal like any other.
         """
         answers = self.answers
         with answers.cards.database.reading() as tx:
@@ -84,12 +84,12 @@ class AnswerRun:
         self._keep(run, row, outcome)
 
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
-        """Give the price back and forget the run, where nothing was learnt.
+        """Return the price and delete the run if the analyst learnt nothing from it.
 
-        Else it has failed: it costs one statistic, and counts as one of the runs of its card. A run
-        that is ended early, once its job reads records, counts in ``limits.refusals`` too: refusals rest
-        longer than answers, so that an analyst who cancels what takes long would learn of them for
-        nothing.
+        Otherwise the run has failed: it costs one statistic, and counts as one of the runs of its card.
+        A run that is cancelled after its job began to read records counts in ``limits.refusals`` too.
+        Refusals take longer than answers, so an analyst who cancels long runs would otherwise learn of
+        refusals for free.
         """
         answers, name = self.answers, json.loads(row.request)["run"]
         run = results.get_run(tx, name)
@@ -106,15 +106,15 @@ class AnswerRun:
         results.forget_run(tx, name)
 
     def _ended_early(self, tx: Connection, row: OperationRow, error: GencardError) -> bool:
-        """Whether an analyst may have ended a run because its job at the records took long."""
+        """Whether an analyst may have ended a run because its job on the records took long."""
         has_looked = requests.get_operation(tx, row.name).stage in AT_RECORDS
         return has_looked and isinstance(error, ENDED_EARLY)
 
     def _charged(self, tx: Connection, run: RunRow, line: Spend | None, error: GencardError) -> int:
-        """Statistics that a failure costs: those of a refusal, for only that it failed is disclosed.
+        """Return the price of a failed run: that of a refusal, because only the failure is disclosed.
 
         Noise that may have been drawn stays paid, and so does a failure of the service itself, until a
-        steward has looked.
+        steward has reviewed it.
         """
         cards, ledger = self.answers.cards, self.answers.decisions.ledger
         silent = isinstance(error, (MeasurementRefusedError, ProgramRunFailedError, *ENDED_EARLY))
@@ -134,11 +134,11 @@ class AnswerRun:
         return PRICE
 
     def _keep(self, run: Run, row: RunRow, outcome: Outcome) -> None:
-        """Decision, ledger, log and the operation's end: true together, or not at all.
+        """Write decision, ledger, log and the operation's end in one transaction.
 
         Raises:
-            TooManyRefusalsError: Other runs of the analyst or project were refused meanwhile. However
-                this one ends, nothing of it is disclosed.
+            TooManyRefusalsError: Other runs of the analyst or project were refused meanwhile. Nothing of
+                this run is disclosed, however it ended.
         """
         answers = self.answers
         with answers.cards.database.transaction() as tx:
@@ -160,7 +160,7 @@ class AnswerRun:
 
 
 def outcome_of(result: AnswerResult, analyses: Analyses) -> Outcome:
-    """What a job gave, as it is decided on."""
+    """Return the outcome of a job's result, on which the rules or a steward decide."""
     numbers = numbers_in_json(_without_noise(result.answer))
     if numbers > analyses.numbers:
         return Outcome.refused(Rule.NUMBERS)
@@ -175,7 +175,7 @@ def outcome_of(result: AnswerResult, analyses: Analyses) -> Outcome:
 
 
 def _without_noise(answer: Any) -> Any:
-    """An answer without the sizes of its noise, which say nothing more about the records.
+    """Return an answer without the sizes of its noise, which say nothing more about the records.
 
     A question is tried on exact counts before it is paid: its noisy answer must not have more numbers.
     """

@@ -2,7 +2,7 @@
 
 Every attempt is counted before it runs. The verdict is that of all comparable tries of the black box's
 family together (``card_audits``), and a family that was once found to leak stays found, for that Phi and
-what is inside it, whoever asks again. A verdict is one bit about records, so it has a price.
+what is inside it, in every later audit. A verdict is one bit about records, so it has a price.
 """
 
 import secrets
@@ -42,11 +42,11 @@ MOST_ROWS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Audits:
-    """Audits at the records, and what they said.
+    """Audits on the records, and their verdicts.
 
     Args:
-        card_audits: What audits mean for cards.
-        most_attempts: Of one submitter on one dataset.
+        card_audits: Effects of audits on cards.
+        most_attempts: Largest number of attempts of one submitter on one dataset.
     """
 
     database: Database
@@ -78,9 +78,9 @@ class Audits:
         Raises:
             CardStateError, CardExpiredError: The card is not in force.
             RecordsProtectedError: The card has noise, rounding, checks or no psi.
-            GeneratorChangedError: It would audit something else than the card or the first part names.
+            GeneratorChangedError: The present black box is not that of the card or of the first part.
             NotFoundError: No such card, black box or cancelled audit.
-            InvalidInputError: What is to be carried on was not cancelled, or was carried on before.
+            InvalidInputError: The audit to resume was not cancelled, or was resumed before.
             DatasetChangedError: The dataset has another schema than the card names.
             NoExtremalPairError: Phi determines everything, and nothing could be tested.
             TooLargeError: More blocks than an audit may hold.
@@ -112,7 +112,7 @@ class Audits:
         return self.operations.begin(name.decode())
 
     def get(self, who: Identity, name: str) -> AuditRow:
-        """An ended audit; raises NotFoundError where ``who`` may not see it."""
+        """Return an ended audit; raises NotFoundError if ``who`` may not see it."""
         with self.database.reading() as tx:
             return self._seen(tx, who, name)
 
@@ -128,7 +128,8 @@ class Audits:
 
         Raises:
             NotFoundError: No such audit.
-            RecordsProtectedError: It is of an earlier version, which audited such cards at the records.
+            RecordsProtectedError: The audit is of an earlier version, which audited such cards on the
+                records.
         """
         with self.database.reading() as tx:
             row = self._seen(tx, who, name)
@@ -136,19 +137,19 @@ class Audits:
         return row.report or b""
 
     def agreed(self, tx: Connection, who: Identity, card: str) -> Card:
-        """A card that ``who`` may see and that is in force, or waits for an audit.
+        """Return a card that ``who`` may see and that is in force, or waits for an audit.
 
         Raises:
-            CardStateError, CardExpiredError: It is still talked about, or has ended.
+            CardStateError, CardExpiredError: The card is still negotiated, or has ended.
         """
         return auditable(self.cards.seen(tx, who, card))
 
     def at_records(self, tx: Connection, who: Identity, card: str) -> Card:
-        """A card under which an audit may look at the records.
+        """Return a card under which an audit may read the records.
 
         Raises:
-            CardStateError, CardExpiredError: It is still talked about, or has ended.
-            RecordsProtectedError: It has noise, rounding, checks or no psi.
+            CardStateError, CardExpiredError: The card is still negotiated, or has ended.
+            RecordsProtectedError: The card has noise, rounding, checks or no psi.
         """
         card_in_force = self.agreed(tx, who, card)
         self._check_unprotected(card_in_force)
@@ -159,13 +160,13 @@ class Audits:
         check_unprotected(signed_card(card), policy, "An audit")
 
     def _check_bounds(self, card: Card) -> None:
-        """Find what no audit could look at before one is counted and paid for."""
+        """Refuse an audit that cannot run, before it is counted and paid."""
         coding = self.cards.entry_of(card).schema.coding
         domain = coding.domain.covered_by(offer_of(card).terms.cliques)
         basis_of(domain, plan_of(card, coding, seed=0, attempt=1))
 
     def _begin(self, tx: Connection, who: Identity, name: str, box: str) -> int:
-        """Write the attempt down before it runs; which one it is."""
+        """Store the attempt before it runs; return its number."""
         card = name.partition("/audits/")[0]
         digest = self.card_audits.boxes.digest(box)
         attempt = results.begin_audit(
@@ -209,7 +210,7 @@ class Audits:
 
 
 def plan_of(card: Card, coding: Coding, seed: int, attempt: int) -> AuditPlan:
-    """The plan that the card's terms fix, for one attempt."""
+    """Return the plan that the card's terms fix, for one attempt."""
     terms = offer_of(card).terms
     return AuditPlan(
         cliques=terms.marginals,
@@ -223,7 +224,7 @@ def plan_of(card: Card, coding: Coding, seed: int, attempt: int) -> AuditPlan:
 
 
 def _drawn(seed: int) -> int:
-    """A seed that nobody knew before: a box could be made to be honest for those that are known."""
+    """Return a secret seed: a box could be made to be honest for known seeds."""
     words = np.random.SeedSequence([seed, secrets.randbits(128)]).generate_state(1, np.uint64)
     return int(words[0])
 

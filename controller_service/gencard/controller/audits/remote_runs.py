@@ -35,12 +35,12 @@ CHECKED_SECONDS = 1.0
 """For which a comparison of a box's environment serves later runs; the job compares it again."""
 
 OnEnd = Callable[[Callable[[], None]], bool]
-"""Takes a function to be called when the caller goes away; False where that has happened already."""
+"""Registers a function to be called when the caller goes away; False if the caller has gone already."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteRuns:
-    """Runs of black boxes on what callers made up. No record is touched; nothing is spent.
+    """Runs of black boxes on made-up data of callers. No record is read and no budget is spent.
 
     Args:
         lent: Names of the black boxes and generators that the settings lend.
@@ -88,7 +88,7 @@ class RemoteRuns:
 
 @dataclass(frozen=True, slots=True)
 class RemoteRun:
-    """One run that was found in order."""
+    """A run that passed all checks."""
 
     remote_runs: RemoteRuns
     caller: str
@@ -101,11 +101,11 @@ class RemoteRun:
     def run(
         self, dataset: Dataset, *, seed: int, on_end: OnEnd, on_errors: Callable[[str], None]
     ) -> Dataset:
-        """What the box makes of a made-up dataset, in canonical form.
+        """Run the black box on a made-up dataset and return its rows in canonical form.
 
         Args:
             on_end: Called with a function that stops the job when the caller goes away.
-            on_errors: Called with what a program that fails wrote to standard error, if anything.
+            on_errors: Called with the standard error of a program that fails, if it wrote any.
 
         Raises:
             DomainMismatchError: The dataset is not over the card's attributes.

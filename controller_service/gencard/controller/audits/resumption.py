@@ -31,13 +31,13 @@ class Journals:
     """One folder for each audit, readable by the service alone.
 
     What lies there was made from records. It is gone once the audit has a verdict or has failed, and
-    waits where the audit was stopped or cancelled.
+    waits if the audit was stopped or cancelled.
     """
 
     files: StateFiles
 
     def open(self, audit: str) -> Path:
-        """The folder of an audit with its runs, made where it is not there; raises StorageError."""
+        """Return the folder of an audit's runs, made if it is missing; raises StorageError."""
         path = self._path(audit)
         with suppress(OSError):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -57,12 +57,12 @@ class Journals:
                 self.files.put(name)
 
     def forget(self, audit: str, tx: Connection | None = None) -> None:
-        """Throw its runs away, as a part of ``tx`` where that is given."""
+        """Delete the audit's runs, in transaction ``tx`` if given."""
         shutil.rmtree(self._path(audit), ignore_errors=True)
         self.files.forget(f"{self._name(audit)}/", tx)
 
     def forget_since(self, audit: str, time: float) -> None:
-        """Throw away what was kept after a time, in seconds since 1970."""
+        """Delete the runs that ended after a time, in seconds since 1970."""
         with suppress(OSError):
             for path in self._path(audit).iterdir():
                 if path.stat().st_mtime > time:
@@ -95,16 +95,16 @@ def resumed(
     black_box: str,
     seed: int,
 ) -> dict[str, Any]:
-    """The request of a cancelled audit, to be made again.
+    """Return the request of a cancelled audit, to be made again.
 
     Args:
-        name: Its operation.
-        black_box: Empty, or the same one.
+        name: Name of its operation.
+        black_box: Empty, or the name of the same black box.
         seed: 0: the seeds are those of the cancelled audit.
 
     Raises:
         NotFoundError: ``who`` began no such audit under the card.
-        InvalidInputError: It was not cancelled, or was carried on before, or had another box.
+        InvalidInputError: The audit was not cancelled, was resumed before, or had another box.
         GeneratorChangedError: Another box goes by its name now.
     """
     request = _cancelled(tx, who, card, name)

@@ -1,4 +1,4 @@
-"""One audit at the records, from its plan to a signed verdict."""
+"""One audit on the records, from its plan to a signed verdict."""
 
 import json
 from collections.abc import Callable
@@ -43,10 +43,10 @@ KNOWN_LEAK = (
 
 @dataclass(frozen=True, slots=True)
 class AuditRun:
-    """Carries audits out.
+    """Runner of audits.
 
     Args:
-        jobs: Describes jobs: where records, salt and limits are.
+        jobs: Describes jobs: the places of records, the salt and the limits.
         response: Encodes a concluded audit as the operation's response.
     """
 
@@ -55,7 +55,7 @@ class AuditRun:
     response: Callable[[AuditRow], bytes]
 
     def __call__(self, run: Run) -> None:
-        """Carry one audit out and write its verdict down."""
+        """Run one audit and store its verdict."""
         with self.audits.database.reading() as tx:
             card = self.audits.at_records(tx, Identity.of(run.row.owner), run.row.resource)
         dataset_entry = self.audits.cards.entry_of(card)
@@ -75,7 +75,7 @@ class AuditRun:
         self.audits.journals.forget(run.request["audit"])
 
     def _note(self, note: Callable[[str, int], None], audit: str, stage: str, permille: int) -> None:
-        """Whoever takes over need not do again what is told as done."""
+        """Note progress and store the journal: a controller that takes over repeats no noted run."""
         note(stage, permille)
         self.audits.journals.store(audit)
 
@@ -86,7 +86,7 @@ class AuditRun:
             return len(self.audits.card_audits.families.earlier(tx, row, offer_of(card).terms)) + 1
 
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
-        """Give the price back. The attempt stays counted; a cancelled one can be carried on."""
+        """Return the price. The attempt stays counted; a cancelled attempt can be resumed."""
         request = json.loads(row.request)
         line = self.audits.ledger.line(tx, request["line"])
         refund(tx, line, error, ledger=self.audits.ledger, cards=self.audits.cards)
@@ -100,7 +100,11 @@ class AuditRun:
             self.audits.journals.forget(request["audit"], tx)
 
     def _report(self, run: Run, job: tasks.AuditJob) -> AuditReport:
-        """Of a cancelled audit the runs stay that had ended at a tick: the others would tell when."""
+        """Run the audit job.
+
+        If the audit is cancelled, only runs that had ended at a tick stay in the journal: the
+        presence of later runs would disclose when they ended.
+        """
         try:
             return run.job(tasks.AUDIT, job).report
         except OperationCancelledError:
@@ -118,7 +122,7 @@ class AuditRun:
             log_worker(tx, cards.log, "refuse-worker", cards.controller, name, cards.clock(), **details)
 
     def _recipe(self, run: Run, plan: AuditPlan) -> Recipe:
-        """Raises GeneratorChangedError where another box than the one counted goes by the name."""
+        """Return the recipe; raises GeneratorChangedError if the name belongs to another box now."""
         box, boxes = run.request["box"], self.audits.card_audits.boxes
         with self.audits.database.reading() as tx:
             digest = results.get_audit(tx, run.request["audit"]).box_digest
@@ -127,10 +131,10 @@ class AuditRun:
         return boxes.recipe(box, [*plan.cliques, *plan.linear])
 
     def _conclude(self, run: Run, card: Card, alone: AuditReport) -> None:
-        """Pool the evidence; log, verdict, ledger and the operation's end are true together.
+        """Pool the evidence; write log, verdict, ledger and the operation's end in one transaction.
 
-        Tries are numbered here, where they end: one that is cancelled or fails weakens no later one, and
-        of two at the same time the second to end is judged with the evidence of the first.
+        Tries are numbered here, at their end: a try that is cancelled or fails does not weaken
+        later tries, and of two concurrent tries the second to end is judged with the evidence of the first.
         """
         audits = self.audits
         with audits.database.transaction() as tx:
@@ -154,10 +158,11 @@ class AuditRun:
             audits.operations.finish(tx, run.row.name, concluded)
 
     def _check_heard(self, tx: Connection, run: Run, card: Card) -> None:
-        """Look whether the card is still in force, where its analyst is to hear the verdict.
+        """Check that the card is still in force if its analyst is to receive the verdict.
 
         Raises:
-            CardStateError, CardExpiredError: It ended meanwhile. An auditor's verdict still counts.
+            CardStateError, CardExpiredError: The card ended meanwhile. An auditor's verdict still
+                counts.
         """
         who = Identity.of(run.row.owner)
         if who.role is Role.ANALYST:
@@ -175,12 +180,12 @@ class AuditRun:
 
 
 def pooled(alone: AuditReport, earlier: tuple[EarlierTry, ...]) -> AuditReport:
-    """The report of one try, judged together with the tries of its family that ended before it."""
+    """Return the report of one try, judged together with the earlier tries of its family."""
     return replace(alone, plan=replace(alone.plan, attempt=len(earlier) + 1), earlier=earlier)
 
 
 def _outcome(report: AuditReport, known: bool) -> tuple[Verdict, str]:
-    """What all tries together say, or what an earlier one said of the same family."""
+    """Return verdict and wording of all tries together; a leak that is known already stays one."""
     if known and report.verdict is Verdict.NO_EVIDENCE:
         return Verdict.LEAKAGE, KNOWN_LEAK
     return report.verdict, wording(report)
@@ -194,10 +199,11 @@ def _payload(
     outcome: tuple[Verdict, str],
     now: datetime,
 ) -> bytes:
-    """What the controller signs: verdict and wording, of which box, under which card, how strict.
+    """Return the payload to sign: verdict and wording, black box, card, and strictness of the audit.
 
-    Everybody may read it, so no number in it depends on records. The report, which only auditors and
-    stewards may read, is bound to it by its digest; its seed, which is secret from others, is in it.
+    Everybody may read the payload, so no number in it depends on records. The report, which only
+    auditors and stewards may read, is bound to the payload by its digest; the report holds the secret
+    seed.
     """
     verdict, wording_text = outcome
     runs = report.plan.terms.runs

@@ -35,7 +35,7 @@ class RefusedWorkers:
         return frozenset(name.removeprefix(f"{_FOLDER}/").removesuffix(_ENDING) for name in stored)
 
     def trusted(self, workers: Mapping[str, str]) -> dict[str, str]:
-        """The workers that are not refused, with their addresses."""
+        """Return the workers that are not refused, with their addresses."""
         names = self.names()
         return {name: address for name, address in workers.items() if name not in names}
 

@@ -1,6 +1,7 @@
-"""Who approved a restore: where the settings say so, two stewards, by signatures over the backup's list.
+"""Approval of a restore by two stewards, if the settings require it; they sign the backup's list.
 
-Whoever owns the machine can put files in place by hand; the log then lacks the names of the two.
+The owner of the machine can put files in place by hand; the log then lacks the names of the two
+stewards.
 """
 
 import getpass
@@ -19,9 +20,9 @@ from gencard.wire.signatures.identity import Role
 
 TWO = 2
 MOST_NAMED = 3
-"""Names that fit into one detail of the log."""
+"""Number of names that fit into one detail of the log."""
 SKEW = timedelta(minutes=5)
-"""How far a steward's clock may be ahead of this one."""
+"""Time by which a steward's clock may be ahead of the controller's."""
 
 _ADVICE = "Two stewards run `gencard steward approve-restore`; name both files with --approval."
 
@@ -34,12 +35,12 @@ def agreed_on(
     complete: bool,
     emergency: bool,
 ) -> dict[str, str]:
-    """What the log is to say of a backup and of those who approved it.
+    """Return the details that the log records about a backup and about the stewards who approved it.
 
     Args:
-        folder: The backup's; None where the state is in its place already.
-        approvals: Envelopes.
-        emergency: One steward restores alone where two have to.
+        folder: Folder of the backup; None if the state is in its place already.
+        approvals: Signed envelopes of the stewards.
+        emergency: Whether one steward restores alone although two are required.
 
     Raises:
         InvalidInputError: One of the approvals does not count, or the folder is missing or no backup.
@@ -68,7 +69,7 @@ def approved_by(
     complete: bool,
     now: datetime,
 ) -> tuple[str, ...]:
-    """Names of the stewards who approved this restore: two or more, each with keys of their own.
+    """Return the names of the stewards who approved this restore, at least two with different keys.
 
     Raises:
         InvalidInputError: One of the approvals does not count.
@@ -88,7 +89,7 @@ def approved_by(
 
 
 def _signed(envelope: bytes, stewards: Sequence[Enrolled]) -> tuple[Enrolled, RestoreApproval]:
-    """An approval and who gave it, with the present key: one that was replaced may have been stolen."""
+    """Return an approval and its steward. A replaced key may have been stolen and does not count."""
     for steward in stewards:
         approval = approval_of(envelope, steward.signing_key)
         if approval is not None and approval.steward == steward.identity.uri:
@@ -98,7 +99,7 @@ def _signed(envelope: bytes, stewards: Sequence[Enrolled]) -> tuple[Enrolled, Re
 
 
 def _problem(approval: RestoreApproval, wanted: tuple[str, bool], now: datetime) -> str:
-    """Why an approval does not count; empty where it does."""
+    """Return the reason why an approval does not count; empty if it counts."""
     if approval.backup != wanted[0]:
         return "is for another backup"
     if approval.complete != wanted[1]:

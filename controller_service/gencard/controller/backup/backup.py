@@ -1,8 +1,8 @@
 """A backup of the state, made while the service runs; whether a state is whole, and its lock.
 
-First the database, as it is at one moment; then the files that it names. Rows lie in their place before
-the database names them and are never changed, so all that it names is there; what black boxes left may
-be of a later moment, which spares a second run after a restore.
+The database is copied first, as it is at one moment; then the files that it names. Rows are written
+before the database names them and are never changed, so all named files exist. Files of black boxes may
+be of a later moment, which saves a second run after a restore.
 """
 
 import fcntl
@@ -47,14 +47,15 @@ from gencard.wire.signatures.dsse import RECEIPT, predicate_of
 
 
 def check_state(controller_state: ControllerState, tx: Connection, known: Iterable[bytes] = ()) -> int:
-    """Check everything; the number of entries that the log is known to have had.
+    """Check the whole state; return the number of entries that the log is known to have had.
 
     Args:
-        known: Checkpoints that others keep. Those of a longer log show that its end is lost.
+        known: Checkpoints that others keep. A checkpoint of a longer log shows that the log's end is
+            lost.
 
     Raises:
-        VerificationError: Names the first thing that is wrong.
-        StorageError: Rows of a release are not there.
+        VerificationError: Something is wrong; the error names the first problem.
+        StorageError: Rows of a release are missing.
     """
     keys, size = key_history(tx, controller_state.keys[LOG]), controller_state.log.size(tx)
     sizes = {envelope: checkpoint_of(envelope, keys).size for envelope in known}
@@ -66,7 +67,7 @@ def check_state(controller_state: ControllerState, tx: Connection, known: Iterab
 
 
 def _check_releases(controller_state: ControllerState, tx: Connection) -> None:
-    """Rows must be those that were signed."""
+    """Check that the rows of every release are the signed rows."""
     keys, files = key_history(tx, controller_state.keys[CARDS]), controller_state.files
     for release in results.all_releases(tx):
         signed = predicate_of(keys.payload_of(release.receipt), RECEIPT)
@@ -149,7 +150,7 @@ def _took(lock: int) -> bool:
 
 
 FILE = "backup.json"
-"""Lies in a backup, and in a state that was restored from one until all of it was found in order."""
+"""Name of the backup's list; a restored state keeps the file until its check has passed."""
 
 DATABASE = "state.sqlite"
 _NAME = re.compile(r"(state\.sqlite|releases/[\w.-]+|kept/[\w-]+/\w+)")
@@ -162,7 +163,7 @@ class BackupList:
 
     Args:
         files: SHA-256, in hex, by path inside the backup.
-        entries: Of the log in it.
+        entries: Number of entries of its log.
         made: UTC, as text.
     """
 
@@ -176,10 +177,10 @@ class BackupList:
 
 
 def list_of(folder: Path) -> BackupList:
-    """The list in a folder.
+    """Read the list of a backup from its folder.
 
     Raises:
-        InvalidInputError: There is none that can be read, or it names what no backup holds.
+        InvalidInputError: The list is missing or unreadable, or names a file that no backup holds.
     """
     with suppress(InvalidInputError, KeyError, TypeError, ValueError):
         document = document_of(read_file(folder / FILE, FILE, LIST_LIMIT), FILE)
@@ -191,11 +192,11 @@ def list_of(folder: Path) -> BackupList:
 
 
 def copied(source: Path, target: Path) -> str:
-    """Copy a file to where none is, readable by the service alone and on the disk; its SHA-256, in hex.
+    """Copy a file to a new path, readable by the service alone, and sync it; return its SHA-256 in hex.
 
     Raises:
-        FileNotFoundError: It is not there.
-        StorageError: It cannot be read or written.
+        FileNotFoundError: The source does not exist.
+        StorageError: A file cannot be read or written.
     """
     hasher = hashlib.sha256()
     try:
@@ -258,7 +259,7 @@ def _filled(controller_state: ControllerState, draft: Path, steward: str) -> Bac
 
 
 def _logged(tx: Connection, controller_state: ControllerState, steward: str) -> str:
-    """The time of the entry; a checkpoint covers it."""
+    """Return the time of the entry; a checkpoint covers it."""
     now = controller_state.cards.clock()
     event = controller_state.log.append(
         tx, action="backup", actor=steward, resource="state", details={}, now=now
@@ -273,7 +274,7 @@ def _copies(draft: Path, place: str, folder: Path, names: Iterable[str]) -> Iter
 
 
 def _kept(draft: Path, state: State) -> Iterator[tuple[str, str]]:
-    """What the runs of black boxes left; a file that is gone meanwhile is not wanted any more."""
+    """Copy the files that runs of black boxes left; a file that was deleted meanwhile is skipped."""
     for path in sorted(state.kept.glob("*/[!.]*")):
         with suppress(FileNotFoundError):
             yield from _copies(draft, f"kept/{path.parent.name}", path.parent, [path.name])

@@ -1,11 +1,15 @@
-"""A state that comes back from a backup, and what became of everything since.
+"""Restore of a state from a backup, and the treatment of everything that happened since.
 
-Whatever was released after the backup is known to the world and not to the ledger. So nothing is free
-again by a restore: what is left of each budget is held, in a line that only a steward can void, once it
-is known what had happened; reservations are settled, since they may have been used; unfinished work is
-called off, since it may have been done; passkeys and first decisions are removed, since a thief's may
-have been. Only where the steward says that nothing came after the backup,
-and no checkpoint shows otherwise, the state goes on as it was.
+Releases after the backup are known to their receivers and not to the restored ledger. A restore
+therefore frees no budget:
+
+* the rest of each budget is held, in a line that only a steward can void, once the events are known;
+* reservations are settled, since they may have been used;
+* unfinished work is cancelled, since it may have been done;
+* passkeys and first decisions are removed, since they may be a thief's that were removed later.
+
+The state continues unchanged only if the steward says that nothing came after the backup, and no
+checkpoint shows otherwise.
 """
 
 import os
@@ -34,19 +38,19 @@ from gencard.core.errors import (
 from gencard.wire.signatures.identity import Identity
 
 HELD = "restore"
-"""Kind of the ledger's line that holds what is left."""
+"""Kind of the ledger's line that holds the rest of a budget."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a restore found, and did.
+    """Result of a restore: what was counted and what was changed.
 
     Args:
-        entries: Of the log as it came back.
-        known: Entries that the log is known to have had.
-        held: Lines that hold what is left of each dataset's budget.
-        settled: Reservations that were settled.
-        ended: Operations that were called off.
+        entries: Number of entries of the restored log.
+        known: Number of entries that the log is known to have had.
+        held: Lines of the ledger that hold the rest of each dataset's budget.
+        settled: Number of reservations that were settled.
+        ended: Number of operations that were cancelled.
     """
 
     entries: int
@@ -61,7 +65,7 @@ _OF_SERVICE = ("lock", IN_FORCE)
 
 
 def check_restored(state: State) -> None:
-    """A backup is not served before somebody said what became of everything since.
+    """Refuse to serve a backup before a steward restored it and said what happened since.
 
     Raises:
         InvalidInputError: The folder holds a backup that was copied there and not restored.
@@ -72,12 +76,12 @@ def check_restored(state: State) -> None:
 
 
 def place(backup: Path, state: State) -> BackupList:
-    """Copy a backup to where the state is to be; its list comes first, and goes last.
+    """Copy a backup to the place of the state; its list is written first, and removed last.
 
     Raises:
-        InvalidInputError: Something is there already, or the settings name another database.
-        VerificationError: A file is not the one that was backed up.
-        StorageError: Something cannot be read or written; nothing stays.
+        InvalidInputError: The place is not empty, or the settings name another database.
+        VerificationError: A file differs from the file that was backed up.
+        StorageError: A file cannot be read or written; nothing stays.
     """
     if state.url is not None:
         raise InvalidInputError(
@@ -104,7 +108,7 @@ def place(backup: Path, state: State) -> BackupList:
 
 
 def clear(state: State) -> None:
-    """Take away what was placed."""
+    """Delete the files that ``place`` copied."""
     for path in state.folder.glob("*"):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
@@ -114,7 +118,7 @@ def clear(state: State) -> None:
 
 @contextmanager
 def alone(state: State) -> Iterator[Leadership | None]:
-    """The lead for the length of the block, where controllers share the database.
+    """Hold the leadership during the block if controllers share the database.
 
     Raises:
         InvalidInputError: A service leads.
@@ -142,15 +146,15 @@ def take_over(
     complete: bool,
     agreed: Mapping[str, str] | None = None,
 ) -> Restored:
-    """Check the state that lies there, and write down what became of everything since.
+    """Check the restored state, and record what happened to everything since the backup.
 
     Args:
         known: Checkpoints of the log that others keep.
-        complete: Nothing was decided after the backup: the state goes on as it was.
-        agreed: What the log says of who approved.
+        complete: Whether nothing was decided after the backup: the state continues unchanged.
+        agreed: Details of the approval for the log.
 
     Raises:
-        InvalidInputError: A checkpoint shows that it is not complete.
+        InvalidInputError: A checkpoint shows that the backup is not complete.
         VerificationError, StorageError: The state is not whole.
     """
     with controller_state.database.transaction() as tx:
@@ -180,7 +184,7 @@ def _close(controller_state: ControllerState, tx: Connection, entries: int, know
 
 
 def _end_operations(controller_state: ControllerState, tx: Connection) -> int:
-    """Call off what was unfinished; it may have been finished since."""
+    """Cancel unfinished operations, which may have ended after the backup; return their number."""
     waiting = requests.unfinished_operations(tx)
     audits = CardAudits(controller_state.cards, controller_state.boxes)
     for operation in waiting:
@@ -191,7 +195,7 @@ def _end_operations(controller_state: ControllerState, tx: Connection) -> int:
 
 
 def _settle(controller_state: ControllerState, tx: Connection) -> int:
-    """Reservations stay spent; what is held since an earlier restore stays held."""
+    """Settle open reservations as spent, but not what earlier restores held; return their number."""
     lines = [line for line in controller_state.ledger.all(tx) if line.state is SpendState.RESERVED]
     used_lines = [line for line in lines if line.kind != HELD]
     for line in used_lines:

@@ -21,14 +21,14 @@ _MIB = 1 << 20
 
 
 def write_whole(path: Path, parts: Iterable[bytes | memoryview], *, lasting: bool = True) -> None:
-    """Put bytes there, over what was there, and on the disk before this returns.
+    """Write a file, replacing an earlier one, and sync it to disk before returning.
 
     Args:
         lasting: False for a file that is of no use after a failure of the machine: it may reach the disk
             later, or never.
 
     Raises:
-        StorageError: They cannot be written; what was there stays.
+        StorageError: The file cannot be written; an earlier file stays unchanged.
     """
     draft: Path | None = None
     try:
@@ -54,7 +54,7 @@ def free_bytes(folder: Path) -> int:
 
 
 def check_space(folder: Path, reserve_mib: int, free: Callable[[Path], int] = free_bytes) -> None:
-    """Raises StorageReserveError where only ledger and log may still write."""
+    """Raise StorageReserveError if only ledger and log may still write."""
     if free(folder) < reserve_mib * _MIB:
         raise StorageReserveError(reserve=reserve_mib)
 
@@ -69,7 +69,7 @@ def reserve_warning(folder: Path, reserve_mib: int) -> str:
 
 
 def flush_folder(folder: Path) -> None:
-    """Have the disk know the folder's present entries, before the state names one of them."""
+    """Sync a folder's entries to disk, before the state names one of them."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -78,7 +78,7 @@ def flush_folder(folder: Path) -> None:
 
 
 def check_new(folder: Path) -> None:
-    """Raises InvalidInputError where a folder holds something already, or is none."""
+    """Raise InvalidInputError if the path is no folder, or the folder is not empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InvalidInputError(
             field="folder", problem="is not empty, and no file is overwritten; choose another folder"
@@ -87,7 +87,7 @@ def check_new(folder: Path) -> None:
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
-    """A draft, beside the folder that it becomes once the block has filled it; raises OSError."""
+    """Yield a draft folder that is renamed to ``folder`` after the block; raises OSError."""
     place = folder.absolute()
     place.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name}."))
@@ -103,7 +103,7 @@ IN_FORCE = "in_force.json"
 """Statement of the running service about its settings, in the state's folder; no part of the state."""
 
 ROWS, KEPT, JOURNALS = "releases", "kept", "journals"
-"""Where rows of releases lie, what black boxes left, and the runs of audits that have not ended."""
+"""Folders of the state: rows of releases, files that black boxes left, journals of unfinished audits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,30 +116,30 @@ class StoredFile:
 
 
 class StateFiles:
-    """The state's files by name, such as ``releases/1a2b.rows``: in its folder, and nowhere else.
+    """Files of the state by name, such as ``releases/1a2b.rows``, in the state's folder alone.
 
-    Where controllers share a database, ``SharedFiles`` has them there too.
+    If controllers share a database, ``SharedFiles`` stores the files there too.
     """
 
     shared = False
-    """Whether other controllers may come to read them."""
+    """Whether other controllers may read the files."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        """Where files are written, and found once ``path`` was asked for them."""
+        """Folder in which files are written, and in which ``path`` makes them available."""
 
     def begin(self) -> None:
         """At the start of a service."""
 
     def path(self, name: str) -> Path:
-        """Where the file lies; there may be none. Raises StorageError where it cannot be had."""
+        """Return the path, where no file need exist; raises StorageError if a fetch fails."""
         return self.folder / name
 
     def send(self, name: str) -> StoredFile | None:  # noqa: ARG002  # see SharedFiles
-        """Bring a written file to where others find it; ``keep`` makes it a file of the state.
+        """Store a written file for other controllers; ``keep`` makes it a file of the state.
 
         Returns:
-            None where the folder is enough.
+            The stored file; None if the folder is enough.
 
         Raises:
             StorageError: The file or the database failed.
@@ -148,14 +148,14 @@ class StateFiles:
         return None
 
     def keep(self, tx: "Connection", stored: StoredFile | None) -> None:
-        """Make what ``send`` returned a file of the state, in the transaction that speaks of it."""
+        """Make the file from ``send`` a file of the state, in the transaction that names it."""
 
     def put(self, name: str) -> None:
         """``send`` and ``keep`` together; raises as they do."""
 
     def stored(self, prefix: str) -> tuple[str, ...]:  # noqa: ARG002  # see SharedFiles
-        """Names outside the folder that begin so, in order."""
+        """Return the sorted names with this prefix that are stored outside the folder."""
         return ()
 
     def forget(self, prefix: str, tx: "Connection | None" = None) -> None:
-        """Have those outside the folder gone, as a part of ``tx`` where that is given."""
+        """Delete the files with this prefix outside the folder, in transaction ``tx`` if given."""

@@ -1,4 +1,4 @@
-"""Whose work begins next: owners and callers take turns; lent boxes never run beside work at records."""
+"""Fair queues: owners and callers take turns, and lent black boxes never run during work on records."""
 
 import secrets
 import threading
@@ -24,14 +24,14 @@ def trace_id() -> str:
 
 @contextmanager
 def traced(trace: str) -> Iterator[None]:
-    """Lines of this thread carry a trace id. It is random: nobody else's text enters the log."""
+    """Mark log lines of this thread with a random trace id: no caller's text enters the log."""
     with _set(_TRACE, trace):
         yield
 
 
 @contextmanager
 def working_for(owner: str) -> Iterator[None]:
-    """What this thread writes waits in the turn of ``owner``; outside of any, in the controller's."""
+    """Queue writes of this thread for ``owner``; outside the block they are the controller's."""
     with _set(_OWNER, owner):
         yield
 
@@ -51,11 +51,11 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WorkTurn(Generic[Item]):
-    """One piece of work that waits or runs; equal to no other.
+    """A piece of work that waits or runs; compared by identity.
 
     Args:
-        at_records: Whether it reads records. Work at records and lent work exclude each other.
-        lent: Whether it runs a black box on a caller's own dataset.
+        at_records: Whether the work reads records. Work on records and lent work exclude each other.
+        lent: Whether the work runs a black box on a caller's own dataset.
     """
 
     item: Item
@@ -71,15 +71,15 @@ class WorkTurn(Generic[Item]):
 class Turns(Generic[Item]):
     """Waiting and running work; owners take turns, each owner's own work keeps its order.
 
-    The next to begin is the first in the turn of owners that may. One that may not, because what runs
-    excludes it, keeps its place, and nothing that excludes it begins before it: it waits for what runs
-    now and for no more, so neither lent work nor work at records can keep the other out. An owner
-    has all places but one at most, so that another's work begins while the rest of it goes on.
+    The next work to begin is the first, in the turn of owners, that may. Work that running work excludes
+    keeps its place, and no work that excludes it begins before it. It waits only for work that runs now,
+    so neither lent work nor work on records can starve the other. An owner may use all places but one,
+    so that work of another owner can begin meanwhile.
 
     Not safe for threads: callers hold their own lock.
 
     Args:
-        places: How much runs at a time.
+        places: Number of pieces of work that run at a time.
     """
 
     def __init__(self, places: int) -> None:
@@ -90,11 +90,11 @@ class Turns(Generic[Item]):
         self._running: set[WorkTurn[Item]] = set()
 
     def add(self, turn: WorkTurn[Item]) -> None:
-        """Put work at the end of its owner's queue; an owner with none waiting goes to the end."""
+        """Append work to its owner's queue; an owner without waiting work moves to the end."""
         self._waiting.setdefault(turn.owner, deque()).append(turn)
 
     def withdraw(self, turn: WorkTurn[Item]) -> bool:
-        """Take out work that waits; False where it does not wait, as it has begun or ended."""
+        """Remove waiting work; False if the work has begun or ended."""
         queue = self._waiting.get(turn.owner, deque())
         if turn not in queue:
             return False
@@ -108,7 +108,7 @@ class Turns(Generic[Item]):
         self._running.remove(turn)
 
     def begin(self) -> tuple[WorkTurn[Item], ...]:
-        """What may begin now, in order; each counts as running until its ``end``."""
+        """Return the work that may begin now, in order; it counts as running until its ``end``."""
         return tuple(self._beginning())
 
     def _beginning(self) -> Iterator[WorkTurn[Item]]:
@@ -136,10 +136,10 @@ class Turns(Generic[Item]):
 
 
 class Door:
-    """Lets one thread in at a time; those that wait are served in turns of those whom they work for.
+    """A fair lock: one thread holds it at a time, and waiting threads are served by owners in turn.
 
     Args:
-        seconds: How long a thread waits, at most.
+        seconds: Longest time that a thread waits.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -174,24 +174,27 @@ class Door:
 
 
 MODERATE_SECONDS = 0.25
-"""Of work done for one caller without a pause; beyond, the caller is busy."""
+"""Work in seconds that one caller may cause without a pause before counting as busy."""
 
 MODERATE_SHARE = 0.05
-"""Of a processor, in the long run; who looks at cards and fetches releases takes a hundredth."""
+"""Share of a processor that a caller may use in the long run before counting as busy.
+
+A caller who views cards and fetches releases uses about a hundredth.
+"""
 
 MOST_SECONDS_BEHIND = 0.5
-"""A call of a busy caller waits no longer for those of others."""
+"""Longest time in seconds that a busy caller's call waits for calls of others."""
 
 
 class CallTurns:
-    """Serves calls of one caller one after another, and those of a busy caller between those of others.
+    """Serves the calls of one caller one by one, and a busy caller's calls between calls of others.
 
-    All calls share one interpreter: ten calls of one caller at work would leave a tenth of it to others,
-    and calls that follow each other without a pause take half of it from every call beside them.
+    All calls share one interpreter: ten concurrent calls of one caller would leave a tenth of it to
+    others, and calls that follow each other without a pause take half of it from every concurrent call.
 
     Args:
-        now: Seconds, never going back.
-        worked: Seconds of processor time of this thread.
+        now: Clock in seconds that never goes back.
+        worked: Processor time of this thread, in seconds.
     """
 
     def __init__(
@@ -200,7 +203,7 @@ class CallTurns:
         self._now, self._worked = now, worked
         self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self._calls: Counter[str] = Counter()
-        """Served and waiting; a caller without one has no turn."""
+        """Number of served and waiting calls by caller; callers without calls are left out."""
         self._work: dict[str, tuple[float, float]] = {}
         """Seconds of work at a moment, of callers who are or were enrolled."""
         self._moderate = 0
@@ -209,7 +212,7 @@ class CallTurns:
 
     @contextmanager
     def served(self, who: str) -> Iterator[None]:
-        """The block works for one call."""
+        """Serve one call of the caller in the block."""
         with self._changed:
             self._calls[who] += 1
             turn = self._turns[who]
@@ -224,7 +227,7 @@ class CallTurns:
 
     @contextmanager
     def _in_a_gap(self, who: str) -> Iterator[None]:
-        """Where the caller is busy, the block begins when no call of a moderate one is served."""
+        """Serve the call; that of a busy caller begins when no call of a moderate caller is served."""
         with self._changed:
             moderate = self._work_of(who) <= MODERATE_SECONDS
             if not moderate:
@@ -248,30 +251,30 @@ class CallTurns:
 
 
 EXEMPT_AT_A_TIME = 4
-"""Of calls that count against no other limit, for each caller: they take threads, too."""
+"""Number of concurrent calls of one caller that count against no other limit: they take threads, too."""
 
 
 MOST_BUCKETS = 1_000
-"""Beyond so many callers, those who have their whole share again are forgotten."""
+"""Number of callers from which on callers with a full bucket are forgotten."""
 
 
 BURST_SECONDS = 10
-"""So many seconds' calls may come at once, after as long a pause."""
+"""Seconds' worth of calls that may come at once, after a pause of the same length."""
 
 
 PARTS_PER_CALL = 1_000
-"""Every so many parts of one message count as one call more: their check costs as much time."""
+"""Number of parts of a message that count as one more call: their check costs as much time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much of the service callers may have.
+    """Limits on the use of the service by callers.
 
     Args:
-        per_identity: Calls of one identity at a time.
-        calls: Calls of everybody at a time; what is exempt comes on top.
-        per_second: Calls of one identity by the second, in the long run.
-        request_seconds: How long a caller may take for one message.
+        per_identity: Concurrent calls of one identity.
+        calls: Concurrent calls of all identities; exempt calls come on top.
+        per_second: Calls of one identity per second, in the long run.
+        request_seconds: Longest time that a caller may take for one message.
     """
 
     per_identity: int
@@ -281,7 +284,7 @@ class Bounds:
 
     @property
     def streams(self) -> int:
-        """Of one connection at a time: as many calls as the guard would admit of one caller."""
+        """Number of concurrent streams of a connection: the calls that the guard admits of a caller."""
         return self.per_identity + EXEMPT_AT_A_TIME
 
 
@@ -303,10 +306,10 @@ class Shares:
 
     @contextmanager
     def taken(self, who: str) -> Iterator[None]:
-        """Room for one call, given back at the end.
+        """Admit one call for the length of the block.
 
         Raises:
-            ServiceBusyError: The caller has too many at a time or by the second, or everybody together.
+            ServiceBusyError: The caller makes too many calls at a time or per second, or all callers do.
         """
         with self._lock:
             # the caller's own limit comes first: otherwise a busy caller learns the load of others
@@ -320,10 +323,10 @@ class Shares:
 
     @contextmanager
     def exempt(self, who: str) -> Iterator[None]:
-        """Room for one call that counts against no other limit.
+        """Admit one call that counts against no other limit, for the length of the block.
 
         Raises:
-            ServiceBusyError: The caller has ``EXEMPT_AT_A_TIME`` already.
+            ServiceBusyError: The caller has ``EXEMPT_AT_A_TIME`` exempt calls already.
         """
         with self._lock:
             if self._exempt[who] >= EXEMPT_AT_A_TIME:
@@ -332,7 +335,7 @@ class Shares:
         yield from self._until_done(self._exempt, who)
 
     def weigh(self, who: str, parts: int) -> None:
-        """Count a message of many parts as more calls than one; those that follow are refused for it."""
+        """Count a message of many parts as several calls, at the expense of the calls that follow."""
         if parts >= PARTS_PER_CALL:
             with self._lock:
                 left, before = self._buckets.get(who, (0.0, self.now()))
@@ -348,7 +351,7 @@ class Shares:
                     del counter[who]
 
     def _draw(self, who: str) -> None:
-        """Take one call out of a bucket that fills by the second."""
+        """Take one call out of the caller's token bucket, which fills per second."""
         rate, now = self.bounds.per_second, self.now()
         most = max(rate * BURST_SECONDS, 1.0)
         left, before = self._buckets.get(who, (most, now))

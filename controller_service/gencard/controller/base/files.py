@@ -74,14 +74,14 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Stated(Generic[_T]):
-    """A value that its constructor checks where it is used: a mistake in it stops no other setting."""
+    """A value whose constructor runs at its use, so that a mistake in it stops no other setting."""
 
     kind: Callable[..., _T]
     values: Mapping[str, Any]
 
     @property
     def value(self) -> _T:
-        """The value; raises what its constructor refuses."""
+        """Value of the constructor; raises its error."""
         return self.kind(**self.values)
 
 
@@ -169,7 +169,7 @@ def _form(hint: Any) -> Any:
 
 
 def read_table(path: Path) -> Table:
-    """The table that a file holds.
+    """Return the table that a file holds.
 
     Raises:
         InvalidInputError: The file cannot be read, or is not TOML in UTF-8.
@@ -178,7 +178,7 @@ def read_table(path: Path) -> Table:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file of TOML; raises InvalidInputError where it cannot be read or is no UTF-8."""
+    """Return the text of a TOML file; raises InvalidInputError if it cannot be read or is no UTF-8."""
     try:
         return read_file(path, path.name, SETTINGS_LIMIT).decode().replace("\r\n", "\n")
     except UnicodeDecodeError:
@@ -187,7 +187,7 @@ def read_text(path: Path) -> str:
 
 
 def table_of_text(text: str, file: str) -> Table:
-    """The table that the text of a file is; raises InvalidInputError."""
+    """Return the table that the text of a file is; raises InvalidInputError."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -199,7 +199,7 @@ def table_of_text(text: str, file: str) -> Table:
 
 
 def validated(kind: type[_Model], table: Table, file: str) -> _Model:
-    """The model that a table of a file describes.
+    """Return the model that a table of a file describes.
 
     Raises:
         InvalidInputError: Names the first field that is wrong, never its value.
@@ -212,7 +212,7 @@ def validated(kind: type[_Model], table: Table, file: str) -> _Model:
 
 
 def refusal_of(error: ValidationError, file: str, sections: Collection[str] = ()) -> InvalidInputError:
-    """The first field that is wrong, and how, in words that hold no value.
+    """Return the first field that is wrong, and how, in words that hold no value.
 
     Args:
         sections: Names of the tables at the top of the file.
@@ -235,7 +235,7 @@ def _names_of(kind: type[BaseModel]) -> set[str]:
 
 
 def toml_text(value: object) -> str:
-    """A string, number, truth value, or list or table of them as TOML.
+    """Return a string, number, truth value, or list or table of them as TOML.
 
     >>> toml_text(["a", 1, 2.5, True])
     '["a", 1, 2.5, true]'
@@ -263,7 +263,7 @@ _LARGEST = 1 << 16
 
 
 def secret_bytes(path: Path, field: str) -> bytes:
-    """What a secret file holds.
+    """Return the content of a secret file.
 
     Raises:
         InvalidInputError: The file is missing, no regular file, too large, or its group or others
@@ -285,7 +285,7 @@ def secret_bytes(path: Path, field: str) -> bytes:
 
 
 def signing_key(path: Path, field: str) -> Ed25519PrivateKey:
-    """An Ed25519 private key, PEM without password; raises InvalidInputError."""
+    """Return an Ed25519 private key, PEM without password; raises InvalidInputError."""
     content = secret_bytes(path, field)
     try:
         key = load_pem_private_key(content, password=None)
@@ -297,7 +297,7 @@ def signing_key(path: Path, field: str) -> Ed25519PrivateKey:
 
 
 def public_key(pem: str, field: str) -> Ed25519PublicKey:
-    """An Ed25519 public key from PEM text; raises InvalidInputError."""
+    """Return an Ed25519 public key from PEM text; raises InvalidInputError."""
     try:
         key = load_pem_public_key(pem.encode())
     except (ValueError, UnsupportedAlgorithm):

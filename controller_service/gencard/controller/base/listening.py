@@ -1,4 +1,4 @@
-"""Where a server listens: its addresses and sockets, and the files of its certificate."""
+"""Addresses and sockets that a server listens on, and the files of its TLS certificate."""
 
 import errno
 import ipaddress
@@ -29,7 +29,7 @@ UNLOCKED_BY = "server.key_passphrase_file"
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Where certificate, key and authority lie; read again when they change.
+    """Files of certificate, key and authority; read again when they change.
 
     Args:
         passphrase: File of the passphrase of an encrypted key.
@@ -44,14 +44,14 @@ class TlsFiles:
         """Return key and certificate, and the authority, all in PEM.
 
         Raises:
-            InvalidInputError: A file is not what it should be.
+            InvalidInputError: A file is no such key or certificate.
         """
         certificate = _certificate(self.certificate, "server.certificate")
         authority = _certificate(self.authority, "server.authority")
         return (self._plain_key(), certificate), authority
 
     def password(self) -> str:
-        """The passphrase of the key; empty where it has none, so that nobody is asked for one."""
+        """Return the passphrase of the key; empty if it has none, which prevents a prompt for one."""
         if self.passphrase is None:
             return ""
         try:
@@ -61,7 +61,7 @@ class TlsFiles:
         raise InvalidInputError(field=UNLOCKED_BY, problem="is not text in UTF-8")
 
     def _plain_key(self) -> bytes:
-        """The key as gRPC takes it, which knows no passphrase: decrypted in memory alone."""
+        """Return the key as gRPC takes it, which knows no passphrase: decrypted in memory alone."""
         content, password = secret_bytes(self.key, "server.key"), self.password()
         if not password and b"ENCRYPTED" not in content:
             return content
@@ -83,7 +83,7 @@ class TlsFiles:
 
 
 def _certificate(path: Path, field: str) -> bytes:
-    """A file of certificates; gRPC would take any bytes, and speak of the address."""
+    """Return a file of certificates; gRPC would take any bytes, and speak of the address."""
     pem = read_file(path, field, KEY_LIMIT)
     try:
         load_pem_x509_certificates(pem)
@@ -117,18 +117,18 @@ _LOOPBACK: Mapping[socket.AddressFamily, str] = {socket.AF_INET: "127.0.0.1", so
 
 
 _TRIES = 20
-"""Free ports that are tried until one is free at every address."""
+"""Number of free ports to try until a port is free at every address."""
 
 
 def bound(address: str, field: str) -> list[socket.socket]:
-    """Sockets bound to every address that the host of ``host:port`` has: all of them, or none.
+    """Return sockets bound to every address of the host of ``host:port``: to all of them, or to none.
 
     ``localhost`` has both loopback addresses, whatever the machine's list of hosts says, since clients
-    try both. ``[::]`` takes IPv4 too. Port 0 takes one port that is free at every address.
+    try both. ``[::]`` takes IPv4 too. Port 0 takes a port that is free at every address.
 
     Raises:
-        InvalidInputError: The host has no address, or one of them is held by another process or is not
-            this machine's.
+        InvalidInputError: The host has no address, or an address is held by another process or belongs
+            to another machine.
     """
     host, _, port = address.rpartition(":")
     places = _places(host.strip("[]"), field)
@@ -195,7 +195,7 @@ def is_loopback(address: str) -> bool:
 def listened_on(address: str, *, field: str = "server.address") -> str:
     """Return an address of the form ``host:port``.
 
-    Of a port beyond 65535 gRPC would take another one, without a word.
+    gRPC would silently take another port for a port beyond 65535.
 
     Raises:
         InvalidInputError: The address has another form.

@@ -1,4 +1,4 @@
-"""The log of the process: JSON lines of a few known keys, and no sentence that anybody else wrote.
+"""The log of the process: JSON lines of a few known keys, and no text of other origin.
 
 Our own loggers say fixed words with fields; a library's record keeps its logger and level, and
 loses message, arguments, exception and stack: any of them may quote a request or a record.
@@ -22,7 +22,7 @@ LONGEST = 200
 
 
 class Redaction(logging.Filter):
-    """Takes every text out of a record that is not a fixed word of ours."""
+    """Filter that removes every text from a record that is no fixed text of Gencard."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         ours = record.name == OURS or record.name.startswith(f"{OURS}.")
@@ -49,7 +49,7 @@ class JsonLines(logging.Formatter):
 def configure(stream: IO[str] = sys.stderr, level: int = logging.WARNING) -> logging.Handler:
     """Send every record of this process, redacted, to a stream and nowhere else.
 
-    Loggers of gRPC are redacted at their source too, for handlers that somebody adds later.
+    Loggers of gRPC are redacted at their source too, for handlers that are added later.
     """
     handler = logging.StreamHandler(stream)
     handler.addFilter(Redaction())

@@ -1,4 +1,4 @@
-"""Generators and black boxes by name: what they are, and the recipe by which a job builds one."""
+"""Generators and black boxes by name: their facts, and the recipes by which jobs build them."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -48,18 +48,18 @@ from gencard.core.typed_json import PLAIN
 from gencard.wire.signatures.canonical import digest_of
 
 OURS = "gencard"
-"""Author of what comes with Gencard."""
+"""Author of the generators and black boxes that come with Gencard."""
 
 
 class Boxes:
-    """All of them, by name; the settings give no black box a generator's name.
+    """All generators and black boxes by name; the settings give no black box a generator's name.
 
-    Their digests are made at the start of the service, and not when somebody first asks.
+    Digests are computed at the start of the service, and not at the first request.
 
     Args:
         boxes: The black boxes of the settings.
-        model_cells: Most cells of a generator's model.
-        cell: What programs and built-in boxes run in.
+        model_cells: Largest number of cells of a generator's model.
+        cell: Sandbox in which programs and built-in boxes run.
         work: A private folder for compiled copies.
 
     Raises:
@@ -91,7 +91,7 @@ class Boxes:
         self._privacies = {name: privacy_of_box(box) for name, box in self._boxes.items()}
 
     def prepare(self) -> None:
-        """Make now what the first job of a sandbox would have to wait for.
+        """Prepare recipes and compiled copies, which the first job would otherwise wait for.
 
         Raises:
             GeneratorChangedError: See ``recipe``.
@@ -105,7 +105,7 @@ class Boxes:
         return frozenset(GENERATORS) | frozenset(self._boxes)
 
     def catalogue(self) -> list[GeneratorEntry]:
-        """Every entry, by name."""
+        """Return every entry, by name."""
         generators = [self._generator(name) for name in GENERATORS]
         boxes = [self._black_box(name) for name in self._boxes]
         return sorted(generators + boxes, key=lambda entry: entry.name)
@@ -137,10 +137,10 @@ class Boxes:
         )
 
     def facts(self, name: str) -> GeneratorFacts:
-        """What a card says of a generator or black box.
+        """Return the facts on a generator or black box that a card states.
 
         Raises:
-            NotFoundError: There is none of this name.
+            NotFoundError: No generator or black box has this name.
         """
         if name in GENERATORS:
             return GeneratorFacts(GENERATORS[name].tier, self._codes[name])
@@ -160,18 +160,18 @@ class Boxes:
         )
 
     def author(self, name: str) -> str:
-        """Who wrote a generator or black box; empty where the settings do not say.
+        """Return the author of a generator or black box; empty if the settings name none.
 
-        With the name it tells families of black boxes apart, whatever their bytes.
+        Families of black boxes are told apart by name and author, whatever their bytes.
         """
         box = self._boxes.get(name)
         return box.author if isinstance(box, ProgramBox) else OURS
 
     def check_unchanged(self, card: CardTerms) -> None:
-        """Look before a black box runs under a card: its digest must be the one that the card names.
+        """Check, before a black box runs under a card, that its digest is that of the card.
 
         Raises:
-            GeneratorChangedError: It is not, or there is none of this name any more.
+            GeneratorChangedError: The digest differs, or no black box has this name any more.
         """
         name = card.terms.generator
         if card.tier is Tier.BY_CONSTRUCTION:
@@ -180,17 +180,17 @@ class Boxes:
             raise GeneratorChangedError
 
     def check_reviewed(self, card: CardTerms) -> None:
-        """Look before rows of a black box leave under a card of tier audited.
+        """Check, before rows leave under a card of tier audited, that the black box was reviewed.
 
         Raises:
-            BoxNotReviewedError: The settings name nobody who reviewed the digest that the card names.
+            BoxNotReviewedError: The settings name no reviewer of the digest that the card names.
         """
         box = self._boxes.get(card.terms.generator)
         if box is None or not reviewer_of_box(box, card.generator_digest):
             raise BoxNotReviewedError
 
     def _digest_now(self, name: str) -> str:
-        """The digest of what lies there now; jobs look again at the very bytes that they run."""
+        """Return the digest of the present files; jobs check the very bytes that they run again."""
         box = self._boxes[name]
         if not isinstance(box, ProgramBox | BuiltInBox):
             return self.digest(name)
@@ -250,7 +250,7 @@ class Boxes:
         )
 
     def _environment_now(self, recipe: ProgramRecipe) -> Environment:
-        """The environment compared again, with compiled copies."""
+        """Return the environment compared again, with compiled copies."""
         if not _is_python(recipe):
             return recipe.environment
         try:
@@ -265,7 +265,7 @@ def _is_python(recipe: ProgramRecipe) -> bool:
 
 
 def _read(box: ProgramBox | BuiltInBox) -> ProgramRecipe:
-    """The recipe of what is to run in a sandbox, with its digest as it is now."""
+    """Return the recipe of a box that runs in a sandbox, with its present digest."""
     try:
         if isinstance(box, ProgramBox):
             return program_recipe(box.folder, box.command, box.parameters, box.libraries)

@@ -55,7 +55,7 @@ Name = Annotated[str, Field(pattern=NAME)]
 """Last part of a resource name."""
 
 Author = Annotated[str, Field(pattern=r"^([^\s\x00-\x1f][^\x00-\x1f]{0,199})?$")]
-"""Who wrote a program. With its name it is the program's family: evidence of its audits is pooled."""
+"""Author of a program. Evidence of audits is pooled over its family: all of one name and author."""
 
 Distribution = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 """Name of a package as it is installed."""
@@ -130,7 +130,7 @@ class ProgramBox(_InCell):
     """Author, in up to 200 characters. Evidence of audits is pooled over black boxes of one name and
     author on one dataset."""
     claim: Annotated[Claim, CLAIM] | None = None
-    """Privacy guarantee that the author or somebody else declares."""
+    """Privacy guarantee that the author or another person declares."""
 
 
 class BuiltInBox(_InCell):
@@ -142,7 +142,7 @@ class BuiltInBox(_InCell):
 
 
 class LendingTable(Section):
-    """What callers may run on datasets of their own. Its rows leave without an audit."""
+    """Black boxes that callers may run on datasets of their own. Their rows leave without an audit."""
 
     black_boxes: tuple[Name, ...] = ()
     """Names of black boxes of these settings, or of generators; all others are refused with
@@ -164,7 +164,7 @@ class HonestBox(Section):
 
 
 class AddsMarginalBox(HonestBox):
-    """Demonstration of a leak: it uses one marginal that is not in Phi."""
+    """Demonstration of a leak: the black box uses a marginal that is not in Phi."""
 
     kind: Literal["adds_marginal"]  # type: ignore[assignment]  # narrows the tag of the union
     clique: Clique = Field(min_length=1)

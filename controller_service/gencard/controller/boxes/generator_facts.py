@@ -25,15 +25,15 @@ from gencard.core.statistics.noise import epsilon_of
 
 @dataclass(frozen=True, slots=True)
 class GeneratorFacts:
-    """A generator or black box, as a card and a policy see it.
+    """Facts on a generator or black box that cards and policies use.
 
     Args:
-        parameters, claim: Those of a black box.
-        privacy: What one fit spends; only of tier private.
-        reviewed_by: Who reviewed a black box with this digest; empty where nobody did.
-        within_workload: Whether a fit looks at no marginal outside the card's workload.
-        check: With workload and domain: raises TooLargeError or ModelTooLargeError where no fit can
-            be had; None for what has no bound.
+        parameters, claim: Parameters and declared guarantee of a black box.
+        privacy: Privacy that one fit spends; of tier private only.
+        reviewed_by: Name of the reviewer of a black box with this digest; empty if it was not reviewed.
+        within_workload: Whether a fit uses no marginal outside the card's workload.
+        check: Function of workload and domain that raises TooLargeError or ModelTooLargeError if no fit
+            is possible; None if there is no bound.
     """
 
     tier: Tier
@@ -62,9 +62,9 @@ Facts = Callable[[str], GeneratorFacts]
 
 
 def for_persons(facts: Facts, most_records: int) -> Facts:
-    """The same facts where at most so many records of a person count; as they are where it is 0.
+    """Return the facts for persons with at most ``most_records`` records; unchanged if that is 0.
 
-    A box protects one record; the privacy that one fit spends is what that comes to for a person.
+    A box protects one record; the returned facts state the privacy that one fit spends for a person.
     """
 
     def of_persons(name: str) -> GeneratorFacts:
@@ -78,7 +78,7 @@ def for_persons(facts: Facts, most_records: int) -> Facts:
 
 
 def _claim_for_person(claim: Claim, privacy: InsideGenerator) -> Claim:
-    """The claim on all records of a person together."""
+    """Return the claim on all records of a person together."""
     guarantee, delta = privacy.guarantee, claim.delta
     epsilon = (
         guarantee.budget if guarantee.currency == "epsilon" else epsilon_of(guarantee.budget, delta)
@@ -89,7 +89,7 @@ def _claim_for_person(claim: Claim, privacy: InsideGenerator) -> Claim:
 
 
 def parameters_of_box(box: BoxEntry) -> dict[str, str]:
-    """What a box runs with, in words."""
+    """Return the parameters of a box as text."""
     match box:
         case AddsMarginalBox():
             return {"generator": box.generator, "marginal": ", ".join(box.clique)}
@@ -103,7 +103,7 @@ def parameters_of_box(box: BoxEntry) -> dict[str, str]:
 
 
 def claim_of_box(box: BoxEntry) -> Claim:
-    """What a box promises with its parameters; of others' programs, what somebody declared."""
+    """Return the privacy guarantee of a built-in box, or the guarantee that a program declares."""
     match box:
         case BuiltInBox():
             entry = BOXES[box.box]
@@ -114,7 +114,7 @@ def claim_of_box(box: BoxEntry) -> Claim:
 
 
 def privacy_of_box(box: BoxEntry) -> Privacy | None:
-    """What one fit spends, where the controller applies the noise; others' claims do not count."""
+    """Return the privacy that one fit spends, if the controller applies the noise; else None."""
     if not isinstance(box, BuiltInBox):
         return None
     entry = BOXES[box.box]
@@ -122,7 +122,7 @@ def privacy_of_box(box: BoxEntry) -> Privacy | None:
 
 
 def check_of_box(box: BoxEntry) -> Callable[[tuple[Clique, ...], Domain], None] | None:
-    """What a built-in box says beforehand about a workload; of others nothing is known."""
+    """Return the check of a workload before a fit that a built-in box has; other boxes have none."""
     if not isinstance(box, BuiltInBox):
         return None
     entry = BOXES[box.box]
@@ -130,7 +130,7 @@ def check_of_box(box: BoxEntry) -> Callable[[tuple[Clique, ...], Domain], None] 
 
 
 def reviewer_of_box(box: BoxEntry, digest: str) -> str:
-    """Who reviewed a box with this digest; empty where nobody did."""
+    """Return the name of the reviewer of a box with this digest; empty if nobody reviewed it."""
     review = box.reviewed_by
     return review.name if review is not None and review.digest == digest else ""
 

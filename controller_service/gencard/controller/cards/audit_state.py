@@ -1,4 +1,4 @@
-"""What audits mean for a card whose generator is a black box: nothing is released before one passed.
+"""Audits of cards whose generator is a black box: nothing is released before an audit passed.
 
 AGREED -> AUDITING -> AUDITED -> RELEASED        no evidence
                    -> AUDIT_FAILED               evidence of leakage: nothing follows
@@ -8,9 +8,9 @@ The family of a black box is its name and author on one dataset, and the same by
 An update of a library makes another digest and no other family, so evidence is kept; only a steward's
 decision, which the log shows, clears it (``stewards.registers``).
 
-Audits are comparable where a leak that one of them found is a leak under the card that is judged: the
-earlier card released the same statistics or more. What a box uses beyond a small Phi it may rightly use
-under a larger one, so evidence never counts from a narrow card against a wider one.
+An earlier audit is comparable if a leak that it found is a leak under the judged card, too: the earlier
+card released the same statistics or more. A box may rightly use statistics under a large Phi that would
+be a leak under a small one, so evidence from a narrow card never counts against a wider card.
 """
 
 import json
@@ -34,21 +34,21 @@ from gencard.wire.signatures.canonical import sha256
 from gencard.wire.signatures.dsse import opened
 
 USUAL_ORDER = AuditTerms().order
-"""Earlier audits of this order or more count, also where a card asks for a higher one."""
+"""Order from which on earlier audits count, even if a card asks for a higher order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Families:
-    """What ended audits say about the family of a black box."""
+    """Results of ended audits of a black box's family."""
 
     cards: CardBook
 
     def earlier(self, tx: Connection, row: AuditRow, terms: Proposal) -> tuple[EarlierTry, ...]:
-        """Comparable tries of the family that have ended, in the order in which they ended.
+        """Return the comparable tries of the family that have ended, in the order of their ends.
 
         Args:
             row: The audit that is judged, or is about to run.
-            terms: Of its card.
+            terms: Terms of the audit's card.
         """
         return tuple(
             try_of_object(json.loads(other.report), same_bytes=other.box_digest == row.box_digest)
@@ -89,14 +89,14 @@ class CardAudits:
 
     @property
     def families(self) -> Families:
-        """What audits say about other versions of a black box."""
+        """Results of audits of other versions of a black box."""
         return Families(self.cards)
 
     def begin(self, tx: Connection, card: Card, box: str) -> None:
-        """An audit of ``box`` begins under a card.
+        """Note that an audit of ``box`` begins under a card.
 
         Raises:
-            GeneratorChangedError: It is the card's own black box, and no longer what the card names.
+            GeneratorChangedError: The card's own black box has another digest than the card names.
         """
         if box == offer_of(card).terms.generator:
             self.boxes.check_unchanged(signed_card(card))
@@ -110,7 +110,7 @@ class CardAudits:
             self.cards.attest(tx, card, CardState.AGREED, "audit ended")
 
     def conclude(self, tx: Connection, row: AuditRow, verdict: Verdict, fact: bytes) -> None:
-        """Attach the verdict on a card's own generator to the card; what has ended stays as it is."""
+        """Attach the verdict on a card's own generator to the card; a card that ended stays as it is."""
         card = self.cards.card(tx, row.card)
         if card.state not in AUDITABLE or row.black_box != offer_of(card).terms.generator:
             return
@@ -120,13 +120,13 @@ class CardAudits:
         self.cards.attest(tx, card, state, "verdict", fact)
 
     def passed(self, tx: Connection, card: Card) -> AuditedBox:
-        """The audit that speaks for the black box of a card: at its records, under its digest.
+        """Return the passed audit of a card's black box, of the same records and digest.
 
         Raises:
             CardStateError, CardExpiredError: The card is not in force.
-            GeneratorChangedError: What would run is not what was audited.
-            BoxNotReviewedError: The settings name nobody who reviewed it.
-            AuditRequiredError: No audit passed, or the box or another version of it was found to leak.
+            GeneratorChangedError: The present black box is not the audited one.
+            BoxNotReviewedError: The settings name no reviewer of the black box.
+            AuditRequiredError: No audit passed, or the box or another version of it leaked in an audit.
         """
         signed = signed_card(in_force(card))
         self.boxes.check_unchanged(signed)
@@ -139,9 +139,9 @@ class CardAudits:
 
 
 def rows_of_run(rows: int) -> int:
-    """Rows asked of a black box for a card with so many, by its audit and by the run that makes them.
+    """Return the number of rows to request from a black box, in its audit and in its run alike.
 
-    A box that was asked for another number in its audit would know when nobody looks.
+    With another number in the audit, a box could tell an audit from a run.
     """
     return max(2, rows)
 
@@ -152,7 +152,7 @@ def is_audited(card: Card) -> bool:
 
 
 def is_private(card: Card) -> bool:
-    """Whether the card's generator adds the noise itself: it has no psi and no audit at the records."""
+    """Whether the card's generator adds the noise itself: it has no psi and no audit on the records."""
     return signed_card(card).tier is Tier.PRIVATE
 
 

@@ -55,13 +55,14 @@ def _nothing_waits(tx: Connection, card: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CardBook:
-    """All cards, and the one way to change one: with a step, a log entry and a new etag.
+    """All cards. Every change of a card adds a step, a log entry and a new etag.
 
     Args:
-        facts: What a card says of a generator, by its name; raises NotFoundError.
+        facts: Returns the facts on a generator, by its name; raises NotFoundError.
         controller: The controller's own URI.
-        signing_key: The key that signs for the controller, as of a transaction.
-        on_end: Ends what waits under a card, by its name, in the transaction that ends the card.
+        signing_key: Returns the controller's signing key, as of a transaction.
+        on_end: Ends the work that waits under a card, by its name, in the transaction that ends the
+            card.
     """
 
     database: Database
@@ -80,25 +81,26 @@ class CardBook:
         return self.as_of_now(card_of_bytes(get_card(tx, name).body))
 
     def owned(self, tx: Connection, who: Identity, name: str) -> Card:
-        """The caller's own card; another's is as unknown as one that never was."""
+        """Return the caller's own card; another analyst's card reads as one that does not exist."""
         card = self.card(tx, name)
         if card.analyst != who.uri:
             raise NotFoundError(what="card")
         return card
 
     def seen(self, tx: Connection, who: Identity, name: str) -> Card:
-        """A card that ``who`` may look at: analysts their own, auditors and stewards every one."""
+        """Return a card that ``who`` may see: analysts see their own, auditors and stewards all."""
         return self.owned(tx, who, name) if who.role is Role.ANALYST else self.card(tx, name)
 
     def readable(self, tx: Connection, who: Identity, name: str, *, what: str = "card") -> Card:
-        """A card whose releases and measures ``who`` may fetch.
+        """Return a card whose releases and measures ``who`` may fetch.
 
         Args:
-            what: What was requested; what belongs to another's card must read as what never was.
+            what: Noun for the error: a thing of another analyst's card must read as one that does not
+                exist.
 
         Raises:
-            NotFoundError: There is no such card, or it is another's.
-            CardStateError: It was revoked, which gives analysts nothing more.
+            NotFoundError: There is no such card, or it belongs to another analyst.
+            CardStateError: The card was revoked, so analysts receive nothing more from it.
         """
         try:
             card = self.seen(tx, who, name)
@@ -109,15 +111,15 @@ class CardBook:
         return card
 
     def usable(self, tx: Connection, who: Identity, name: str) -> Card:
-        """The caller's own card, agreed and not expired.
+        """Return the caller's own card, agreed and not expired.
 
         Raises:
-            CardStateError, CardExpiredError: It is not.
+            CardStateError, CardExpiredError: The card is not in force.
         """
         return in_force(self.owned(tx, who, name))
 
     def entry_of(self, card: Card) -> DatasetEntry:
-        """The dataset of a card, read by the schema that both signed.
+        """Return the dataset of a card, read by the schema that both signed.
 
         Raises:
             DatasetChangedError: Its schema is another now, and the card's counts would be others.
@@ -128,21 +130,21 @@ class CardBook:
         return dataset_entry
 
     def as_of_now(self, card: Card) -> Card:
-        """The card with its time run out, where it has."""
+        """Return the card as it is now: expired if its time is over."""
         return as_of(card, self.clock())
 
     @property
     def grants(self) -> Grants:
-        """What was granted so far."""
+        """Grants on datasets so far."""
         return Grants(self.clock)
 
     def judged(self, tx: Connection, dataset_entry: DatasetEntry, proposal: Proposal) -> CounterOffer:
-        """The nearest acceptable terms.
+        """Return the nearest acceptable terms.
 
         Raises:
             NotFoundError: No such generator.
             ProposalRefusedError: There are no acceptable terms near.
-            TooLargeError, InvalidInputError: What ``judge`` and ``check_readable`` refuse.
+            TooLargeError, InvalidInputError: As raised by ``judge`` and ``check_readable``.
         """
         self.facts(proposal.generator)
         ordered = proposal.in_order_of(dataset_entry.domain)
@@ -170,7 +172,7 @@ class CardBook:
         return outcome
 
     def held(self, tx: Connection, analyst: str, dataset_entry: DatasetEntry) -> tuple[CardTerms, ...]:
-        """The analyst's measured cards on the records as they are now, oldest first."""
+        """Return the analyst's measured cards on the records as they are now, oldest first."""
         return held_cards(
             tx,
             analyst=analyst,
@@ -182,14 +184,14 @@ class CardBook:
     def charge(
         self, tx: Connection, analyst: str, dataset_entry: DatasetEntry, terms: Proposal
     ) -> Charge:
-        """What terms cost an analyst beside all that the analyst holds already."""
+        """Return the price of terms for an analyst, without statistics that the analyst holds."""
         held = self.held(tx, analyst, dataset_entry)
         return charge(terms, dataset_entry.domain, held, dataset_entry.schema.coding)
 
     def offered(
         self, tx: Connection, card: Card, dataset_entry: DatasetEntry, outcome: CounterOffer, actor: str
     ) -> Card:
-        """The card with an offer on it, frozen as the statement that both will sign."""
+        """Return the card with an offer on it, frozen as the statement that both will sign."""
         now = self.clock()
         changes = changes_between(card.proposed, outcome.terms, outcome.changes, STEWARD)
         charged = self.charge(tx, card.analyst, dataset_entry, outcome.terms)
@@ -246,12 +248,12 @@ class CardBook:
         )
 
     def stepped(self, card: Card, actor: str, action: str, remark: str = "") -> Card:
-        """The card with one more step in its history, and a new etag."""
+        """Return the card with one more step in its history, and a new etag."""
         step = Step(actor, action, remark, self.clock().replace(microsecond=0))
         return replace(card, history=(*card.history, step), etag=secrets.token_hex(16))
 
     def usage(self, tx: Connection, analyst: str, dataset_entry: DatasetEntry) -> CardUsage:
-        """What an analyst's cards take of the state."""
+        """Return the share of the state's limits that an analyst's cards use."""
         since = self.clock() - timedelta(days=dataset_entry.policy.valid_days)
         return card_usage(tx, analyst, since)
 
@@ -274,7 +276,7 @@ class CardBook:
         """Store a changed card as the last step left it, once the log holds all steps.
 
         Raises:
-            StaleEtagError: Somebody changed the card meanwhile.
+            StaleEtagError: The card was changed meanwhile.
         """
         new = self._write_down(tx, steps)
         update_card(
@@ -327,10 +329,10 @@ class CardBook:
 
 
 def _check_part(terms: Proposal, dataset_entry: DatasetEntry) -> None:
-    """Refuse a card about a part of the records of which not every statistic can say that it is of it.
+    """Refuse a card about a part of the records if a statistic cannot be restricted to that part.
 
     Raises:
-        InvalidInputError, UnknownAttributeError, TooLargeError: What is wrong with the condition.
+        InvalidInputError, UnknownAttributeError, TooLargeError: The condition is wrong.
         ProposalRefusedError: A statistic lacks an attribute of the condition.
     """
     from gencard.analysis.formulas.conditions import read_condition  # noqa: PLC0415 - loads pandas
@@ -342,7 +344,7 @@ def _check_part(terms: Proposal, dataset_entry: DatasetEntry) -> None:
 
 
 def _why_safe(policy: Policy, tier: Tier) -> str:
-    """The policy in a sentence; of tier private, that psi is not released at all."""
+    """Return the policy in a sentence; of tier private, that psi is not released at all."""
     if tier is Tier.PRIVATE:
         most = policy.most_per_card
         return f"no psi; one fit with noise of the controller's own, at most {most} for a card"

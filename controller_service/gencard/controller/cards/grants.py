@@ -1,8 +1,9 @@
-"""What was granted on a dataset before, and what it means for the next card.
+"""Earlier grants on a dataset, and their consequences for the next card.
 
-By anybody: grants whose difference would show single records close a mechanism. By the same analyst:
-counting the same records twice reveals nothing new, so a card costs only what it adds; noise drawn a
-second time would, so a card with the same noisy statistics gets the psi drawn before, and costs nothing.
+Among grants to all analysts, grants whose difference would show single records close a mechanism. Among
+grants to one analyst, counting the same records twice reveals nothing new, so a card costs only the
+statistics that it adds. Noise drawn a second time would reveal more, so a card with the same noisy
+statistics receives the psi drawn before, and costs nothing.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,7 +41,7 @@ DIFFERENCING = "DIFFERENCING"
 _NOISY = set(Mechanism) - {Mechanism.EXACT}
 
 Unit = tuple[Neighbouring, bool]
-"""Whom noise protects: by which relation, and whether persons in place of records."""
+"""Unit that noise protects: neighbouring relation, and records or persons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +53,11 @@ class Grants:
     def closed(
         self, tx: Connection, dataset_entry: DatasetEntry, relation: Neighbouring | None
     ) -> Mapping[Mechanism, str]:
-        """The mechanisms that are not on offer for a new card, each with its reason code.
+        """Return the mechanisms that are not on offer for a new card, each with its reason code.
 
         Args:
-            relation: Of all noise on the dataset; None where the policy offers none.
+            relation: Neighbouring relation of all noise on the dataset; None if the policy offers no
+                noise.
         """
         policy = dataset_entry.policy
         unit = None if relation is None else (relation, bool(policy.most_records))
@@ -63,10 +65,10 @@ class Grants:
         return self._closed(tx, dataset_entry.name, exact, unit)
 
     def check_joins(self, tx: Connection, card: CardTerms) -> None:
-        """Refuse an offered card that does not go together with what was granted since.
+        """Check an offered card against the grants since the offer.
 
         Raises:
-            ProposalRefusedError: It does not.
+            ProposalRefusedError: The card conflicts with a later grant.
         """
         privacy = card.terms.privacy
         closed_mechanisms = self._closed(tx, card.terms.dataset, _grant_of(card), _unit_of(privacy))
@@ -97,10 +99,11 @@ class Grants:
     def _closed(
         self, tx: Connection, dataset: str, exact: Grant, relation: Unit | None
     ) -> Mapping[Mechanism, str]:
-        """Budgets under two neighbouring relations cannot be added; see also ``differencing``.
+        """Return the mechanisms that other grants close; see also ``differencing``.
 
-        Nor can those that protect records and persons; of persons, whatever number of their records
-        counted when.
+        Budgets under two neighbouring relations cannot be added. Nor can budgets that protect records
+        and budgets that protect persons; budgets of persons can, whatever number of their records
+        counted.
         """
         granted = set(self._granted(tx, dataset))
         counts = [granted_by_card for granted_by_card in granted if isinstance(granted_by_card, Grant)]
@@ -115,7 +118,7 @@ class Grants:
     def _granted(self, tx: Connection, dataset: str) -> Iterator[Grant | Unit | None]:
         """Yield the disclosure of each card, except cards that expired before a measurement or a run.
 
-        The answer of a run tells of the version that it read, as counts do.
+        The answer of a run discloses facts about the version that it read, as counts do.
         """
         now = self.clock()
         measured_cards = names_of_measured(tx, dataset) | names_with_runs(tx, dataset)
@@ -128,13 +131,13 @@ class Grants:
 # Every proposal and every release looks at all cards granted before, and reading one takes 1.5 ms.
 @lru_cache(maxsize=2_000)
 def _granted_card(body: bytes) -> tuple[CardTerms, datetime]:
-    """A card that was granted, and its end."""
+    """Return a card that was granted, and its end."""
     card = card_of_bytes(body)
     return signed_card(card), offer_of(card).expire_time
 
 
 def _grant_and_expiry(body: bytes) -> tuple[Grant | Unit | None, datetime]:
-    """What a granted card tells, and until when it may: exact counts, or whom its noise protects."""
+    """Return a granted card's disclosure (exact counts, or the unit of its noise) and its expiry."""
     signed, expires = _granted_card(body)
     exact = not signed.terms.privacy.noisy
     return _grant_of(signed) if exact else _unit_of(signed.terms.privacy), expires
@@ -151,11 +154,11 @@ def _grant_of(card: CardTerms) -> Grant:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What a card costs an analyst.
+    """Price of a card for an analyst.
 
     Args:
-        price: Of the statistics that the analyst does not hold.
-        held_by: Names of the analyst's own cards that hold the others; empty where none does.
+        price: Price of the statistics that the analyst does not hold.
+        held_by: Names of the analyst's own cards that hold the others; empty if no card does.
     """
 
     price: Price
@@ -165,9 +168,9 @@ class Charge:
 def held_cards(
     tx: Connection, *, analyst: str, dataset: str, version: str, coding_digest: str
 ) -> tuple[CardTerms, ...]:
-    """The analyst's own measured cards on the same records under the same schema, oldest first.
+    """Return the analyst's own measured cards on the same records and schema, oldest first.
 
-    A revoked one gives its analyst nothing more.
+    Revoked cards are left out: they give their analyst nothing more.
     """
     return tuple(
         card
@@ -179,13 +182,14 @@ def held_cards(
 def charge(
     terms: Proposal, domain: Domain, held: Sequence[CardTerms], coding: Coding | None = None
 ) -> Charge:
-    """The price of what is new in terms, beside all that the analyst holds.
+    """Return the price of the statistics in terms that the analyst does not hold.
 
-    A black box reads the records once more, so the rows of its card tell more than psi: its card is
-    never cheaper. Nor is one without replicated uniques, which tells of the table of all attributes.
+    A black box reads the records once more, so the rows of its card disclose more than psi: its card is
+    never cheaper. Nor is a card without replicated uniques, which depends on the table of all
+    attributes.
 
     Args:
-        coding: The schema, which exact histograms and sums need.
+        coding: Coding of the schema, which exact histograms and sums need.
     """
     full = price_of(terms, domain, coding)
     if is_black_box(terms.generator) or terms.without_uniques:
@@ -205,9 +209,9 @@ def charge(
 
 
 def same_noisy_psi(terms: Proposal, held: Sequence[CardTerms]) -> CardTerms | None:
-    """The newest card of which the noisy psi is just what the terms ask for.
+    """Return the newest card whose noisy psi consists of exactly the statistics of the terms.
 
-    None for a black box of tier private: its noise falls on its own fit, and there is no psi.
+    None for a black box of tier private: its noise is added to its own fit, and there is no psi.
     """
     if not terms.privacy.noisy or is_black_box(terms.generator):
         return None
@@ -228,7 +232,7 @@ def _measured_alike(held: Proposal, terms: Proposal) -> bool:
 
 
 def _tells_counts(held: Proposal, terms: Proposal) -> bool:
-    """Whether exact counts of the one determine those of the other, where both name them."""
+    """Whether exact counts of the held terms determine those of the new terms, if both have counts."""
     return not held.privacy.noisy and held.transform in {AS_COUNTED, terms.transform}
 
 

@@ -39,7 +39,7 @@ from gencard.wire.signatures.identity import Identity, Role
 
 _EVERY = timedelta(days=1)
 _AT_A_TIME = 100
-"""Cards of one transaction: others write between two of them."""
+"""Number of cards per transaction, so that other writers are served between transactions."""
 
 _METHODS = ("ProposeCard", "CounterCard", "TerminateCard")
 """Their answers hold a whole card, and a repeat long after changes nothing that was agreed."""
@@ -47,10 +47,10 @@ _METHODS = ("ProposeCard", "CounterCard", "TerminateCard")
 
 @dataclass(slots=True)
 class Retention:
-    """Prunes proposals at the start and, while somebody proposes, once a day.
+    """Prunes proposals at the start and, while analysts propose, once a day.
 
     Args:
-        keep_days: Days after the last change of a card that was never agreed; 0 keeps all of them.
+        keep_days: Days to keep a card that was never agreed after its last change; 0 keeps all cards.
     """
 
     database: Database
@@ -73,7 +73,7 @@ class Retention:
         self.prune()
 
     def prune(self) -> int:
-        """Delete what is too old, each card with its entry in the log; the number of cards.
+        """Delete cards that are too old, each with an entry in the log; return their number.
 
         A card that both sides signed is never deleted, however it ended, nor is an offer that can
         still be accepted.
@@ -119,19 +119,19 @@ class Negotiations:
     retention: Retention
 
     def price(self, who: Identity, proposal: Proposal) -> Card:
-        """What would be offered; nothing is stored and no record is touched."""
+        """Return the card that would be offered; nothing is stored and no record is read."""
         dataset_entry = self.cards.catalogue.named(proposal.dataset)
         with self.database.reading() as tx:
             outcome = self.cards.judged(tx, dataset_entry, proposal)
             return self._answered(tx, _fresh("", who, proposal), dataset_entry, outcome)
 
     def propose(self, who: Identity, proposal: Proposal, request: Request) -> Card:
-        """A new card: offered at once where policy allows, else waiting for a steward.
+        """Store a new card: offered at once if the policy allows, else waiting for a steward.
 
         Raises:
             NotFoundError: No such dataset or generator.
-            InvalidInputError, TooLargeError: What the core and the limits refuse.
-            ProposalRefusedError: The policy has nothing near to offer; the log says so.
+            InvalidInputError, TooLargeError: The core or the limits refuse the terms.
+            ProposalRefusedError: The policy permits no similar card; the log says so.
             QuotaExceededError, StorageReserveError: No further card may be stored.
         """
         dataset_entry = self.cards.catalogue.named(proposal.dataset)
@@ -149,7 +149,7 @@ class Negotiations:
         return self._judged_once(who, request, proposal, make)
 
     def counter(self, who: Identity, name: str, etag: str, proposal: Proposal, request: Request) -> Card:
-        """The analyst's answer to an offer: other terms on the same dataset."""
+        """Return the analyst's answer to an offer: other terms on the same dataset."""
         if proposal.dataset != dataset_of(name):
             raise InvalidInputError(field="terms.dataset", problem="cannot change on a card")
         dataset_entry = self.cards.catalogue.named(proposal.dataset)
@@ -169,11 +169,11 @@ class Negotiations:
         return self._judged_once(who, request, proposal, make)
 
     def accept(self, who: Identity, name: str, etag: str, signature: bytes, request: Request) -> Card:
-        """Both signatures over the frozen statement: the card is agreed.
+        """Add the analyst's signature to the frozen statement: the card is agreed.
 
         Raises:
             VerificationError: The signature is not the analyst's over the offered statement.
-            ProposalRefusedError: It does not go together with what was granted since it was offered.
+            ProposalRefusedError: The card conflicts with a grant since it was offered.
         """
         key = self.signing_key(who)
 
@@ -208,7 +208,7 @@ class Negotiations:
         return self._once(who, request, make)
 
     def get(self, who: Identity, name: str) -> Card:
-        """One card that ``who`` may see."""
+        """Return a card that ``who`` may see."""
         with self.database.reading() as tx:
             return self.cards.seen(tx, who, name)
 
@@ -229,7 +229,7 @@ class Negotiations:
         proposal: Proposal,
         make: Callable[[Connection, CounterOffer], Card],
     ) -> Card:
-        """What is made of the nearest acceptable terms, which a repeat does not look for again."""
+        """Judge a proposal and store the card from ``make``; a repeated request is not judged again."""
         with self.database.reading() as tx:
             known = request.answer(tx, who)
         if known is not None:
@@ -242,7 +242,7 @@ class Negotiations:
 
     @contextmanager
     def _refusals_logged(self, who: Identity, resource: str) -> Iterator[None]:
-        """A refusal of the policy is in the log before the caller hears of it."""
+        """Log refusals of the policy before the caller receives them."""
         try:
             yield
             return
@@ -272,7 +272,7 @@ class Negotiations:
         return envelope_of(statement, signatures)
 
     def _to_move(self, tx: Connection, who: Identity, name: str, etag: str) -> Card:
-        """The caller's card, with an offer that the caller is to answer."""
+        """Return the caller's card, with an offer that the caller is to answer."""
         card = self.cards.owned(tx, who, name)
         _check_etag(card, etag)
         if card.state is CardState.EXPIRED:

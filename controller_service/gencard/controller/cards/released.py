@@ -23,10 +23,10 @@ from gencard.wire.signatures.dsse import ANSWER, DOCUMENT, opened, predicate_of
 def released_before(
     tx: Connection, cards: CardBook, *, dataset: str, version: str, but: str = ""
 ) -> Before:
-    """Return all that was or may be released of the same records, to any analyst, each once.
+    """Return all statistics that were or may be released of the same records, to any analyst, each once.
 
     Args:
-        but: Name of a run or card that is left out: the one that is judged.
+        but: Name of the judged run or card, which is left out.
     """
     answered, refused = dict[EndedQuestion, None](), dict[EndedQuestion, None]()
     for one in results.runs_of_dataset(tx, dataset):
@@ -60,9 +60,9 @@ def released_before(
 
 
 def _populations(row: RunRow) -> Iterator[EndedQuestion]:
-    """The question of a run, with the rules by which its condition chose records.
+    """Yield the question of a run with the rules by which its condition chose records.
 
-    Which those were is not known of a run that has failed: it counts by both.
+    The rules of a failed run are not known: it is counted under both.
     """
     question = question_of(row)
     rules = rules_of(row) if question.where else ""
@@ -73,7 +73,7 @@ def _populations(row: RunRow) -> Iterator[EndedQuestion]:
 
 
 def rules_of(row: RunRow) -> str:
-    """The version of the output rules under which a run has ended or waits; "" where it has not."""
+    """Return the version of the output rules under which a run ended or waits; empty if it did not."""
     if row.outcome is not None:
         return str(json.loads(row.outcome)["rules"])
     if row.envelope is None:
@@ -82,7 +82,7 @@ def rules_of(row: RunRow) -> str:
 
 
 def question_of(row: RunRow) -> Question:
-    """What a run was asked."""
+    """Return the question of a run."""
     return _question_of(row.request)
 
 

@@ -24,7 +24,7 @@ def codes_in(path: Path) -> tuple[list[str], list[str]]:
     column; a second column says in words what each code is.
 
     Returns:
-        The codes, and what each is in words; no words where there is no second column.
+        Return the codes and their descriptions; descriptions are empty without a second column.
 
     Raises:
         InvalidInputError: The file cannot be read, or a line has no code, one of an earlier line, or

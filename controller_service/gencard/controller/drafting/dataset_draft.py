@@ -23,17 +23,17 @@ from gencard.core.statistics.noise import epsilon_of
 from gencard.core.statistics.unit_sums import fine_cells
 
 CARD_RHO, ANALYST_RHO, PROJECT_RHO, DATASET_RHO = map(Decimal, ("0.05", "0.1", "0.25", "0.5"))
-"""Drafted budgets: of a card that asks for none, one analyst, one project, and everybody, for ever.
+"""Drafted budgets: default of a card, and totals of one analyst, one project and the dataset.
 
 A card of ``CARD_RHO`` over all pairs of a survey of a few thousand records is useful;
 docs/controllers.md has figures. Ten of them fit in the dataset's cap.
 """
 
 DELTA = Decimal("0.000001")
-"""Where rho is told as epsilon. Nothing is spent by it."""
+"""Delta at which rho is shown as epsilon; it spends no budget."""
 
 LEAST_MARGINALS = 45
-"""Marginals and sums of a card that every draft permits: those of a regression by eight terms."""
+"""Marginals and sums of a card that every draft permits: enough for a regression by eight terms."""
 
 _DATASET = """\
 [[datasets]]
@@ -171,7 +171,7 @@ def dataset_text(
 
 
 def _statistics_of_numbers(coding: Coding) -> int:
-    """Price of the histograms of all numbers, and their sums and products by levels of one attribute."""
+    """Return the price of the numbers' histograms, sums and products, by levels of one attribute."""
     numbers, levels = coding.with_step, sum(coding.domain.sizes)
     histograms = sum(fine_cells(coding, name) for name in numbers)
     sums = len(numbers) * (1 + levels) + len(numbers) * (len(numbers) + 1) // 2
@@ -189,7 +189,7 @@ def _dimension_of_pairs(domain: Domain) -> int:
 
 
 def drafted_schema_text(drafted: SchemaDraft) -> str:
-    """The schema file, with a comment on each attribute and on what was left out."""
+    """Return the text of the schema file, with comments on each attribute and each omitted column."""
     questions = [*map(unit_words, drafted.units), *map(weight_words, drafted.weights)]
     comments = [*_REVIEW, *questions, *(left_out_words(one.name) + one.note for one in drafted.left_out)]
     notes = {one.name: one.note for one in drafted.attributes if one.note}
@@ -203,7 +203,7 @@ def drafted_schema_text(drafted: SchemaDraft) -> str:
 
 
 def unit_words(unit: Unit) -> str:
-    """Ask whether a column says whose a record is, in a comment of the schema file."""
+    """Return a comment of the schema file that asks whether a column identifies persons."""
     return (
         f"Does {unit.column!r} say whose a record is ({unit.why})? If so, leave the attribute out, and "
         f"write before the attributes: person = {toml_text(unit.column)} and most_records = "
@@ -220,11 +220,11 @@ def weight_words(column: str) -> str:
 
 
 _MARKS = ("delimiter", "quote", "escape", "comment", "header", "skip")
-"""What the settings state of every CSV file, so that no detection decides how it is counted."""
+"""Fields stated for every CSV file, so that no detection decides how records are counted."""
 
 
 def _format_text(file_format: FileFormat) -> str:
-    """Format of a file as a line of TOML: all marks of a CSV file, and what is unusual."""
+    """Return the format of a file as a line of TOML: all marks of a CSV file, and unusual values."""
     usual, stated = asdict(FileFormat()), asdict(file_format) | {"escape": file_format.escape_mark}
     names = [*_MARKS] if file_format.delimiter else ["skip"] if file_format.skip else []
     names += [name for name, value in stated.items() if value != usual[name] and name not in _MARKS]
@@ -233,7 +233,7 @@ def _format_text(file_format: FileFormat) -> str:
 
 
 def _epsilon_text(rho: Decimal) -> str:
-    """The epsilon that a rho comes to at ``DELTA``, rounded up to one decimal."""
+    """Return the epsilon of a rho at ``DELTA``, rounded up to one decimal."""
     return str(epsilon_of(rho, DELTA).quantize(Decimal("0.1"), ROUND_CEILING))
 
 

@@ -60,8 +60,8 @@ def detect(path: Path, sheet: str = "", skip: int = 0) -> tuple[FileFormat, int 
 
     Raises:
         EmptyDatasetError: The file is empty.
-        InvalidInputError: It cannot be decoded, has no header or one that repeats a name, or has lines
-            with more or fewer values than the header; names the lines.
+        InvalidInputError: The file cannot be decoded, has no header or repeats a name in it, or has
+            lines with more or fewer values than the header; names the lines.
     """
     is_sheet = ending_of(path) in SHEETS
     if (sheet or skip) and not is_sheet:
@@ -107,7 +107,7 @@ def _comments(lines: Sequence[str]) -> int:
 
 
 def _present(column: Sequence[str]) -> list[str]:
-    """The values that are neither empty nor a mark of a missing value."""
+    """Return the values that are neither empty nor a mark of a missing value."""
     values = (value.strip() for value in column)
     return [value for value in values if value and value not in MARKS]
 
@@ -234,7 +234,7 @@ class _Days:
 
 
 class _readable:  # noqa: N801 - reads as a statement
-    """Raises InvalidInputError with the line where quotes are not closed, or a value is too long."""
+    """Raises InvalidInputError with the line in which quotes are not closed, or a value is too long."""
 
     def __init__(self, reader: Iterator[list[str]], skip: int) -> None:
         self._reader, self._skip = reader, skip
@@ -276,7 +276,7 @@ def _ragged(lines: Sequence[int], width: int) -> str:
 
 
 def _number_marks(columns: Sequence[Sequence[str]]) -> tuple[str, str]:
-    """The marks before decimals and between thousands."""
+    """Return the marks before decimals and between thousands."""
     commas = sum(_mostly(column, _COMMA) for column in columns)
     points = sum(_mostly(column, _POINT) for column in columns)
     decimal, group = (",", ".") if commas > points else (".", ",")
@@ -302,7 +302,7 @@ def _is_numeric(column: Sequence[str], decimal: str, group: str) -> bool:
 def _date_formats(columns: Sequence[Sequence[str]]) -> tuple[str, ...]:
     """The formats that fit nearly all values of some column, in the order in which they are tried.
 
-    A file has one order of day and month. Columns that tell it decide; the day is first where none does.
+    A file has one order of day and month. Columns that show it decide; the day is first if none does.
     """
     fitting = sorted((_fitting(column) for column in columns), key=len)  # one format: it decides
     formats: list[str] = []
@@ -313,7 +313,7 @@ def _date_formats(columns: Sequence[Sequence[str]]) -> tuple[str, ...]:
 
 
 def _fitting(column: Sequence[str]) -> list[str]:
-    """The formats that fit most values of a column; none where they are not nearly all."""
+    """Return the formats that fit most values of a column; none if these are not nearly all."""
     values = list(dict.fromkeys(column))
     if not any(_is_date(value, form) for value in values[:_TRIED] for form in _DATES):
         return []

@@ -33,7 +33,7 @@ class AttributeEdit:
 
     Args:
         values: Keys and their new values; None takes a key away.
-        words: Of the labels in ``values``, what each is: a comment beside it.
+        words: Descriptions of the labels in ``values``, written as comments.
         add_labels, add_absent: Appended to the labels, and to the values that stand for missing.
         leave_out: Take the whole attribute away.
         new: The attribute is not in the schema yet.
@@ -85,7 +85,7 @@ def _answered(edit: AttributeEdit) -> str:
 
 
 def mark_reviewed(file: Path, declared_by: str | None = None) -> PublicSchema:
-    """Mark a schema as reviewed, and say who declares it; raises as ``edit_attribute``."""
+    """Mark a schema as reviewed, and set the person who declares it; raises as ``edit_attribute``."""
     document = _document(file)
     document["reviewed"] = True
     if declared_by is not None:
@@ -141,8 +141,8 @@ def edit_caps(
     Args:
         account: ``dataset``, ``project`` or ``analyst``, and the name of the one project or analyst
             that is meant; empty for all.
-        amounts: By currency: statistics, epsilon, rho.
-        check: Raises where the settings must not be written.
+        amounts: Amounts by currency: statistics, epsilon, rho.
+        check: Raises if the settings must not be written.
 
     Raises:
         InvalidInputError: As ``add_dataset``, or there is no such dataset.
@@ -217,12 +217,12 @@ def _place(tables: AoT, name: str, field: str) -> int:
 
 
 def _value(text: str) -> Any:
-    """A value as it is written."""
+    """Return a value as it is written."""
     return tomlkit.parse(f"value = {text}\n")["value"]
 
 
 def _tables(document: tomlkit.TOMLDocument, name: str, file: Path) -> AoT:
-    """The [[name]] tables of a document."""
+    """Return the [[name]] tables of a document."""
     tables = document.get(name)
     if not isinstance(tables, AoT):
         raise InvalidInputError(field=f"{file.name}: {name}", problem=f"has no tables [[{name}]]")
@@ -269,7 +269,7 @@ _FIELD = "reviewed_by"
 
 
 def review_line(review: ReviewTable) -> str:
-    """The line that a black box's table in the settings needs."""
+    """Return the line that a black box's table in the settings needs."""
     name = json.dumps(review.name, ensure_ascii=False)  # which is a basic string of TOML, too
     return f'{_FIELD} = {{ name = {name}, digest = "{review.digest}" }}'
 
@@ -296,7 +296,7 @@ def write_review(file: Path, box: str, review: ReviewTable) -> None:
 
 
 def _with_line(text: str, box: str, line: str) -> str | None:
-    """The text with the line in the table of the black box; None where there is no such table."""
+    """Return the text with the line in the table of the black box; None if there is no such table."""
     for table in re.finditer(r"(?m)^\[\[black_boxes\]\][^\n]*\n(?:(?!\[)[^\n]*(?:\n|\Z))*", text):
         own = re.sub(rf"(?m)^{_FIELD}[ \t]*=[^\n]*\n?", "", table.group())
         name_line = re.search(rf"(?m)^name[ \t]*=[ \t]*[\"']{re.escape(box)}[\"'][^\n]*$", own)
@@ -307,7 +307,7 @@ def _with_line(text: str, box: str, line: str) -> str | None:
 
 
 def _settings(text: str) -> dict[str, Any] | None:
-    """The settings in a text; None where it is no TOML."""
+    """Return the settings in a text; None if it is no TOML."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError:
@@ -315,7 +315,7 @@ def _settings(text: str) -> dict[str, Any] | None:
 
 
 def _reviewed(settings: dict[str, Any] | None, box: str, review: ReviewTable) -> dict[str, Any] | None:
-    """The settings as they should be after the review."""
+    """Return the settings as they should be after the review."""
     for table in (settings or {}).get("black_boxes", ()):
         if table.get("name") == box:
             table[_FIELD] = review.model_dump()

@@ -97,11 +97,11 @@ description = "Measures the statistics of the card, fits IPF, draws rows."
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What was drafted.
+    """Drafted folder of a new controller.
 
     Args:
-        people: Folders of the demonstration's people; none unless they were wanted.
-        drafted: Schema, format of the file, and what nothing decided.
+        people: Folders of the demonstration's people; empty unless the steward asked for them.
+        drafted: Schema, format of the file, and open questions.
     """
 
     folder: Path
@@ -112,7 +112,7 @@ class Draft:
 
     @property
     def columns(self) -> tuple[DraftedAttribute, ...]:
-        """What was drafted for each column, or why it was left out."""
+        """Drafted attribute of each column, or the reason why the column was left out."""
         return self.drafted.attributes
 
 
@@ -136,20 +136,20 @@ def draft(  # noqa: PLR0913 - what a steward may want to say of a new controller
 
     Args:
         demo_people: Make keys for ana, aud and sam, too. The controller could sign in their names.
-        people: The same for these, in these roles.
-        project: Of all of them.
+        people: Further people to make keys for, with their roles.
+        project: Project of all people.
         address: ``host:port`` of the service, for its settings and certificate, and for people.
-        authority_key: A new file for the authority's private key; in the folder where not given.
+        authority_key: A new file for the authority's private key; by default in the folder.
         sheet, skip: As in ``draft_schema``.
         exact: Offer exact counts, histograms and sums, too.
-        progress: Told the name of each column before it is read.
-        settled: Answers what the draft asks about persons and weights.
+        progress: Called with the name of each column before it is read.
+        settled: Answers the questions of the draft about persons and weights.
 
     Raises:
-        InvalidInputError: The folder or ``authority_key`` holds something already, the file of
-            records is of no known kind, a person's name or the project is none, or the address is not
-            of the form host:port.
-        EmptyDatasetError, DatasetUnavailableError: There are no records to look at.
+        InvalidInputError: The folder or ``authority_key`` is not empty, the file of records is of no
+            known kind, the name of a person or project is invalid, or the address is not of the form
+            host:port.
+        EmptyDatasetError, DatasetUnavailableError: There are no records to read.
         StorageError: The folder or ``authority_key`` cannot be written.
     """
     check_new(folder)
@@ -221,7 +221,7 @@ def _write_texts(folder: Path, dataset: str, drafted: SchemaDraft, address: str)
 
 
 def controller_uri() -> str:
-    """The controller's own identity."""
+    """Return the controller's own identity."""
     return Identity(TRUST_DOMAIN, "service", Role.CONTROLLER, "controller").uri
 
 

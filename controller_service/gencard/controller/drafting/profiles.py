@@ -66,32 +66,34 @@ _OF_POSITIVE = (0.1, 0.5)
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a column holds.
+    """Summary of a column's values, from which its draft is made.
 
     Args:
         present: Values that are neither empty nor a mark of a missing value.
         marks: Marks of missing values, and how often each occurs.
-        distinct: About how many different values there are.
-        values: The different values as text, in order; empty where there are more than 100.
-        rare: Those of ``values`` that occur once or twice.
-        longest: Characters of the longest value.
+        distinct: Approximate number of different values.
+        values: The different values as text, in order; empty if there are more than 100.
+        rare: Number of ``values`` that occur once or twice.
+        longest: Number of characters of the longest value.
         kind: "number", "date", "boolean" or "text".
-        why: Why it is not "number", though all values could be read as numbers; empty if they could not.
-        quantiles: Of numbers or days, at 0, 1/8, ..., 1.
-        positive: Of numbers above 0: the 10 % quantile and the median.
-        heaps: Numbers that many records share, and how many, the most frequent first.
+        why: Why ``kind`` is not "number", though all values could be read as numbers; empty if they
+            could not.
+        quantiles: Quantiles of numbers or days, at 0, 1/8, ..., 1.
+        positive: The 10 % quantile and the median of numbers above 0.
+        heaps: Numbers that many records share, with the number of these records, most frequent first.
         decimals: Fewest decimals that hold all numbers; None if these are more than ``most_decimals``.
         undecided: Dates that could as well be read with day and month exchanged.
-        nullable: The column may hold empty values, whether it does or not.
-        declared: The table declares values or quantiles; no record was read for them.
+        nullable: Whether the column may hold empty values, even if it holds none.
+        declared: Whether the table declares values or quantiles; no record was read for them.
         reason: Why the column is not to be declared, by the table's own declaration.
         instants: "offset" if the values are instants, "local" if they have a time of day and no offset
             from UTC, "" if they are neither.
-        mean: Of numbers; None if no record was read for it.
+        mean: Mean of numbers; None if no record was read for it.
         description: Label of the variable, as the file declares it.
         remark: Sentences on the reading of its values.
-        repeats: How often values occur; None where it was not looked at.
-        shared: Names of columns that are the same in nearly all records of a value of this one.
+        repeats: How often values occur; None if that was not counted.
+        shared: Names of columns that are constant in nearly all groups of records with equal values
+            here.
     """
 
     name: str
@@ -154,7 +156,7 @@ class Repeats(NamedTuple):
 
 
 class Look(Protocol):
-    """Questions to one column; ``marks`` stand for missing values."""
+    """Queries on one column; ``marks`` are its marks of missing values."""
 
     def marks(self) -> dict[str, int]: ...
 
@@ -191,7 +193,7 @@ def profiles(
     """A look at every column of a file.
 
     Args:
-        progress: Told the name of each column before it is read.
+        progress: Called with the name of each column before it is read.
 
     Raises:
         InvalidInputError: There are too few records.
@@ -276,7 +278,7 @@ def _with_shared(
 
 
 def may_name_units(profile: Profile) -> bool:
-    """Whether a column repeats as one of persons or households does, by its own values."""
+    """Whether a column's own values repeat as identifiers of persons or households do."""
     codes = profile.kind == "text" or (profile.kind == "number" and profile.decimals == 0)
     repeats = profile.repeats
     return bool(codes and profile.present == profile.records and repeats and repeats.may_be_of_units)
@@ -286,7 +288,7 @@ _NARROWER = "Leave out columns that no analysis needs, or split the file."
 
 
 def check_enough(records: int) -> None:
-    """Raises EmptyDatasetError or InvalidInputError where records are too few to draft from."""
+    """Raise EmptyDatasetError or InvalidInputError if records are too few to draft from."""
     if not records:
         raise EmptyDatasetError()
     if records < _LEAST_RECORDS:
@@ -297,7 +299,13 @@ def check_enough(records: int) -> None:
 def profile_of(
     look: Look, name: str, records: int, progress: Callable[[str], None], *, nullable: bool = False
 ) -> Profile:
-    """What a column of so many records holds."""
+    """Return the profile of a column.
+
+    Args:
+        records: Number of records.
+        progress: Called with the name of the column before it is read.
+        nullable: Whether the column may hold empty values.
+    """
     progress(name)
     marks = look.marks()
     kind, why = look.kind(marks)
@@ -379,10 +387,10 @@ class _Looked(Column):
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """Questions to one column of a file: a ``Look``.
+    """Queries on one column of a file: a ``Look``.
 
-    They are asked of a table: ``v`` is a value, ``number`` the number that it states, and
-    ``n`` the number of records that have it.
+    The queries read a table of values: ``v`` is a value, ``number`` the number that it states, and
+    ``n`` the number of records with this value.
     """
 
     records: Records
@@ -417,7 +425,7 @@ class _Look:
         return number
 
     def counts(self, *conditions: str) -> list[int]:
-        """Of how many records each is true, in one pass over the file."""
+        """Return the numbers of records for which each condition is true, in one pass over the file."""
         numbers = ", ".join(f"coalesce(sum(n) FILTER ({condition}), 0)" for condition in conditions)
         (row,) = self._rows(f"SELECT {numbers} FROM {self.table}")  # noqa: S608
         return [int(number) for number in row]
@@ -429,7 +437,7 @@ class _Look:
         return self.count(f"NOT {self.absent(marks)}")
 
     def heaps(self, marks: dict[str, int], least: int) -> tuple[tuple[float, int], ...]:
-        """Numbers that at least so many records have, and how many."""
+        """Return the numbers that at least ``least`` records share, with the number of these records."""
         query = (
             f"SELECT {self.column.number} AS number, {self._times} AS times FROM {self.table} "  # noqa: S608
             f"WHERE NOT {self.absent(marks)} GROUP BY 1 HAVING times >= {least} "
@@ -457,7 +465,7 @@ class _Look:
         return {word: int(number) for word, number in self._rows(query)}
 
     def number_marks(self) -> dict[str, int]:
-        """Numbers that stand for missing values, such as -9 or 99, and how often each occurs."""
+        """Return the numbers that mark missing values, such as -9 or 99, with their frequencies."""
         codes = ", ".join(map(repr, (*NUMBER_MARKS, *HIGH_MARKS)))
         number = self.column.number
         query = f"SELECT {number}, sum(n) FROM {self.table} WHERE {number} IN ({codes}) GROUP BY 1"  # noqa: S608
@@ -471,7 +479,7 @@ class _Look:
         return missing_marks(counts, None if low is None else (low, high))
 
     def day_marks(self, marks: dict[str, int]) -> dict[str, int]:
-        """Days that people write where a date is missing or open, if there are others."""
+        """Return the days that mark a missing or open date, if the column has other days."""
         days = ", ".join(f"DATE '{day}'" for day in LAST_DAYS)
         test = f"{self.column.calendar_date} IN ({days})"
         if not self.count(f"NOT {self.absent(marks)} AND NOT {test}"):
@@ -496,7 +504,7 @@ class _Look:
         return self._kind_of_texts(here, present) if kind == "text" and present else (kind, "")
 
     def _kind_of_numbers(self, here: str, present: int) -> tuple[str, str]:
-        """Return "number", or what numbers are read as otherwise, and why."""
+        """Return "number", or the other kind that numbers are read as, and the reason."""
         if self.records.typed and not self.column.is_number:
             return "text", STORED_AS_TEXT
         days = f"{self.column.compact_date} IS NOT NULL"
@@ -512,7 +520,7 @@ class _Look:
         return ("text", why) if why else ("number", "")
 
     def _kind_of_texts(self, here: str, present: int) -> tuple[str, str]:
-        """Return "text", and why if all look like numbers; no kind, and why, for what makes no level."""
+        """Return "text", with a reason if all look like numbers; no kind, with a reason, if unusable."""
         if self.column.kind.endswith("]") or self.column.kind.lower().startswith(_NESTED):
             return "", NESTED
         if self.column.is_number:
@@ -524,7 +532,7 @@ class _Look:
         return "text", NOT_ASCII if alike == present else ""
 
     def common(self, marks: dict[str, int], kind: str) -> tuple[int, tuple[str, ...], int, int]:
-        """Different values (their number, themselves, how many are rare), the longest one's length."""
+        """Return number of distinct values, the values, number of rare values, and longest length."""
         value = self.column.number if kind == "number" else self.column.text
         here = f"FROM {self.table} WHERE NOT {self.absent(marks)}"
         ((distinct, longest),) = self._rows(
@@ -648,7 +656,7 @@ _BELOW = ("under", "unter", "below", "less than", "bis", "up to", "<", "<=")
 
 
 def in_order(labels: Sequence[str]) -> tuple[tuple[str, ...], bool]:
-    """The labels in their order and True, where it is known; else as they are, and False.
+    """Return the labels in their natural order and True if it is known; else unchanged, and False.
 
     >>> in_order(["high", "low", "medium"])
     (('low', 'medium', 'high'), True)
@@ -680,7 +688,7 @@ def _as_number(label: str) -> tuple[float, str] | None:
 
 
 def _leading_number(label: str) -> tuple[float, int] | None:
-    """The number with which a class begins; "under 18" comes before "18-24"."""
+    """Return the number with which a class begins; "under 18" comes before "18-24"."""
     match = _LEADING.match(label)
     if match is None:
         return None

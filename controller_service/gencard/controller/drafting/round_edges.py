@@ -16,7 +16,7 @@ _LADDERS = ((200, ("1", "2", "5")), (0, ("1", "1.5", "2.5", "4", "6")))
 
 _TAIL, _SIGNED_TAIL = 5, 20
 """Numbers have a long tail if the largest is more than so many times the median above 0: from 0 on, and
-with values below 0, where those of a normal distribution about 0 are often 6 times as large.
+with values below 0, for which values of a normal distribution about 0 are often 6 times as large.
 """
 
 _WIDTHS = 11
@@ -74,7 +74,7 @@ def _intervals(profile: Profile, step: Decimal) -> _Intervals:
 
 
 def _ladder(profile: Profile, step: Decimal) -> _Intervals:
-    """Return 0 and edges that grow from a low quantile on; below 0 alike, where many values are."""
+    """Return 0 and edges that grow from a low quantile on; below 0 alike, if many values are."""
     low, high = shortest(profile.quantiles[0]), shortest(profile.quantiles[-1])
     first, last = max(_round_down(shortest(profile.positive[0])), step), max(_round_up(high), step)
     rungs = next(rungs for least, rungs in _LADDERS if last >= least * first)
@@ -116,13 +116,13 @@ def rounded(value: float, rounding: Callable[[Decimal], int]) -> float:
 
 
 def rung(step: int) -> float:
-    """The ladder ..., 1, 2, 5, 10, 20, ... with 1 at step 0."""
+    """Return the ladder ..., 1, 2, 5, 10, 20, ... with 1 at step 0."""
     power, place = divmod(step, len(_ROUND))
     return float(Decimal(_ROUND[place]).scaleb(power))
 
 
 def rung_above(number: float) -> int:
-    """The lowest step of the ladder that is not below a positive number."""
+    """Return the lowest step of the ladder that is not below a positive number."""
     step = len(_ROUND) * math.floor(math.log10(number))
     while rung(step) < number:
         step += 1

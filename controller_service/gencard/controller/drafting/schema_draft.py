@@ -1,7 +1,7 @@
-"""A first look at a file or table of records, and a draft of its public schema for a person to review.
+"""Draft of a public schema from a file or table of records, for a person to review.
 
-A running service never takes this look. What looks like a name, an identifier or free text is left out,
-and no value of it is copied.
+A running service never makes drafts. Columns that look like a name, an identifier or free text are left
+out, and none of their values is copied.
 """
 
 import re
@@ -50,7 +50,7 @@ _NAMES_OF_PEOPLE = re.compile(
     r"|(_id|Id|ID)$|name$",
 )
 _NO_NAME = re.compile(r"(column\d+|Unnamed: \d+)?")
-"""What programs call a column that has no name; most often it numbers the rows."""
+"""Names that programs give to a column without a name, which most often numbers the rows."""
 
 _DROPPED_TIME = {
     "": "",
@@ -81,21 +81,21 @@ def left_out_words(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DraftedAttribute:
-    """One column: its draft, or why it was left out.
+    """Draft of one column, or the reason why the column was left out.
 
     Args:
-        note: What the steward should know of the draft; a comment in the schema file, which is public:
-            no count of records.
+        note: Remarks on the draft for the steward; a comment in the schema file, which is public, so
+            it has no count of records.
         marks: Marks of missing values and their counts, for the steward alone.
         scale: Declaration of numbers or dates, as the schema file states it.
         drafted: Source from which the levels were drafted; empty if they were declared.
         rounded: The step is coarser than the last digit of the values.
-        influence: How far one record moves the mean at most, for the steward alone; empty if little.
-        why: Why its values are no numbers, though they could be read as such.
+        influence: Largest change of the mean by one record, for the steward alone; empty if small.
+        why: Why the values are no numbers, though they could be read as such.
         rare: Number of labels that one or two records have, for the steward alone.
         undecided: Dates that could as well be read with day and month exchanged.
         description: Label of the variable, as the file declares it.
-        remark: How its values are read, as far as the steward should know; also part of ``note``.
+        remark: Notes for the steward on how the values are read; also part of ``note``.
     """
 
     name: str
@@ -116,12 +116,12 @@ class DraftedAttribute:
 
 @dataclass(frozen=True, slots=True)
 class SchemaDraft:
-    """A schema for review, the format of the file, and what was done with each column.
+    """A schema for review, the format of the file, and the draft of each column.
 
     Args:
-        records: How many the file has, for the steward alone: nothing declares it.
-        units: Columns that may say whose a record is, to be asked about.
-        weights: Columns that may be weights, to be asked about.
+        records: Number of records in the file, for the steward alone: the schema does not declare it.
+        units: Columns that may identify persons; the steward is asked.
+        weights: Columns that may be weights; the steward is asked.
     """
 
     schema: PublicSchema
@@ -143,13 +143,13 @@ class SchemaDraft:
 
 
 def with_person(drafted: SchemaDraft, column: str, most_records: int | None) -> SchemaDraft:
-    """Return a draft in which a column says whose a record is; it is no attribute.
+    """Return a draft in which a column identifies persons; the column is no attribute.
 
     Args:
-        most_records: Records of one person that count; None for the number that was proposed.
+        most_records: Number of records of one person that count; None for the proposed number.
 
     Raises:
-        InvalidInputError: There is no such column or no proposal, or it would be the only attribute.
+        InvalidInputError: There is no such column or no proposal, or no attribute would be left.
         InvalidNumberError: The number is not from 1 to 1,000.
     """
     if column not in {one.name for one in drafted.attributes}:
@@ -207,18 +207,18 @@ def draft_schema(
     skip: int = 0,
     progress: Callable[[str], None] = lambda _: None,
 ) -> SchemaDraft:
-    """A draft from a look at the records, and of a table at what its database declares.
+    """Return a draft from the records and, for a table, from the declarations of its database.
 
     Args:
         today: Dates of birth become ages on this day.
         sheet: Sheet of a workbook; may be empty if only one sheet holds values.
         skip: Rows of the sheet before the names of the columns.
-        progress: Told the name of each column before it is read.
+        progress: Called with the name of each column before it is read.
 
     Raises:
         InvalidInputError: The file has lines that cannot be read, too few records, or no column that can
             be declared.
-        EmptyDatasetError, DatasetUnavailableError: There are no records to look at.
+        EmptyDatasetError, DatasetUnavailableError: There are no records to read.
     """
     if isinstance(place, TableAddress):
         from gencard.controller.drafting.table_looks import table_profiles  # noqa: PLC0415 - large libraries
@@ -321,11 +321,11 @@ def _sentence_of_kind(profile: Profile) -> str:
 
 
 _LEAST_INFLUENCE = 0.01
-"""Part of the mean that one record must move to be worth a sentence."""
+"""Relative change of the mean by one record from which on the draft mentions it."""
 
 
 def _influence(profile: Profile, scale: DeclaredScale) -> str:
-    """Say how far one record moves the mean, by the edges: the noise of sums is as large."""
+    """Return a sentence on the change of the mean by one record: the noise of sums is as large."""
     if not profile.mean or not profile.present:
         return ""
     moves = float(scale.edges[-1] - scale.edges[0]) / profile.present
@@ -349,7 +349,7 @@ def _two_digits(number: float) -> str:
 
 
 def _why_left_out(profile: Profile) -> str:
-    """Why a column is not declared; empty where it is."""
+    """Return the reason why a column is not declared; empty if it is."""
     if profile.reason:
         return profile.reason
     if not profile.present:
@@ -405,13 +405,13 @@ def _looks_like_a_key(profile: Profile) -> bool:
 
 
 def _age_day(profile: Profile, today: date) -> date:
-    """The first of January, or today where somebody was born after it."""
+    """Return the day of ages: the first of January, or today if a person was born after it."""
     january = today.replace(month=1, day=1)
     return january if profile.quantiles[-1] <= days_of_date(january) else today
 
 
 def _note_of_scale(profile: Profile, scale: DeclaredScale) -> str:
-    """Return what the steward should know of edges and step."""
+    """Return a remark for the steward on edges and step."""
     note = f"Edges drafted from {profile.source}."
     if not profile.declared:
         note += " State a public last edge; above = 'highest' takes larger values for it."
@@ -436,7 +436,7 @@ def _dates(profile: Profile) -> DeclaredScale:
 
 
 def _starts(first: date, last: date, months: int) -> list[int]:
-    """First days of periods from the one of ``first`` to the one after ``last``, inside the calendar."""
+    """Return first days of periods from that of ``first`` to that after ``last``, in the calendar."""
     begin = (first.year * 12 + first.month - 1) // months
     end = (last.year * 12 + last.month - 1) // months
     counts = [period * months for period in range(begin, end + 2)]

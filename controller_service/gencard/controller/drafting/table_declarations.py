@@ -1,6 +1,6 @@
-"""What a database declares of a table's columns: keys, enums, CHECKs, lists of codes. No record is read.
+"""Declarations of a table's columns by its database: keys, enums, CHECKs, codes. No record is read.
 
-PostgreSQL and DuckDB are asked; a view, and Spark, declare types alone.
+PostgreSQL and DuckDB are queried; a view, and Spark, declare types alone.
 """
 
 import math
@@ -38,7 +38,7 @@ LEFT JOIN pg_catalog.pg_namespace AS target_schema ON target_schema.oid = target
 LEFT JOIN pg_catalog.pg_attribute AS target_column
     ON target_column.attrelid = target.oid AND ARRAY[target_column.attnum] = confkey
 WHERE pg_namespace.nspname = %(schema)s AND owner.relname = %(name)s AND column_of.attnum > 0"""
-"""Constraints on one column each, of the table or its domain; a list of codes only if it can be read."""
+"""Query of constraints on single columns, of the table or its domain; readable lists of codes alone."""
 
 _CONSTRAINTS_OF_DUCKDB = """
 SELECT constraint_column_names[1], constraint_type, constraint_text,
@@ -69,12 +69,12 @@ _ANY: _Bounds = (-math.inf, math.inf)
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """What is declared of a column.
+    """Declaration of a column by its database.
 
     Args:
-        labels: All values that it can have.
-        bounds: Between which its numbers lie.
-        reason: Why a schema should not have it.
+        labels: All values that the column can have.
+        bounds: Lowest and highest number of the column.
+        reason: Why a schema should not have the column.
     """
 
     labels: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ class Declaration:
 def declarations(
     backend: Any, address: TableAddress, run: Callable[[Any], Iterable[Any]]
 ) -> dict[str, Declaration]:
-    """Column -> what is declared of it, where anything is; errors are the engine's own."""
+    """Return the declarations by column, without empty ones; errors are the engine's own."""
     declared = {name: _of_labels(tuple(labels)) for name, labels in _enums(backend, address)}
     constraints = _constraints(backend, address)
     checks: dict[str, list[str]] = defaultdict(list)
@@ -138,7 +138,7 @@ def _place(address: TableAddress) -> dict[str, str]:
 def _of_list(
     backend: Any, run: Callable[[Any], Iterable[Any]], schema: str, table: str, column: str
 ) -> Declaration:
-    """The values of a public list of codes that a column refers to."""
+    """Return the values of a public list of codes that a column refers to."""
     distinct_values = (
         backend.table(table, database=(schema,))[[column]].distinct().limit(MOST_LABELS + 1)
     )
@@ -158,7 +158,7 @@ def _of_labels(labels: tuple[str, ...]) -> Declaration:
 
 
 def _of_checks(texts: Iterable[str], dialect: str) -> Declaration | None:
-    """What all CHECKs of a column say: a list of values, or bounds; None where neither."""
+    """Return the declaration by all CHECKs of a column: a list of values, or bounds; else None."""
     import sqlglot  # noqa: PLC0415 - comes with Ibis
 
     checks = []
@@ -174,7 +174,7 @@ def _of_checks(texts: Iterable[str], dialect: str) -> Declaration | None:
 
 
 def _sorted(labels: list[str]) -> tuple[str, ...]:
-    """As they were declared; numbers from the lowest on."""
+    """Return labels in their declared order, or in numeric order if all are numbers."""
     numbers = {label: number_of(label) for label in labels}
     if all(number is not None for number in numbers.values()):
         return tuple(sorted(numbers, key=lambda label: numbers[label] or 0.0))
@@ -182,7 +182,7 @@ def _sorted(labels: list[str]) -> tuple[str, ...]:
 
 
 def _read(tree: Any) -> _Demands:
-    """Values and bounds that a condition on one column demands; raises ValueError for another one."""
+    """Return the values and bounds that a condition on one column demands; else raise ValueError."""
     from sqlglot import exp  # noqa: PLC0415
 
     node = _bare(tree)
@@ -208,7 +208,7 @@ def _read(tree: Any) -> _Demands:
 
 
 def _both(node: Any) -> _Demands:
-    """Both sides of AND; one that says something else narrows what the other one says."""
+    """Combine both sides of AND; an unreadable side is ignored, because it can only narrow the other."""
     sides = []
     for side in (node.left, node.right):
         with suppress(ValueError):

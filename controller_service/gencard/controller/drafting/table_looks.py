@@ -1,4 +1,4 @@
-"""A look at the columns of a table, before there is a schema: what the database declares, else Ibis.
+"""Queries on the columns of a table, before there is a schema: declarations of the database, else Ibis.
 
 Of a column whose values an enum, a CHECK or a code list declares, no record is read.
 """
@@ -133,7 +133,7 @@ def _rows(run: Callable[[Any], Any], query: Any) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class _TableLook:
-    """Questions to one column of a table: a ``Look``."""
+    """Queries on one column of a table: a ``Look``."""
 
     run: Callable[[Any], Any]
     records: Any
@@ -161,7 +161,7 @@ class _TableLook:
         return missing_marks(counts, None if row["low"] is None else (row["low"], row["high"]))
 
     def day_marks(self, marks: dict[str, int]) -> dict[str, int]:
-        """Days that people write where a date is missing or open, if there are others."""
+        """Return the days that mark a missing or open date, if the column has other days."""
         import ibis  # noqa: PLC0415 - the extra ``ibis``
 
         if not _is_day(self.column.type()):

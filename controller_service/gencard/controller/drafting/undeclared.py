@@ -23,7 +23,7 @@ from gencard.core.scale import DAY, shortest
 from gencard.core.values import MARKS, NUMBER_MARKS, are_numbers, number_of, number_text
 
 OTHER = "other"
-"""The label proposed for all other values, where there are too many to list."""
+"""Label proposed for all other values, if there are too many to list."""
 
 _MOST_NAMED = 10
 
@@ -35,7 +35,7 @@ class UndeclaredValues:
     Args:
         counts: Value -> number of records, the most frequent first; the empty text: empty values.
         mended: Keys of the attribute's table in the schema file, and their values that declare these.
-        notes: What the steward has to decide.
+        notes: Questions for the steward to decide.
     """
 
     attribute: str
@@ -47,10 +47,10 @@ class UndeclaredValues:
 def undeclared_values(
     entry: DatasetTable, schema: PublicSchema, *, holdout: bool = False
 ) -> list[UndeclaredValues]:
-    """All values of all attributes that have no level, in the order of the schema.
+    """Return all values of all attributes that have no level, in the order of the schema.
 
     Args:
-        holdout: Of the holdout's records, which the dataset must have.
+        holdout: Whether to read the holdout's records; the dataset must have a holdout.
 
     Raises:
         DatasetError: The records cannot be read, or lack an attribute.
@@ -126,7 +126,7 @@ def _mended(
     """Keys that declare the values, as far as they can be guessed, and notes on the others.
 
     Args:
-        numbers: Value -> its number, infinite where it is none.
+        numbers: Number of each value, infinite if it is none.
     """
     coding = attribute.coding
     absent = [text for text, number in numbers.items() if text and _is_mark(text, number, coding)]
@@ -208,7 +208,7 @@ def _mended_numbers(coding: Labels | Edges, numbers: list[float]) -> Table:
 
 
 def _month(day: float, later: int = 0) -> float:
-    """The first day of the month of a day, or of a later one."""
+    """Return the first day of the month of a day, or of a later one."""
     first = date_of_days(day)
     months = first.year * 12 + first.month - 1 + later
     return float(days_of_date(date(months // 12, months % 12 + 1, 1)))

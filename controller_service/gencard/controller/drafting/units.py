@@ -46,7 +46,7 @@ class Unit:
 
     Args:
         most_records: Proposal: 95 % of the values have at most so many records, rounded up to one digit.
-        why: Why it is asked about, in words without counts of records.
+        why: Reason for the question, as text without counts of records.
     """
 
     column: str
@@ -59,7 +59,7 @@ def units_of(looks: Sequence[Profile]) -> tuple[Unit, ...]:
     shared = {look.name: look.shared for look in looks}
 
     def of_unit(look: Profile) -> int:
-        """The number of columns that belong to a unit, without those that name the same unit."""
+        """Return the number of columns that belong to a unit, without those that name the same unit."""
         return sum(look.name not in shared[name] for name in look.shared)
 
     likely = [look for look in looks if _is_asked_about(look, of_unit(look))]

@@ -1,7 +1,7 @@
 """The task that runs one of our own analyses on the records, once.
 
-Everything that is public is read before the records are: a question that cannot be answered, whatever
-they are, is tried on made-up ones and costs nothing. What the records refuse afterwards looks alike:
+Public facts are read before the records: a question is first tried on made-up records, and costs nothing
+if it has no answer whatever the records are. Refusals because of the records all look alike afterwards:
 one reason, whatever rule was broken, and also if there is no answer or the work failed.
 """
 
@@ -44,7 +44,7 @@ Parts = tuple[tuple[str, Verdict], ...]
 _BY_POLICY = "the policy keeps runs to levels: each level counts as one number"
 
 UNJUDGED = Judgement(())
-"""Of an answer from noisy counts, which may leave whatever it says."""
+"""Judgement of an answer from noisy counts, which may be released whatever it is."""
 
 
 def answer(job: AnswerJob, progress: Progress) -> AnswerResult:
@@ -74,7 +74,7 @@ def check_answerable(run: RunQuestion, most: int) -> None:
         most: Numbers that the card grants an answer.
 
     Raises:
-        NoAnswerError: It has no answer on made-up records.
+        NoAnswerError: The question has no answer on made-up records.
     """
     quantiles = run.stored and not run.question.is_summed
     result = None if quantiles else tried(run.by_levels, run.conditions)
@@ -95,18 +95,18 @@ def checked(
     numbers: Mapping[str, FloatArray],
     rules: Rules,
 ) -> AnswerResult:
-    """The same from records in memory.
+    """Compute and check an answer from records in memory.
 
-    The analysis is computed and judged also after a rule is broken: a refusal must not say by its
-    duration which one it was. If the population is too small, all records take its place in this work.
-    The search among earlier outputs, which may take a minute, is spared then.
+    The analysis is computed and judged even after a rule is broken: the duration of a refusal must not
+    disclose the rule. If the population is too small, all records take its place in this computation.
+    The search among earlier outputs, which may take a minute, is skipped then.
 
     Args:
-        numbers: Those of each attribute that the run or an earlier one needs as the records have them,
-            shape ``(n,)``; NaN is "missing".
+        numbers: Recorded numbers of each attribute that this run or an earlier run needs, shape
+            ``(n,)``; NaN is "missing".
 
     Raises:
-        InvalidInputError: The run holds what only runs of before could; see ``RunQuestion.check_new``.
+        InvalidInputError: The run has a form that only old runs may have; see ``RunQuestion.check_new``.
     """
     run.check_new()
     kept = run.output.kept(dataset)
@@ -153,7 +153,7 @@ def _beside_earlier(
 
 
 def _rule_of_small(run: RunQuestion, dataset: Dataset, rules: Rules) -> Rule:
-    """The rule for small counts that the answer alone tells: zeros, if no other count is small."""
+    """Return the broken rule for small counts: that of zeros, if no other count is small."""
     part = dataset.take(np.flatnonzero(run.output.kept(dataset)))
     clique = dataset.domain.canonical(run.attributes)
     for margins in map(RecordMargins.of, (part, dataset)):
@@ -171,7 +171,7 @@ def _rule_of_small(run: RunQuestion, dataset: Dataset, rules: Rules) -> Rule:
 def _judged(
     run: RunQuestion, part: Dataset, rules: Rules, stored: StoredRun | None
 ) -> tuple[Answer | None, Parts]:
-    """The answer, rounded, and what the rules say of its parts."""
+    """Return the rounded answer, and the findings of the rules on its parts."""
     try:
         return _checked(run, part, rules) if stored is None else _checked_stored(run, stored, rules)
     except GencardError:
@@ -189,7 +189,7 @@ def _checked(run: RunQuestion, dataset: Dataset, rules: Rules) -> tuple[Answer |
 
 
 def _checked_stored(run: RunQuestion, stored: StoredRun, rules: Rules) -> tuple[Answer | None, Parts]:
-    """The same of stored numbers; nothing is rounded of what is refused."""
+    """Return the same for stored numbers; a refused answer is not rounded."""
     judgement = stored.judged(rules)
     if judgement.colour is Colour.RED:
         return None, judgement.parts
@@ -199,13 +199,13 @@ def _checked_stored(run: RunQuestion, stored: StoredRun, rules: Rules) -> tuple[
 def _stored_run(
     run: RunQuestion, dataset: Dataset, numbers: Mapping[str, FloatArray], kept: Kept
 ) -> StoredRun:
-    """The run with its records, and the others of the file."""
+    """Return the run with its records, and the others of the file."""
     inside, outside = (run.records(dataset, numbers, mask) for mask in (kept, ~kept))
     return StoredRun(run.at(RecordMargins.of(inside.dataset)), inside, outside)
 
 
 def _noted(answer: Answer, run: RunQuestion) -> Answer:
-    """The answer with a note that the policy keeps it to levels, if it does."""
+    """Return the answer with a note that the policy keeps it to levels, if it does."""
     return replace(answer, notes=(*answer.notes, _BY_POLICY)) if run.by_policy else answer
 
 
@@ -215,7 +215,7 @@ def _passed(result: Answer, judgement: Judgement = UNJUDGED) -> AnswerResult:
 
 
 def _noisy(job: AnswerJob, privacy: Privacy, run: RunQuestion) -> AnswerResult:
-    """The answer from noisy statistics: what the noise promises holds for whatever is made of them."""
+    """Return an answer from noisy statistics; their guarantee holds for all computed results."""
     one = NoisyRun.of(job.question, run.question.coding, permitted=job.stored)
     psi = measured(job.records, [*one.needs.cliques, *one.needs.sums], privacy)
     try:
@@ -226,7 +226,7 @@ def _noisy(job: AnswerJob, privacy: Privacy, run: RunQuestion) -> AnswerResult:
 
 
 def _refused(judgement: Judgement) -> AnswerResult:
-    """A refusal because of the records: one reason for all; the marks are for stewards alone."""
+    """Return a refusal because of the records, always with one reason; marks are for stewards alone."""
     return _without_answer([OUTPUT_RULES], judgement.marks)
 
 

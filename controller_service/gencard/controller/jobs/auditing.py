@@ -70,7 +70,7 @@ def _audited(job: AuditJob, audit_of: Callable[[BlackBox], AuditReport]) -> Audi
 
 
 def _digest_key(records: Records, plan: AuditPlan) -> bytes:
-    """A secret key for the digests of one report; an audit that is resumed has the same one.
+    """Return a secret key for the digests of one report; an audit that is resumed has the same one.
 
     Each audit has a seed of its own, of 64 bits.
     """

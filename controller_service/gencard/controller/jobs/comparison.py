@@ -145,6 +145,6 @@ def _numbers(job: CompareJob, rows: Dataset, places: Mapping[str, Places]) -> Nu
 
 
 def _read(records: Records, attributes: Clique) -> Dataset:
-    """The records, if they are the version named before and after."""
+    """Return the records, if they are the version named before and after."""
     with opened(records) as source:
         return source.dataset(attributes, most_records=records.most_records)

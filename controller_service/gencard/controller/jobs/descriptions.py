@@ -53,7 +53,7 @@ class Descriptions:
         salt: Secret of the digests of records.
         model_cells: Most cells of a model.
         most_records: Most records that a job holds in memory.
-        cluster: Where runs of audits are performed; None for the process of the job.
+        cluster: Cluster that performs runs of audits; None for the process of the job.
     """
 
     salt: bytes = field(repr=False)
@@ -72,7 +72,7 @@ class Descriptions:
         """The version is the card's: records that have changed since are not measured.
 
         Args:
-            before: What was released of the same records, beside which exact sums are judged.
+            before: Earlier disclosures of the same records, with which exact sums are judged.
         """
         judged = bool(terms.sums) and not terms.privacy.noisy
         linear = tuple(statistics_of(terms.moments, dataset_entry.schema.coding))
@@ -143,7 +143,7 @@ class Descriptions:
         card: CardTerms,
         seed: int,
     ) -> CompareJob:
-        """Records and holdout are named only where a measure looks at them."""
+        """Records and holdout are named only if an evaluation reads them."""
         needs = {need for measure in measures for need in measure.needs}
         policy, holdout = dataset_entry.policy, dataset_entry.holdout
         records = other = None
@@ -175,7 +175,7 @@ class Descriptions:
         numbers: int,
         before: Before,
     ) -> AnswerJob:
-        """One checked run, which is judged beside all that was released of the same records."""
+        """Describe one checked run, which is judged with all earlier disclosures of the same records."""
         records, rules = self._records(dataset_entry, version), dataset_entry.run_rules
         stored = dataset_entry.policy.analyses.stored
         return AnswerJob(records, question, privacy, numbers, before, rules, stored)
@@ -197,7 +197,7 @@ class Descriptions:
         folder: Path,
         rows_file: Path,
     ) -> DrawJob:
-        """Rows over the card's attributes, of what a run left in ``folder``."""
+        """Return the job that draws rows over the card's attributes from the run's result."""
         whole, domain = self._whole(recipe, dataset_entry), dataset_entry.domain
         covered = domain.covered_by(card.terms.cliques)
         computed = computed_for(card, dataset_entry.schema.coding)
@@ -206,7 +206,7 @@ class Descriptions:
     def thin_out(
         self, dataset_entry: DatasetEntry, version: str, *, drawn: Path, rows: int, rows_file: Path
     ) -> ThinOutJob:
-        """Records and drawn rows, of which those without replicated uniques are left."""
+        """Return the job that removes rows with replicated uniques from drawn rows."""
         return ThinOutJob(self._records(dataset_entry, version), drawn, rows, rows_file)
 
     def look(
@@ -223,7 +223,7 @@ class Descriptions:
 
         Args:
             own: Exact terms of the card; None if it has none.
-            before: What was released of the same records, beside which exact sums are judged.
+            before: Earlier disclosures of the same records, with which exact sums are judged.
             with_step: Attributes with a step that the exact terms name.
         """
         version, limit = dataset_entry.version, dataset_entry.run_rules.influence
@@ -261,11 +261,11 @@ class Descriptions:
         rows_file: Path,
         drawing_seed: int,
     ) -> tuple[RehearsalJob, ProgramJob]:
-        """A program's two jobs: on the rows of a release, and on the same attributes' records.
+        """Return a program's two jobs: on the rows of a release, and on the same attributes' records.
 
         Args:
             agreed: Outputs of the analyst's own dry run.
-            drawing_seed: Of numbers inside intervals, where the program gets stored ones.
+            drawing_seed: Seed of numbers inside intervals, if the program gets stored numbers.
         """
         analyses, domain = terms.analyses, dataset_entry.domain
         program = ProgramPart(recipe, agreed, analyses.program_numbers, seed, tuple(analyses.columns))

@@ -114,7 +114,7 @@ class ProcessExecutor(Executor):
         ``series=...`` names jobs that may share a process: of one owner, and with one recipe.
 
         ``hold=...`` is called there, too, once the process has ended: until it returns, the job has
-        not ended for anybody, and its place is not free.
+        not ended for its caller, and its place is not free.
 
         The future ends with the task's result or a GencardError: what the task raised,
         JobLimitError for a limit, JobFailedError for anything unexpected.
@@ -144,9 +144,9 @@ class ProcessExecutor(Executor):
         return future
 
     def await_end(self, future: Future[Any]) -> None:
-        """Return once no process works for a future any more, where need be by killing it.
+        """Return once no process works for a future any more; kills the process if necessary.
 
-        Who waits for a future may hear that it was cancelled before its process is killed.
+        A waiting caller may be notified that a future was cancelled before its process is killed.
         """
         with self._lock:
             process = self._jobs.get(future)
@@ -252,7 +252,7 @@ class ProcessExecutor(Executor):
         return incident
 
     def _take(self, future: Future[Any], task: str, series: str) -> WorkerProcess:
-        """A process for a job: one that waits for its series, the spare one, or a new one."""
+        """Return a process for a job: one that waits for its series, the spare one, or a new one."""
         with self._lock:
             mine = [one for one in self._idle if one.series == series]
             if mine:
@@ -325,7 +325,7 @@ class ProcessExecutor(Executor):
 
 
 def _started() -> WorkerProcess | None:
-    """A new process; None where the system has none to give at present."""
+    """Return a new process; None if the system has none to give at present."""
     try:
         return WorkerProcess()
     except OSError:

@@ -63,7 +63,7 @@ def earlier_of(before: Before, coding: Coding) -> "Earlier":
 
 
 def judged(job: MeasureJob) -> "tuple[JudgedSum, ...]":
-    """Judge exact sums of a card at the records; empty if there are none.
+    """Judge exact sums of a card on the records; empty if there are none.
 
     Raises:
         TooManyRecordsError: There are more than a job holds.
@@ -97,7 +97,7 @@ def measured(
     """Statistics of the records that a job describes.
 
     Raises:
-        DatasetChangedError: They are not the version that the job names, before or after.
+        DatasetChangedError: The records are not the version that the job names, before or after.
     """
     with opened(records) as source:
         return door.measure(
@@ -113,24 +113,24 @@ def measured(
 
 
 def _noise() -> Noise:
-    """Loaded only where noise is drawn: OpenDP takes its time."""
+    """Import OpenDP only if noise is drawn, because the import is slow."""
     from gencard.controller.noise import OpenDpNoise  # noqa: PLC0415 - see above
 
     return OpenDpNoise()
 
 
 def records_over(cliques: Iterable[Clique], records: Records) -> Dataset:
-    """The records over the attributes of these cliques, in memory; see ``records_as_stored``."""
+    """Return the records over the attributes of these cliques, in memory; see ``records_as_stored``."""
     return records_as_stored(cliques, (), records)[0]
 
 
 def records_as_stored(
     cliques: Iterable[Clique], uncoded: Clique, records: Records
 ) -> tuple[Dataset, dict[str, FloatArray]]:
-    """The records over the attributes of some cliques, and some numbers without their coding.
+    """Return the records over the attributes of some cliques, and some numbers without their coding.
 
     Raises:
-        DatasetChangedError: They are not the version that the job names, before or after.
+        DatasetChangedError: The records are not the version that the job names, before or after.
         TooManyRecordsError: There are more.
         RecordsProtectedError: Their version does not cover numbers.
     """
@@ -145,7 +145,7 @@ def opened(records: Records) -> Iterator[RecordSource]:
     """The records that a job describes; nothing is to be done with them before the context has ended.
 
     Raises:
-        DatasetChangedError: They are not the version that the job names, before or after.
+        DatasetChangedError: The records are not the version that the job names, before or after.
     """
     schema, persons = records.schema, records.schema.persons(records.salt)
     place = TableAddress(records.data) if records.is_table else Path(records.data)

@@ -177,7 +177,7 @@ def unpacked(content: bytes) -> tuple[object, object]:
 
 
 def received(task: AnyTask, content: bytes) -> tuple[Reply, object]:
-    """Return a message of a worker and the result in it, None where it has none.
+    """Return a message of a worker and the result in it, None if it has none.
 
     A result is believed only if it has the form of its task's: a worker reads files that others wrote.
 
@@ -204,9 +204,9 @@ def _finite(text: str) -> float:
 
 
 def served() -> tuple[IO[bytes], "queue.SimpleQueue[bytes]"]:
-    """Begin to serve, in a worker: where it writes frames, and the frames that come.
+    """Begin to serve, in a worker: return the file for its frames, and the incoming frames.
 
-    Standard output is kept for frames: what a library prints goes where errors go. When standard input
+    Standard output is kept for frames: output of libraries goes to standard error. When standard input
     ends, so does the process, with everything that it started.
     """
     channel = os.fdopen(os.dup(1), "wb")
@@ -254,8 +254,8 @@ class WorkerProcess:
         """Send a frame; yield the frames of the worker until it ends.
 
         Raises:
-            JobLimitError: It ended because it had used its CPU time.
-            MalformedMessageError: It announced a frame that is too large.
+            JobLimitError: The process ended because it had used its CPU time.
+            MalformedMessageError: The process announced a frame that is too large.
         """
         self._send(request)
         while self._process.stdout and (content := read_frame(self._process.stdout)) is not None:
@@ -265,7 +265,7 @@ class WorkerProcess:
             raise JobLimitError(what="CPU time")
 
     def exchange(self, content: bytes) -> bytes | None:
-        """Send a frame; the frame that comes back, or None where the process has ended."""
+        """Send a frame; the frame that comes back, or None if the process has ended."""
         self._send(content)
         with contextlib.suppress(OSError, ValueError):
             try:
@@ -285,20 +285,20 @@ class WorkerProcess:
             return self._process.poll() is None
 
     def kill(self) -> None:
-        """End it and everything it started, at once."""
+        """Kill the process and all processes that it started."""
         with self._reaping:
             if self._process.returncode is None:  # until it is reaped, nobody else has its number
                 os.killpg(self.pid, signal.SIGKILL)
 
     def kill_and_wait(self) -> None:
-        """The same, and return once it has ended; whoever talks to it reaps it."""
+        """Kill the process, and return once it has ended; the thread that talks to it reaps it."""
         self.kill()
         with self._reaping:
             if self._process.returncode is None:
                 os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
 
     def end(self) -> int:
-        """Kill what is left, and reap: the exit code, negative for a signal."""
+        """Kill remaining processes, reap the process, and return its exit code (signals: negative)."""
         self.kill()
         with self._reaping:
             code = self._process.wait()

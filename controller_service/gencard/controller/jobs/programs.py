@@ -16,7 +16,7 @@ def rehearse(job: RehearsalJob, progress: Progress) -> ProgramResult:
     """A program and synthetic rows -> its outputs, whose shape is the one that was agreed.
 
     Raises:
-        InvalidInputError: They have another shape than in the analyst's own dry run.
+        InvalidInputError: The outputs have another shape than in the analyst's own dry run.
         BlackBoxError, JobLimitError: The program failed; it has seen no record.
     """
     progress("run", 0.0)
@@ -40,7 +40,8 @@ def run_once(job: ProgramJob, progress: Progress) -> ProgramResult:
     """A program and the records -> its outputs, rounded, in the agreed shape; a steward sees them next.
 
     Raises:
-        BlackBoxError: It failed, or gave another shape; which, depends on records, and is not said.
+        BlackBoxError: The program failed, or its outputs have another shape; the error does not say
+            which, because that depends on records.
     """
     progress("read", 0.0)
     coding, program = job.records.schema.coding.over(job.attributes), job.program

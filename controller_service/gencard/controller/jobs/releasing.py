@@ -1,7 +1,7 @@
-"""Tasks that make the rows of an audited card: one run at the records, and draws from what it left.
+"""Tasks that make the rows of an audited card: one run on the records, and draws from its result.
 
-What one run leaves is its fit, or where it has none its rows. Everything that is ever released under the
-card is made from that, so the records are seen once, and a claim of privacy is spent once.
+The run keeps its fit, or its rows if it has no fit. All rows that are ever released under the card are
+made from that result, so the records are read once, and a claim of privacy is spent once.
 """
 
 import secrets
@@ -30,7 +30,7 @@ from gencard.core.types import Progress
 
 
 def keep(job: KeepJob, progress: Progress) -> KeepResult:
-    """Records -> what one run of the black box leaves, in a file; its seed is drawn and forgotten."""
+    """Run the black box on the records and keep its result in a file; its seed is not kept."""
     progress("read", 0.0)
     cliques = [*job.recipe.cliques, *(statistic.clique for statistic in job.recipe.linear)]
     dataset = records_over(cliques, job.records)
@@ -44,7 +44,7 @@ def keep(job: KeepJob, progress: Progress) -> KeepResult:
 
 
 def draw(job: DrawJob, progress: Progress) -> RowsResult:
-    """What a run left -> rows in a file, in canonical form; sees no record."""
+    """Write rows in canonical form, made from the result of a kept run; reads no record."""
     progress("sample", 0.0)
     if (job.folder / KEPT_ROWS).exists():
         kept_rows = RowsFile(job.folder / KEPT_ROWS).dataset()
@@ -58,7 +58,7 @@ def draw(job: DrawJob, progress: Progress) -> RowsResult:
 
 
 def _fit(box: FittingBox, dataset: Dataset, progress: Progress) -> bytes:
-    """Raises BlackBoxError where the box raises anything that is not ours."""
+    """Fit the box; raises BlackBoxError if the box raises an error that is not of the catalogue."""
     try:
         return box.fit(dataset, seed=_seed(), progress=progress).save()
     except GencardError:
@@ -68,7 +68,7 @@ def _fit(box: FittingBox, dataset: Dataset, progress: Progress) -> bytes:
 
 
 def _rows(box: BlackBox, dataset: Dataset, rows: int) -> Dataset:
-    """Raises BlackBoxError, as above, or for an output that is not what the contract says."""
+    """Make rows; raises BlackBoxError as ``_fit``, or for an output that breaks the contract."""
     try:
         output = box(dataset, rows, seed=_seed())
     except GencardError:
@@ -97,7 +97,7 @@ def _sampled(box: BlackBox, saved: bytes, rows: int) -> object:
 
 
 def _seed() -> int:
-    """A secret seed of as many bits as in an audit, so that a box cannot tell audits from releases."""
+    """Return a secret seed with as many bits as in an audit, so that a box cannot tell the two apart."""
     return secrets.randbits(64)
 
 

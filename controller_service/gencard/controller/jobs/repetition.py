@@ -1,7 +1,8 @@
 """Runs of an audit that are kept in files, and runs of workers that this machine repeats.
 
-A worker may lie: send rows that are not those of the box. Its rows are believed as far as repetitions
-agree, to the byte. On each side this machine repeats, once all answers of the side are there:
+A worker may be dishonest and send rows that are not the box's. Its rows are trusted as far as
+repetitions agree, to the byte. On each side this machine repeats, once all answers of the side are
+there:
 
 * a share of the runs, drawn by the system's randomness, which no worker can foresee;
 * as many runs that move the results most: a few false runs that turn a verdict are among them;
@@ -54,10 +55,10 @@ class JournaledBox:
     performer: Callable[[int], str] = made_here
 
     def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
-        """The rows as they came, from the box or from its earlier run with this seed.
+        """Return the rows as they came, from the box or from its earlier run with this seed.
 
         Raises:
-            BlackBoxError: They are not over the domain of ``dataset``, or of another number.
+            BlackBoxError: The rows are not over the domain of ``dataset``, or have another number.
             StorageError: A run can be neither kept nor read again.
         """
         return next(self.runs_by_seed(dataset, rows, seeds=[seed]))
@@ -88,7 +89,7 @@ class JournaledBox:
         return _worker_of(file.path) if file else ""
 
     def kept(self, seed: int) -> Dataset:
-        """The rows of a run.
+        """Return the rows of a run.
 
         Raises:
             StorageError: The run is not there.

@@ -26,7 +26,7 @@ _LONGEST_HEADER = 1 << 24
 class RowsFile:
     """One file of rows.
 
-    Every method raises StorageError where the file cannot be read or written, or is cut short.
+    Every method raises StorageError if the file cannot be read or written, or is cut short.
     """
 
     path: Path
@@ -40,7 +40,7 @@ class RowsFile:
         write_whole(self.path, _parts_of(dataset), lasting=lasting)
 
     def dataset(self) -> Dataset:
-        """All rows, in memory."""
+        """Return all rows, in memory."""
         with self.opened() as reader:
             columns = [
                 np.frombuffer(reader.codes(axis, 0, reader.rows), dtype=wire_dtype(size))
@@ -49,12 +49,12 @@ class RowsFile:
             return Dataset.of_columns(reader.domain, columns)
 
     def opened(self) -> "RowsReader":
-        """The rows for reading a part at a time; a context manager."""
+        """Return the rows for reading a part at a time; a context manager."""
         return RowsReader(self.path)
 
 
 def _parts_of(dataset: Dataset) -> Iterator[bytes | memoryview]:
-    """The bytes of a file with these rows."""
+    """Yield the bytes of a file with these rows."""
     domain = dataset.domain
     header = {"attributes": domain.attributes, "sizes": domain.sizes, "rows": len(dataset)}
     yield json.dumps(header).encode() + b"\n"

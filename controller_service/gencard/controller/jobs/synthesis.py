@@ -74,7 +74,7 @@ _kept_boxes: list[tuple["Recipe", BlackBox]] = []
 
 
 def _kept_box_of(recipe: "Recipe") -> BlackBox:
-    """The black box of a recipe, for lent runs alone; raises as ``box_of``, before each run."""
+    """Return the black box of a recipe, for lent runs alone; raises as ``box_of``, before each run."""
     if not _kept_boxes or _kept_boxes[0][0] != recipe:
         _kept_boxes[:] = []
         _kept_boxes.append((recipe, box_of(recipe, check_seconds=_CHECKED_SECONDS)))
@@ -88,7 +88,7 @@ def _kept_box_of(recipe: "Recipe") -> BlackBox:
 def _explained(
     error: BlackBoxError | JobLimitError, box: BlackBox, dataset: Dataset, job: BlackBoxJob
 ) -> GencardError:
-    """The error of a lent run with its cause; what the program wrote is left in a file.
+    """Return the error of a lent run with its cause; what the program wrote is left in a file.
 
     No record is involved, and the caller made up the dataset.
     """
@@ -109,14 +109,14 @@ def _left_in(path: Path, dataset: Dataset, *, lasting: bool = True) -> RowsResul
 
 
 def box_of(recipe: "Recipe", *, check_seconds: float = 0.0) -> BlackBox:
-    """The black box of a recipe.
+    """Return the black box of a recipe.
 
     Args:
         check_seconds: See ``sandbox.Sandbox``.
 
     Raises:
         InvalidInputError: The generator is unknown.
-        GeneratorChangedError: What is to run in a sandbox has another digest than the recipe.
+        GeneratorChangedError: The files for the sandbox have another digest than the recipe.
     """
     cliques, linear = recipe.cliques, recipe.linear
     if not isinstance(recipe, ReferenceRecipe):
@@ -145,6 +145,6 @@ def box_of(recipe: "Recipe", *, check_seconds: float = 0.0) -> BlackBox:
 def generator_of(
     name: str, attributes: Collection[str], zeros: Sequence[StructuralZeros], max_cells: int
 ) -> Generator:
-    """The generator of this name, with the structural zeros that these attributes can meet."""
+    """Return the generator of this name, with the structural zeros that these attributes can meet."""
     met = tuple(entry for entry in zeros if set(entry.clique) <= set(attributes))
     return generator_named(name, structural_zeros=met, max_cells=max_cells)

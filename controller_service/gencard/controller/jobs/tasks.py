@@ -119,7 +119,7 @@ class Records:
     Args:
         data: Path of a file or folder, or the address of a table.
         is_table: Whether ``data`` is an address.
-        format: How the files are written.
+        format: Format of the files.
         version: Salted digest of the records, in hex.
         salt: Secret of the digests.
         most_records: Most of them that the job holds in memory.
@@ -198,8 +198,8 @@ class MeasureJob:
 
     Args:
         weights: One for each statistic, by which noise is divided; empty for equal ones.
-        rules: By which exact sums are judged; None where there are none.
-        before: What was released of the same records, beside which they are judged.
+        rules: Rules for exact sums; None if there are no exact sums.
+        before: Earlier disclosures of the same records, with which exact sums are judged.
     """
 
     records: Records
@@ -230,7 +230,7 @@ class SynthesisJob:
     Args:
         psi: Its document.
         generator: Name of the generator.
-        computed: How attributes follow from others, by name.
+        computed: Derivations of attributes from others, by name.
         max_cells: Most cells of the model.
         rows_file: File to be written.
         fit: Fit to psi that an earlier job returned; empty if there is none.
@@ -263,7 +263,7 @@ class RowsResult:
 
 @dataclass(frozen=True, slots=True)
 class AuditJob:
-    """Audit a black box at the records.
+    """Audit a black box on the records.
 
     Args:
         versions: Pairs of name and version, which the report states.
@@ -335,7 +335,7 @@ class CompareResult:
 
 @dataclass(frozen=True, slots=True)
 class AnswerJob:
-    """Answer one question from the records, beside all that was released of them before.
+    """Answer one question from the records, judged with all earlier disclosures of them.
 
     Args:
         privacy: Noise of the run; None for exact counts.
@@ -374,7 +374,7 @@ class AnswerResult:
 
 @dataclass(frozen=True, slots=True)
 class KeepJob:
-    """Run a black box once at the records, and keep its fit, or else its rows.
+    """Run a black box once on the records, and keep its fit, or else its rows.
 
     Args:
         rows: Rows of the run, if the box has no fit.
@@ -398,7 +398,7 @@ class DrawJob:
 
     Args:
         domain: Domain of the rows.
-        computed: How attributes follow from others, by name.
+        computed: Derivations of attributes from others, by name.
         folder: Folder that KEEP has written in.
         rows_file: File to be written.
     """
@@ -434,7 +434,7 @@ class RiskJob:
     Args:
         own: Tables of the card itself, which its checks may refuse.
         transform: Checks and rounding of the card.
-        histograms: Those that are released, the card's own among them.
+        histograms: Released histograms, including the card's own.
         numbers: The card's own histograms and sums, as its measurement would judge them.
         with_step: Attributes with a step that the exact terms name.
         influence: Largest influence of a record that the policy permits; None for any.
@@ -539,10 +539,10 @@ class JobTask(Generic[_Request, _Result]):
 
     Args:
         request, result: Types of its messages.
-        steps: Of progress that an analyst is told, where the job is at records; None for all there are.
+        steps: Steps of progress that an analyst sees of a job on records; None for all steps.
         at_records: Whether the job reads records, or runs a black box on what a fit has kept of them.
         lent: Whether the job runs a black box on a caller's own dataset. A lent job must not run at the
-            same time as a job at records: a program can measure what others do to the machine.
+            same time as a job on records: a program can measure the load of other processes.
     """
 
     name: str
@@ -554,7 +554,7 @@ class JobTask(Generic[_Request, _Result]):
     lent: bool = False
 
     def function(self) -> Callable[[_Request, Progress], _Result]:
-        """The function, with all that it needs to run."""
+        """Return the function, with all that it needs to run."""
         module = import_module(f"gencard.controller.jobs.{self.module}")
         function: Callable[[_Request, Progress], _Result] = getattr(module, self.name)
         return function

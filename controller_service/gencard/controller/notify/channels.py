@@ -1,4 +1,4 @@
-"""The two ways of word: a webhook that is signed, and mail by SMTP. Each try ends within seconds."""
+"""Channels of notifications: a signed webhook, and mail by SMTP. Each try ends within seconds."""
 
 import base64
 import binascii
@@ -16,11 +16,11 @@ from gencard.controller.settings.stewards import MailTable, NotifyTable, Webhook
 from gencard.core.errors import InvalidInputError
 
 SECONDS = 10.0
-"""Of each step of a try: connecting, sending, waiting for an answer."""
+"""Timeout in seconds of each step of a try: connecting, sending, waiting for a response."""
 
 
 class Fate(StrEnum):
-    """Of one try: taken; not taken, try again; the receiver wants no more, ever."""
+    """Outcome of a try: accepted, failed and to be retried, or rejected for ever by the receiver."""
 
     TAKEN = "taken"
     FAILED = "failed"
@@ -29,10 +29,11 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """How a try ended.
+    """Result of a try.
 
     Args:
-        problem: Why, in words of ours or the name of an error's class; empty where it was taken.
+        problem: Reason of a failure: a text of this module or the name of an error's class; empty if
+            the message was accepted.
     """
 
     fate: Fate
@@ -40,7 +41,7 @@ class Attempt:
 
 
 class Channel(Protocol):
-    """One way of word."""
+    """A channel of notifications."""
 
     @property
     def name(self) -> str:
@@ -54,10 +55,10 @@ class Channel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """Sends messages as standardwebhooks.com has it: signed, with name and time in the headers.
+    """Sends messages as standardwebhooks.com specifies: signed, with name and time in the headers.
 
-    The name stays the same from try to try. No redirect is followed: a receiver that moved could
-    hand its messages to anybody. Proxies that the environment names are not used.
+    The name stays the same from try to try. No redirect is followed: a redirect could send messages to
+    any host. Proxies that the environment names are not used.
     """
 
     url: str = field(repr=False)
@@ -105,7 +106,7 @@ class Mail:
     name: str = "mail"
 
     def send(self, message: Message, now: datetime) -> Attempt:  # noqa: ARG002  a message has its time
-        """Try once. A mail that one of several addressees is refused counts as taken."""
+        """Try once. A mail that is refused for some of its addressees counts as accepted."""
         try:
             with self._connected() as server:
                 if self.table.security == "starttls":
@@ -125,7 +126,7 @@ class Mail:
 
 
 def channels_of(table: NotifyTable) -> tuple[Channel, ...]:
-    """The ways that the settings name.
+    """Return the ways that the settings name.
 
     Raises:
         InvalidInputError: A file of a secret or an authority cannot be used, or a library is missing.
@@ -162,7 +163,7 @@ def _webhook(table: WebhookTable) -> Webhook:
 
 
 def _line(file: Path, place: str) -> str:
-    """The one line of a secret file; raises InvalidInputError."""
+    """Return the single line of a secret file; raises InvalidInputError."""
     try:
         text = secret_bytes(file, place).decode("ascii").strip()
     except UnicodeDecodeError:
@@ -173,7 +174,7 @@ def _line(file: Path, place: str) -> str:
 
 
 def _trusted(authority: Path | None, place: str) -> ssl.SSLContext:
-    """The system's authorities, or one alone; raises InvalidInputError."""
+    """Return a TLS context for the system's authorities, or for one; raises InvalidInputError."""
     try:
         context = ssl.create_default_context(cafile=authority)
     except (OSError, ssl.SSLError):

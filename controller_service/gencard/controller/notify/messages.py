@@ -1,6 +1,6 @@
-"""What waits for a steward, as kinds and digests, and the messages about it.
+"""Items that wait for a steward, as kinds and digests, and the messages about them.
 
-A message is fixed sentences and a place to look at. No name, no label, no purpose, no number.
+A message has fixed sentences and a link. It has no name, no label, no purpose and no number.
 """
 
 import json
@@ -20,14 +20,14 @@ from gencard.core.card.card import CardState
 from gencard.wire.signatures.canonical import digest_of, time_text
 
 ENDS_SOON = timedelta(days=14)
-"""A certificate that ends within it is told of."""
+"""Time before a certificate's end from which on stewards are notified."""
 
 LONG = timedelta(days=1)
-"""What has waited longer is told of again, once a day."""
+"""Time after which a waiting item is notified again, once a day."""
 
 
 class NoticeKind(StrEnum):
-    """Of what waits."""
+    """Kind of a waiting item."""
 
     PROPOSAL = "proposal"
     RUN = "run"
@@ -40,11 +40,11 @@ class NoticeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One thing that waits.
+    """An item that waits for a steward.
 
     Args:
-        resource: Its name; it stays here.
-        since: When it began to wait; of a certificate its end.
+        resource: Name of the item; messages do not contain it.
+        since: Time when the item began to wait; the end of a certificate.
     """
 
     kind: NoticeKind
@@ -53,7 +53,7 @@ class Notice:
 
     @property
     def digest(self) -> str:
-        """What the state remembers of it once it was told."""
+        """Digest of the item, by which the state remembers that stewards were notified."""
         return digest_of({"kind": self.kind, "resource": self.resource, "since": time_text(self.since)})
 
 
@@ -63,13 +63,13 @@ Certificates = Callable[[Connection], Iterator[tuple[str, datetime]]]
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Reads what waits for a steward from the state and from certificates."""
+    """Reads the items that wait for a steward from the state and from certificates."""
 
     refusals: Refusals
     certificates: Certificates
 
     def notices(self, tx: Connection, now: datetime) -> list[Notice]:
-        """All that waits now; the reminder among them where something has waited for long."""
+        """Return all waiting items, and a reminder if an item has waited for long."""
         firsts = stewards.waiting_first_decisions(tx, now)
         seconds = (Notice(NoticeKind.SECOND, first.digest, first.time) for first in firsts)
         waiting = [*self._proposals(tx), *self._runs(tx), *self._failures(tx), *seconds]
@@ -108,13 +108,13 @@ _SENTENCES = {
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Word of some kinds of things that wait.
+    """A notification about items that wait for a steward.
 
     Args:
-        name: Receivers know a repeated message by it.
-        controller: The trust domain, which says whose queue it is.
-        link: The page's address; empty where there is no page.
-        time: When the message was made.
+        name: Name of the message, by which receivers recognise a repeated one.
+        controller: Trust domain of the controller on which the items wait.
+        link: Address of the page; empty if there is no page.
+        time: Time when the message was made.
     """
 
     name: str
@@ -125,7 +125,7 @@ class Message:
 
     @property
     def text(self) -> str:
-        """All sentences, then where to look."""
+        """Text of the message: all sentences, then the link."""
         return "\n".join((*sentences(self.kinds), f"Where: {self._where}"))
 
     @property
@@ -133,14 +133,14 @@ class Message:
         return self.link or f"gencard steward queue ({self.controller})"
 
     def body(self) -> str:
-        """As a webhook's body: JSON with type, time and data; ``text`` is what chats show."""
+        """Return the body for a webhook: JSON with type, time and data; chats show ``text``."""
         data = {"waiting": list(self.kinds), "controller": self.controller, "link": self.link}
         event = "steward.test" if self.kinds == (NoticeKind.TEST,) else "steward.waiting"
         document = {"type": event, "timestamp": time_text(self.time), "text": self.text, "data": data}
         return json.dumps(document)
 
     def mail(self, sender: str, to: Collection[str]) -> EmailMessage:
-        """As a mail in plain text."""
+        """Return the message as a mail in plain text."""
         mail = EmailMessage()
         test = self.kinds == (NoticeKind.TEST,)
         mail["Subject"] = f"Gencard {self.controller}: {'test' if test else 'a steward is needed'}"
@@ -152,7 +152,7 @@ class Message:
 
 
 def sentences(kinds: Collection[str]) -> list[str]:
-    """One for each kind; a kind of another version has none.
+    """Return a sentence for each kind; an unknown kind has none.
 
     >>> sentences(["proposal", "unheard-of"])
     ["A proposal is waiting for a steward's decision."]

@@ -1,7 +1,7 @@
-"""Threads that look at what waits and send word of it; no call of anybody waits for them.
+"""Threads that notify stewards of waiting items; no call of the service waits for these threads.
 
-What was told, and what is still to be sent, is in the state: a crash loses nothing, and repeats at most
-a message whose try it interrupted, under the same name.
+The state keeps which items were notified and which messages are still to be sent. A crash loses nothing,
+and repeats at most a message whose try it interrupted, under the same name.
 """
 
 import secrets
@@ -37,12 +37,12 @@ Report = Callable[[str, str, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """What the threads of word work at.
+    """Queue of notifications, which the threads of ``Notifier`` fill and deliver.
 
     Args:
         controller: The trust domain.
-        link: Where stewards look; empty where there is no page.
-        quiet: Least time between two messages.
+        link: Address of the page; empty if there is no page.
+        interval: Shortest time between two messages.
     """
 
     database: Database
@@ -54,10 +54,10 @@ class Post:
     clock: Callable[[], datetime]
 
     def collect(self) -> bool:
-        """Make one message for each channel of all that waits and was not told of yet.
+        """Make a message for each channel about all waiting items that were not notified yet.
 
         Returns:
-            Whether there is a new one, or more in one that waits.
+            Whether there is a new message, or a waiting message has new items.
         """
         now = self.clock()
         with self.database.reading() as tx:
@@ -76,7 +76,7 @@ class Post:
         return bool(fresh)
 
     def deliver(self, channel: Channel) -> Attempt | None:
-        """Try the oldest message of a channel, where one is due."""
+        """Try the oldest message of a channel, if a message is due."""
         now = self.clock()
         with self.database.reading() as tx:
             row = stewards.next_message(tx, channel.name)
@@ -97,16 +97,16 @@ class Post:
 
 
 def _delay(tries: int) -> timedelta:
-    """From one try to the next."""
+    """Return the delay before the next try."""
     return timedelta(seconds=_AGAIN[tries] if tries < len(_AGAIN) else _LATEST)
 
 
 class Notifier:
-    """One thread that looks, and one for each channel, so that a slow one holds up no other.
+    """A thread that collects items, and one for each channel: a slow channel delays no other.
 
     Args:
-        report: Told, by place and kind, when a message is not taken and when the state fails.
-        seconds: Between two looks.
+        report: Called with place and kind if a message is not accepted and if the state fails.
+        seconds: Seconds between two collections.
     """
 
     def __init__(self, post: Post, report: Report, *, seconds: float = 5.0) -> None:
@@ -120,7 +120,7 @@ class Notifier:
         ]
 
     def start(self) -> None:
-        """Start the threads, where there is a channel."""
+        """Start the threads, if there is a channel."""
         for thread in self._threads if self._post.channels else ():
             thread.start()
 
@@ -136,7 +136,7 @@ class Notifier:
         return True
 
     def _sender(self, channel: Channel) -> Callable[[], bool]:
-        """Sends what is due; False once the receiver is gone, until the next start."""
+        """Return a function that sends due messages; it returns False once the receiver is gone."""
 
         def send() -> bool:
             attempt = self._post.deliver(channel)
@@ -166,7 +166,7 @@ class Notifier:
 
 
 def post_of(opened: ControllerState) -> Post:
-    """What the settings say of word.
+    """Return the queue of notifications that the settings configure.
 
     Raises:
         InvalidInputError: A secret or an authority cannot be used, or a library is missing.
@@ -185,7 +185,7 @@ def post_of(opened: ControllerState) -> Post:
 
 
 def link_of(settings: Settings) -> str:
-    """Where stewards look: as the settings say, or the page; empty where there is none."""
+    """Return the link of messages: that of the settings, or the page's address, or none."""
     page = settings.page
     if settings.notify.link or page is None:
         return settings.notify.link
@@ -194,7 +194,7 @@ def link_of(settings: Settings) -> str:
 
 
 def _certificates(settings: Settings, desk: Desk, tx: Connection) -> Iterator[tuple[str, datetime]]:
-    """Of the service, its authority, its health check, and everybody who is enrolled."""
+    """Yield the certificates of the service, its authority and health check, and enrolled people."""
     health, server = settings.signing.identities.parent / "health", settings.server
     own = () if server.insecure_dev else (server.certificate, server.authority)
     yield from certificate_ends(*own, health / "certificate.pem")

@@ -1,11 +1,11 @@
-"""What failed at the records: what is stored, what an analyst is told, how often it may happen, refunds.
+"""Failures of work on records: what the state keeps, errors for analysts, limits and refunds.
 
-Whether and why work at the records fails can depend on them. So an analyst gets one error for each kind
-of work, and an analyst with too many failures waits until a steward has looked at them. Signed refusals
-of runs, and answers that wait because of the records, count like failures: each is one bit about them.
-Analysts of one project may share what they learn, so their refusals are counted together too. The single
-attempt of a card without replicated uniques is reported once in the card's life: after any end but
-success, or one before anything could be known, there is one error for all, which the state keeps.
+Whether and why work on records fails can depend on the records. An analyst therefore gets one error for
+each kind of work, and an analyst with too many failures waits until a steward has reviewed them. Signed
+refusals of runs, and answers that wait because of the records, count like failures: each is one bit
+about the records. Analysts of one project may share what they learn, so their refusals are counted
+together too. The single attempt of a card without replicated uniques is reported once in the card's life: unless
+it succeeds or ends before the records are read, there is one error for every end, which the state keeps.
 """
 
 import json
@@ -58,7 +58,7 @@ OF_SERVICE = (InternalError, ServiceUnavailableError)
 """Failures of the service itself. A reservation stays until another try or a steward ends it."""
 
 REFUSAL_PRICE = Price(statistics=1)
-"""Price of failed work at the records: one statistic, because only the failure is disclosed."""
+"""Price of failed work on the records: one statistic, because only the failure is disclosed."""
 
 
 def refund(
@@ -72,13 +72,13 @@ def refund(
 ) -> None:
     """End a reservation whose work failed, if it is still held, and log it.
 
-    It is void if no end depends on records. Else it is settled at the price of a refusal, if it holds
-    statistics. Noise has no smaller price than that of its draw: such a line stays until another try or
-    a steward ends it, and so does one after a failure of the service itself.
+    The line is void if no end depends on records. Otherwise it is settled at the price of a refusal if
+    it holds statistics. Noise has no smaller price than that of its draw: such a line stays until
+    another try or a steward ends it, and so does a line after a failure of the service itself.
 
     Args:
-        error: How the operation ended.
-        before: How earlier ones ended that the same line was to pay for.
+        error: Error with which the operation ended.
+        before: Errors of earlier operations that the same line was to pay for.
     """
     if line is None or line.state is not SpendState.RESERVED:
         return
@@ -102,17 +102,17 @@ def refund(
 
 
 def _is_priced(price: Price) -> bool:
-    """Whether a line holds statistics alone, and so at least the price of a refusal."""
+    """Whether a line holds statistics alone, and therefore at least the price of a refusal."""
     return price == Price(statistics=price.statistics) and REFUSAL_PRICE.fits(price)
 
 
 def error_document(error: GencardError) -> bytes:
-    """An error as the state keeps it: reason and fields."""
+    """Return an error as the state keeps it: reason and fields."""
     return json.dumps({"reason": error.reason, "fields": error.fields}, sort_keys=True).encode()
 
 
 def error_of_document(document: bytes | None) -> GencardError:
-    """The error that the state keeps; InternalError where the catalogue no longer holds it."""
+    """Return the error that the state keeps; InternalError if the catalogue no longer holds it."""
     fields = json.loads(document or b"{}")
     error = error_named(fields.get("reason", ""), fields.get("fields", {}))
     return error or InternalError(incident="unlisted")
@@ -130,13 +130,13 @@ _REFUSAL: Mapping[tasks.AnyTask, Callable[[], GencardError]] = {
     tasks.THIN_OUT: UniqueFreeFailedError,
     tasks.RUN_ONCE: ProgramRunFailedError,
 }
-"""All that an analyst hears of a job that looked at records, or at what was made from them."""
+"""Error that an analyst receives for a failed job that read records, or data made from records."""
 
 _REASONS = {make().reason for make in _REFUSAL.values()}
 
 
 def as_reported(failure: BaseException, task: tasks.AnyTask, role: Role) -> BaseException:
-    """How a job's failure is told to somebody: as it is, where it says nothing or they may know."""
+    """Return the error to report for a job's failure: unchanged if the role may see it."""
     if role is not Role.ANALYST or task not in _REFUSAL:
         return failure
     silent = isinstance(failure, (*NOTHING_LEARNT, ServiceUnavailableError))
@@ -146,7 +146,7 @@ def as_reported(failure: BaseException, task: tasks.AnyTask, role: Role) -> Base
 
 
 OF_PROJECT = 3
-"""Refusals that all analysts of a project may have on a dataset, as a multiple of those of one."""
+"""Limit of refusals of a project on a dataset, as a multiple of the limit of one analyst."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,13 +154,13 @@ class Refused:
     """Work of an analyst that failed or was refused because of the records, and that counts.
 
     Args:
-        name: Of the operation that failed, or of the run that was refused.
+        name: Name of the failed operation or the refused run.
         owner: URI of the analyst.
         resource: Name of the card or dataset.
-        reason: Of the error; of a run, the codes of the output rules, which stewards alone see.
-        look: What was tried: of equal ones, one counts.
-        signed: Whether it is a run, whose refusal is signed, or that waits for a decision.
-        waits: Whether it is an answer that waits for a steward's decision.
+        reason: Code of the error; of a run, the codes of the output rules, which stewards alone see.
+        look: Key of the attempt: attempts with equal keys count once.
+        signed: Whether the work is a run, whose refusal is signed or which waits for a decision.
+        waits: Whether the work is an answer that waits for a steward's decision.
     """
 
     name: str
@@ -175,7 +175,7 @@ class Refused:
 
     @classmethod
     def operation(cls, row: OperationRow) -> "Refused":
-        """An operation that failed; of a card's one look at the records, all tries count once."""
+        """Return a failed operation; all tries of a card's single attempt count once."""
         look = row.resource if row.kind == "release" else row.name
         reason = error_of_document(row.error).reason
         return cls(
@@ -184,7 +184,7 @@ class Refused:
 
     @classmethod
     def run(cls, row: RunRow) -> "Refused":
-        """A run that was refused, or waits, because of the records; or was ended early."""
+        """Return a run that was refused, or waits, because of the records; or was ended early."""
         waits = row.state is RunState.WAITING
         time, reason = row.ended or row.created, ", ".join(row.broken) or OUTPUT_RULES
         if row.state is RunState.FAILED:
@@ -193,26 +193,26 @@ class Refused:
 
     @property
     def accounts(self) -> tuple[tuple[str, str], ...]:
-        """The analyst and the project, each with the dataset: where it counts."""
+        """Accounts on which the work counts: analyst and project, each with the dataset."""
         dataset = dataset_of(self.resource)
         return (self.owner, dataset), (f"project {Identity.of(self.owner).project}", dataset)
 
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """Failures and refusals of analysts' work at the records that no steward has reviewed.
+    """Failures and refusals of analysts' work on the records that no steward has reviewed.
 
     Args:
-        most: Of one analyst on one dataset; then no other operation begins.
+        most: Number of refusals of one analyst on one dataset at which no other operation begins.
     """
 
     most: int
 
     def check(self, tx: Connection, who: Identity, resource: str) -> None:
-        """Refuse new work where too much was refused or has failed.
+        """Refuse new work if too much work was refused or failed.
 
         Raises:
-            TooManyRefusalsError: Too much of the analyst's work at a dataset, or of their project's.
+            TooManyRefusalsError: The analyst or the project has too many failures on a dataset.
         """
         if who.role is not Role.ANALYST:
             return
@@ -224,14 +224,14 @@ class Refusals:
             raise TooManyRefusalsError(limit=OF_PROJECT * self.most, whose="your project")
 
     def reviewable(self, tx: Connection) -> list[Refused]:
-        """All that count and that a steward can dismiss, oldest first."""
+        """Return all that count and that a steward can dismiss, oldest first."""
         return [one for one in self._counting(tx) if not one.waits]
 
     def waiting(self, tx: Connection) -> list[Refused]:
-        """Those that wait for a steward, oldest first.
+        """Return the failures and refusals that wait for a steward, oldest first.
 
-        An operation that failed does at once. Refused runs do when they keep an analyst from working: a
-        part of honest analyses is refused, and a steward who sees each of them will dismiss all unread.
+        A failed operation waits at once. Refused runs wait once they block an analyst: some honest
+        analyses are refused, and a steward who sees each of them would dismiss them unread.
         """
         counting = self._counting(tx)
         numbers = _numbers(counting)
@@ -239,7 +239,7 @@ class Refusals:
         return [one for one in reviewable if not one.signed or self._stops(one, numbers)]
 
     def look_at(self, tx: Connection, name: str) -> Refused:
-        """Count one no longer.
+        """Stop counting a failure or refusal that a steward has reviewed.
 
         Raises:
             NotFoundError: No such operation or run counts.
@@ -252,7 +252,7 @@ class Refusals:
         raise NotFoundError(what="operation")
 
     def _counting(self, tx: Connection, dataset: str | None = None) -> list[Refused]:
-        """All that count, on one dataset or all, oldest first."""
+        """Return all failures and refusals that count, on one dataset or all, oldest first."""
         failed = map(Refused.operation, _refused(requests.unseen_operations(tx)))
         of_dataset = (one for one in failed if dataset in (None, dataset_of(one.resource)))
         refused = map(Refused.run, results.counted_runs(tx, dataset))
@@ -278,11 +278,11 @@ _UNTRIED = (*UNSEEN, ServiceUnavailableError)
 
 
 def check_not_attempted(releases: Iterable[OperationRow]) -> None:
-    """Look at all that was ever begun under the card, before another try begins.
+    """Check that no earlier try under the card failed or still runs.
 
     Raises:
-        UniqueFreeFailedError: The one try failed.
-        ServiceBusyError: It still goes on.
+        UniqueFreeFailedError: The single try failed.
+        ServiceBusyError: The try still runs.
     """
     for row in releases:
         if row.state in UNFINISHED:
@@ -293,12 +293,12 @@ def check_not_attempted(releases: Iterable[OperationRow]) -> None:
 
 @contextmanager
 def single_attempt() -> Iterator[None]:
-    """Around all that follows a look at the records.
+    """Replace errors of the block, which follows the reading of records, by one error.
 
     Raises:
         OperationCancelledError, ServiceUnavailableError, NegotiationError, DatasetUnavailableError,
-        DatasetChangedError: It ended before anything could be known.
-        UniqueFreeFailedError: Anything else went wrong.
+        DatasetChangedError: The attempt ended before any fact could be disclosed.
+        UniqueFreeFailedError: The attempt failed in any other way.
     """
     try:
         yield

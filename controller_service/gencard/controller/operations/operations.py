@@ -1,8 +1,8 @@
 """Long-running work: begun in a transaction, run by a coordinator, watched, cancelled, resumed.
 
 A coordinator is a thread that drives one operation: it starts jobs (processes of their own), writes
-their progress into the state, and ends the operation. What survives a crash is in the state alone:
-``resume`` starts every unfinished operation again, and each finds what was already done.
+their progress into the state, and ends the operation. The state alone survives a crash: ``resume``
+starts every unfinished operation again, and each reads from the state which steps were done.
 """
 
 import json
@@ -37,13 +37,13 @@ from gencard.wire.signatures.identity import Identity, Role
 
 
 class OperationRunner(Protocol):
-    """One kind of operation."""
+    """Runner of one kind of operation."""
 
     def __call__(self, run: Run) -> None:
-        """Carry one out and finish it, in one transaction with its effects."""
+        """Run an operation and finish it, in one transaction with its effects."""
 
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
-        """Give back what it held, in the transaction that ends it with an error."""
+        """Release the budget that a failed operation held, in the transaction that ends it."""
 
 
 RETRY_SECONDS = 1.0
@@ -52,13 +52,13 @@ RETRY_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class OperationBounds:
-    """What operations may take of the service.
+    """Limits on the use of the service by operations.
 
     Args:
-        coordinators: How many run at a time; the others wait until it is their owner's turn.
-        most_of_one: Unfinished operations of one identity.
-        check_space: Raises StorageReserveError where no operation may begin.
-        tick_seconds: Of the grid on which they tell how far they are, and that they end; 0 for none.
+        coordinators: Number of operations that run at a time; others wait for their owner's turn.
+        most_of_one: Largest number of unfinished operations of one identity.
+        check_space: Raises StorageReserveError if no operation may begin.
+        tick_seconds: Interval in seconds at which operations report progress and their end; 0 for none.
     """
 
     coordinators: int
@@ -90,17 +90,17 @@ class Operations:
         self._stopping = threading.Event()
 
     def carries(self, kind: str, runner: OperationRunner) -> None:
-        """Name the function that carries out one kind of operation."""
+        """Register the function that runs one kind of operation."""
         self._runners[kind] = runner
 
     def create(
         self, tx: Connection, who: Identity, kind: str, resource: str, request: Mapping[str, Any]
     ) -> str:
-        """A new operation, queued once the transaction is true; its name.
+        """Return a new operation, queued once the transaction is true; its name.
 
         Raises:
-            ServiceBusyError: ``who`` has too many that have not ended.
-            TooManyRefusalsError: Too many have failed at the records.
+            ServiceBusyError: ``who`` has too many unfinished operations.
+            TooManyRefusalsError: Too many operations have failed on the records.
             StorageReserveError: There is too little free space.
         """
         self._bounds.check_space()
@@ -126,7 +126,7 @@ class Operations:
         """Queue a created operation; once is enough, more does nothing.
 
         Returns:
-            The operation as it was created: who repeats a request gets the same bytes again.
+            The operation as it was created: a repeated request gets the same bytes again.
         """
         with self._database.reading() as tx:
             row = requests.get_operation(tx, name)
@@ -171,12 +171,12 @@ class Operations:
                 run.cancel()
 
     def check(self, tx: Connection, row: OperationRow) -> None:
-        """Raises OperationCancelledError where somebody has ended it."""
+        """Raise OperationCancelledError if the operation was ended."""
         if requests.get_operation(tx, row.name).state not in UNFINISHED:
             raise OperationCancelledError
 
     def check_refusals(self, tx: Connection, row: OperationRow) -> None:
-        """Raises TooManyRefusalsError where too much work of its owner has failed at the records."""
+        """Raise TooManyRefusalsError if too much of the owner's work on records has failed."""
         self._refusals.check(tx, Identity.of(row.owner), row.resource)
 
     def others(self, tx: Connection, row: OperationRow) -> bool:
@@ -187,7 +187,7 @@ class Operations:
         )
 
     def unfinished(self, tx: Connection, owner: str, kind: str) -> tuple[OperationRow, ...]:
-        """Operations of one identity and kind that have not ended, oldest first."""
+        """Return the operations of one identity and kind that have not ended, oldest first."""
         rows = requests.unfinished_operations(tx)
         return tuple(row for row in rows if (row.owner, row.kind) == (owner, kind))
 
@@ -197,10 +197,10 @@ class Operations:
         return tuple(error_of_document(one.error) for one in failed if one.changed >= since)
 
     def finish(self, tx: Connection, name: str, response: bytes) -> None:
-        """End an operation well, in the transaction that makes its effects true.
+        """End an operation with success, in the transaction that stores its effects.
 
         Raises:
-            OperationCancelledError: Somebody ended it before; the transaction must not become true.
+            OperationCancelledError: The operation was ended before; the transaction must roll back.
         """
         if not requests.succeed_operation(tx, name, response, self._clock()):
             raise OperationCancelledError
@@ -231,7 +231,7 @@ class Operations:
                 self._begin_next()
 
     def _drive(self, row: OperationRow, ticks: Ticks) -> None:
-        """One operation from its start to its end; nothing that it raises goes further."""
+        """Run one operation from its start to its end; catches every error."""
         run = Run(row, self._executor, partial(self._note, row.name), ticks)
         with self._lock:
             if self._stopping.is_set():
@@ -257,7 +257,7 @@ class Operations:
                 self._runs.pop(row.name, None)
 
     def _surely_fail(self, row: OperationRow, error: GencardError) -> None:
-        """End an operation, however long the state cannot be written: somebody waits for its end."""
+        """End an operation, and retry while the state cannot be written: a caller waits for its end."""
         while not self._stopping.is_set():
             try:
                 self._fail(row, error)

@@ -1,4 +1,4 @@
-"""One operation as its coordinator drives it: its jobs, the times at which it may report, its folder."""
+"""Run of an operation by its coordinator: its jobs, the times at which it may report, its folder."""
 
 import json
 import math
@@ -49,19 +49,19 @@ VERSIONS = tuple(
 class Ticks:
     """A grid of times, from the moment at which an operation was begun.
 
-    How long work at records takes depends on them. Who hears of its end at the next tick alone knows
-    between which two ticks it ended, and no more.
+    The duration of work on records depends on the records. A caller who is notified at the next tick
+    learns only between which two ticks the work ended.
 
     Args:
-        seconds: From one tick to the next; 0 for no grid.
-        begun: When, by the monotonic clock.
+        seconds: Seconds from one tick to the next; 0 for no grid.
+        begun: Start of the operation, by the monotonic clock.
     """
 
     seconds: float = 0.0
     begun: float = field(default_factory=time.monotonic)
 
     def rest(self) -> float:
-        """Seconds to the end of the present duration class: 1, 2, 4, 8, ... seconds after the begin.
+        """Return the seconds to the end of the duration class: 1, 2, 4, 8, ... seconds after the start.
 
         0 on a grid, at whose ticks jobs end anyway.
         """
@@ -71,11 +71,11 @@ class Ticks:
         return float(2.0 ** max(0, math.ceil(math.log2(max(spent, 1.0)))) - spent)
 
     def left(self) -> float | None:
-        """Seconds to the next tick; None without a grid."""
+        """Return the seconds to the next tick; None without a grid."""
         return self.seconds - self._since() if self.seconds else None
 
     def last(self) -> float:
-        """The latest tick, in seconds since 1970; without a grid the present."""
+        """Return the latest tick, in seconds since 1970; without a grid the present."""
         return time.time() - (self._since() if self.seconds else 0.0)
 
     def _since(self) -> float:
@@ -85,10 +85,10 @@ class Ticks:
 
 @dataclass(slots=True)
 class Run:
-    """One operation as its coordinator drives it.
+    """One operation that a coordinator runs.
 
     Args:
-        ticks: When it may tell how far it is, and that a job has ended.
+        ticks: Times at which the operation may report progress and the end of a job.
     """
 
     row: OperationRow
@@ -103,7 +103,7 @@ class Run:
 
     @property
     def request(self) -> dict[str, Any]:
-        """What was asked for, as ``begin`` was given it."""
+        """Request of the operation, as passed to ``begin``."""
         request: dict[str, Any] = json.loads(self.row.request)
         return request
 
@@ -113,7 +113,7 @@ class Run:
         Raises:
             OperationCancelledError: The operation was cancelled; the process is gone.
             ServiceUnavailableError: The service stops; the operation goes on at the next start.
-            GencardError: What the job ended with.
+            GencardError: Error with which the job ended.
         """
         with self._lock:
             self.check()
@@ -135,7 +135,7 @@ class Run:
         raise self._refusal or OperationCancelledError
 
     def rest(self) -> None:
-        """Wait for the end of the duration class, so that the time of a refusal does not say its reason.
+        """Wait for the end of the duration class: a refusal's duration must not disclose its reason.
 
         Raises:
             OperationCancelledError, ServiceUnavailableError: As ``job``.
@@ -152,7 +152,7 @@ class Run:
         self._end(ServiceUnavailableError())
 
     def check(self) -> None:
-        """Raises what the operation is to end with, once it is to end."""
+        """Raise the error with which the operation is to end, once it is to end."""
         if self._refusal is not None:
             raise self._refusal
 
@@ -168,14 +168,14 @@ class Run:
         return Identity.of(self.row.owner).role
 
     def _hold(self) -> None:
-        """Wait for the next tick; who is cancelled need not."""
+        """Wait for the next tick, unless the operation is cancelled."""
         if (left := self.ticks.left()) is not None:
             self._over.wait(left)
 
     def _follow(self, job: Future[Any]) -> None:
-        """Wait for the end of a job, and tell at each tick how far it is.
+        """Wait for the end of a job, and report its progress at each tick.
 
-        One that is cancelled before its turn has ended; ``futures.wait`` would wait for its turn.
+        A job that is cancelled while queued has ended; ``futures.wait`` would wait for its turn.
         """
         is_over = threading.Event()
         job.add_done_callback(lambda _: is_over.set())
@@ -188,7 +188,7 @@ class Run:
             raise
 
     def _telling(self, task: AnyTask) -> Progress:
-        """Analysts hear of work at records in few steps: when each is done may depend on them."""
+        """Return the progress to report: analysts see few steps, whose times may depend on records."""
         report = self._progress if self.ticks.left() is None else self._hear
         if task.steps is None or self._role is not Role.ANALYST:
             return report
@@ -208,7 +208,7 @@ class Run:
 
 @dataclass(slots=True)
 class InSteps:
-    """Progress that is told on when another step is done, and with the stage that it was at then."""
+    """Progress that is reported only when another step is done, with the stage at that time."""
 
     report: Progress
     steps: int
@@ -222,7 +222,7 @@ class InSteps:
 
 
 def clear(work: Path) -> None:
-    """Throw away what a crash left there; what is begun again makes its folder anew."""
+    """Delete the folders that a crash left; restarted operations make new folders."""
     shutil.rmtree(work, ignore_errors=True)
 
 
@@ -231,7 +231,7 @@ def scratch_folder(work: Path, name: str) -> Iterator[Path]:
     """A new folder, readable by its owner alone.
 
     Raises:
-        StorageError: It cannot be made.
+        StorageError: The folder cannot be made.
     """
     folder = work / name.replace("/", "-")
     if not _made(folder):

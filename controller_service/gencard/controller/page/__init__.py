@@ -1,4 +1,4 @@
-"""The stewards' page: what waits and what it would release, decided by stewards with passkeys.
+"""The stewards' page: waiting items and what they would release, decided by stewards with passkeys.
 
-In: browsers on loopback. Out: what the desk shows; started where the settings have a table ``[page]``.
+In: browsers on loopback. Out: pages with results of the desk; started if the settings have ``[page]``.
 """

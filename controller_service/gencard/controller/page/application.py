@@ -1,4 +1,4 @@
-"""The page as an application: routes, sign-in, sessions around every view, one end for every error."""
+"""The page as an application: routes, sign-in, sessions around every view, handling of errors."""
 
 import secrets
 from collections.abc import Callable, Sequence
@@ -42,7 +42,7 @@ from gencard.wire.signatures.canonical import sha256
 Report = Callable[[str, str, str], None]
 Answer = Callable[[Request], Response]
 _BOUNDS = Bounds(per_identity=8, calls=32, per_second=10, request_seconds=60)
-"""Of each steward, and of each who wants to sign in: by name where it is known, else by address."""
+"""Limits of each steward, and of each visitor who signs in: by name if it is known, else by address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class PageParts:
     """The application's parts.
 
     Args:
-        report: Where incidents go; gets no exception text.
+        report: Called with incidents; receives no exception text.
     """
 
     desk: Desk
@@ -88,9 +88,10 @@ class PageParts:
         return Wall(application, self.ceremonies.origin, self._refusal)
 
     def _open(self, path: str, method: str, answer: Answer) -> Route:
-        """A route for everybody; bounded by connections alone, unless its answer takes a share.
+        """Return a public route; only connections limit its use, unless its answer is queued.
 
-        Stewards share the address of a tunnel with whoever floods it: what is cheap needs no share.
+        Stewards behind a tunnel share its address with other callers, so cheap answers are not limited
+        by address.
         """
 
         def endpoint(request: Request) -> Response:
@@ -99,7 +100,7 @@ class PageParts:
         return Route(path, endpoint, methods=[method])
 
     def _in_lane(self, answer: Answer) -> Answer:
-        """In the share of the steward whose passkey or link is shown, else in that of the address."""
+        """Limit an answer by the steward of the passkey or link in the request, else by address."""
 
         def within(request: Request) -> Response:
             form = Form(request)
@@ -111,7 +112,7 @@ class PageParts:
         return within
 
     def _with_issuer(self, answer: Answer) -> Answer:
-        """In the share of the address, apart: what waits for an issuer keeps no passkey waiting."""
+        """Limit an answer by address in a queue of its own: waiting for an issuer delays no passkey."""
 
         def within(request: Request) -> Response:
             with self.at_issuer.taken(_address(request)):
@@ -122,7 +123,7 @@ class PageParts:
     def _signed_in(
         self, path: str, method: str, answer: Callable[[Session, Request], Response]
     ) -> Route:
-        """A route for stewards with a session; others are led to the sign-in."""
+        """Return a route for stewards with a session; others are led to the sign-in."""
 
         def endpoint(request: Request) -> Response:
             return self._ending(path, lambda: self._in_session(request, answer))
@@ -143,7 +144,7 @@ class PageParts:
             return answer(session, request)
 
     def _to_sign_in(self, request: Request) -> Response:
-        """A page asks again after the sign-in; a part of one makes the browser go there."""
+        """Send the browser to the sign-in; a POST gets an error with that advice instead."""
         if request.headers.get("hx-request") == "true":
             response = Response(status_code=204, headers={"hx-redirect": "/sign-in"})
         elif request.method == "POST":
@@ -154,7 +155,7 @@ class PageParts:
         return response
 
     def _ending(self, path: str, answer: Callable[[], Response]) -> Response:
-        """Every request ends here: in an answer, or in one error of the catalogue and no stray word."""
+        """Return the answer to a request; every exception becomes an error of the catalogue."""
         try:
             return answer()
         except GencardError as error:
@@ -205,7 +206,7 @@ class PageParts:
         return response
 
     def _from_issuer(self, oidc: Oidc, request: Request) -> Response:
-        """Not a redirect: with one that another site began, no browser sends the session's cookie."""
+        """Answer with a page that leads on: browsers omit the session's cookie in a foreign redirect."""
         pairs = request.query_params.multi_items()
         answer = dict(pairs) if len(pairs) == len(dict(pairs)) else {}
         subject, name = oidc.end(session_cookie(request, ATTEMPT), answer)

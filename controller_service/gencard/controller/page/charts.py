@@ -1,7 +1,7 @@
-"""Figures of the page: geometry alone, which templates draw as SVG; no text goes through here unescaped.
+"""Geometry of the page's figures, which templates draw as SVG; no text passes through here unescaped.
 
-A figure is as wide as its place: x goes from 0 to ``WIDTH`` and y from 0, on top, to ``HEIGHT``, both
-stretched by the browser, so lines are drawn with a stroke that does not scale, and words stand beside.
+The browser stretches a figure to the width of its place: x goes from 0 to ``WIDTH`` and y from 0, at the
+top, to ``HEIGHT``. Lines therefore have a stroke that does not scale, and labels are outside the SVG.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,18 +18,18 @@ _FLAT = Decimal("0.2")
 """Below this part of its cap, spending would be a flat line under the cap: the cap is left out then."""
 
 _ROOM = 1.08
-"""Of the largest value, so that no line lies on the upper edge."""
+"""Upper end of the scale as a multiple of the largest value, so that no line lies on the upper edge."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """A bar of what is spent of a cap.
+    """A bar of the spent share of a cap.
 
     Args:
-        label: What it shows, in words.
+        label: Text for readers who do not see the bar.
         settled, reserved: Lengths; together at most ``WIDTH``.
-        percent: Of the cap, rounded up to a whole per cent; None without a cap.
-        over: More is spent than the cap, which was lowered, allows.
+        percent: Spent share of the cap, rounded up to a whole per cent; None without a cap.
+        over: Whether more is spent than the cap allows, because the cap was lowered.
     """
 
     label: str
@@ -40,7 +40,7 @@ class Gauge:
 
 
 def gauge(amount: Amount, whose: str) -> Gauge:
-    """The bar of one currency of an account.
+    """Return the bar of one currency of an account.
 
     >>> gauge(Amount("epsilon", Decimal(3), Decimal(1), Decimal(8)), "all").label
     'all: epsilon 3 of 8 spent, 1 of it reserved'
@@ -63,11 +63,11 @@ class SpendingCurve:
     """Spending over time, as a line of steps.
 
     Args:
-        label: What it shows, in words.
-        spent, forecast: Points, as SVG writes them; ``forecast`` is empty where there is none.
-        cap: Height of the cap's line; None where the cap is far above.
-        today: Where today stands.
-        first, last, top: Words of the axes; ``top`` is the value at the upper edge.
+        label: Text for readers who do not see the line.
+        spent, forecast: Points in the notation of SVG; ``forecast`` is empty if there is none.
+        cap: y of the cap's line; None if the cap is far above.
+        today: x of today.
+        first, last, top: Labels of the axes; ``top`` is the value at the upper edge.
     """
 
     label: str
@@ -81,7 +81,7 @@ class SpendingCurve:
 
 
 def curve(course: Course, now: datetime) -> SpendingCurve | None:
-    """The line of one currency of an account; None where nothing was ever spent."""
+    """Return the line of one currency of an account; None if nothing was ever spent."""
     if not course.days:
         return None
     today = now.astimezone(UTC)
@@ -109,7 +109,7 @@ def curve(course: Course, now: datetime) -> SpendingCurve | None:
 
 
 def _ahead(course: Course, today: datetime, end: datetime) -> list[tuple[datetime, Decimal]]:
-    """Where the spending would go until the end of the figure, at most up to the cap."""
+    """Return the points of the forecast until the end of the figure, at most up to the cap."""
     plan = course.forecast
     if plan is None:
         return []
@@ -139,7 +139,7 @@ def _in_words(course: Course) -> str:
 
 
 def in_words(course: Course) -> str:
-    """What the forecast says."""
+    """Return the forecast as text."""
     plan, cap = course.forecast, course.amount.cap
     if plan is None and course.young:
         end = "; the cap is reached" if cap is not None and course.amount.spent >= cap else ""
@@ -161,8 +161,8 @@ class Lane:
     """Runs of one group on a common scale.
 
     Args:
-        marks: Where each run stands.
-        mean: Where their mean does.
+        marks: x of each run.
+        mean: x of the mean of the runs.
     """
 
     name: str
@@ -172,7 +172,7 @@ class Lane:
 
 
 def lanes(groups: Sequence[tuple[str, Sequence[float]]]) -> tuple[Lane, ...]:
-    """One lane for each group that has runs, all on the same scale."""
+    """Return a lane for each group that has runs, all on the same scale."""
     filled = [(name, values) for name, values in groups if values]
     low = min((min(values) for _, values in filled), default=0.0)
     high = max((max(values) for _, values in filled), default=0.0)

@@ -80,7 +80,7 @@ _PLACES = {
     Kind.ENABLE: "/people",
     Kind.ROTATE: "/people",
 }
-"""Where a steward goes after a decision; after one on a card to the card."""
+"""Page that a steward sees after a decision; after a decision on a card it is the card."""
 
 _DONE = {
     Kind.APPROVE: "The card is offered to the analyst.",
@@ -101,7 +101,7 @@ _DONE = {
 
 
 def action_of(form: Form) -> Action:
-    """The action that a form asks for.
+    """Return the action that a form asks for.
 
     Raises:
         InvalidInputError: A field is missing or malformed.
@@ -137,7 +137,7 @@ def fields_of(kind: str, arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class DecisionPages:
-    """Decisions of signed-in stewards; where two have to agree, each signs with the passkey."""
+    """Decisions of signed-in stewards; if two have to agree, each signs with the passkey."""
 
     desk: Desk
     ceremonies: Ceremonies
@@ -188,7 +188,7 @@ def _purpose(session: Session, action: Action) -> str:
 
 
 def request_id_of(form: Form) -> str:
-    """The UUID by which a change that is sent twice is made once; raises InvalidInputError."""
+    """Return the UUID by which a change that is sent twice is made once; raises InvalidInputError."""
     text = form.text("request_id")
     try:
         return str(UUID(text))

@@ -1,7 +1,7 @@
 """Sign-in by OpenID Connect: authorization code with PKCE, at the one issuer that the settings name.
 
-The issuer says who somebody is; what they may do, their enrolment here says. An attempt is good once,
-for ten minutes, in the browser that began it.
+The issuer says who a person is; the enrolment here says what the person may do. An attempt is valid
+once, for ten minutes, in the browser that began it.
 """
 
 import asyncio
@@ -32,17 +32,17 @@ from gencard.core.errors import InvalidInputError, UnauthenticatedError
 from gencard.wire.signatures.canonical import sha256
 
 ANSWER = "/sign-in/oidc/answer"
-"""Where the issuer sends the browser back to."""
+"""Path to which the issuer redirects the browser."""
 ATTEMPT_SECONDS = 600
 LARGEST = 256 * 1024
-"""Bytes of what the issuer answers."""
+"""Largest response of the issuer, in bytes."""
 ANSWER_SECONDS = 5.0
 KEPT_SECONDS = 600.0
 AGAIN_SECONDS = 30.0
-"""Keys that a token names and that are not known are looked for so often."""
+"""Shortest time in seconds between two requests for keys that a token names and that are not known."""
 LEEWAY = 30
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519")
-"""Signatures by keys that the issuer alone has: neither none nor a shared secret."""
+"""Accepted signatures: by keys that the issuer alone has, so neither "none" nor a shared secret."""
 _ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 _FOREIGN = (JoseError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
@@ -51,10 +51,10 @@ Fetched = Mapping[str, Any]
 
 @dataclass(slots=True)
 class Issuer:
-    """What the issuer publishes, over TLS, bounded, and kept for ten minutes.
+    """Client of the issuer's published documents, over TLS, with limits, cached for ten minutes.
 
     Args:
-        now: Seconds, never going back.
+        now: Clock in seconds that never goes back.
     """
 
     address: str
@@ -64,7 +64,7 @@ class Issuer:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def metadata(self) -> Fetched:
-        """Raises UnauthenticatedError where it is not this issuer's, or names an address without TLS."""
+        """Return the metadata; raises UnauthenticatedError if foreign, or with addresses without TLS."""
         path = "/.well-known/openid-configuration"
         metadata = self._once(self.address.removesuffix("/") + path, KEPT_SECONDS)
         usable = all(is_https(str(metadata.get(name, ""))) for name in _ENDPOINTS)
@@ -73,7 +73,7 @@ class Issuer:
         return metadata
 
     def keys(self, seconds: float = KEPT_SECONDS) -> Fetched:
-        """The issuer's public keys, not older than this."""
+        """Return the issuer's public keys, not older than this."""
         return self._once(str(self.metadata()["jwks_uri"]), seconds)
 
     def _once(self, address: str, seconds: float) -> Fetched:
@@ -86,7 +86,7 @@ class Issuer:
         return answer
 
     def fetched(self, method: str, address: str, **sent: Any) -> Fetched:
-        """The JSON object that an address answers; raises UnauthenticatedError where it does not."""
+        """Return the JSON object from an address; raises UnauthenticatedError if there is none."""
         try:
             content = json.loads(asyncio.run(self._body(method, address, sent)))
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError, RecursionError):
@@ -96,7 +96,7 @@ class Issuer:
         return content
 
     async def _body(self, method: str, address: str, sent: Mapping[str, Any]) -> bytes:
-        """Asynchronous for one limit on all of it: headers that trickle in keep every other one."""
+        """Return the body of a response, within one timeout: slow headers evade every other timeout."""
         body = bytearray()
         async with (
             asyncio.timeout(ANSWER_SECONDS),
@@ -122,7 +122,7 @@ class Oidc:
     """Sign-in at the issuer.
 
     Args:
-        origin: Of the page.
+        origin: Origin of the page.
         clock: For the times in a token.
     """
 
@@ -135,10 +135,10 @@ class Oidc:
     _key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
 
     def begin(self, browser: str) -> str:
-        """The address at the issuer that a browser goes to; raises UnauthenticatedError.
+        """Return the issuer's address for a browser that signs in; raises UnauthenticatedError.
 
         Args:
-            browser: Secret of the browser that begins, without which nobody ends the attempt.
+            browser: Secret of the browser that begins; only this browser can complete the attempt.
         """
         endpoint = str(self.issuer.metadata()["authorization_endpoint"])
         state = self.attempts.new(_purpose(browser)).hex()
@@ -156,7 +156,7 @@ class Oidc:
         return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(parameters)}"
 
     def end(self, browser: str, answer: Mapping[str, str]) -> tuple[str, str]:
-        """Subject, and name of the steward, whom the issuer's answer is about.
+        """Check the issuer's answer and return its subject, and the name of the steward.
 
         Raises:
             UnauthenticatedError: The answer is wrong, or the settings do not name its subject.
@@ -195,14 +195,14 @@ class Oidc:
         return str(self.issuer.fetched("POST", endpoint, data=form, auth=who).get("id_token", ""))
 
     def _subject(self, token: str, nonce: str) -> str:
-        """The subject of an ID token; raises UnauthenticatedError where it is not for this attempt."""
+        """Return the subject of an ID token; raises UnauthenticatedError if it is of another attempt."""
         claims = self._claims(token, KEPT_SECONDS) or self._claims(token, AGAIN_SECONDS)
         if claims is None or not self._are_right(claims, nonce):
             raise UnauthenticatedError
         return str(claims["sub"])
 
     def _claims(self, token: str, seconds: float) -> CodeIDToken | None:
-        """What a token says, if a key of the issuer signed it."""
+        """Return the claims of a token that a key of the issuer signed; else None."""
         published = self.issuer.keys(seconds)
         try:
             keys = KeySet.import_key_set({"keys": [one for one in published["keys"] if _signs(one)]})
@@ -223,7 +223,7 @@ class Oidc:
         return same and not for_others and isinstance(claims["sub"], str)
 
     def _drawn(self, what: str, state: str) -> str:
-        """Nonce or verifier of an attempt, which nobody else can tell from its state."""
+        """Return the nonce or verifier of an attempt, derived from its state by a secret key."""
         return hmac.new(self._key, f"{what} {state}".encode(), "sha256").hexdigest()
 
 
@@ -237,7 +237,7 @@ def _purpose(browser: str) -> str:
 
 
 def oidc_of(table: OidcTable, origin: str, clock: Callable[[], datetime]) -> Oidc:
-    """The sign-in that the settings describe; the issuer is asked when somebody first wants it.
+    """Return the sign-in that the settings describe; the issuer is called at the first sign-in.
 
     Raises:
         InvalidInputError: The secret's or the authority's file cannot be used.

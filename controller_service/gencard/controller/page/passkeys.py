@@ -1,7 +1,7 @@
-"""Ceremonies of WebAuthn: a passkey is enrolled, signs somebody in, or signs one decision.
+"""Ceremonies of WebAuthn: a passkey is enrolled, signs a steward in, or signs a decision.
 
-Each challenge is made here, is good for one purpose, once, for two minutes. User verification is always
-required: a passkey is a second factor by nature.
+Each challenge is made here and is valid for one purpose, once, for two minutes. User verification is
+always required: a passkey is a second factor by nature.
 """
 
 import hmac
@@ -50,13 +50,13 @@ _FOREIGN = (WebAuthnException, ValueError, KeyError, TypeError, AttributeError)
 
 @dataclass(slots=True)
 class Challenges:
-    """Challenges with their purpose and end, which this key signs: only those that came back are kept.
+    """Challenges with their purpose and end, signed by a key of this process; only used ones are stored.
 
-    So nobody pushes the challenge of another out by asking for many.
+    A caller who requests many challenges therefore cannot displace the challenges of others.
 
     Args:
-        now: Seconds, never going back.
-        seconds: How long each is open.
+        now: Clock in seconds that never goes back.
+        seconds: Lifetime of a challenge.
     """
 
     now: Callable[[], float] = time.monotonic
@@ -66,13 +66,13 @@ class Challenges:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def new(self, purpose: str) -> bytes:
-        """A challenge for one purpose."""
+        """Return a challenge for one purpose."""
         ends = int(1000 * (self.now() + self.seconds)).to_bytes(8)
         body = ends + secrets.token_bytes(16) + _digest(purpose)
         return body + self._signature(body)
 
     def take(self, challenge: bytes, purpose: str) -> None:
-        """Use a challenge up; raises UnauthenticatedError where it is not open for this purpose."""
+        """Use a challenge up; raises UnauthenticatedError if it is not open for this purpose."""
         body, signature = challenge[:-32], challenge[-32:]
         if not hmac.compare_digest(signature, self._signature(body)):
             raise UnauthenticatedError
@@ -96,11 +96,11 @@ def _digest(purpose: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Ceremonies:
-    """What a browser and its authenticator do together with this page.
+    """WebAuthn ceremonies of a browser and its authenticator with this page.
 
     Args:
-        origin: Of the page, ``https://host:port``; its host is the relying party.
-        includes: Whether somebody is enrolled and not disabled at this moment.
+        origin: Origin of the page, ``https://host:port``; its host is the relying party.
+        includes: Returns whether a person is enrolled and not disabled at this moment.
     """
 
     passkeys: Passkeys
@@ -113,7 +113,7 @@ class Ceremonies:
         return urlsplit(self.origin).hostname or ""
 
     def holder(self, assertion: str, link: str) -> str:
-        """URI of the steward whose passkey or link somebody shows, unchecked; empty for none."""
+        """Return the URI of the steward whose passkey or link a request shows, unchecked; else empty."""
         try:
             if link:
                 return self.passkeys.holder_of_link(link)
@@ -123,7 +123,7 @@ class Ceremonies:
             return ""
 
     def enrolment_options(self, token: str) -> str:
-        """What the browser makes a passkey by, as JSON; raises UnauthenticatedError."""
+        """Return the options for a browser to make a passkey, as JSON; raises UnauthenticatedError."""
         holder = self._steward(self.passkeys.holder_of_link(token))
         known = [PublicKeyCredentialDescriptor(one.credential) for one in self.passkeys.of(holder.uri)]
         options = generate_registration_options(
@@ -151,11 +151,11 @@ class Ceremonies:
         return self.passkeys.add(token, *verified)
 
     def assertion_options(self, purpose: str, session: Session | None = None) -> str:
-        """What a browser asks its authenticator by, as JSON.
+        """Return the options by which a browser requests a signature of its authenticator, as JSON.
 
         Args:
-            session: Only its passkey will do, or any of its steward's where it began without one; any
-                steward's where it is None.
+            session: Session whose passkey is accepted, or any passkey of its steward if it began without
+                a passkey. None accepts passkeys of all stewards.
 
         Raises:
             PermissionDeniedError: The session's steward has no passkey.
@@ -176,10 +176,10 @@ class Ceremonies:
         return options_to_json(options)
 
     def assertion(self, purpose: str, answer: Any, action: str = "") -> tuple[Identity, Passkey]:
-        """Who answered the challenge of a purpose, and with which passkey.
+        """Return the steward who answered the challenge of a purpose, and the passkey.
 
         Args:
-            action: What the log says of it; nothing where it is empty.
+            action: Action for the log; if empty, the use is not logged.
 
         Raises:
             UnauthenticatedError: The answer is wrong in any way, or its steward may not enter.

@@ -31,7 +31,7 @@ class Asset:
 
 @cache
 def assets() -> Mapping[str, Asset]:
-    """Every such file, by name."""
+    """Return every such file, by name."""
     folder = files(__package__) / "static"
     contents = {
         entry.name: entry.read_bytes()
@@ -45,12 +45,12 @@ def assets() -> Mapping[str, Asset]:
 
 
 def asset_address(name: str) -> str:
-    """Where a browser fetches a file; another address whenever the file changes."""
+    """Return the address of a file for browsers, which changes with the file's content."""
     return f"/static/{name}?{assets()[name].digest}"
 
 
 def asset_response(name: str, query: str) -> Response | None:
-    """The file; None where there is none of this name."""
+    """Return the response with a file; None if no file has this name."""
     asset = assets().get(name)
     if asset is None:
         return None
@@ -85,19 +85,19 @@ def environment() -> Environment:
 
 
 def _without_controls(value: Any) -> Any:
-    """A text with its control characters written out: browsers would obey those that reorder text."""
+    """Escape the control characters of a text: browsers would obey characters that reorder text."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     return visible(value, lambda letter: letter if letter == "\t" else as_written(letter))
 
 
 def rendered(template: str, context: Mapping[str, Any]) -> str:
-    """The text of a template."""
+    """Return the text of a template."""
     return environment().get_template(template).render(context)
 
 
 def person(uri: str) -> str:
-    """The name in an identity's URI.
+    """Return the name in an identity's URI.
 
     >>> person("spiffe://gencard.local/pilot/analyst/ana")
     'ana'
@@ -106,17 +106,17 @@ def person(uri: str) -> str:
 
 
 def day(time: datetime) -> str:
-    """A date in UTC."""
+    """Return a date in UTC."""
     return f"{time.astimezone(UTC):%Y-%m-%d}"
 
 
 def minute(time: datetime) -> str:
-    """A time in UTC."""
+    """Return a time in UTC."""
     return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def number(value: int) -> str:
-    """A whole number with its thousands apart."""
+    """Return a whole number with its thousands apart."""
     return f"{value:,}"
 
 

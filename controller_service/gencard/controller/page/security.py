@@ -1,6 +1,6 @@
-"""The outer wall of the page: host, origin and size of requests, and the headers of every answer.
+"""Checks of host, origin and size of every request to the page, and the headers of every answer.
 
-What stands here holds for each path, also for those that do not exist.
+The checks hold for each path, even for paths that do not exist.
 """
 
 import asyncio
@@ -30,13 +30,13 @@ from gencard.core.errors import (
 
 COOKIE = "__Host-gencard"
 ATTEMPT = "__Host-gencard-oidc"
-"""Of a sign-in at an issuer that has begun: sent along when the issuer's site leads back here."""
+"""Cookie of a sign-in that an issuer completes; browsers send it on the way back from the issuer."""
 LARGEST_BODY = 512 * 1024
 """A counter-offer that drops thousands of marginals fits, and a request for enrolment."""
 BODY_SECONDS = 20.0
 MOST_FIELDS = 5_000
 BODY = "gencard.body"
-"""Where a request's scope holds its body."""
+"""Key of the request's body in its scope."""
 
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -77,11 +77,11 @@ _WORDS: Mapping[type[GencardError], tuple[str, str]] = {
     ),
     ServiceBusyError: ("There are too many requests.", "Wait a moment, then load the page again."),
 }
-"""Text and advice of errors whose usual words are about certificates and calls."""
+"""Text and advice of errors whose usual texts are about certificates and calls."""
 
 
 def refusal_of(error: GencardError) -> tuple[int, str, str]:
-    """Status of an answer that is an error, its text, and what to do."""
+    """Return HTTP status, text and advice of an error."""
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 400)
     message, advice = _WORDS.get(type(error), (error.message, error.advice))
     return status, message, error.fields.get("advice", advice)
@@ -92,8 +92,8 @@ class Wall:
     """An ASGI application around the page.
 
     Args:
-        origin: The one that the page is reached by.
-        refuse: The answer to a request that goes no further.
+        origin: Origin by which browsers reach the page.
+        refuse: Returns the answer to a rejected request.
     """
 
     app: ASGIApp
@@ -142,7 +142,7 @@ class Wall:
             self._check_origin(headers)
 
     def _check_origin(self, headers: Headers) -> None:
-        """Raises PermissionDeniedError where a change was not sent by a page of this origin."""
+        """Raise PermissionDeniedError if a change was not sent by a page of this origin."""
         site = headers.getlist("sec-fetch-site")
         # With our policy "no-referrer", forms send Origin: null. Sec-Fetch-Site, which no script can
         # set, then says whether the form was ours.
@@ -153,11 +153,11 @@ class Wall:
 
 
 async def _body(headers: Headers, receive: Receive) -> bytes:
-    """The whole body.
+    """Return the whole body.
 
     Raises:
-        TooLargeError: It is longer than ``LARGEST_BODY``.
-        OperationCancelledError: It does not come in time, or the browser has left.
+        TooLargeError: The body is longer than ``LARGEST_BODY``.
+        OperationCancelledError: The body does not arrive in time, or the browser has left.
     """
     length = headers.get("content-length", "0")
     if len(length) > 9 or not length.isdecimal() or int(length) > LARGEST_BODY:
@@ -212,10 +212,10 @@ class Form:
         self._pairs = pairs
 
     def text(self, name: str) -> str:
-        """The value of a field, stripped; empty where it is missing.
+        """Return the value of a field, stripped; empty if it is missing.
 
         Raises:
-            InvalidInputError: The field is there twice.
+            InvalidInputError: The field occurs twice.
         """
         values = self.texts(name)
         if len(values) > 1:
@@ -223,16 +223,16 @@ class Form:
         return values[0].strip() if values else ""
 
     def texts(self, name: str) -> list[str]:
-        """All values of a field that may be there more than once."""
+        """Return all values of a field that may be there more than once."""
         return [value for field, value in self._pairs if field == name]
 
     def names(self) -> list[str]:
-        """The fields that are there."""
+        """Return the fields that are there."""
         return list(dict.fromkeys(name for name, _ in self._pairs))
 
 
 def session_cookie(request: Request, kind: str = COOKIE) -> str:
-    """The secret of the browser's session; empty where it is missing, or there twice."""
+    """Return the secret of the browser's session; empty if the cookie is missing or occurs twice."""
     cookies: list[str] = []
     for header in request.headers.getlist("cookie"):
         for part in header.split(";"):

@@ -78,7 +78,7 @@ class PatientProtocol(H11Protocol):
     def _make_room(self) -> None:
         """Close the oldest connection without a whole request, of the address that has most of them.
 
-        Otherwise whoever holds all connections open would keep stewards out.
+        Otherwise a client that holds all connections open would lock stewards out.
         """
         others = (one for one in self.connections if isinstance(one, PatientProtocol))
         waiting = [one for one in others if one is not self and one.has_no_request]
@@ -99,7 +99,7 @@ class PatientProtocol(H11Protocol):
         return self.client[0] if self.client else ""
 
     def _wait(self) -> None:
-        """Wait on where part of a request is here, and no longer where one is being answered."""
+        """Continue to wait if part of a request has arrived, but not while a request is answered."""
         if self.cycle is not None and not self.cycle.response_complete:
             self._stop_waiting()
         elif self._waiting is None:
@@ -132,7 +132,7 @@ def start_page(
     """Serve the page.
 
     Args:
-        desk: Of those who come by the page.
+        desk: Desk for stewards of the page.
 
     Raises:
         InvalidInputError: The address is taken, or the certificate cannot be used.

@@ -32,7 +32,7 @@ class Session:
         name: Digest of the browser's secret.
         passkey: Name of the passkey that was used; empty after a sign-in at an issuer.
         key: Fingerprints of the steward's keys when the session began: with other keys it is over.
-        csrf: What every change must bring along.
+        csrf: Token that every change must send.
         notices: Texts that the next page shows once.
     """
 
@@ -46,19 +46,19 @@ class Session:
     notices: list[str] = field(default_factory=list)
 
     def check_csrf(self, token: str) -> None:
-        """Raises PermissionDeniedError where a change does not come from a form of this session."""
+        """Raise PermissionDeniedError if a change does not come from a form of this session."""
         if not compare_digest(token.encode(), self.csrf.encode()):
             raise PermissionDeniedError
 
 
 @dataclass(slots=True)
 class Sessions:
-    """Everybody who is signed in.
+    """Sessions of all signed-in stewards.
 
     Args:
-        idle: After so long without a request that a person made.
-        key_of: Fingerprints of a steward's keys in force; empty for who is not enrolled, or disabled.
-        is_kept: Whether a passkey is still enrolled.
+        idle: Time without a request of a person after which a session ends.
+        key_of: Returns a steward's key fingerprints; empty for strangers and disabled people.
+        is_kept: Returns whether a passkey is still enrolled.
     """
 
     idle: timedelta
@@ -69,10 +69,10 @@ class Sessions:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def open(self, who: Identity, passkey: str, earlier: str = "") -> str:
-        """The secret of a new session; the one that the browser had before ends.
+        """Return the secret of a new session; the browser's earlier session ends.
 
         Raises:
-            UnauthenticatedError: Nobody of this name is enrolled as a steward now.
+            UnauthenticatedError: No person of this name is enrolled as a steward now.
         """
         key = self._key(who)
         if not key:
@@ -95,13 +95,13 @@ class Sessions:
         return token
 
     def find(self, token: str, *, by_person: bool = True) -> Session:
-        """The session of a browser's secret.
+        """Return the session of a browser's secret.
 
         Args:
-            by_person: Whether a person caused the request; what the page asks by itself keeps nobody in.
+            by_person: Whether a person caused the request; the page's own requests extend no session.
 
         Raises:
-            UnauthenticatedError: There is none, it is over, or the steward may enter no more.
+            UnauthenticatedError: The session is unknown or over, or the steward may not enter any more.
         """
         now = self.clock()
         with self._lock:

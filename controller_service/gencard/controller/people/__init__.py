@@ -1,4 +1,4 @@
 """People and keys: identities, certificates, enrolment, signing keys and their rotation.
 
-In: certificates and enrolment requests. Out: who calls, in which role, and keys that sign.
+In: certificates and enrolment requests. Out: identities of callers with their roles, and signing keys.
 """

@@ -1,6 +1,6 @@
-"""Certificates and signing keys: who may connect, and who may sign.
+"""Certificates and signing keys of people and services.
 
-Everybody's identity is one URI in a certificate, ``spiffe://{trust domain}/{project}/{role}/{name}``,
+An identity is one URI in a certificate, ``spiffe://{trust domain}/{project}/{role}/{name}``,
 signed by the controller's own authority. Private files are 0600 in folders of 0700, and no file
 is ever overwritten; a certificate that is renewed keeps its key.
 """
@@ -75,7 +75,7 @@ class KeyPair:
 
 
 def new_authority(trust_domain: str, now: datetime) -> KeyPair:
-    """A self-signed authority for one trust domain; it can sign no further authority."""
+    """Return a self-signed authority for one trust domain; it can sign no further authority."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name("gencard authority")
     public, uri = key.public_key(), f"spiffe://{trust_domain}"
@@ -86,10 +86,10 @@ def new_authority(trust_domain: str, now: datetime) -> KeyPair:
 
 
 def read_authority(folder: Path, key_file: Path | None = None) -> KeyPair:
-    """The authority in a folder.
+    """Return the authority in a folder.
 
     Args:
-        key_file: The authority's private key, where it is kept elsewhere than in the folder.
+        key_file: The authority's private key, if it is kept outside the folder.
 
     Raises:
         InvalidInputError: Its files are missing, malformed, or the key may be used by others.
@@ -145,7 +145,7 @@ def certify(
     *,
     hosts: Sequence[str] = (),
 ) -> x509.Certificate:
-    """The same for a key that is there already.
+    """Return the same for a key that is there already.
 
     Raises:
         InvalidInputError: ``uri`` is not exactly an identity's; a service would refuse its holder.
@@ -192,7 +192,7 @@ def public_pem(key: Ed25519PublicKey) -> bytes:
 
 
 def write_new(path: Path, content: bytes, *, private: bool = True) -> None:
-    """Write a file that is not there yet, 0600 where private.
+    """Write a new file, with mode 0600 if it is private.
 
     Raises:
         InvalidInputError: Something of this name is there; it is left as it is.
@@ -255,13 +255,13 @@ def renew(
 ) -> datetime:
     """Put a new certificate in the place of one that the authority issued, ended or not.
 
-    It needs no secret of its holder and makes none. Who was taken off the list of people stays off it.
+    The renewal needs no secret of the holder and makes none. People who were removed stay removed.
 
     Args:
         folder: The controller's folder, as ``draft`` made it.
         file: ``server/certificate.pem``, or a certificate that a person sent.
         hosts: For the service: its names or addresses, in place of those in the old certificate.
-        authority_key: The authority's private key, where it is not in the folder.
+        authority_key: The authority's private key, if it is not in the folder.
 
     Returns:
         When the new one ends.
@@ -285,7 +285,7 @@ def renew(
 
 
 def _issued(file: Path, authority: KeyPair) -> tuple[x509.Certificate, EllipticCurvePublicKey]:
-    """The certificate in the file, and its key; never the authority's own."""
+    """Return the certificate in the file, and its key; never the authority's own."""
     if not file.is_file():
         raise InvalidInputError(field=file.name, problem=f"there is no file {file}")
     try:
@@ -311,7 +311,7 @@ def _replace(file: Path, content: bytes) -> None:
 
 
 def certificate_ends(*certificates: Path) -> Iterator[tuple[str, datetime]]:
-    """The end of each certificate among some files; what is none is passed over."""
+    """Yield the end of each certificate among some files; what is none is passed over."""
     for file in certificates:
         try:
             content = read_file(file, "certificate", KEY_LIMIT)

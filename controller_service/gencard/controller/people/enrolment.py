@@ -44,7 +44,7 @@ from gencard.wire.signatures.identity import Identity, Role
 
 
 class EnrolmentKind(StrEnum):
-    """What answering a request does."""
+    """Effect of the answer to a request."""
 
     NEW = "new"
     RENEWED = "renewed"
@@ -58,7 +58,7 @@ class Enrolment:
     Args:
         kind: A new person, a new certificate for the same keys, or new keys for an enrolled person.
         enrolled: The person, with the keys that this person signed with before.
-        request: What the person sent.
+        request: Request of the person.
     """
 
     kind: EnrolmentKind
@@ -71,7 +71,7 @@ class Enrolment:
 
     @property
     def facts(self) -> dict[str, str]:
-        """What the log's entry says; fingerprints are public."""
+        """Facts for the log's entry; fingerprints are public."""
         identity = self.identity
         facts = {"role": str(identity.role), "project": identity.project}
         facts |= {"key": self.request.fingerprint, "kind": str(self.kind)}
@@ -89,18 +89,18 @@ def examined(
     project: str | None = None,
     again: bool = False,
 ) -> Enrolment:
-    """What answering a request would do.
+    """Check a request and return the enrolment that an answer would make.
 
     Args:
         folder: The controller's folder, as ``draft`` made it.
         request: The person's request, verified.
-        role: Given by the steward; that of the enrolled person where it is not given.
-        project: Given by the steward, likewise.
-        again: New keys of an enrolled person take the place of the present ones, which sign no more.
+        role: Role given by the steward; by default that of the enrolled person.
+        project: Project given by the steward; by default that of the enrolled person.
+        again: Whether new keys of an enrolled person replace the present keys, which sign no more.
 
     Raises:
         InvalidInputError: Role or project is missing or differs from the enrolled person's, the name is
-            taken, a key is or was somebody else's, or was replaced before, or only one of a person's
+            taken, a key is or was another person's, or was replaced before, or only one of a person's
             two keys is new.
         UnauthenticatedError: An identity file is malformed.
     """
@@ -155,7 +155,7 @@ def examined(
 
 
 def _with(enrolled: Enrolled, tls_key: str) -> tuple[str, ...]:
-    """Fingerprints of a person's TLS keys, this one in force."""
+    """Return the fingerprints of a person's TLS keys with this key last, which puts it in force."""
     return (*(key for key in enrolled.tls_keys if key != tls_key), tls_key)
 
 
@@ -171,11 +171,11 @@ def complete(
 def answer_to(
     folder: Path, enrolment: Enrolment, authority: KeyPair, *, address: str, now: datetime
 ) -> EnrolmentAnswer:
-    """The answer to a request; nothing is written.
+    """Return the answer to a request; nothing is written.
 
     Args:
-        address: Where the person finds the controller, ``host:port``.
-        now: The certificate's life begins here.
+        address: Address of the controller for the person, ``host:port``.
+        now: Begin of the certificate's validity.
 
     Raises:
         InvalidInputError: The authority or the controller's public keys cannot be used.
@@ -211,7 +211,7 @@ def enrol(
 def _identity(
     enrolled: Enrolled | None, trust_domain: str, name: str, role: str | None, project: str | None
 ) -> Identity:
-    """Who the person is to be; raises InvalidInputError."""
+    """Return the identity that the person would have; raises InvalidInputError."""
     known = None if enrolled is None else enrolled.identity
     if known is not None:
         role, project = role or known.role, project or known.project
@@ -228,7 +228,7 @@ def _identity(
 def _check_keys_are_free(
     people: Mapping[str, Enrolled], request: EnrolmentRequest, identity: Identity
 ) -> None:
-    """Raises InvalidInputError where a key is or was somebody else's: one steward must not be two."""
+    """Raise InvalidInputError if a key is or was another person's: a steward must not count twice."""
     keys = {"signing key": request.fingerprint, "TLS key": tls_key_id(request.tls_key)}
     for uri, other in people.items():
         for field, key in keys.items():
@@ -249,7 +249,7 @@ def write(folder: Path, enrolled: Enrolled) -> None:
     """Put a person's file in its place, unless it says the same.
 
     Raises:
-        StorageError: It cannot be written; the person is as enrolled as before.
+        StorageError: A file cannot be written; the person stays enrolled as before.
     """
     entry = folder / "identities" / f"{enrolled.identity.name}.toml"
     try:
@@ -264,7 +264,7 @@ def write(folder: Path, enrolled: Enrolled) -> None:
 
 
 def known_person(folder: Path, name: str) -> Enrolled:
-    """A person by name; raises InvalidInputError where there is none, or the file is malformed."""
+    """Return a person by name; raises InvalidInputError if there is none, or the file is malformed."""
     entry = folder / "identities" / f"{name}.toml"
     if not re.fullmatch(r"[a-z0-9._-]+", name) or not entry.is_file():
         raise InvalidInputError(
@@ -287,10 +287,10 @@ def make_people(
     address: str,
     now: datetime,
 ) -> None:
-    """Enrol people, and leave the keys of each in ``people/NAME``, where the controller can use them.
+    """Enrol people, and leave the keys of each in ``people/NAME``, which the controller can read.
 
     Raises:
-        InvalidInputError: Somebody of this name is enrolled, or a name or the project is none.
+        InvalidInputError: A person of this name is enrolled, or a name or the project is invalid.
         StorageError, OSError: The files cannot be written.
     """
     for name, role in people.items():
@@ -306,5 +306,5 @@ def make_people(
 
 
 def demo_people(folder: Path) -> tuple[str, ...]:
-    """Names of the people whose private keys lie in the controller's folder."""
+    """Return the names of the people whose private keys are in the controller's folder."""
     return tuple(sorted(file.parent.name for file in (folder / "people").glob("*/signing_key.pem")))

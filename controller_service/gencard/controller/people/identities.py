@@ -1,4 +1,4 @@
-"""Who is enrolled: one TOML file for each person, with the key that person signs with."""
+"""Enrolled people: a TOML file for each person, with the public key that this person signs with."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -29,9 +29,9 @@ class Enrolled:
 
     Args:
         earlier: Keys that the person signed with before; they sign no more.
-        disabled: The person is refused, as if nobody had enrolled them; the name stays taken.
-        tls_keys: Fingerprints of the keys of all certificates so far, the newest last: only that one
-            opens connections. Empty for people who were enrolled before these were kept.
+        disabled: Whether the person is refused like a stranger; the name stays taken.
+        tls_keys: Fingerprints of the keys of all certificates so far, the newest last: only the newest
+            opens connections. Empty for people who were enrolled before fingerprints were kept.
     """
 
     identity: Identity
@@ -64,7 +64,7 @@ class _IdentityTable(Section):
 
 
 def read_identities(folder: Path) -> Mapping[str, Enrolled]:
-    """Everybody enrolled in a folder, by URI.
+    """Return all people enrolled in a folder, by URI.
 
     Raises:
         InvalidInputError: A file is malformed, or two files enrol the same URI.
@@ -78,15 +78,16 @@ def read_identities(folder: Path) -> Mapping[str, Enrolled]:
 
 
 class Roster:
-    """Who is enrolled at this moment: a file that is added or taken away counts at the next call.
+    """Enrolled people at this moment: a file that is added or deleted counts at the next call.
 
-    A file that cannot be used enrols nobody and keeps nobody else out; two files for one identity
-    leave nobody to say which signing key is right, and enrol nobody either.
+    A file that cannot be used enrols no person and affects no other person. If two files have one
+    identity, neither enrols it, because the right signing key is not known.
+
 
     Args:
-        folder: Of the files.
-        on_change: Called with everybody enrolled whenever a file differs from the last look, before
-            that look counts; where it raises, the caller is refused.
+        folder: Folder of the files.
+        on_change: Called with all enrolled people whenever a file has changed, before the change takes
+            effect; if it raises, the caller is refused.
     """
 
     def __init__(self, folder: Path, on_change: PeopleAreRead | None = None) -> None:
@@ -112,14 +113,14 @@ class Roster:
         return enrolled is not None
 
     def signing_key(self, identity: Identity) -> Ed25519PublicKey:
-        """The key that somebody signs cards with; raises UnauthenticatedError for strangers."""
+        """Return the public key with which a person signs; raises UnauthenticatedError for strangers."""
         enrolled = self._find(identity)
         if enrolled is None:
             raise UnauthenticatedError
         return enrolled.signing_key
 
     def person(self, identity: Identity) -> Enrolled | None:
-        """Who somebody is, as enrolled at this moment; None for strangers and the disabled."""
+        """Return the person enrolled at this moment; None for strangers and disabled people."""
         return self._find(identity)
 
     def _find(self, identity: Identity) -> Enrolled | None:
@@ -144,7 +145,7 @@ def health_check(trust_domain: str) -> Identity:
 
 
 def identity_text(enrolled: Enrolled) -> str:
-    """The person's file."""
+    """Return the person's file."""
     pem = public_pem(enrolled.signing_key).decode()
     text = f"uri = {toml_text(enrolled.identity.uri)}\nsigning_key = {toml_text(pem)}\n"
     earlier = [public_pem(key).decode() for key in enrolled.earlier]
@@ -159,7 +160,7 @@ def tls_key_id(key: EllipticCurvePublicKey) -> str:
 
 
 def _stamp(folder: Path) -> _Stamp:
-    """Name, time, size and number of each file: what changes when a file does."""
+    """Return name, time, size and inode of each file, which change with the file."""
     # every call asks for it: pathlib takes more than twice as long
     with suppress(OSError), os.scandir(folder) as entries:
         files = [(entry.name, entry.stat()) for entry in entries if entry.name.endswith(".toml")]
@@ -177,7 +178,7 @@ def _usable(paths: Iterable[Path]) -> Mapping[str, Enrolled]:
 
 
 def enrolled_in(path: Path) -> Enrolled:
-    """Whom a file enrols; raises as ``read_identities``."""
+    """Return the person whom a file enrols; raises as ``read_identities``."""
     table = validated(_IdentityTable, read_table(path), path.name)
     identity = Identity.of(table.uri)
     earlier = (public_key(pem, f"{path.name}.earlier") for pem in table.earlier)

@@ -1,6 +1,7 @@
 """Passkeys of stewards in the state: enrolled by a link that works once, used, removed; all in the log.
 
-The state holds public keys and digests alone: whoever reads it can neither sign in nor enrol a passkey.
+The state holds public keys and digests alone: a reader of the state can neither sign in nor enrol a
+passkey.
 """
 
 import hashlib
@@ -45,7 +46,7 @@ class Passkey:
 
 
 def key_of(credential: bytes) -> str:
-    """The name of a credential in state and log."""
+    """Return the name of a credential in state and log."""
     return hashlib.sha256(credential).hexdigest()
 
 
@@ -58,7 +59,7 @@ class Passkeys:
     clock: Callable[[], datetime]
 
     def new_link(self, holder: str, actor: str) -> str:
-        """The secret of a new link for a steward; valid once, for ``LINK_LIFE``."""
+        """Return the secret of a new link for a steward; valid once, for ``LINK_LIFE``."""
         token = secrets.token_urlsafe(32)
         with self.database.transaction() as tx:
             now = self.clock()
@@ -69,7 +70,7 @@ class Passkeys:
         return token
 
     def holder_of_link(self, token: str) -> str:
-        """Whom a link enrols; raises UnauthenticatedError where it is used, too old, or none."""
+        """Return the steward whom a link enrols; raises UnauthenticatedError if it is not valid."""
         with self.database.reading() as tx:
             return self._open_link(tx, token)
 
@@ -94,7 +95,7 @@ class Passkeys:
         return passkey
 
     def named(self, key: str) -> Passkey:
-        """Raises UnauthenticatedError where no such passkey is enrolled."""
+        """Raises UnauthenticatedError if no such passkey is enrolled."""
         with self.database.reading() as tx:
             passkey = self._named(tx, key)
         if passkey is None:
@@ -111,12 +112,12 @@ class Passkeys:
         return all(self._named(tx, key) is not None for key in keys)
 
     def of(self, holder: str) -> list[Passkey]:
-        """All of a steward, oldest first."""
+        """Return all of a steward, oldest first."""
         with self.database.reading() as tx:
             return _of(tx, holder)
 
     def note_use(self, passkey: Passkey, uses: int, action: str = "") -> None:
-        """Keep the counter, and write ``action`` into the log where one is given.
+        """Keep the counter, and write ``action`` into the log if it is given.
 
         Raises:
             UnauthenticatedError: Another use went first, or the passkey was removed meanwhile.
@@ -130,10 +131,10 @@ class Passkeys:
                 self._note(tx, action, passkey.holder, passkey.holder, key=passkey.key)
 
     def remove(self, holder: str, actor: str, key: str = "") -> int:
-        """Take passkeys of a steward off: those whose names begin with ``key``; sessions end with them.
+        """Remove passkeys of a steward whose names begin with ``key``; their sessions end.
 
         Raises:
-            NotFoundError: There is none.
+            NotFoundError: No passkey matches.
         """
         with self.database.transaction() as tx:
             passkeys_of_key = [passkey for passkey in _of(tx, holder) if passkey.key.startswith(key)]
@@ -143,7 +144,7 @@ class Passkeys:
         return len(passkeys_of_key)
 
     def forget(self, tx: Connection, holder: str, actor: str) -> None:
-        """Take all passkeys and open links of somebody off, as part of a larger change."""
+        """Remove all passkeys and open links of a person, as part of a larger change."""
         tx.execute(delete(passkey_links).where(passkey_links.c.holder == holder))
         self._take_off(tx, _of(tx, holder), actor)
 

@@ -1,9 +1,9 @@
 """The controller's signing keys: the one in force for each use, and its rotation.
 
 A rotation takes effect once it is committed to the state, together with its entry in the log; only then
-the file of the new key takes the place of the old one. Whoever signs looks up the newest change in the
-same transaction: a running service uses the new key for the next statement, and a crash between the two
-steps leaves no time in which nothing can be signed.
+the file of the new key replaces the old file. Each signature looks up the newest change in its own
+transaction. A running service therefore uses the new key for the next statement, and can sign even if a
+crash happens between the two steps.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,8 +31,8 @@ class SigningKey:
     """Finds the private key that is in force.
 
     Args:
-        use: What the key signs.
-        file: Its file, PEM; the public half lies beside it, as ``.pub``.
+        use: Use of the key, such as cards or the log.
+        file: File of the key, PEM; the public half is beside it, as ``.pub``.
         setting: Name of the setting that names the file.
 
     Raises:
@@ -49,11 +49,11 @@ class SigningKey:
 
     @property
     def next_file(self) -> Path:
-        """Where a new key waits for its change to be committed."""
+        """File of a new key until its change is committed."""
         return self.file.with_suffix(".next.pem")
 
     def current(self, tx: Connection) -> Ed25519PrivateKey:
-        """The key to sign with, in the transaction that makes the statement true.
+        """Return the key to sign with, in the transaction that makes the statement true.
 
         Raises:
             StorageError: No file holds the key that the newest change names.
@@ -66,7 +66,7 @@ class SigningKey:
         return key
 
     def check(self, tx: Connection) -> None:
-        """Raises InvalidInputError where no file holds the key that the newest change names."""
+        """Raise InvalidInputError if no file holds the key that the newest change names."""
         with suppress(StorageError):
             self.current(tx)
             return
@@ -76,7 +76,7 @@ class SigningKey:
         """Have a new key on the disk, before the state says that it is in force.
 
         Raises:
-            StorageError: It cannot be written.
+            StorageError: The file cannot be written.
         """
         write_whole(self.next_file, [private_pem(key)])
         with suppress(OSError):
@@ -85,10 +85,10 @@ class SigningKey:
         raise StorageError
 
     def settle(self, tx: Connection) -> None:
-        """Put the key in force in its place, where a rotation left it aside; inside a writer's turn.
+        """Move the new key to its place after a rotation; call it inside a write transaction.
 
         Raises:
-            StorageError: It cannot be moved; it is found where it is.
+            StorageError: The file cannot be moved; the key works from its present file.
         """
         key, aside = self.current(tx).public_key(), self._in(self.next_file)
         if aside is None or aside.public_key() != key:
@@ -109,7 +109,7 @@ class SigningKey:
         raise StorageError
 
     def _in(self, file: Path) -> Ed25519PrivateKey | None:
-        """The key in a file, if one is there that can be used."""
+        """Return the key in a file; None if there is no usable key."""
         with suppress(InvalidInputError):
             return signing_key(file, self.setting)
         return None
@@ -129,16 +129,16 @@ class KeyRotation:
     clock: Callable[[], datetime]
 
     def key(self, use: str) -> SigningKey:
-        """Raises NotFoundError where nothing is signed for such a use."""
+        """Return the key of a use; raises NotFoundError if there is no such use."""
         if use not in self.keys:
             raise NotFoundError(what="signing key")
         return self.keys[use]
 
     def rotate(self, tx: Connection, use: str, by: str) -> KeyChange:
-        """Make a new key for one use, which signs once the transaction is true; then ``settle``.
+        """Make a new key for one use, which signs once the transaction is committed; then ``settle``.
 
         Args:
-            by: URI of who decides; written into the log.
+            by: URI of the person who decides; written into the log.
 
         Raises:
             StorageError: The state or the files cannot be written; the old key stays in force.
@@ -167,12 +167,12 @@ class KeyRotation:
 
 
 def key_history(tx: Connection, key: SigningKey) -> KeyHistory:
-    """All keys of one use, checked; raises VerificationError."""
+    """Return all keys of one use, checked; raises VerificationError."""
     current = key.current(tx).public_key()
     return KeyHistory(current, key.use).followed(all_changes(tx))
 
 
 def _number(tx: Connection, use: str) -> int:
-    """Of the change after the newest."""
+    """Return the number of the next key change."""
     newest = newest_change(tx, use)
     return 1 if newest is None else key_change_of(newest).number + 1

@@ -1,4 +1,4 @@
-"""What a proposal may ask for: rules, quotas and limits that stewards set.
+"""Rules, quotas and limits that stewards set for proposals.
 
-In: a proposal and what was granted before. Out: the nearest terms that are allowed, with reasons.
+In: a proposal and the earlier grants. Out: the nearest terms that are allowed, with reasons.
 """

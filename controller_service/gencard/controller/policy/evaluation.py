@@ -1,4 +1,4 @@
-"""Which evaluations a card may have, and beside which cards none may be taken. No record is read."""
+"""Evaluations that a card may have, and cards that may have none. No record is read."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
@@ -27,12 +27,12 @@ TIER = "the card is of tier private, and other numbers about the records would e
 
 
 def check_unprotected(card: CardTerms, policy: Policy, what: str) -> None:
-    """Refuse work whose result would be an exact function of the records beside a protected psi.
+    """Refuse work that would disclose an exact function of the records besides a protected psi.
 
     Args:
-        card: As both sides signed it.
+        card: The card, as both sides signed it.
         policy: The present policy of its dataset.
-        what: The work, as the error names it.
+        what: Name of the work in the error.
 
     Raises:
         RecordsProtectedError: The card has noise, rounding, checks or no psi, or the policy offers no
@@ -44,7 +44,7 @@ def check_unprotected(card: CardTerms, policy: Policy, what: str) -> None:
 
 
 def why_protected(card: CardTerms, policy: Policy) -> str | None:
-    """The reason; None where exact numbers about the records may be told beside psi."""
+    """Return the reason of the protection; None if exact numbers may be disclosed besides psi."""
     if card.tier is Tier.PRIVATE:
         return TIER
     if card.terms.privacy.noisy:
@@ -67,17 +67,17 @@ def with_measures(
     measures: Collection[str],
     without_uniques: bool,
 ) -> tuple[Proposal, tuple[Change, ...]]:
-    """The terms with what is on offer of all that reads records once more, and each step to it.
+    """Return the terms with the offered evaluations and removal of uniques, and each change made.
 
-    Measures are exact numbers about records: noise or rounding of psi would protect nothing any more
-    beside them. So is what is missing from a release without replicated uniques. Of those of a black box
-    nobody takes any out: all that is ever released of it comes from one run.
+    Evaluations are exact numbers about records, which would undo noise or rounding of psi. The rows that
+    are missing from a release without replicated uniques are exact facts, too. Releases of a black box
+    keep their uniques: all of them are made from one run.
 
     Args:
-        terms: With the generator that is on offer.
-        privacy: How the card will be measured; ``transform`` the policy's, of exact counts.
-        measures: Those of the policy.
-        without_uniques: Whether the policy lets releases be rid of replicated uniques.
+        terms: Terms with the generator that is on offer.
+        privacy: Privacy of the card's psi; ``transform`` is the policy's, of exact counts.
+        measures: Names of the evaluations that the policy offers.
+        without_uniques: Whether the policy permits releases without replicated uniques.
 
     Raises:
         InvalidInputError: There is no measure of this name.
@@ -99,14 +99,14 @@ def with_measures(
 
 
 def with_uniques_kept(terms: Proposal, whole: str | None) -> tuple[Proposal, tuple[Change, ...]]:
-    """The terms, whose releases keep replicated uniques where no table of all attributes may be had.
+    """Return the terms; releases keep replicated uniques if the table of all attributes is not allowed.
 
-    Of somebody who is unique by all attributes but one, a row that is there says that the last one is
-    another: what is missing tells of any cell of the table of all attributes.
+    If a person is unique by all attributes but one, a released row with these levels says that the
+    person's last attribute differs: missing rows disclose cells of the table of all attributes.
 
     Args:
-        terms: With the statistics that are on offer.
-        whole: Why the policy does not allow that table; None where it does.
+        terms: Terms with the statistics that are on offer.
+        whole: Why the policy does not allow that table; None if it does.
     """
     if not terms.without_uniques or whole is None:
         return terms, ()
@@ -115,7 +115,7 @@ def with_uniques_kept(terms: Proposal, whole: str | None) -> tuple[Proposal, tup
 
 
 def _why_uniques_stay(offered: bool, bound: str | None, generator: str) -> str | None:
-    """The reason code; None where replicated uniques may go."""
+    """Return the reason code for keeping replicated uniques; None if they may be removed."""
     if not offered:
         return NOT_OFFERED
     return bound or (GENERATOR_READS_RECORDS if is_black_box(generator) else None)
@@ -138,13 +138,13 @@ _WHY = {
 def with_analyses(
     requested: Analyses, terms: Proposal, policy: Policy
 ) -> tuple[Proposal, tuple[Change, ...]]:
-    """The terms with what is on offer of the requested runs on the records, and each step to it.
+    """Return the terms with the offered part of the requested runs on the records, and each change.
 
-    Exact numbers about records would undo rounding or checks of psi, and noise even more: checked runs
-    are measured as the card is, and reviewed runs go with counts as they are alone.
+    Exact numbers about records would undo rounding, checks or noise of psi. Checked runs therefore have
+    the privacy of the card, and reviewed runs need a card with unprotected exact counts.
 
     Args:
-        requested: By the analyst; ``terms`` are all others, as they are offered.
+        requested: Runs that the analyst requested; ``terms`` are all other terms, as offered.
     """
     bound = READS_RECORDS if terms.transform != AS_COUNTED else None
     private = READS_RECORDS if isinstance(terms.privacy, InsideGenerator) else bound
@@ -196,12 +196,12 @@ def _reviewed(
 
 
 def together_of(policy: Policy) -> AllowedTogether:
-    """What measures may look at together."""
+    """Return the attributes that evaluations may use together."""
     return AllowedTogether(policy.forbidden, policy.measuring(noisy=False).largest_order)
 
 
 def why_unavailable(measure: Evaluation, dataset_entry: DatasetEntry, terms: Proposal) -> str | None:
-    """Why no card with these terms could have a measure; None where one could. All of it is public."""
+    """Return why no card with these terms could have an evaluation; None if it could."""
     attributes = dataset_entry.domain.covered_by(terms.cliques).attributes
     together = together_of(dataset_entry.policy)
     reason = measure.why_not(together, attributes, dataset_entry.declared, terms.marginals)
@@ -212,7 +212,7 @@ def why_unavailable(measure: Evaluation, dataset_entry: DatasetEntry, terms: Pro
 
 
 def why_withheld(measure: Evaluation, card: CardTerms, dataset_entry: DatasetEntry) -> str | None:
-    """Why a measure is neither taken nor shown, even if it was taken before; None where it may be."""
+    """Return why an evaluation may be neither made nor shown, even an earlier one; None if it may."""
     protected = why_protected(card, dataset_entry.policy)
     if protected is not None and (measure.reads_records or protected == TIER):
         return protected
@@ -222,7 +222,7 @@ def why_withheld(measure: Evaluation, card: CardTerms, dataset_entry: DatasetEnt
 
 
 def unavailable(card: CardTerms, dataset_entry: DatasetEntry) -> dict[str, str]:
-    """Every measure that a card cannot have, and why; depends on no record."""
+    """Return every measure that a card cannot have, and why; depends on no record."""
     reasons = {
         name: why_withheld(measure, card, dataset_entry)
         or why_unavailable(measure, dataset_entry, card.terms)
@@ -234,14 +234,14 @@ def unavailable(card: CardTerms, dataset_entry: DatasetEntry) -> dict[str, str]:
 def fitting(
     measures: Iterable[Evaluation], dataset_entry: DatasetEntry, terms: Proposal
 ) -> tuple[Evaluation, ...]:
-    """Those that a card with these terms could have; all of that is public."""
+    """Return the evaluations that a card with these terms could have; depends on public facts alone."""
     return tuple(one for one in measures if why_unavailable(one, dataset_entry, terms) is None)
 
 
 def price_of_measures(
     measures: Iterable[Evaluation], dataset_entry: DatasetEntry, terms: Proposal
 ) -> Price:
-    """What whoever asks first pays for these measures of one card."""
+    """Return the price of these evaluations of one card, which the first request pays."""
     attributes = len(dataset_entry.domain.covered_by(terms.cliques).attributes)
     names = [measure.name for measure in measures]
     marginals = len(terms.marginals)
@@ -249,7 +249,7 @@ def price_of_measures(
 
 
 def price_of_named(dataset_entry: DatasetEntry, terms: Proposal) -> Price:
-    """What all measures that the terms name cost together, once for the card."""
+    """Return the price of all evaluations that the terms name, paid once for the card."""
     if not terms.measures:
         return FREE
     evaluations = fitting(map(evaluation_named, terms.measures), dataset_entry, terms)

@@ -25,7 +25,7 @@ class GeneratorChoice:
     """Terms with a generator on offer.
 
     Args:
-        privacy: How the card is measured with it.
+        privacy: Privacy of the card with this generator.
         changes: Steps to the generator and its audit.
         privacy_changes: Steps to the privacy.
     """
@@ -42,7 +42,7 @@ def is_black_box(name: str) -> bool:
 
 
 def why_no_moments(name: str, facts: Facts) -> str | None:
-    """Why cards with this generator may not name moments; None where they may.
+    """Why cards with this generator may not name moments; None if they may.
 
     A box of tier audited is not fitted to psi at all, so any psi goes with it.
     """
@@ -62,11 +62,11 @@ def relation_of(policy: Policy, facts: Facts) -> Neighbouring | None:
 def generator_choice(
     proposal: Proposal, policy: Policy, closed: Mapping[Mechanism, str], facts: Facts
 ) -> GeneratorChoice | Refusal:
-    """The nearest generator on offer, and the privacy that goes with it.
+    """Return the nearest generator on offer, and the privacy that goes with it.
 
-    A box of tier private is offered where the policy's generators name it and its price fits the cap on
+    A box of tier private is offered if the policy's generators name it and its price fits the cap on
     one card; the policy's mechanisms are about psi, which such a card has not. It is offered in place of
-    another generator only where the policy has nothing else.
+    another generator only if the policy has no other.
 
     Args:
         closed: Mechanisms that grants made before have closed, and why.
@@ -85,7 +85,7 @@ def generator_choice(
 def _with_private(
     proposal: Proposal, name: str, policy: Policy, closed: Mapping[Mechanism, str], facts: Facts
 ) -> GeneratorChoice | Refusal:
-    """The terms with a box of tier private: its own privacy takes the place of what was asked."""
+    """Return the terms with a box of tier private: its own privacy takes the place of what was asked."""
     own = facts(name).privacy
     if own is None:
         return Refusal((GENERATOR,))
@@ -113,7 +113,7 @@ def _with_measured(
     closed: Mapping[Mechanism, str],
     facts: Facts,
 ) -> GeneratorChoice | Refusal:
-    """The terms with a generator beside which psi is measured."""
+    """Return the terms with a generator beside which psi is measured."""
     most = policy.most_per_card
     nearest = nearest_privacy(proposal.privacy, policy.mechanisms, policy.noise, most, closed)
     if isinstance(nearest, Refusal):
@@ -128,16 +128,16 @@ def _with_measured(
 def with_generator(
     terms: Proposal, privacy: Privacy, generators: Sequence[str], transform: Transform, facts: Facts
 ) -> tuple[Proposal, tuple[Change, ...]] | Refusal:
-    """The terms with a generator that is on offer and goes with how they are measured.
+    """Return the terms with a generator that is on offer and goes with how they are measured.
 
     A black box of tier audited sees the records themselves: neither noise on psi nor rounding binds it.
-    So it goes with exact counts alone, as they are, and costs what they cost. No audit finds what an
-    author hides on purpose, so a reviewer must have vouched for this very digest. Its audit decides
-    whether rows come at all, so nobody who asks for rows may ask for a weaker one than usual.
+    It is therefore offered with unprotected exact counts alone, and has their price. No audit finds what
+    an author hides on purpose, so a reviewer must have vouched for this very digest. Its audit decides
+    whether rows are released, so a proposal with rows cannot request a weaker audit than usual.
 
     Args:
-        generators: Those of the policy, in its order, that are not private.
-        transform: The policy's, of exact counts.
+        generators: Generators of the policy that are not private, in its order.
+        transform: Transform of exact counts, from the policy.
     """
     as_they_are = not privacy.noisy and transform == AS_COUNTED
 
@@ -161,7 +161,7 @@ def with_generator(
 
 
 def _well_audited(terms: Proposal) -> tuple[Proposal, tuple[Change, ...]]:
-    """The terms with an audit that is as strict as usual where rows hang on it, and each step to it.
+    """Return the terms with an audit of at least default strictness for rows, and each change.
 
     Audits under any card make runs enough to keep their level.
     """

@@ -42,7 +42,7 @@ from gencard.core.generators.trial_fit import check_fittable
 from gencard.core.policy import Policy
 
 _ONE_TRIAL = threading.Lock()
-"""A trial of a fit takes seconds of a core; one at a time leaves the others to everybody's calls."""
+"""A trial of a fit takes seconds of a core; one at a time leaves the other cores to calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def check_readable(terms: Proposal, records: int | None, limits: ProposalLimits)
     """Refuse work that holds records in memory, of a dataset that declares too many of them.
 
     Args:
-        records: As the schema declares; None where it does not.
+        records: Number of records that the schema declares; None if it declares none.
 
     Raises:
         TooManyRecordsError: The terms name a black box, measures, analyses, unique rows or exact sums.
@@ -152,13 +152,13 @@ def judge(
     facts: Facts = facts_of_generators,
     coding: Coding | None = None,
 ) -> CounterOffer | Refusal:
-    """The nearest acceptable terms with their price, or why there are none.
+    """Return the nearest acceptable terms with their price, or why there are none.
 
     Args:
         proposal: In the domain's order (``Proposal.in_order_of``).
         closed: Mechanisms that grants made before have closed, and why (``Grants.closed``).
         zeros: Structural zeros of some of the attributes, which the generator must keep.
-        facts: Of the generators that the policy names.
+        facts: Facts on the generators that the policy names.
         coding: The schema, which histograms and sums need.
 
     Raises:
@@ -205,7 +205,7 @@ def judge(
 
 
 def _check_box(terms: Proposal, domain: Domain, facts: Facts) -> None:
-    """Raises TooLargeError or ModelTooLargeError where a built-in black box would, after it was paid."""
+    """Raise TooLargeError or ModelTooLargeError if a built-in black box would, after it was paid."""
     check = facts(terms.generator).check
     if check is not None:
         check(terms.marginals, domain.covered_by(terms.cliques))

@@ -1,4 +1,4 @@
-"""Which marginals a policy allows, how they are measured, and what that costs. No record is read."""
+"""Marginals that a policy allows, their privacy, and their price. No record is read."""
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -35,16 +35,16 @@ USE_SUMS = "USE_SUMS"
 _Kept = TypeVar("_Kept", bound=Hashable)
 
 MOST_VALUES = 100_000
-"""Values of all functions of one card together: they travel with psi."""
+"""Largest number of values of all functions of one card, which are sent with psi."""
 
 MOST_PARTS = 50_000
-"""Smaller cliques that are looked at in search of a counter-offer."""
+"""Largest number of smaller cliques to search for a counter-offer."""
 
 
 def acceptable_cliques(
     terms: Proposal, policy: Policy, domain: Domain
 ) -> tuple[tuple[Clique, ...], tuple[Change, ...]]:
-    """The nearest cliques that the policy allows and its price cap covers, and each step to them.
+    """Return the nearest cliques that the policy allows and its price cap covers, and each step to them.
 
     Raises:
         TooLargeError: There are too many smaller cliques to look at.
@@ -72,7 +72,7 @@ def allowed_pairs(policy: Policy, domain: Domain) -> list[Clique]:
 
 
 def objection(clique: Clique, policy: Policy, domain: Domain, cells: int | None = None) -> str | None:
-    """Why a statistic on a clique is not acceptable as it is; None where it is.
+    """Return why a statistic on a clique is not acceptable; None if it is.
 
     Args:
         cells: Number of cells of the statistic; None for one cell for each cell of the clique.
@@ -86,7 +86,7 @@ def objection(clique: Clique, policy: Policy, domain: Domain, cells: int | None 
 
 
 def _check_parts(cliques: Iterable[Clique], policy: Policy) -> None:
-    """Refuse to look for smaller cliques where there are too many to look at."""
+    """Refuse to search smaller cliques if there are too many."""
     sizes = [len(clique) for clique in cliques]
     orders = range(1, min(policy.largest_order, max(sizes, default=0)) + 1)
     if sum(comb(size, order) for size in sizes for order in orders) > MOST_PARTS:
@@ -94,7 +94,7 @@ def _check_parts(cliques: Iterable[Clique], policy: Policy) -> None:
 
 
 def _nearest(clique: Clique, policy: Policy, domain: Domain) -> Iterator[Clique]:
-    """The largest acceptable cliques inside one that is not, each once."""
+    """Yield the largest acceptable cliques inside a clique that is not acceptable, each once."""
     covered: set[Attributes] = set()
     for order in range(min(policy.largest_order, len(clique)), 0, -1):
         for part in combinations(clique, order):
@@ -142,15 +142,15 @@ TRANSFORM = "TRANSFORM_REQUIRED"
 
 
 def price_of(terms: Proposal, domain: Domain, coding: Coding | None = None) -> Price:
-    """What measuring costs; depends on no record.
+    """Return the price of measuring the terms, which depends on no record.
 
-    Exact counts cost one for each independent statistic: the dimension of the span of Phi. Rounding
-    makes them no cheaper. Noise costs its epsilon or rho, whatever number of statistics shares it. A
-    release without replicated uniques costs what the table of all its attributes would, and one more:
-    what is missing tells of any cell of that table.
+    Exact counts cost one for each independent statistic: the dimension of the span of Phi. Rounding does
+    not change the price. Noise costs its epsilon or rho, however many statistics share it. A release
+    without replicated uniques costs as much as the table of all its attributes, and one more, because
+    missing rows disclose cells of that table.
 
     Args:
-        coding: The schema, which exact histograms and sums need.
+        coding: Coding of the schema, which exact histograms and sums need.
     """
     if not isinstance(terms.privacy, Exact):
         return terms.privacy.price
@@ -171,13 +171,13 @@ def nearest_privacy(
     most: Price,
     closed: Mapping[Mechanism, str],
 ) -> tuple[Privacy, tuple[Change, ...]] | Refusal:
-    """The nearest privacy on offer, and each step to it; a refusal where nothing is.
+    """Return the nearest privacy on offer, and each change to it; a refusal if there is none.
 
     Args:
-        noise: What is offered in place of a mechanism that is not. All noisy cards of a dataset have
-            its neighbouring relation and protect whom it protects, or their budgets could not be added.
+        noise: Noise to offer in place of a mechanism that is not on offer. All noisy cards of a dataset
+            have its neighbouring relation and protected unit, or their budgets could not be added.
         most: Cap on one card.
-        closed: Mechanisms that grants made before have closed, and why.
+        closed: Mechanisms that earlier grants have closed, with the reasons.
     """
     why = closed.get(requested.mechanism, MECHANISM) if requested.mechanism in mechanisms else MECHANISM
     offered = _on_offer(requested, set(mechanisms) - closed.keys(), noise)
@@ -203,7 +203,7 @@ def nearest_privacy(
 def _on_offer(
     requested: Privacy, mechanisms: Collection[Mechanism], noise: AddedNoise | None
 ) -> Privacy | None:
-    """What was asked, else the noise on offer, else exact counts; None where neither is."""
+    """Return the requested privacy if on offer, else offered noise, else exact counts, else None."""
     if requested.mechanism in mechanisms:
         return requested
     if noise is not None and noise.mechanism in mechanisms:
@@ -214,7 +214,7 @@ def _on_offer(
 def measured_as(
     terms: Proposal, privacy: Privacy, transform: Transform
 ) -> tuple[Proposal, tuple[Change, ...]]:
-    """The terms with this privacy: exact counts with the policy's transform, noise with none.
+    """Return the terms with this privacy: exact counts with the policy's transform, noise with none.
 
     Noise keeps the weights; exact counts have none.
     """
@@ -226,7 +226,7 @@ def measured_as(
 
 
 def chosen(terms: Proposal, cliques: Sequence[Clique], moments: Sequence[Moment]) -> Proposal:
-    """The terms with these cliques, their own or parts of them, and some of their moments."""
+    """Return the terms with these cliques, their own or parts of them, and some of their moments."""
     weights = zip(terms.moments, terms.weights[len(terms.marginals) :], strict=False)
     of_numbers = terms.weights[len(terms.cliques) :]
     return replace(
@@ -242,7 +242,7 @@ def chosen(terms: Proposal, cliques: Sequence[Clique], moments: Sequence[Moment]
 
 
 def required(coding: Coding | None) -> Coding:
-    """The schema; raises InvalidInputError where a caller that judges numbers has given none."""
+    """Return the coding; raises InvalidInputError if a caller that judges numbers passed none."""
     if coding is None:
         raise InvalidInputError(field="coding", problem="is required for histograms and sums")
     return coding
@@ -251,10 +251,10 @@ def required(coding: Coding | None) -> Coding:
 def offered_numbers(
     terms: Proposal, privacy: Privacy, policy: Policy, domain: Domain, coding: Coding | None
 ) -> tuple[Proposal, list[Change]]:
-    """The terms with the histograms and sums that the policy offers, and a change for each other one.
+    """Return the terms with the histograms and sums that the policy offers, and a change for each other.
 
     Args:
-        privacy: As the terms will be measured.
+        privacy: Privacy with which the terms will be measured.
     """
     fine = {name: fine_cells(required(coding), name) for name in terms.histograms}
     by = {one: domain.project(one.by).cells for one in terms.sums}
@@ -345,7 +345,7 @@ def offered_moments(
     Args:
         forbidden: Why a marginal on the attributes is not acceptable; None if it is.
         others: Objections to every moment of the card; None for none.
-        coding: The schema; without one, no attribute has a step.
+        coding: Coding of the schema; without it, no attribute has a step.
     """
 
     def of_levels(moment: Moment) -> str | None:
@@ -385,7 +385,7 @@ def affordable_moments(
 
 
 def check_values(moments: Sequence[Moment], domain: Domain) -> None:
-    """Raises TooLargeError where the functions together have too many values."""
+    """Raise TooLargeError if the functions together have too many values."""
     if sum(moment.values(domain) for moment in moments) > MOST_VALUES:
         raise TooLargeError(
             what="The number of values of the moments",
@@ -395,10 +395,10 @@ def check_values(moments: Sequence[Moment], domain: Domain) -> None:
 
 
 def sums_price(cliques: Sequence[Clique], moments: Sequence[Moment], domain: Domain) -> int:
-    """Most independent statistics that exact moments add to marginals on the cliques.
+    """Return the largest number of independent statistics that exact moments add to the marginals.
 
-    Each adds its sums, or what the marginal on its attributes would add, whichever is less; without
-    any marginal, the number of records too.
+    Each moment adds its sums, or as many as the marginal on its attributes would add, whichever is less;
+    without any marginal, the number of records is added, too.
     """
     count = 1 if moments and not cliques else 0
     known = dimension(domain, cliques) + count
@@ -412,7 +412,7 @@ def sums_price(cliques: Sequence[Clique], moments: Sequence[Moment], domain: Dom
 def _sorted_out(
     field: str, statistics: Sequence[_Kept], objection: Callable[[_Kept], str | None]
 ) -> tuple[list[_Kept], list[Change]]:
-    """Statistics without objection, and a change of the field for each other one."""
+    """Return the statistics without objection, and a change of the field for each other statistic."""
     reasons = {one: objection(one) for one in statistics}
     changes = [Change(field, str(one), "", why) for one, why in reasons.items() if why]
     return [one for one, why in reasons.items() if why is None], changes

@@ -1,4 +1,4 @@
-"""A run beside all that was released of the same records before: answers, and exact statistics."""
+"""Judgement of a run together with earlier disclosures of the same records: answers and statistics."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ from gencard.core.output_rules import PASSED, Rules, Verdict
 from gencard.core.types import FloatArray, IntArray
 
 _MOST_SCOPES = 16
-"""Lattices around a run in which it is judged beside other outputs."""
+"""Number of lattices in which a run is judged together with other outputs."""
 
 _Attributes = tuple[frozenset[str], frozenset[str]]
-"""Those of a formula, and those by which its population is chosen."""
+"""Attributes of a formula, and attributes by which its population is chosen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """What was released before, or may be: runs that go on, exact statistics that cards name.
+    """Earlier and pending disclosures: answers of runs, and exact statistics that cards name.
 
     Args:
-        coding: The schema.
-        cliques: Marginals of everybody, exactly.
-        refused: Populations of runs that were refused: a refusal says that a rule was broken, so two
-            refusals about almost the same records would say what the difference does.
-        rounded: Marginals of everybody, rounded.
-        histograms: Attributes whose histograms were released, exactly.
-        sums: Sums that cards have released, exactly.
+        coding: Coding of the schema.
+        cliques: Exact marginals of all records.
+        refused: Populations of refused runs: a refusal discloses that a rule was broken, so two
+            refusals about almost the same records would disclose a fact about their difference.
+        rounded: Rounded marginals of all records.
+        histograms: Attributes whose exact histograms were released.
+        sums: Exact sums that cards have released.
     """
 
     coding: Coding
@@ -75,11 +75,11 @@ class Earlier:
 
     @property
     def tables(self) -> tuple[Clique, ...]:
-        """Marginals of everybody, exactly or rounded."""
+        """Marginals of all records, exact or rounded."""
         return (*self.cliques, *(one.clique for one in self.rounded))
 
     def attributes_with(self, run: RunQuestion) -> Clique:
-        """All attributes that must be read to judge a run."""
+        """Return all attributes that must be read to judge a run."""
         runs = (run, *self.runs)
         cliques = (clique for one in runs for clique in one.output.cliques)
         names = (name for one in runs for name in (*one.question.formula.attributes, *one.attributes))
@@ -88,7 +88,7 @@ class Earlier:
         return tuple(dict.fromkeys(chain(names, *cliques, *self.tables, *chosen, *sums)))
 
     def attributes_with_sums(self, sums: Sequence[Sum], cliques: Sequence[Clique]) -> Clique:
-        """All attributes that must be read to judge exact sums of a card.
+        """Return all attributes that must be read to judge exact sums of a card.
 
         Args:
             cliques: The card's own exact marginals.
@@ -108,14 +108,14 @@ class Earlier:
 
     @staticmethod
     def _sums_one(run: RunQuestion, numbers: Iterable[Clique]) -> bool:
-        """Whether a run tells sums of one of some numbers."""
+        """Whether a run discloses sums of one of these numbers."""
         response = run.question.formula.response or ""
         return run.question.kind in SUMMED and (response,) in numbers
 
     def beside_sums(
         self, sums: Sequence[Sum], records: NumberedRecords, cliques: Sequence[Clique], own: Clique
     ) -> ReleasedNumbers:
-        """All that tells sums of a card's numbers, besides the card's own sums.
+        """Return all disclosures of sums of a card's numbers, besides the card's own sums.
 
         Args:
             cliques: The card's own exact marginals; ``own``: its histograms.
@@ -132,7 +132,7 @@ class Earlier:
         return ReleasedNumbers(counted, histograms, self.sums, means)
 
     def stored_with(self, run: RunQuestion) -> Clique:
-        """The attributes whose numbers must be read to judge a run: its own, or of earlier means."""
+        """Return attributes whose numbers must be read to judge a run: its own, or of earlier means."""
         response = run.question.formula.response or ""
         return tuple(dict.fromkeys((*run.stored, *((response,) if self._summed(run) else ()))))
 
@@ -141,11 +141,11 @@ class Earlier:
     ) -> Verdict:
         """Judge the sums that its means and those of earlier answers determine.
 
-        Means of coded numbers count as those of the stored ones: between fine edges they are nearly the
-        same.
+        Means of coded numbers count as means of stored numbers: between fine edges they are nearly
+        equal.
 
         Args:
-            numbers: Stored numbers, where they have been read.
+            numbers: Stored numbers, as far as they were read.
         """
         related, question = self._summed(run), run.question
         if not related:
@@ -172,9 +172,9 @@ class Earlier:
         )
 
     def _summed(self, run: RunQuestion) -> list[RunQuestion]:
-        """The run and the earlier ones that tell sums of its response.
+        """Return the run and the earlier runs that disclose sums of its response.
 
-        None if neither a run nor a card tells sums of its stored numbers.
+        Empty if neither a run nor a card discloses sums of its stored numbers.
         """
         response = run.question.formula.response
         related = [
@@ -212,10 +212,11 @@ class Earlier:
     def _resembles(self, run: RunQuestion, dataset: Dataset, threshold: int) -> bool:
         """Whether other conditions chose the population of a run, refused or not, but for a few records.
 
-        None at all are too few as well, unless both conditions are the same one: else an answer would
-        say that the records by which the conditions differ do not exist, and a refusal that one does. A
-        refused population does not block those that fewer attributes choose: so near to one of them it
-        was refused whatever the records are, and else a single run could block all records for ever.
+        A difference of no record is too small as well, unless the conditions are equal: otherwise an
+        answer would disclose that no record lies between the conditions, and a refusal that one does. A
+        refused population does not block populations that fewer attributes choose: so near to one of
+        them it was refused whatever the records are, and otherwise one run could block all records for
+        ever.
         """
         if threshold <= 1:
             return False
@@ -228,10 +229,11 @@ class Earlier:
         return False
 
     def leaves_too_little(self, run: RunQuestion, dataset: Dataset, rules: Rules) -> Outcome:
-        """Whether an answer that is released, too, would leave too little open about a small count.
+        """Return whether the answer, together with earlier outputs, would determine a small count.
 
-        The lattice of all attributes of the run is judged whole, with all that other outputs tell of
-        these and of as many more attributes as it can have. One that is too large is not decided.
+        The lattice of all attributes of the run is judged whole, with the facts that other outputs
+        disclose about these attributes and as many more as fit. A lattice that is too large is not
+        decided.
         """
         if self._is_told(run):
             return Outcome.OPEN
@@ -250,13 +252,13 @@ class Earlier:
         return outcome
 
     def _is_told(self, run: RunQuestion) -> bool:
-        """Whether exact statistics determine the answer, so that it tells nothing new."""
+        """Whether exact statistics determine the answer, which then discloses nothing new."""
         about = run.output.attributes
         cliques = (about.union(clique) for clique in (*run.question.cliques, *run.output.cliques))
         return all(any(one <= {*clique} for clique in self.cliques) for one in cliques)
 
     def _tells(self, run: RunQuestion, scope: _Scope, dataset: Dataset, rules: Rules) -> Outcome:
-        """The same of one lattice."""
+        """Return the same outcome for one lattice."""
         merging, domain = scope.merged, self.coding.domain
         attributes = domain.canonical(scope.attributes)
         exact = [clique for clique in self.cliques if scope.attributes.issuperset(clique)]
@@ -297,9 +299,9 @@ class Earlier:
                 yield from self._around(scope)
 
     def _around(self, scope: _Scope) -> Iterator[_Scope]:
-        """Scopes that hold this one: each related output is in one of the first, as far as that fits.
+        """Yield scopes that contain this scope; the first ones cover each related output, if that fits.
 
-        Those that add the fewest cells come first: many wide ones keep no narrow one out.
+        Scopes that add the fewest cells come first, so that many wide scopes displace no narrow scope.
         """
         pairs = self._related(scope, (*self.runs, *self.tables))
         related = sorted(pairs, key=lambda pair: scope.with_(*pair).size)
@@ -316,7 +318,7 @@ class Earlier:
 
     @staticmethod
     def _grown(scope: _Scope, related: Sequence[_Attributes]) -> _Scope:
-        """With attributes of other outputs, those that add the fewest cells first."""
+        """Return the scope with attributes of other outputs, fewest additional cells first."""
         while wider := [
             one
             for one in (scope.with_(*pair) for pair in related)
@@ -339,15 +341,15 @@ class Earlier:
         ]
 
     def _with_sources(self, attributes: frozenset[str]) -> frozenset[str]:
-        """Attributes, and those that any of them is derived from."""
+        """Return attributes together with the sources of derived ones."""
         derivations = (self.coding.attribute(name).derivation for name in attributes)
         return attributes.union(*(how.sources for how in derivations if how is not None))
 
 
 def _contributed(run: RunQuestion, numbers: Mapping[str, FloatArray]) -> FloatArray | None:
-    """Magnitudes of what each record adds to sums of a run's response; None where it is not read.
+    """Return the magnitude of each record's part of sums of a run's response; None if it is not read.
 
-    Of a run by levels, whose means count as those of the numbers, they are of the numbers themselves.
+    For a run by levels, the numbers themselves are used, because its means count as means of numbers.
     """
     one, response = run.question, run.question.formula.response or ""
     values = numbers.get(response)
@@ -359,7 +361,7 @@ def _contributed(run: RunQuestion, numbers: Mapping[str, FloatArray]) -> FloatAr
 
 
 def _tables_of(run: RunQuestion, dataset: Dataset, known: Kept) -> Iterator[IntArray]:
-    """The group of each record in each table whose sums an answer determines; -1 outside all groups."""
+    """Yield each record's group in each table whose sums an answer determines; -1 outside all groups."""
     known = known & run.is_complete(dataset)
     for output in run.outputs:
         kept = output.kept(dataset) & known
@@ -375,8 +377,8 @@ class _Scope:
     """Attributes that are judged together.
 
     Args:
-        valued: Those whose levels are told apart.
-        tested: Those by which populations are chosen.
+        valued: Attributes whose levels are told apart.
+        tested: Attributes by which populations are chosen.
     """
 
     earlier: Earlier
@@ -393,7 +395,7 @@ class _Scope:
         return self.valued | self.tested
 
     def is_inside(self, other: _Scope) -> bool:
-        """Whether another scope tells apart all that this one does."""
+        """Whether another scope tells apart all levels that this scope does."""
         return self.attributes <= other.attributes and self.valued <= other.valued
 
     @cached_property
@@ -403,7 +405,7 @@ class _Scope:
 
     @cached_property
     def merged(self) -> Merged:
-        """Levels that no population tells apart, of the attributes that are not valued."""
+        """Merged levels that no population tells apart, of the attributes that are not valued."""
         tests = [test for one in (self.run, *self.runs) for test in one.output.tests]
         return Merged.by(tests, self.tested - self.valued, self.earlier.coding.domain)
 
@@ -415,7 +417,7 @@ class _Scope:
 
 
 def _facts(run: RunQuestion, merged: Merged, lattice: Lattice, rules: Rules) -> CountFacts:
-    """What an answer tells of the cells."""
+    """Return the facts about the lattice's cells that an answer discloses."""
     tests = tuple(map(merged.condition, run.output.tests))
     mask = replace(run.output, tests=tests).kept(lattice.cells)
     margins = RecordMargins.of(lattice.cells, (lattice.counts * mask).astype(np.float64))

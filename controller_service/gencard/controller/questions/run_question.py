@@ -60,8 +60,8 @@ from gencard.wire.documents.answer_document import Question, values_refused
 class Limited:
     """Margins of which some cliques may be asked for and nothing else.
 
-    An answer is judged by the marginals that its question needs. Limited to these, it cannot use what
-    nobody judged, such as a classifier's accuracy, which takes all attributes together.
+    An answer is judged by the marginals that its question needs. Limited to these, it cannot use a
+    number that was not judged, such as a classifier's accuracy, which takes all attributes together.
     """
 
     whole: Margins
@@ -94,7 +94,7 @@ class Population:
     """Which records a run is about, read by the schema alone.
 
     Args:
-        where: Which records were asked for; None for all.
+        where: Condition of the requested records; None for all records.
         tests: All tests that a record has to pass; ``where`` is among them.
     """
 
@@ -103,7 +103,7 @@ class Population:
 
     @classmethod
     def of(cls, question: Question, coding: Coding, rules: str = "") -> "Population":
-        """The population of a question; raises as ``read_formula`` and ``read_condition`` do.
+        """Return the population of a question; raises as ``read_formula`` and ``read_condition`` do.
 
         Args:
             rules: Version of the output rules under which a run of the question ended.
@@ -120,12 +120,12 @@ class Population:
         return cls(where, (EVERYBODY, *conditions))
 
     def kept(self, dataset: Dataset) -> Kept:
-        """The records that the run is about."""
+        """Return the records that the run is about."""
         return ToldOutput(self.tests, ()).kept(dataset)
 
     @property
     def attributes(self) -> Clique:
-        """All that says who is in."""
+        """Attributes that decide which records are in the population."""
         return tuple(dict.fromkeys(name for test in self.tests for name in test.attributes))
 
     @property
@@ -148,7 +148,7 @@ class RunQuestion:
 
     Args:
         values: Numbers of levels that the analyst gave, which runs of before could; None for none.
-        population: Which records it is about.
+        population: Records that the question is about.
         output: The same records, and which of their marginals it tells.
         possible: The levels of each attribute of the formula that the population leaves.
         used: Numbers that count as the records have them.
@@ -253,7 +253,7 @@ class RunQuestion:
         check_functions(one.text, one.kind, one.coding, self.possible, {*self.stored})
 
     def at(self, margins: RecordMargins) -> design.Question:
-        """The question with columns for the levels alone that somebody has."""
+        """Return the question with columns for observed levels alone."""
         return self._with(observed_levels(margins, self.question.formula.attributes))
 
     def _with(self, observed: Mapping[str, NDArray[np.bool_]]) -> design.Question:
@@ -284,10 +284,10 @@ class RunQuestion:
         return ToldOutput((EVERYBODY, *tests), ()).kept(dataset)
 
     def records(self, dataset: Dataset, numbers: Mapping[str, FloatArray], kept: Kept) -> StoredRecords:
-        """The records that are kept, with all numbers that the run uses.
+        """Return the records that are kept, with all numbers that the run uses.
 
         Args:
-            numbers: Of the attributes in ``stored``, as the records have them.
+            numbers: Numbers of the attributes in ``stored``, as the records have them.
             kept: Records without one of the numbers are left out.
         """
         places = np.flatnonzero(kept & self.is_complete(dataset))
@@ -297,10 +297,10 @@ class RunQuestion:
         return StoredRecords(dataset.take(places), own)
 
     def lacks_levels(self, everybody: Dataset, part: Dataset) -> bool:
-        """Whether the answer, which lists levels, would say that nobody asked for has one of them.
+        """Whether the answer, which lists levels, would disclose that the population lacks a level.
 
         Args:
-            everybody: The records; ``part`` those of the population.
+            everybody: All records; ``part``: the records of the population.
         """
         names = self.question.formula.attributes
         levels = observed_levels(RecordMargins.of(everybody), names)
@@ -322,7 +322,7 @@ class RunQuestion:
 
     @property
     def widest(self) -> int:
-        """Most attributes of a table whose cells the answer tells, with those that say who is in."""
+        """Largest number of attributes of a table that the answer discloses, with the condition's."""
         attributes = () if self.where is None else self.where.attributes
         cliques = (*self.output.cliques, *group_cliques(self.question))
         return max((len({*clique, *attributes}) for clique in cliques), default=0)
@@ -379,7 +379,7 @@ class NoisyRun:
             permitted: Whether the policy permits numbers as the records have them.
 
         Raises:
-            InvalidInputError: It is asked for what no sums give.
+            InvalidInputError: Sums do not determine the answer.
             LevelsTooWideError: No sums give the answer, and levels were not asked for.
         """
         options = {name: _hashable(value) for name, value in _options(question).items()}
@@ -397,7 +397,7 @@ class NoisyRun:
             raise
 
     def answered(self, psi: Psi) -> Answer:
-        """The answer from what was measured; raises as ``answer_of``."""
+        """Return the answer from what was measured; raises as ``answer_of``."""
         one = self.request
         return answer_of(
             self.text,
@@ -428,7 +428,7 @@ def _condition(text: str, coding: Coding, values: Values | None, *, of_present: 
 
 
 def _possible(name: str, conditions: Sequence[Condition], domain: Domain) -> NDArray[np.bool_]:
-    """The levels that a population leaves."""
+    """Return the levels that a population leaves."""
     possible = np.ones(domain.size(name), dtype=bool)
     for one in conditions:
         if name in one.attributes:

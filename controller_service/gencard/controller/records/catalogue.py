@@ -1,4 +1,4 @@
-"""The datasets on offer, as everybody may know them: public schema, policy, version. No record."""
+"""The datasets on offer, as public facts: schema, policy, version. No record is read."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -54,7 +54,7 @@ class DatasetSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Holdout:
-    """Where the records lie, their version, and the salted digest of their file or table's place."""
+    """Place of the records, their version, and the salted digest of their file or table's place."""
 
     data: Path | TableAddress
     version: str
@@ -67,14 +67,14 @@ class DatasetEntry:
 
     Args:
         name: datasets/{dataset}.
-        data: Where its records lie: a file or folder, which only the vault opens, or a table.
+        data: Place of its records: a file or folder, which only the vault opens, or a table.
         version: Salted digest of the records and of how they are read, in hex.
         digest: Salted digest of their file alone, or of the place of their table.
         holdout: Other records under the same schema, that no release is made from, and their version.
-        declared: What measures of cards are told.
-        format: How the files are written.
-        version_kind: What the version is an HMAC of.
-        covers_values: Whether it changes with each value; else no stored number is given.
+        declared: Declarations for evaluations of cards.
+        format: Format of the files.
+        version_kind: Content of which the version is an HMAC.
+        covers_values: Whether the version changes with each value; else no stored number is given out.
         coding_digest: Digest of the schema's coding, which cards name.
     """
 
@@ -106,7 +106,7 @@ class DatasetEntry:
 
     @property
     def run_rules(self) -> Rules:
-        """Rules of checked runs, for persons where each may have several records."""
+        """Rules of checked runs, for persons if each may have several records."""
         return self.policy.analyses.rules.of_persons(self.schema.most_records)
 
     def covers(self, names: Iterable[str]) -> bool:
@@ -115,7 +115,7 @@ class DatasetEntry:
 
     @property
     def versions(self) -> dict[str, str]:
-        """Digests of schema and records, as the log has them; those of records are salted."""
+        """Digests of schema and records for the log; digests of records are salted."""
         versions = {"schema_digest": self.coding_digest, "version": self.version}
         return versions | ({"holdout_version": self.holdout.version} if self.holdout else {})
 
@@ -144,7 +144,7 @@ class Catalogue:
 
 
 def dataset_of(name: str) -> str:
-    """The dataset that a resource below it belongs to.
+    """Return the dataset that a resource below it belongs to.
 
     >>> dataset_of("datasets/census/cards/5f")
     'datasets/census'

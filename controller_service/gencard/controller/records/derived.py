@@ -25,7 +25,7 @@ number = { kind = ["visit"] }
 edges = [0, 1, 3, 10]
 integer = true
 
-A missing level of the other attribute is missing, where ``missing = true``.
+A missing level of the other attribute is missing, if ``missing = true``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,7 +47,7 @@ Levels = Mapping[str, tuple[str, ...]]
 
 
 class Form(NamedTuple):
-    """The label of levels that are not listed, and whether there is a missing one."""
+    """Label of levels that are not listed, and whether there is a missing level."""
 
     other: str | None = None
     missing: bool = False
@@ -73,15 +73,15 @@ class DerivedTable(Section):
     per_person: bool = False
 
     def derived(self, name: str, stored: Coding, coding: Labels | Edges | None, form: Form) -> Attribute:
-        """The attribute.
+        """Return the derived attribute.
 
         Args:
             stored: The attributes that are not derived.
-            coding: Labels or edges, where the table has them.
-            form: The label of all other levels, and whether there is a missing one.
+            coding: Labels or edges, if the table has them.
+            form: Label of all other levels, and whether there is a missing level.
 
         Raises:
-            InvalidCodingError: The keys do not go together, or name what is not stored.
+            InvalidCodingError: The keys contradict each other, or name attributes that are not stored.
         """
         ways = [self.of, self.compare, self.any is not None, self.number is not None, self.sources]
         if sum(map(bool, ways)) != 1 or (self.recode and not self.of):
@@ -116,12 +116,12 @@ class DerivedTable(Section):
 
 
 def recoded(name: str, source: Attribute, recode: Levels, form: Form) -> Attribute:
-    """Each label stands for some levels of the source.
+    """Return an attribute whose labels group levels of the source.
 
-    The source's missing level is missing here where the form has one, unless it is listed.
+    The source's missing level is missing here if the form has a missing level, unless it is listed.
 
     Raises:
-        InvalidCodingError: A level is unknown, listed twice, or has no place.
+        InvalidCodingError: A level is unknown, listed twice, or covered by no label.
     """
     other, missing = form
     labels = tuple(dict.fromkeys((*recode, *([other] if other else []))))
@@ -139,7 +139,7 @@ def recoded(name: str, source: Attribute, recode: Levels, form: Form) -> Attribu
 
 
 def cut(name: str, source: Attribute, edges: Sequence[float], *, missing: bool) -> Attribute:
-    """Wider intervals of the numbers of the source.
+    """Return an attribute with wider intervals of the source's numbers.
 
     Raises:
         InvalidCodingError: The source has no numbers, an edge cuts through one of its levels, or a level
@@ -172,10 +172,10 @@ def cut(name: str, source: Attribute, edges: Sequence[float], *, missing: bool) 
 
 
 def compared(name: str, one: Attribute, other: Attribute, *, missing: bool) -> Attribute:
-    """Which of two attributes with the same levels is greater; or whether they agree, without an order.
+    """Return an attribute that says which of two is greater, or if without order, whether they agree.
 
     Raises:
-        InvalidCodingError: Their levels differ, or one may be missing and that has no place.
+        InvalidCodingError: Their levels differ, or one may be missing and no level stands for that.
     """
     if _values(one) != _values(other):
         raise InvalidCodingError(attribute=name, problem="it compares attributes with different levels")
@@ -198,10 +198,10 @@ def compared(name: str, one: Attribute, other: Attribute, *, missing: bool) -> A
 
 
 def of_person(name: str, stored: Coding, levels: Levels, edges: Edges | None) -> Attribute:
-    """The number of a person's records that have one of some levels, of each attribute that is named.
+    """Return an attribute that counts a person's records with one of the levels of each named attribute.
 
     Args:
-        edges: Of the number; None for whether there is any.
+        edges: Edges of the number; None for whether there is any such record.
 
     Raises:
         InvalidCodingError: An attribute or a level is unknown.
@@ -227,11 +227,11 @@ def _check_levels(name: str, source: Attribute, levels: "Mapping[str, int] | Seq
 
 
 def _values(one: Attribute) -> tuple[object, ...]:
-    """What the levels are, without "missing"."""
+    """Return the labels or intervals of an attribute, without "missing"."""
     coding = one.coding
     return coding.labels if isinstance(coding, Labels) else tuple(pairwise(coding.edges))
 
 
 def _absent(source: Attribute) -> tuple[str, ...]:
-    """The name of the missing level, where there is one."""
+    """Return the name of the missing level, if there is one."""
     return source.coding.level_names[len(_values(source)) :]

@@ -1,4 +1,4 @@
-"""How a stored value becomes a code: a little SQL inside the engine, the rest in numpy.
+"""Encoding of stored values as codes: a little SQL inside the engine, the rest in numpy.
 
 An encoder writes one SQL expression that yields exactly one number for each record, never NULL and
 never a value's text, and turns a batch of these numbers into codes.
@@ -94,7 +94,7 @@ class Column:
 
     @property
     def number(self) -> str:
-        """The value as a float, NULL where it is none."""
+        """SQL for the value as a float, NULL if it is none."""
         number = self.sql if self.is_number else self.format.number(self.text)
         if self.kind == "FLOAT":  # 0.7 of half the digits is 0.7, and not 0.699999988
             number = f"CAST({self.sql} AS VARCHAR)"
@@ -102,7 +102,7 @@ class Column:
 
     @property
     def calendar_date(self) -> str:
-        """The value as a date, NULL where it is none."""
+        """SQL for the value as a date, NULL if it is none."""
         if self.kind == "TIMESTAMP_NS":  # a cast would round to microseconds, and to the next day
             return f"TRY_CAST(substr(CAST({self.sql} AS VARCHAR), 1, 10) AS DATE)"
         if self.kind.startswith(("DATE", "TIMESTAMP")):
@@ -117,7 +117,7 @@ class Column:
         return f"({self.number} IS NOT NULL AND {whole} IS NULL)", *signs
 
     def is_plain_label(self, labels: Sequence[str]) -> str:
-        """Whether a text is one of some labels, and a whole number that shows none of the signs."""
+        """SQL for whether a text is one of some labels, and a whole number without any of the signs."""
         plain = [quoted(label, "'") for label in labels if re.fullmatch("[1-9][0-9]{0,14}|0", label)]
         return f"{self.text} IN ({', '.join(plain)})" if plain else "false"
 
@@ -131,7 +131,7 @@ class Column:
 
     @property
     def days(self) -> str:
-        """The value as days since 1970-01-01, NULL where it is no date."""
+        """SQL for the value as days since 1970-01-01, NULL if it is no date."""
         return f"CAST(date_diff('day', DATE '1970-01-01', {self.calendar_date}) AS DOUBLE)"
 
     @property
@@ -141,23 +141,23 @@ class Column:
 
     @property
     def is_instant(self) -> str:
-        """Whether a text states an instant: date, time and offset in ISO 8601."""
+        """SQL for whether a text states an instant: date, time and offset in ISO 8601."""
         return f"regexp_full_match({self.text}, '{_INSTANT}')"
 
     @property
     def is_day(self) -> str:
-        """Whether the value is a date of the years 1 to 9999."""
+        """SQL for whether the value is a date of the years 1 to 9999."""
         first, last = LAST_DAYS
         return f"{self.calendar_date} BETWEEN DATE '{first}' AND DATE '{last}'"
 
     @property
     def plain_days(self) -> str:
-        """The value as days since 1970-01-01, NULL where it is no date or has a time of day."""
+        """SQL for the value as days since 1970-01-01, NULL if it is no date or has a time of day."""
         return f"CASE WHEN {self.is_midnight} THEN {self.days} END"
 
     @property
     def is_midnight(self) -> str:
-        """Whether a date has no time of day, or that of midnight without an offset."""
+        """SQL for whether a date has no time of day, or that of midnight without an offset."""
         if self.kind == "DATE":
             return "true"
         if self.kind.startswith("TIMESTAMP"):
@@ -166,21 +166,21 @@ class Column:
 
     @property
     def timed(self) -> str:
-        """Whether the value is a date with a time of day or an offset, which a date has not."""
+        """SQL for whether the value is a date with a time of day or an offset, which a date has not."""
         if self.has_instants:
             return f"{self.sql} IS NOT NULL"
         return f"CASE WHEN {self.is_midnight} THEN false ELSE {self.days} IS NOT NULL END"
 
     @property
     def local(self) -> str:
-        """Whether the value is a text that states a date, with a time or without one, and no offset."""
+        """SQL for whether the value is a text with a date, with or without a time, but no offset."""
         is_text = self.kind == "VARCHAR"
         return f"{self.days} IS NOT NULL AND NOT {self.is_instant}" if is_text else "false"
 
     def in_zone(self, zone: str, *, times: bool) -> str:
-        """The date of an instant in days since 1970-01-01, or its minutes since midnight, in a zone.
+        """Return SQL for an instant's days since 1970-01-01, or minutes since midnight, in a zone.
 
-        NULL where the value is no instant: it has no offset from UTC.
+        NULL if the value is no instant: it has no offset from UTC.
         """
         if self.has_instants:
             instant = f"CAST({self.sql} AS TIMESTAMP WITH TIME ZONE)"
@@ -195,7 +195,7 @@ class Column:
         return f"CAST(date_diff('day', DATE '1970-01-01', CAST({local} AS DATE)) AS DOUBLE)"
 
     def age(self, day: date) -> str:
-        """Completed years from the value, a date, to a day; NULL where it is no date."""
+        """Return SQL for the completed years from the value to a day; NULL if the value is no date."""
         return f"CAST(date_sub('year', {self.calendar_date}, DATE '{day.isoformat()}') AS DOUBLE)"
 
     @property
@@ -210,7 +210,7 @@ class Column:
 
     @property
     def is_nan(self) -> str:
-        """Whether the value is the float that is no number."""
+        """SQL for whether the value is the float that is no number."""
         # Workaround: on Parquet whose statistics leave NaN out, as Arrow writes them, DuckDB takes
         # isnan() for false (duckdb/duckdb#7803, #25521). A cast to text helps, unless all other values
         # are equal.
@@ -226,7 +226,7 @@ class Column:
         as_text: bool = False,
         empty: bool = True,
     ) -> str:
-        """Whether the value is empty, or one of the tokens, as text or as a number.
+        """Return SQL for whether the value is empty, or one of the tokens, as text or as a number.
 
         Args:
             labels: Texts of which none is a token as a number: beside 099, the token 99 is another code.
@@ -247,9 +247,9 @@ class Column:
         return " OR ".join(tests)
 
     def code_by_number(self, labels: Sequence[str]) -> str:
-        """The place of the label that is the same number, such as 1 for 1.0; NULL where none is.
+        """Return SQL for the place of the label with the same number, such as 1 for 1.0; else NULL.
 
-        Programs write whole numbers as floats where some are missing. A code such as 007 is no number.
+        Programs write whole numbers as floats if some are missing. A code such as 007 is no number.
         """
         inside = f"abs({self.number}) < {EXACT!r}"
         if self.is_float:
@@ -276,7 +276,7 @@ class Column:
 
 
 def _instant_of_text(text: str) -> str:
-    """SQL for the instant that a text states in ISO 8601, with an offset; NULL where it states none."""
+    """Return SQL for the instant that a text states in ISO 8601, with an offset; else NULL."""
     exact = f"regexp_replace({text}, '([.][0-9]{{6}})[0-9]+', '\\1')"  # else it would be rounded
     return f"CASE WHEN regexp_full_match({text}, '{_INSTANT}') THEN TRY_CAST({exact} AS TIMESTAMPTZ) END"
 
@@ -285,8 +285,8 @@ def _instant_of_text(text: str) -> str:
 def zones() -> frozenset[str]:
     """Return the names of the IANA database of zones, such as ``America/New_York``.
 
-    They are those of the package tzdata: ``zoneinfo`` would take the host's own database first, and a
-    schema would be valid on one host only. ``Factory`` is left out, a zone that is not set.
+    The names are those of the package tzdata: ``zoneinfo`` would take the host's own database first, and
+    a schema would be valid on one host only. ``Factory`` is left out, a zone that is not set.
     """
     # the engines convert by tables of their own; tests compare these with each other and with tzdata
     names = (resources.files("tzdata") / "zones").read_text(encoding="utf-8").split()
@@ -319,7 +319,7 @@ def are_dates(coding: Labels | Edges) -> bool:
 def are_plain_days(coding: Labels | Edges) -> bool:
     """Return whether values are dates that may have no time of day: those of schemas with a step.
 
-    Those of earlier schemas may have one. Then the date in UTC counts, or the date as it is written.
+    Dates of earlier schemas may have one. Then the date in UTC counts, or the date as it is written.
     """
     return isinstance(coding, Edges) and coding.dates and coding.scale is not None
 
@@ -336,15 +336,15 @@ def by_value(coding: Coding) -> Clique:
 
 
 class Encoder(Protocol):
-    """Values of one attribute -> codes."""
+    """Encoder of one attribute's values as codes."""
 
     @property
     def name(self) -> str:
-        """Of the attribute."""
+        """Name of the attribute."""
         ...
 
     def expression(self, column: Column) -> str:
-        """SQL for one number per record."""
+        """Return SQL for one number per record."""
         ...
 
     def declared(self, numbers: NDArray[Any]) -> NDArray[np.bool_]:
@@ -457,19 +457,19 @@ class NumberEncoder:
 
 
 def _in_order(coding: Labels) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """The numbers that the labels are, ascending, and the code of each."""
+    """Return the numbers that the labels are, ascending, and the code of each."""
     levels = np.array([float(label) for label in coding.labels])
     order = np.argsort(levels)
     return levels[order], order
 
 
 def _nearest(numbers: NDArray[Any], levels: NDArray[np.float64]) -> NDArray[np.integer]:
-    """The place of each number among ascending levels, if it is one of them."""
+    """Return the place of each number among ascending levels, if it is one of them."""
     return steps_reached(numbers, levels[1:].tolist())
 
 
 def encoder_of(attribute: Attribute, reading: Reading = PLAIN) -> Encoder:
-    """The encoder of an attribute."""
+    """Return the encoder of an attribute."""
     match attribute.coding:
         case Labels(by_value=by_value):
             kind = NumberEncoder if by_value else TextEncoder
@@ -485,14 +485,14 @@ def query_of(expressions: Sequence[str]) -> str:
 
 
 def sources_of(coding: Coding, attributes: Clique) -> Clique:
-    """The stored attributes from which these follow."""
+    """Return the stored attributes from which these follow."""
     derivations = (coding.attribute(name).derivation for name in attributes)
     sources = {name for how in derivations if how is not None for name in how.sources}
     return tuple(name for name in coding.stored if name in sources or name in attributes)
 
 
 def check_numbers(coding: Coding, attributes: Clique) -> None:
-    """Raises InvalidInputError for an attribute of which no numbers are stored."""
+    """Raise InvalidInputError for an attribute of which no numbers are stored."""
     for one in map(coding.attribute, attributes):
         if not isinstance(one.coding, Edges) or one.derivation is not None:
             raise InvalidInputError(field="uncoded", problem=f"'{one.name}' has no declared edges")
@@ -531,11 +531,11 @@ def with_derived(
     columns: Sequence[NDArray[Any]],
     of_person: Callable[[Attribute, IntArray], NDArray[Any]] | None = None,
 ) -> list[NDArray[Any]]:
-    """Codes of attributes from those of stored ones, then what stands behind these.
+    """Return codes of attributes, derived from those of stored attributes, then the other columns.
 
     Args:
-        columns: Codes of the stored attributes, then others.
-        of_person: Levels of persons, where the records have persons; see ``Gathered.levels``.
+        columns: Codes of the stored attributes, then other columns.
+        of_person: Levels of persons, if the records have persons; see ``Gathered.levels``.
     """
     codes = dict(zip(stored, columns, strict=False))
     for one in map(coding.attribute, attributes):
@@ -580,11 +580,11 @@ def columns_of(attributes: Clique, readings: Mapping[str, Reading]) -> Clique:
 
 
 def encoders_of(coding: Coding, readings: Mapping[str, Reading], names: Clique) -> list[Encoder]:
-    """The encoders of some attributes."""
+    """Return the encoders of some attributes."""
     return [encoder_of(coding.attribute(name), readings.get(name, PLAIN)) for name in names]
 
 
 def quoted(text: str, mark: str) -> str:
-    """A name or a literal in SQL."""
+    """Return a name or a literal in SQL."""
     # labels come from files: doubled marks keep a label from ending the literal (SQL injection)
     return mark + text.replace(mark, mark * 2) + mark

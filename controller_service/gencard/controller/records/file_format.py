@@ -189,7 +189,7 @@ USUAL = FileFormat()
 
 
 def check_path(path: Path) -> None:
-    """Raises InvalidInputError where the engine would read something else than one file or folder."""
+    """Raise InvalidInputError if the engine would read something else than one file or folder."""
     if not ending_of(path) and not path.is_dir():
         problem = f"is neither a folder of .parquet files nor a file that ends in {', '.join(ENDINGS)}"
         raise InvalidInputError(field="data", problem=problem)
@@ -221,7 +221,7 @@ TOO_LONG = InvalidInputError(
 
 
 def stated(path: Path, file_format: FileFormat) -> FileFormat:
-    """The format with the delimiter that the file's first lines have, where none is stated.
+    """Return the format with the delimiter of the file's first lines, if none is stated.
 
     Raises:
         InvalidInputError: See ``first_lines``.
@@ -233,13 +233,13 @@ def stated(path: Path, file_format: FileFormat) -> FileFormat:
 
 
 def first_lines(path: Path, encoding: str, most_bytes: int = MOST_BYTES) -> list[str]:
-    """The first lines of a text file; raises InvalidInputError where one is too long."""
+    """Return the first lines of a text file; raises InvalidInputError if one is too long."""
     with open_text_content(path, "data", encoding, most_bytes) as file:
         return list(islice(lines_of(file, TOO_LONG), _FIRST_LINES))
 
 
 def delimiter_of(lines: Sequence[str]) -> tuple[str, int]:
-    """The delimiter of the first lines of a file, and the number of lines before the header."""
+    """Return the delimiter of the first lines of a file, and the number of lines before the header."""
     sep = re.fullmatch(r"sep=(.)\s*", lines[0]) if lines else None
     if sep:
         return sep[1], 1
@@ -309,7 +309,7 @@ def _unnamed(columns: int) -> list[str]:
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """The names as the engine has them: one that is there, in whatever case, gets a number."""
+    """Return the names as the engine has them: one that is there, in whatever case, gets a number."""
     times, different = dict[str, int](), list[str]()
     for name in names:
         candidate = name
@@ -322,7 +322,7 @@ def _distinct(names: Sequence[str]) -> list[str]:
 
 
 def _decoded(path: Path, file_format: FileFormat) -> Any:
-    """Every value as text, as a dataset of Arrow; empty values are null."""
+    """Return every value as text, as a dataset of Arrow; empty values are null."""
     # pyarrow imports pandas, and files in UTF-8 need neither
     import pyarrow as pa  # noqa: PLC0415
     from pyarrow import csv as arrow_csv  # noqa: PLC0415
@@ -362,12 +362,12 @@ def _decoded(path: Path, file_format: FileFormat) -> Any:
 
 
 def literal(text: str) -> str:
-    """A text in SQL."""
+    """Return a text in SQL."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def silently(action: Callable[[], _Result]) -> _Result:
-    """Run the action; let no word of its errors out, neither as text nor as cause.
+    """Run the action; let no text of its errors out, neither as message nor as cause.
 
     Raises:
         DatasetUnavailableError: Any error, but

@@ -42,7 +42,7 @@ class ParquetFolder:
 
     @classmethod
     def at(cls, path: Path) -> "ParquetFolder":
-        """The folder with all its files of records.
+        """Return the folder with all its files of records.
 
         Names that begin with ``_`` or ``.`` do not count, as in Spark.
 
@@ -116,7 +116,7 @@ class ParquetFolder:
             lists: The answer to ``columns_query``.
 
         Raises:
-            InvalidInputError: They differ, or a key of the partitions is a column too.
+            InvalidInputError: The files differ, or a key of the partitions is a column too.
         """
         if len(lists) > 1:
             raise _refusal("must have the same columns in all its files")

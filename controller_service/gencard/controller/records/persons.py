@@ -1,9 +1,9 @@
-r"""Whose a record is: at most k records of a person count, and a person's records can be counted.
+r"""Persons of records: at most k records of a person count, and a person's records can be counted.
 
-Which of a person's records count follows from those records and a secret key alone: they are sorted by a
-keyed hash of all their stored attributes, and the first k count. So the choice is the same whatever is
-asked of the records, and what one person brings changes the choice among nobody else's. A rule by the
-place in the file would not do: a person more would move all others.
+The records of a person that count follow from this person's records and a secret key alone: they are
+sorted by a keyed hash of all their stored attributes, and the first k count. The choice is therefore the
+same for every query, and one person's records do not change the choice among another person's. A rule by
+the place in the file would not protect persons: an additional person would move all others.
 """
 
 import hmac
@@ -25,17 +25,17 @@ MOST_IN_MEMORY = 20_000_000
 """Records of a dataset with a person key: codes and hashes of all are held at once."""
 
 _RANGES = 16
-"""Of the hashes of persons: what is sorted and counted at once is so small a part of all."""
+"""Number of ranges of persons' hashes; one range is sorted and counted at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Persons:
-    """The column that says whose a record is.
+    """The column that identifies persons.
 
     Args:
-        column: Its name in the file; its values leave no query but as keyed hashes.
-        most_records: Of one person that count.
-        key: Secret of the dataset: who chooses records without it cannot know which count.
+        column: Name of the column in the file; queries return its values as keyed hashes only.
+        most_records: Number of records of one person that count.
+        key: Secret of the dataset, without which a chooser of records cannot know which count.
     """
 
     column: str
@@ -49,16 +49,17 @@ class Persons:
 
     @property
     def rule(self) -> tuple[str, int]:
-        """Column and number: what decides about the counts, besides the key."""
+        """Column and number, which decide about the counts, together with the key."""
         return self.column, self.most_records
 
     def query(self, column: Column, expressions: Mapping[str, str], names: Sequence[str]) -> str:
-        """SQL for some numbers of each record, then whose it is in two halves, its place, if nobody's.
+        """Return SQL for numbers of each record, person (in two halves), place, and lack of a person.
 
         Args:
-            column: Of the person.
-            expressions: Stored attribute -> one number; of all, since they decide about the place.
-            names: The attributes that are wanted.
+            column: Column of the person.
+            expressions: Number of each stored attribute; all attributes, since they decide about the
+                place.
+            names: Attributes whose numbers are selected.
         """
         short = {name: f"s{axis}" for axis, name in enumerate(expressions)}
         inner = [f"{text} AS {short[name]}" for name, text in expressions.items()]
@@ -78,14 +79,14 @@ class Persons:
         return f"SELECT {', '.join(outer)} FROM (SELECT *, {place} AS hash FROM ({query}))"  # noqa: S608
 
     def gathered(self, batches: Generator[list[NDArray[Any]], None, None]) -> list["Gathered"]:
-        """All records, by ranges of the hashes of persons: all records of a person are in one.
+        """Return all records, by ranges of the hashes of persons; a person's records are in one range.
 
         Args:
-            batches: What ``query`` yields, its expressions turned into codes.
+            batches: Results of ``query``, with its expressions turned into codes.
 
         Raises:
-            TooLargeError: They are too many to be held.
-            UndeclaredLevelError: Of a record nobody knows whose it is.
+            TooLargeError: There are too many records for the memory.
+            UndeclaredLevelError: A record has no person.
         """
         ranges: list[list[list[NDArray[Any]]]] = [[] for _ in range(_RANGES)]
         records = 0
@@ -101,7 +102,7 @@ class Persons:
 
 
 def check_number(records: int) -> None:
-    """Raises TooLargeError where so many records of persons cannot be held."""
+    """Raise TooLargeError if so many records of persons do not fit into memory."""
     if records > MOST_IN_MEMORY:
         raise TooLargeError(
             what="A dataset with persons",
@@ -118,7 +119,7 @@ def _inside(high: NDArray[np.uint64]) -> list[NDArray[np.intp]]:
 
 
 def _sorted(parts: list[list[NDArray[Any]]]) -> "Gathered":
-    """The records of one range; the last three columns are hashes of person and place."""
+    """Return the records of one range; the last three columns are hashes of person and place."""
     *columns, high, low, place = map(np.concatenate, zip(*parts, strict=True))
     parts.clear()
     order = np.lexsort((place, low, high))
@@ -133,7 +134,7 @@ class Gathered:
     """Records of some persons, sorted by person, and among those of a person by their place.
 
     Args:
-        columns: One array of shape ``(n,)`` each.
+        columns: Arrays of shape ``(n,)``.
         first: Position of each person's first record, increasing.
     """
 
@@ -152,13 +153,13 @@ class Gathered:
         return np.repeat(np.arange(len(self.first)), self._numbers)
 
     def kept(self, most_records: int) -> NDArray[np.intp]:
-        """Positions of the records that count, at most so many of each person."""
+        """Return the positions of the records that count, at most ``most_records`` of each person."""
         numbers = self._numbers
         rank = np.arange(numbers.sum()) - np.repeat(self.first, numbers)
         return np.flatnonzero(rank < most_records)
 
     def levels(self, attribute: Attribute, counts: IntArray) -> NDArray[Any]:
-        """Of each record the code of its person's level.
+        """Return the code of each record's level of a derived attribute of persons, shape ``(n,)``.
 
         Args:
             attribute: Derived per person.

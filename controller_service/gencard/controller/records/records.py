@@ -25,7 +25,7 @@ from gencard.measures.psi_risk.risk import LongTail, long_tails
 
 
 def entry_of(source: DatasetSource, salt: bytes) -> DatasetEntry:
-    """A dataset on offer, with the version that its records are of.
+    """Return a dataset on offer, with the version that its records are of.
 
     Args:
         salt: Secret of the digests of records.
@@ -57,16 +57,17 @@ def entry_of(source: DatasetSource, salt: bytes) -> DatasetEntry:
 
 
 def check_rights(source: DatasetSource, among: Iterable[DatasetSource]) -> bool:
-    """Whoever reads tables for a dataset can read what the settings declare, and change nothing.
+    """Check that roles that read tables for a dataset can read the declared tables, and change nothing.
 
     Args:
-        among: All datasets of the settings: one role may read the tables of several.
+        among: All datasets of the settings: a role may read the tables of several datasets.
 
     Returns:
-        Whether that could be asked. Spark cannot be; files of DuckDB are opened read-only.
+        Whether the rights could be checked. Spark has no such query; files of DuckDB are opened
+        read-only.
 
     Raises:
-        RoleNotReadOnlyError: A role may do more; names the statements that change it.
+        RoleNotReadOnlyError: A role may do more; the error names the statements that change it.
         DatasetUnavailableError: A database cannot be reached.
     """
     tables = [place for place in (source.data, source.holdout) if isinstance(place, TableAddress)]
@@ -85,8 +86,8 @@ class CheckedRecords:
     """Facts about records that keep to the schema, which ``check`` prints for the steward alone.
 
     Args:
-        adjustments: How many values of each attribute count otherwise than they are stored.
-        small: Small cells in the exact counts of all pairs; None of a holdout.
+        adjustments: Number of values of each attribute that are counted differently than stored.
+        small: Small cells in the exact counts of all pairs; None for a holdout.
     """
 
     adjustments: Mapping[str, Adjustments]
@@ -100,14 +101,14 @@ def check_records(
     holdout: bool = False,
     progress: Callable[[int], None] = lambda _: None,
 ) -> CheckedRecords:
-    """Read every record once, of the holdout where it is meant: all keep to the schema.
+    """Read every record once, or every record of the holdout, and check that all keep to the schema.
 
     Args:
         pairs: Chooses the pairs of attributes whose small cells are counted.
-        progress: Told the number of records of a file that are read.
+        progress: Called with the number of records of a file that were read.
 
     Raises:
-        InvalidInputError, DatasetError: Schema or records are not in order.
+        InvalidInputError, DatasetError: Schema or records are invalid.
     """
     schema = read_schema(source.schema_file)
     place = source.holdout if holdout else None
@@ -142,7 +143,7 @@ class SmallTable:
     """A table of one attribute or a pair, or a histogram, that has cells of few records.
 
     Args:
-        name: Attributes of the table, or the words of the histogram.
+        name: Attributes of the table, or the text of the histogram.
         width: Number of attributes; 0 for a histogram.
         few: Number of its cells that hold one record or more, and fewer than the threshold.
         fewest: Levels of the cells with the fewest records, in the order of the attributes, and the
@@ -164,10 +165,9 @@ class SmallCells:
         single: Cells that hold one record.
         few: Cells that hold one record or more, and fewer than ``threshold``.
         occupied: Cells that hold one record or more.
-        records: Of the dataset.
-        threshold: Of the policy's checks, or ``FEW`` without one.
-        tables: Histograms, single attributes, then pairs with small cells; those with most small cells
-            first.
+        records: Number of records of the dataset.
+        threshold: Threshold of the policy's checks, or ``FEW`` without one.
+        tables: Histograms, single attributes, then pairs with small cells; most small cells first.
         tails: Numbers of which groups of a tenth of the records wait.
     """
 
@@ -245,7 +245,7 @@ def _small_table(
 
 @contextmanager
 def _naming(place: str, schema_file: Path) -> Iterator[None]:
-    """Say with an error which file it is about, and where the schema declares the attribute."""
+    """Add to an error the file that it is about, and the schema's line with the attribute."""
     try:
         with enough_memory():
             yield

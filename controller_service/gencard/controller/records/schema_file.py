@@ -102,15 +102,15 @@ Groups = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class PublicSchema:
-    """What everybody may know about a dataset, by declaration.
+    """Public facts about a dataset, by declaration.
 
     Args:
-        reviewed: A person has looked at every line; drafts are not reviewed.
-        readings: Attribute -> how its values become levels, where labels and edges do not say all.
-        records: How many records there are, as declared; None where it is not.
+        reviewed: Whether a person has reviewed every line; drafts are not reviewed.
+        readings: How values of an attribute become levels, beyond labels and edges; by attribute.
+        records: Declared number of records; None if it is not declared.
         groups: Attribute -> names of groups of its labels -> labels; each in at most one group.
-        person: The column that says whose a record is; empty where each stands for itself.
-        most_records: Of one person that count; 0 where each record stands for itself.
+        person: The column that identifies persons; empty if each record is a person of its own.
+        most_records: Number of records of a person that count; 0 if each record is a person of its own.
     """
 
     title: str
@@ -125,7 +125,7 @@ class PublicSchema:
     most_records: int = 0
 
     def persons(self, salt: bytes = b"") -> Persons | None:
-        """Whose a record is; which records of a person count follows from the dataset's salt."""
+        """Return the persons of records; the dataset's salt decides which records of a person count."""
         return Persons.of(self.person, self.most_records, salt) if self.person else None
 
 
@@ -133,7 +133,7 @@ PLACEHOLDER = "Say what this is, where it comes from, and under which terms."
 """Description in drafts of earlier versions; it is not published."""
 
 UNDECLARED = "nobody yet"
-"""Who declares a draft."""
+"""Value of ``declared_by`` in a draft."""
 
 
 def _minutes(value: object) -> Decimal:
@@ -156,14 +156,14 @@ def _number(value: object) -> Decimal:
 
 
 def _numbers(values: object, info: ValidationInfo) -> tuple[Decimal, ...]:
-    """Return the numbers of a list; times of day where the attribute is one of times."""
+    """Return the numbers of a list; times of day if the attribute is one of times."""
     if not isinstance(values, list | tuple):
         raise PydanticCustomError("tuple_type", "no list")
     return tuple(map(_minutes if info.data.get("time_of") else _number, values))
 
 
 def _edges(values: object, info: ValidationInfo) -> object:
-    """Return edges as they are, but those of times of day in minutes."""
+    """Return edges unchanged, except that times of day become minutes."""
     if info.data.get("time_of") and values is not None:
         return _numbers(values, info)
     if isinstance(values, list | tuple) and any(":" in one for one in values if isinstance(one, str)):
@@ -210,7 +210,7 @@ class _AttributeTable(DerivedTable):
         return bool(self.of or self.compare or self.sources) or not self.any is self.number is None
 
     def attribute(self, stored: Coding | None = None) -> Attribute:
-        """The attribute; where its table says so, derived from those that are stored."""
+        """Return the attribute, derived from stored attributes if its table says so."""
         self._check_zone()
         coding = self._given()
         if self.is_derived and stored is not None:
@@ -221,7 +221,7 @@ class _AttributeTable(DerivedTable):
         return Attribute(self.name, coding, self.description, drafted=self.drafted or "")
 
     def _check_zone(self) -> None:
-        """Raises InvalidCodingError where zone and time of day do not go with the other keys."""
+        """Raise InvalidCodingError if zone or time of day contradict the other keys."""
         if self.is_derived and (self.zone is not None or self.time_of is not None):
             raise self._refusal("zone and time_of are not allowed with a derived attribute")
         if self.time_of is not None and (self.edges is None or self.zone is not None):
@@ -362,7 +362,7 @@ class _SchemaTable(Section):
         return next((one.zone or "" for one in self.attributes if one.name == source), "")
 
     def check_times(self) -> None:
-        """Raises InvalidCodingError where a time of day is that of no instants."""
+        """Raise InvalidCodingError if a time of day belongs to no instants."""
         names = {one.name for one in self.attributes}
         for one in self.attributes:
             if one.time_of is not None and one.time_of not in names:
@@ -373,7 +373,7 @@ class _SchemaTable(Section):
                 raise InvalidCodingError(attribute=one.name, problem=problem)
 
     def check_person(self) -> None:
-        """Raises InvalidCodingError where column and number do not go together."""
+        """Raise InvalidCodingError for ``person`` without ``most_records``, or as an attribute."""
         one_alone = bool(self.person) != bool(self.most_records)
         if one_alone or self.person in {part.name for part in self.attributes}:
             problem = (
@@ -383,7 +383,7 @@ class _SchemaTable(Section):
 
 
 def read_schema(path: Path) -> PublicSchema:
-    """The schema in a file.
+    """Return the schema in a file.
 
     Raises:
         InvalidInputError: The file cannot be read, or a field is missing, unknown or of a wrong type.
@@ -427,7 +427,7 @@ def place_of(path: Path, name: str) -> str:
 
 
 def _line_of(text: str, name: str) -> int:
-    """Return the line in which the table of an attribute says its name; 0 if there is none."""
+    """Return the line in which the table of an attribute states its name; 0 if there is none."""
     pattern = re.compile(r"""\s*name\s*=\s*(?P<mark>["'])(?P<name>.*)(?P=mark)\s*(#.*)?""")
     lines = enumerate(text.splitlines(), 1)
     return next((at for at, line in lines if (it := pattern.fullmatch(line)) and it["name"] == name), 0)
@@ -457,7 +457,7 @@ def schema_of_table(table: Table, file: str = "") -> PublicSchema:
 
 
 def table_of_schema(schema: PublicSchema) -> Table:
-    """The inverse of ``schema_of_table``; also the JSON form in which jobs receive a schema."""
+    """Return the inverse of ``schema_of_table``; also the JSON form in which jobs receive a schema."""
     attributes = schema.coding.attributes
     table: Table = {
         "title": schema.title,

@@ -1,4 +1,4 @@
-"""Where records come from: a file or folder in the vault, or a table of a database, by one interface."""
+"""Sources of records: a file or folder in the vault, or a table of a database, by one interface."""
 
 import hmac
 from abc import ABC, abstractmethod
@@ -45,12 +45,12 @@ class RecordSource(MarginalSource, Protocol):
 
     @property
     def coding(self) -> Coding:
-        """What their values may be."""
+        """Coding of the records' values."""
         ...
 
     @property
     def version_kind(self) -> VersionKind:
-        """What a version is an HMAC of."""
+        """Content of which a version is an HMAC."""
         ...
 
     @property
@@ -63,15 +63,15 @@ class RecordSource(MarginalSource, Protocol):
         ...
 
     def digest(self, salt: bytes) -> str:
-        """Says whether two sources are the same one, in hex."""
+        """Return a salted digest in hex, equal for equal sources."""
         ...
 
     def version(self, salt: bytes, digest: str = "") -> str:
-        """Says whether the records are the same, in hex: another one wherever their counts differ."""
+        """Return the version of the records, in hex; it differs whenever their counts differ."""
         ...
 
     def confirm(self, version: str, salt: bytes) -> None:
-        """Raises DatasetChangedError where the records are not the version named."""
+        """Raise DatasetChangedError if the records have another version."""
         ...
 
     def check(self) -> None:
@@ -95,7 +95,7 @@ class RecordSource(MarginalSource, Protocol):
         ...
 
     def dataset(self, attributes: Clique, *, most_records: int) -> Dataset:
-        """The records on some attributes, in memory; raises TooManyRecordsError."""
+        """Return the records on some attributes, in memory; raises TooManyRecordsError."""
         ...
 
     def read(
@@ -107,12 +107,12 @@ class RecordSource(MarginalSource, Protocol):
     def read_owned(
         self, attributes: Clique, uncoded: Clique, *, most_records: int
     ) -> tuple[Dataset, dict[str, FloatArray], IntArray | None]:
-        """The same, and whose each record is, if persons may have several; raises as ``read``."""
+        """Return the same and each record's person, if persons may have several; raises as ``read``."""
         ...
 
 
 def check_values(source: RecordSource, uncoded: Clique) -> None:
-    """Raises RecordsProtectedError where numbers are wanted that the version leaves out."""
+    """Raise RecordsProtectedError if the version does not cover the requested numbers."""
     if not source.covers_values and not {*uncoded} <= {*source.coding.with_step}:
         raise RecordsProtectedError(what="The numbers as stored", why=NOT_COVERED)
 
@@ -126,13 +126,13 @@ NOT_COVERED = (
 
 
 def check_version(now: str, version: str) -> None:
-    """Raises DatasetChangedError where the records' version is another than the one named."""
+    """Raise DatasetChangedError if the records have another version."""
     if not hmac.compare_digest(now, version):
         raise DatasetChangedError()
 
 
 def checked_cliques(coding: Coding) -> list[Clique]:
-    """What is counted to check records: each attribute, then each structural zero."""
+    """Return the cliques to count in a check of records: each attribute, then each structural zero."""
     alone = [(name,) for name in coding.domain.attributes]
     return [*alone, *(entry.clique for entry in coding.structural_zeros)]
 
@@ -153,7 +153,7 @@ def check_zeros(coding: Coding, tables: Sequence[NDArray[np.int64]]) -> None:
 
 
 class StreamedRecords(ABC):
-    """Records that are read one after another; of persons, those that count are chosen here."""
+    """Records that are read one after another; the records of persons that count are chosen here."""
 
     __slots__ = ()
 
@@ -167,11 +167,11 @@ class StreamedRecords(ABC):
         return True
 
     def check(self) -> None:
-        """Read every record once: all values are declared, and nothing occurs that cannot.
+        """Read every record once: check that all values are declared and structural zeros are empty.
 
         Raises:
-            UndeclaredLevelError: Names all attributes with undeclared values, or those of a structural
-                zero.
+            UndeclaredLevelError: The error names all attributes with undeclared values, or the
+                attributes of a structural zero.
         """
         tables: list[NDArray[np.int64]] = []
         with suppress(UndeclaredLevelError):
@@ -222,7 +222,7 @@ class StreamedRecords(ABC):
         return summed
 
     def dataset(self, attributes: Clique, *, most_records: int) -> Dataset:
-        """The records on some attributes, held in memory.
+        """Return the records on some attributes, held in memory.
 
         Raises:
             TooManyRecordsError: There are more than ``most_records``.
@@ -232,14 +232,14 @@ class StreamedRecords(ABC):
     def read(
         self, attributes: Clique, uncoded: Clique, *, most_records: int
     ) -> tuple[Dataset, dict[str, FloatArray]]:
-        """The records on some attributes, and the numbers of some attributes as they are stored.
+        """Return the records on some attributes, and the numbers of some attributes as stored.
 
         Args:
             uncoded: Attributes with edges; each number lies between them, and NaN stands for missing.
 
         Raises:
             TooManyRecordsError: There are more than ``most_records``.
-            InvalidInputError: An uncoded attribute is not one of numbers.
+            InvalidInputError: An uncoded attribute does not have numbers.
         """
         dataset, numbers, _ = self.read_owned(attributes, uncoded, most_records=most_records)
         return dataset, numbers
@@ -247,7 +247,7 @@ class StreamedRecords(ABC):
     def read_owned(
         self, attributes: Clique, uncoded: Clique, *, most_records: int
     ) -> tuple[Dataset, dict[str, FloatArray], IntArray | None]:
-        """The same, and the number of each record's person; None if each record is protected by itself.
+        """Return the same and each record's person by number; None if records are protected singly.
 
         Raises:
             TooManyRecordsError, InvalidInputError: As ``read``.
@@ -279,9 +279,9 @@ class StreamedRecords(ABC):
         return tuple(name for name in attributes if name in undeclared)
 
     def _batches(self, attributes: Clique, uncoded: Clique = ()) -> Iterator[list[NDArray[Any]]]:
-        """Codes of the attributes, then numbers of the uncoded ones, batch by batch as in the file.
+        """Yield codes of the attributes, then numbers of uncoded attributes, in batches as in the file.
 
-        Of persons, the records that count, by ranges of the hashes of persons; then whose each one is.
+        Records of persons that count come by ranges of the persons' hashes, followed by their persons.
         """
         sources = sources_of(self.coding, attributes)
         if self.persons is None:
@@ -297,7 +297,7 @@ class StreamedRecords(ABC):
                 persons += len(part.first)
 
     def _gathered(self, persons: Persons, stored: Clique, uncoded: Clique) -> list[Gathered]:
-        """What ``_coded`` yields, sorted by person, in parts that have all records of their persons."""
+        """Return results of ``_coded`` sorted by person, in parts with all records of their persons."""
         return persons.gathered(self._coded(stored, uncoded))
 
     def _coded(self, stored: Clique, uncoded: Clique) -> Generator[list[NDArray[Any]], None, None]:
@@ -312,4 +312,4 @@ class StreamedRecords(ABC):
 
     @abstractmethod
     def _numbers(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:
-        """What encoders want of stored attributes, batch by batch; then what ``Persons.query`` adds."""
+        """Yield numbers of stored attributes for encoders, then the columns of ``Persons.query``."""

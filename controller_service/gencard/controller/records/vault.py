@@ -1,8 +1,8 @@
 """Real records are opened in this file, and nowhere else.
 
-They are streamed from CSV or Parquet as codes, in batches, by an engine that may read one file, or the
-files of one folder, write none (it has no place to spill to) and load nothing. Its errors quote values,
-so they are dropped here: only the kind of an error leaves, with neither text nor cause.
+Records are streamed from CSV or Parquet as codes, in batches, by an engine that may read one file, or
+the files of one folder, write no file (it has no place to spill to) and load no extension. Its errors
+quote values and are dropped here: only the kind of an error is raised, with neither text nor cause.
 """
 
 import hmac
@@ -69,7 +69,7 @@ MOST_HELD = 256 << 20
 """Bytes of the numbers of records that ``held`` keeps in memory."""
 
 MOST_COPIED = 256 << 20
-"""Bytes of columns that are copied at once: half of what the engine may use; queries have the rest."""
+"""Most bytes of columns to copy at once: half of the engine's memory; queries have the rest."""
 
 _FEW_BYTES = 8 << 20
 """Size of CSV files below which one thread is enough."""
@@ -89,11 +89,11 @@ class Vault(StreamedRecords):
 
     Args:
         path: A CSV file with a header, a Parquet file, or a folder of Parquet files.
-        coding: What its values may be.
-        readings: Attribute -> how its values become levels, where labels and edges do not say all.
-        format: How the file is written.
-        persons: Whose a record is, and how many of one person count; None where each stands for itself.
-        memory: What ``held`` has read; None if each method reads the file.
+        coding: Coding of the values.
+        readings: How values of an attribute become levels, beyond labels and edges; by attribute.
+        format: Format of the file.
+        persons: Persons of the records, and how many records of a person count; None without persons.
+        memory: Numbers that ``held`` has read; None if each method reads the file.
 
     Every method may raise DatasetUnavailableError (the file is gone or garbled),
     MissingAttributeError, UndeclaredLevelError and EmptyDatasetError.
@@ -110,7 +110,7 @@ class Vault(StreamedRecords):
         """Read the file, and return the same records in memory; records that take too much stay there.
 
         Args:
-            progress: Told the number of records that are read.
+            progress: Called with the number of records that were read.
         """
         tests = list[_Test]()
         batches: list[list[NDArray[Any]]] = []
@@ -138,13 +138,13 @@ class Vault(StreamedRecords):
         return silently(lambda: folder.digest(salt, hmac_of) if folder else hmac_of(self.path, salt))
 
     def version(self, salt: bytes, digest: str = "") -> str:
-        """The digest; another one where the file is not read as usual.
+        """Return the digest, combined with the reading unless that is the default.
 
-        A file that is read otherwise gives other counts, so it is another version: else the difference
-        of two exact tables could be of the few records that are read otherwise.
+        A file that is read differently has other counts, so it is another version: otherwise the
+        difference of two exact tables could describe the few records that are read differently.
 
         Args:
-            digest: Of the file, where it is known.
+            digest: Digest of the file, if it is known.
         """
         digest = digest or self.digest(salt)
         reading = how_read(self.format, self.readings, self.persons.rule if self.persons else None)
@@ -155,7 +155,7 @@ class Vault(StreamedRecords):
         return hmac.new(salt, f"{digest} {reading}".encode(), sha256).hexdigest()
 
     def confirm(self, version: str, salt: bytes) -> None:
-        """Raises DatasetChangedError where the file is not the version named."""
+        """Raise DatasetChangedError if the file has another version."""
         check_version(self.version(salt), version)
 
     def unzoned(self) -> dict[str, int]:
@@ -183,9 +183,9 @@ class Vault(StreamedRecords):
             return _counted(tuple(tests), batches)
 
     def _tests(self, records: "Records") -> "dict[_Test, str]":
-        """SQL for whether a date lacks what its zone needs, and for the signs that a text is a code.
+        """Return SQL of the tests: whether a date fits its zone, and signs that a text is a code.
 
-        A test is one whole number: bit k is set where a value shows sign k.
+        A test is a whole number: bit k is set if a value shows sign k.
         """
         tests: dict[_Test, str] = {}
         names = (*of_dates(self.coding), *by_value(self.coding))
@@ -227,10 +227,10 @@ class Vault(StreamedRecords):
     def _read(
         self, attributes: Clique, tested: "list[_Test] | None" = None
     ) -> Iterator[list[NDArray[Any]]]:
-        """Numbers of attributes, then what ``Persons.query`` adds, or tests.
+        """Yield numbers of attributes, then the columns of ``Persons.query``, or tests.
 
         Args:
-            tested: Takes the tests; by default there are none.
+            tested: List to which the tests are appended; by default there are none.
         """
         stored_names = self.coding.stored if self.persons else attributes
         names = (*stored_names, self.persons.column) if self.persons else stored_names
@@ -279,12 +279,12 @@ def _counted(
 
 @dataclass(frozen=True, slots=True)
 class _ReadNumbers:
-    """What a vault reads of all records, in memory.
+    """Numbers of all records that a vault has read, in memory.
 
     Args:
         stored: Attributes of the first columns of each batch.
-        tests: What the columns that follow them say of each record.
-        coded: Attribute -> its codes by batch, as far as they were wanted.
+        tests: Tests of the columns that follow.
+        coded: Codes by batch that were computed so far, by attribute.
     """
 
     stored: Clique
@@ -300,7 +300,7 @@ class _ReadNumbers:
         return self.coded[encoder.name]
 
     def numbers(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:
-        """The same as ``Vault._read``, without tests."""
+        """Yield the same as ``Vault._read``, without tests."""
         places = [self.stored.index(name) for name in attributes]
         for batch in self.batches:
             added = batch[len(self.stored) + len(self.tests) :]
@@ -355,8 +355,8 @@ class Records:
     Workbooks and files of statistical packages are in memory from the beginning.
 
     Args:
-        explains: Say why such a file cannot be read, with the cell or the names of columns: for the
-            steward, not for callers of the service.
+        explains: Whether errors say why such a file cannot be read, with the cell or the names of
+            columns: for the steward, not for callers of the service.
     """
 
     def __init__(self, path: Path, file_format: FileFormat = USUAL, *, explains: bool = False) -> None:
@@ -365,7 +365,7 @@ class Records:
 
     @property
     def typed(self) -> bool:
-        """Whether the file says which columns are texts; in one of texts alone all are."""
+        """Whether the file says which columns are texts; without types, all columns are texts."""
         return ending_of(self._path) not in TEXT
 
     def _stored(self) -> "pa.Table":
@@ -461,14 +461,14 @@ class Records:
         self.rows("DROP TABLE IF EXISTS copied")
 
     def _check_bytes(self, size: int) -> None:
-        """Refuse an empty file, or one that is too large, by its bytes as they are unpacked."""
+        """Refuse a file that is empty or too large, by the number of its unpacked bytes."""
         if not size:
             raise EmptyDatasetError()
         if size > self._format.most_bytes:
             raise too_many_bytes(self._format.most_bytes)
 
     def _check_size(self) -> None:
-        """Raises InvalidInputError if Parquet would unpack to far more than its size says."""
+        """Raise InvalidInputError if Parquet would unpack to far more than its size says."""
         files = self._folder.files if self._folder else (self._path,)
         listed = self._folder.listed if self._folder else literal(str(self._path))
         # a file without rows has no column, which is for others to refuse
@@ -485,7 +485,7 @@ class Records:
             self._check_bytes(int(unpacked))
 
     def check_names(self) -> None:
-        """Refuse Parquet with names that the engine takes for one, and so renames: a and A.
+        """Refuse Parquet with names that are equal to the engine, which would rename them: a and A.
 
         Raises:
             InvalidInputError: Two names differ by case, or by the form of Unicode, alone.
@@ -508,14 +508,14 @@ class Records:
         return rows
 
     def batches(self, query: str) -> Iterator[list[NDArray[Any]]]:
-        """The answer in batches, one array per column."""
+        """Yield the result in batches, one array per column."""
         reader = silently(lambda: self._engine.sql(query).to_arrow_reader(_BATCH))
         while (batch := silently(lambda: next(reader, None))) is not None:
             yield [_array(column) for column in batch.columns]
 
 
 def _array(column: Any) -> NDArray[Any]:
-    """The values of a column of pyarrow, whose own conversion loads pandas: 0.2 s, for numbers, too."""
+    """Return the values of a pyarrow column; its own conversion loads pandas, which takes 0.2 s."""
     from pyarrow import types  # noqa: PLC0415 - the engine has loaded it
 
     is_plain = types.is_integer(column.type) or types.is_floating(column.type)
@@ -529,9 +529,9 @@ _UNCOPIED = "CREATE OR REPLACE TEMP VIEW records AS SELECT * FROM stored"
 
 
 def check_detected(path: Path, file_format: FileFormat) -> None:
-    """Refuse a CSV file whose format is not stated, where the engine by itself would count otherwise.
+    """Refuse a CSV file without a stated format if the engine's own detection counts other records.
 
-    Services of before left the format to the engine. An archive, a workbook, or a file of a statistical
+    Earlier versions left the format to the engine. An archive, a workbook, or a file of a statistical
     package is refused with the reason if it cannot be read.
 
     Raises:
@@ -570,5 +570,5 @@ def _check_footer(path: Path) -> None:
 
 
 def folder_at(path: Path) -> ParquetFolder | None:
-    """The folder of Parquet files, where the path is one; raises as ``ParquetFolder.at``."""
+    """Return the folder of Parquet files, if the path is one; raises as ``ParquetFolder.at``."""
     return silently(lambda: ParquetFolder.at(path) if path.is_dir() else None)

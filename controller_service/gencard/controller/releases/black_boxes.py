@@ -1,9 +1,9 @@
-"""Releases under cards with a black box: one run at the records, all rows drawn from that.
+"""Releases under cards with a black box: one run on the records, from which all rows are drawn.
 
-A second run would spend what the box claims a second time, and would show how its runs differ. So its
-fit is kept, or where it has none the rows of the run, as many as the card allows; every release is drawn
-from that. What lies there is made from records, and nobody but the service can read it. A run that
-failed is not repeated either: who could see often whether and how it fails would learn about records.
+A second run would spend the box's claimed budget again, and would show how its runs differ. Therefore
+its fit is kept, or without a fit the rows of the run, as many as the card allows; every release is drawn
+from that. The kept files are made from records, and only the service can read them. A run that failed is
+not repeated either: many observations of whether and how it fails would disclose records.
 """
 
 from contextlib import suppress
@@ -35,7 +35,7 @@ from gencard.core.statistics.linear import statistics_of
 from gencard.wire.documents.receipt import AuditedBox
 
 _FAILED = "failed"
-"""Stands in a card's folder where the run of its black box failed."""
+"""File in a card's folder that marks a failed run of its black box."""
 _LEFT = (_FAILED, tasks.KEPT_FIT, tasks.KEPT_ROWS)
 
 
@@ -54,7 +54,7 @@ class BoxRelease:
     files: StateFiles
 
     def audited(self, tx: Connection, card: Card) -> AuditedBox | None:
-        """The audit that speaks for the card's black box; None where the card's tier asks for none.
+        """Return the audit that speaks for the card's black box; None if the card's tier asks for none.
 
         Raises:
             CardStateError, CardExpiredError, AuditRequiredError, BoxNotReviewedError,
@@ -63,11 +63,11 @@ class BoxRelease:
         return self.card_audits.passed(tx, card) if is_audited(card) else None
 
     def keep(self, run: Run, card: Card, dataset_entry: DatasetEntry) -> None:
-        """Run the black box at the records, where that was not done yet.
+        """Run the black box on the records, if that was not done yet.
 
         Raises:
-            StorageError: What it left is gone, though something was released of it: it runs once.
-            BoxRunFailedError: It failed, now or earlier.
+            StorageError: The result is gone, although rows of it were released: the box runs only once.
+            BoxRunFailedError: The run failed, now or earlier.
         """
         folder = self._folder(card)
         if (folder / _FAILED).exists():
@@ -118,7 +118,7 @@ class BoxRelease:
     ) -> str:
         """Rows of what the run left, in a file; their digest.
 
-        There are fewer where it left fewer rows than are asked for.
+        There are fewer rows if the run left fewer than requested.
         """
         job = self.jobs.draw(
             self._recipe(card, dataset_entry),
@@ -131,14 +131,14 @@ class BoxRelease:
         return run.job(tasks.DRAW, job).digest
 
     def _recipe(self, card: Card, dataset_entry: DatasetEntry) -> Recipe:
-        """Raises GeneratorChangedError where it would build another box than the card's."""
+        """Raises GeneratorChangedError if it would build another box than the card's."""
         boxes, terms = self.card_audits.boxes, offer_of(card).terms
         boxes.check_unchanged(signed_card(card))
         linear = statistics_of(terms.moments, dataset_entry.schema.coding)
         return boxes.recipe(terms.generator, [*terms.marginals, *linear])
 
     def _folder(self, card: Card) -> Path:
-        """The card's folder, with what there is of it; raises StorageError."""
+        """Return the card's folder, with what there is of it; raises StorageError."""
         short = card.name.rpartition("/")[2]
         path = self.files.folder / KEPT / short
         with suppress(OSError):

@@ -1,14 +1,14 @@
-"""Evaluations of cards at the records: begun, run once for a card, listed, read.
+"""Evaluations of cards on the records: begun, run once for a card, listed, read.
 
-A measure is an answer about records, and belongs to a card: it is taken once, on rows that the
-controller draws with a seed of its own, never on rows that somebody chose. Whoever asks first pays one
-statistic for each number, whatever the role, out of the dataset's, the project's and the person's
-account. Everybody who may read it reads the stored answer for nothing: auditors and stewards each one,
-an analyst those that the analyst's own card names.
+An evaluation discloses a fact about records, and belongs to a card: it runs once, on rows that the
+controller draws with a seed of its own, never on rows that a caller chose. The first caller pays one
+statistic for each number, whatever the role, from the accounts of dataset, project and person. Later
+readers read the stored result for free: auditors and stewards read all evaluations, analysts the
+evaluations that their own cards name.
 
-The rows are as many as there are records: psi, which is exact where measures are offered, says how many.
-Whoever may read a measure may read psi too, so their number tells nothing new. Neither the seed of the
-rows nor that of the measures' own draws is told or kept.
+The number of rows equals the number of records, which psi states, because psi is exact if evaluations
+are offered. Readers of an evaluation may read psi too, so this number discloses nothing new. The seeds
+of the rows and of the evaluations' own draws are neither disclosed nor kept.
 """
 
 import json
@@ -56,27 +56,27 @@ KIND = "measures"
 
 @dataclass(frozen=True, slots=True)
 class Evaluations:
-    """Measures of cards at the records, and what they found."""
+    """Evaluations of cards on the records, and their results."""
 
     cards: CardBook
     ledger: Ledger
     operations: Operations
 
     def start(self, who: Identity, card: str, names: Sequence[str], request: Request) -> OperationRow:
-        """Begin to take measures of a card; those that were taken before are free, and stay as they are.
+        """Begin evaluations of a card; earlier evaluations are free, and stay as they are.
 
         Args:
-            names: Of measures; none for all that the card can have and that ``who`` may have.
+            names: Names of evaluations; empty for all that the card can have and that ``who`` may have.
 
         Raises:
             NotFoundError: No such card.
-            PermissionDeniedError: An analyst's card does not name the measure, or names none.
-            RecordsProtectedError: The card cannot have it; says why.
-            InvalidInputError: No such measure, one twice, or the card has no release yet.
+            PermissionDeniedError: An analyst's card does not name the evaluation, or names none.
+            RecordsProtectedError: The card cannot have the evaluation; the error says why.
+            InvalidInputError: A name is unknown or occurs twice, or the card has no release yet.
             CardStateError, CardExpiredError: An analyst's card is not in force.
             DatasetChangedError: The dataset has another schema than the card names.
             BudgetExceededError: The price is not covered.
-            ServiceBusyError: Measures of this card are being taken.
+            ServiceBusyError: Other evaluations of this card are running.
         """
 
         def make(tx: Connection) -> bytes:
@@ -100,12 +100,12 @@ class Evaluations:
         return self.operations.begin(name.decode())
 
     def get(self, who: Identity, name: str) -> EvaluationRow:
-        """What was found.
+        """Return a stored evaluation.
 
         Raises:
-            NotFoundError: It was not taken, or the analyst's card does not name it.
-            RecordsProtectedError: The card cannot have it any more.
-            CardStateError: The card was revoked, which gives analysts nothing more.
+            NotFoundError: The evaluation does not exist, or the analyst's card does not name it.
+            RecordsProtectedError: The card cannot have the evaluation any more.
+            CardStateError: The card was revoked, so analysts receive nothing more from it.
         """
         with self.cards.database.reading() as tx:
             row = results.get_evaluation(tx, name)
@@ -121,7 +121,7 @@ class Evaluations:
     def page(
         self, who: Identity, card: str, before: str, limit: int
     ) -> tuple[Page[EvaluationRow], dict[str, str]]:
-        """Evaluations of a card, newest first, and those that the card cannot have, with the reason."""
+        """Return a card's evaluations, newest first, and reasons for those that it cannot have."""
         with self.cards.database.reading() as tx:
             seen_card = self.cards.seen(tx, who, card)
             names = allowed(who, seen_card) if seen_card.offer is not None else ()
@@ -129,7 +129,7 @@ class Evaluations:
         return page, self.unavailable(seen_card) if seen_card.offer is not None else {}
 
     def card_of(self, tx: Connection, who: Identity, card: str) -> Card:
-        """A card that ``who`` may have measured.
+        """Return a card that ``who`` may have measured.
 
         Raises:
             NotFoundError: No such card, or another's.
@@ -143,7 +143,7 @@ class Evaluations:
         return unavailable(signed_card(card), self.cards.catalogue.named(dataset_of(card.name)))
 
     def _check_ready(self, tx: Connection, card: str) -> None:
-        """Raises InvalidInputError before the first release, ServiceBusyError beside another run."""
+        """Raise InvalidInputError before the first release, ServiceBusyError during another run."""
         if not results.list_releases(tx, card=card, limit=1).rows:
             raise InvalidInputError(
                 field="card", problem="has no release yet; generate one, then try again"
@@ -152,7 +152,7 @@ class Evaluations:
             raise ServiceBusyError(what="concurrent evaluations of one card")
 
     def _chosen(self, who: Identity, card: Card, names: Sequence[str]) -> list[Evaluation]:
-        """The measures to take, in the order of a report; all that is looked at is public."""
+        """Return the evaluations to run, in the order of a report; uses public facts alone."""
         may_have = allowed(who, card)
         requested = {evaluation_named(name).name for name in names} or set(may_have)
         if not requested or not requested <= set(may_have):
@@ -173,7 +173,7 @@ class Evaluations:
     def _reserve(
         self, tx: Connection, who: Identity, card: Card, fresh: Sequence[Evaluation]
     ) -> int | None:
-        """Log what will be looked at and hold its price; the ledger's line, None where it is free."""
+        """Log the evaluations and reserve their price; return the ledger's line, None if it is free."""
         if not fresh:
             return None
         resource = f"{card.name}/measures/{secrets.token_hex(8)}"
@@ -205,7 +205,7 @@ def _refusal(measure: str, reason: str) -> RecordsProtectedError:
 
 
 def allowed(who: Identity, card: Card) -> tuple[str, ...]:
-    """Names of the measures that somebody may have of a card; none under one of tier private."""
+    """Return the names of a card's evaluations for a caller; none under a card of tier private."""
     if is_private(card):
         return ()
     return offer_of(card).terms.measures if who.role is Role.ANALYST else tuple(EVALUATIONS)
@@ -216,12 +216,12 @@ FORMAT = "gencard.measures.v2"
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRun:
-    """Carries measures out.
+    """Runner of evaluations.
 
     Args:
-        jobs: Describes jobs: where records, salt and limits are.
+        jobs: Describes jobs: the places of records, the salt and the limits.
         work: Folder for work in progress.
-        black_boxes: Draws rows of what the black box of a card left.
+        black_boxes: Draws rows from the result that a card's black box left.
         response: Encodes a card and names of evaluations as the operation's response.
     """
 
@@ -232,7 +232,7 @@ class EvaluationRun:
     response: Callable[[str, Sequence[str]], bytes]
 
     def __call__(self, run: Run) -> None:
-        """Take the measures that the card does not have yet, and keep what was found."""
+        """Run the evaluations that the card does not have yet, and store their results."""
         if "card" not in run.request:  # of an earlier version, which measured releases
             raise OperationCancelledError
         findings: tuple[tasks.FindingDocument, ...] = ()
@@ -245,7 +245,7 @@ class EvaluationRun:
         self._keep(run, card, findings)
 
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
-        """End the reservation, where there was one; see ``refund``."""
+        """End the reservation, if there was one; see ``refund``."""
         number = json.loads(row.request)["line"]
         if number is not None:
             line = self.evaluations.ledger.line(tx, number)

@@ -4,9 +4,9 @@
     vault       records -> psi, in a job of its own, once for a card
     ledger      psi stored and reservation settled, in one transaction
     generators  psi -> model -> rows, in another job that sees no record
-    log         the release is in it before anybody can fetch the rows
+    log         the release is logged before its rows can be fetched
 
-``run.py`` holds the work; this file what comes before and after it.
+``run.py`` holds the work; this file holds the steps before and after it.
 """
 
 import json
@@ -52,13 +52,13 @@ SPENT_ON = "psi"
 
 @dataclass(frozen=True, slots=True)
 class Releases:
-    """What was released, and the start of the next one.
+    """Releases so far, and the start of the next one.
 
     Args:
         files: The state's files; the rows of releases are among them.
-        card_audits: Says which audit speaks for a card.
-        most: Releases of one card.
-        most_mib: Size of all releases of one card together.
+        card_audits: Returns the passed audit of a card.
+        most: Largest number of releases of one card.
+        most_mib: Largest size of all releases of one card, in MiB.
         fits: Fits of cards in force, for further releases.
     """
 
@@ -78,11 +78,11 @@ class Releases:
         Raises:
             InvalidNumberError, TooLargeError: Rows are out of bounds.
             CardStateError, CardExpiredError: The card does not allow it.
-            AuditRequiredError, BoxNotReviewedError, GeneratorChangedError: Nothing speaks for the card's
-                black box.
-            InvalidInputError: A seed is given where records decide about the rows.
-            UniqueFreeFailedError, ServiceBusyError: The one try of a card without replicated uniques
-                failed, or still goes on.
+            AuditRequiredError, BoxNotReviewedError, GeneratorChangedError: The card's black box has no
+                passed audit, no review, or another digest.
+            InvalidInputError: A seed is given although records decide about the rows.
+            UniqueFreeFailedError, ServiceBusyError: The single try of a card without replicated uniques
+                failed, or still runs.
             QuotaExceededError: The caller has as many or as large releases as one certificate may have.
             DatasetChangedError: The dataset has another schema than the card names.
             BudgetExceededError: psi is not measured yet, or the private black box not fitted, and the
@@ -97,7 +97,7 @@ class Releases:
         return self.operations.begin(name.decode())
 
     def _created(self, tx: Connection, who: Identity, card: str, rows: int, seed: int) -> str:
-        """The name of a new operation for a release that is in order, with its price held."""
+        """Return the name of a new operation for a release that is in order, with its price held."""
         usable = self.cards.usable(tx, who, card)
         self._check(tx, usable, rows, seed)
         size = rows * self._bytes_of_row(usable)
@@ -116,7 +116,7 @@ class Releases:
         return name
 
     def _check(self, tx: Connection, card: Card, rows: int, seed: int) -> None:
-        """Raises what ``start`` says of cards that do not allow such a release."""
+        """Raise the errors of ``start`` about cards that do not allow such a release."""
         self.cards.entry_of(card)
         terms = offer_of(card).terms
         if is_audited(card):
@@ -139,7 +139,7 @@ class Releases:
         self._check_room(tx, card, rows)
 
     def _check_room(self, tx: Connection, card: Card, rows: int) -> None:
-        """Raises TooLargeError where the card has as many or as large releases as it may have."""
+        """Raise TooLargeError if the card has as many or as large releases as it may have."""
         number, rows_held = results.released_under(tx, card.name)
         for row in self.operations.unfinished(tx, card.analyst, KIND):
             if row.resource == card.name:
@@ -164,14 +164,14 @@ class Releases:
         return row_bytes(domain.covered_by(offer_of(card).terms.cliques))
 
     def _check_quota(self, tx: Connection, who: Identity, size: int) -> None:
-        """Raises QuotaExceededError where the caller may have no more releases, or none so large."""
+        """Raise QuotaExceededError if the caller may have no more releases, or none so large."""
         number, bytes_held = results.released_to(tx, who.uri)
         unfinished = self.operations.unfinished(tx, who.uri, KIND)
         to_come = sum(int(json.loads(row.request).get("bytes", 0)) for row in unfinished)
         self.cards.quotas.check_release(number + len(unfinished), bytes_held + to_come + size)
 
     def get(self, who: Identity, name: str) -> tuple[ReleaseRow, bytes]:
-        """A release, and the bytes of its entry in the log."""
+        """Return a release, and the bytes of its entry in the log."""
         with self.database.reading() as tx:
             row = self._seen(tx, who, name)
             entry = self.cards.log.entry(tx, _log_index(row.receipt))
@@ -188,7 +188,7 @@ class Releases:
 
         Raises:
             NoPsiError: The card is of tier private.
-            CardStateError: It is not measured yet, or the card was revoked.
+            CardStateError: psi is not measured yet, or the card was revoked.
         """
         with self.database.reading() as tx:
             readable_card = self.cards.readable(tx, who, card)
@@ -200,16 +200,16 @@ class Releases:
         return row.document
 
     def rows(self, who: Identity, name: str) -> tuple[RowsFile, str]:
-        """The file with the rows of a release, and their digest."""
+        """Return the file with the rows of a release, and their digest."""
         with self.database.reading() as tx:
             row = self._seen(tx, who, name)
         return RowsFile(self.files.path(f"{ROWS}/{row.file_name}")), row.digest
 
     def check_first(self, tx: Connection, card: Card) -> None:
-        """A card without replicated uniques has one release: of many, what is in none would tell more.
+        """Check that a card without replicated uniques has no release: gaps common to several say more.
 
         Raises:
-            CardStateError: It has one already.
+            CardStateError: The card has a release already.
         """
         if (
             offer_of(card).terms.without_uniques
@@ -218,7 +218,7 @@ class Releases:
             raise CardStateError(state=card.state)
 
     def hold(self, tx: Connection, who: Identity, card: str) -> None:
-        """Hold the price of psi or of a private fit, once for a card; one that a crash left still holds.
+        """Reserve the price of psi or a private fit, once for a card; a crash keeps the reservation.
 
         Raises:
             BudgetExceededError: The price is not covered.
@@ -253,11 +253,11 @@ class Releases:
         return None if source is None else results.get_psi(tx, source.name)
 
     def _price(self, tx: Connection, card: Card) -> Price:
-        """The offered price, or less where the analyst came to hold some of the statistics since.
+        """Return the offered price, or less if the analyst holds some of the statistics by now.
 
         Raises:
-            DatasetChangedError: The records are others than those that the card names.
-            CardStateError: The card shares the noisy psi of another one, which was revoked since.
+            DatasetChangedError: The records have another version than the card names.
+            CardStateError: The card shares the noisy psi of another card, which was revoked since.
         """
         signed, dataset_entry = signed_card(card), self.cards.entry_of(card)
         if signed.version != dataset_entry.version:
@@ -274,7 +274,7 @@ class Releases:
 
 
 def _refuse_seed(seed: int) -> None:
-    """Raises InvalidInputError: whoever knew the seed could find out what the rows hide."""
+    """Raise InvalidInputError for a seed: a person who knows it could find out what the rows hide."""
     if seed:
         raise InvalidInputError(
             field="seed", problem="cannot be chosen, because the rows do not follow from psi alone"
@@ -283,6 +283,6 @@ def _refuse_seed(seed: int) -> None:
 
 @lru_cache(maxsize=1_000)  # whoever looks at a release has it asked for, and receipts do not change
 def _log_index(receipt: bytes) -> int:
-    """The entry of the log that a receipt of ours names."""
+    """Return the entry of the log that a receipt of ours names."""
     payload, _ = opened(receipt)
     return receipt_of_document(predicate_of(payload, RECEIPT)).log_index

@@ -1,8 +1,8 @@
 """The main job: records -> psi, once for a card; psi -> rows, signed.
 
-Each step leaves what the next one needs in the state, so that a run after a crash starts where the
-last one stopped. A measurement of exact counts that fails after the records were opened costs one
-statistic, because that it failed may depend on them; one with noise keeps its reservation.
+Each step stores the input of the next step in the state, so that a run after a crash starts where the
+last run stopped. A measurement of exact counts that fails after the records were opened costs one
+statistic, because the failure may depend on the records; a measurement with noise keeps its reservation.
 """
 
 import os
@@ -44,15 +44,15 @@ from gencard.wire.signatures.dsse import sign
 from gencard.wire.signatures.identity import Identity
 
 SPARE = 1_000
-"""Rows that are drawn beyond twice those wanted, where replicated uniques are taken out."""
+"""Rows to draw in addition to twice the requested number, if replicated uniques are removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseRun:
-    """Carries releases out.
+    """Runner of releases.
 
     Args:
-        jobs: Describes jobs: where records, salt and limits are.
+        jobs: Describes jobs: the places of records, the salt and the limits.
         work: Folder for work in progress.
         black_boxes: Makes the rows of audited cards.
         response: Encodes a release as the operation's response.
@@ -70,7 +70,7 @@ class ReleaseRun:
         return self.releases.cards
 
     def __call__(self, run: Run) -> None:
-        """Carry one release out; what was done before a crash is not done again."""
+        """Run one release; steps that were done before a crash are not repeated."""
         with self.releases.database.reading() as tx:
             card = self.cards.usable(tx, Identity.of(run.row.owner), run.row.resource)
             self.black_boxes.audited(tx, card)
@@ -91,7 +91,7 @@ class ReleaseRun:
             self._publish(run, card, digest, rows)
 
     def _prepared(self, run: Run, card: Card, dataset_entry: DatasetEntry) -> bytes:
-        """Psi, and of a black box what its one run left; of tier private that alone, and no psi."""
+        """Return psi, and keep the result of a black box's single run; tier private has no psi."""
         if is_private(card):
             self._fitted(run, card, dataset_entry)
             return b""
@@ -112,7 +112,7 @@ class ReleaseRun:
     def _publish_unique_free(
         self, run: Run, card: Card, dataset_entry: DatasetEntry, psi: bytes, rows_file: Path
     ) -> None:
-        """Rows by a seed that nobody is told, and from more than are wanted those that may leave."""
+        """Draw spare rows, by a secret seed, and publish rows without replicated uniques."""
         drawn_file, rows = rows_file.with_name("drawn"), run.request["rows"]
         many, seed = SPARE + 2 * rows, secrets.randbits(63)
         self._synthesised(run, card, dataset_entry, psi, drawn_file, rows=many, seed=seed)
@@ -176,7 +176,7 @@ class ReleaseRun:
         return row.document
 
     def _measured(self, run: Run, card: Card, dataset_entry: DatasetEntry) -> bytes:
-        """psi, stored and paid for in one transaction; its price is held before records are opened."""
+        """Return psi, stored and paid in one transaction; its price is reserved before the job."""
         with self.releases.database.transaction() as tx:
             self.releases.operations.check(tx, run.row)
             self.releases.hold(tx, Identity.of(run.row.owner), card.name)
@@ -194,7 +194,7 @@ class ReleaseRun:
             before = beside  # sums are judged beside all others, also those released meanwhile
 
     def _beside(self, tx: Connection, card: CardTerms) -> Before:
-        """What was released before, beside which exact sums are judged; nothing where there are none."""
+        """Return earlier disclosures, with which exact sums are judged; empty without exact sums."""
         if not card.terms.sums or card.terms.privacy.noisy:
             return NOTHING_BEFORE
         dataset, version = card.terms.dataset, card.version
@@ -225,10 +225,10 @@ class ReleaseRun:
                 raise OperationCancelledError  # taken back meanwhile
 
     def _publish(self, run: Run, card: Card, digest: str, made: Path) -> None:
-        """Log, receipt, rows and the operation's end: true together, or not at all.
+        """Write log, receipt, rows and the operation's end in one transaction.
 
-        The file is named for the operation: one that begins again after a crash puts its rows over
-        those that it left.
+        The file is named for the operation, so an operation that begins again after a crash overwrites
+        its own rows.
         """
         short = run.row.name.rpartition("/")[2]
         files, name = self.releases.files, f"{ROWS}/{short}.rows"
@@ -279,7 +279,7 @@ class ReleaseRun:
             self.releases.operations.finish(tx, run.row.name, self.response(row))
 
     def _version_kind(self, card: Card) -> VersionKind | None:
-        """Of the records that the card names; not known where the dataset has others by now."""
+        """Return the kind of the card's version; None if the dataset has another version by now."""
         dataset_entry = self.cards.entry_of(card)
         same = dataset_entry.version == signed_card(card).version
         return dataset_entry.version_kind if same else None
@@ -298,7 +298,7 @@ class ReleaseRun:
 
 
 def _row_of(receipt: Receipt, signed: bytes, run: Run, file_name: str, now: datetime) -> ReleaseRow:
-    """What the state keeps of a release; its seed too, where the receipt is silent about it."""
+    """Return the state's row of a release, with its seed, which the receipt may leave out."""
     return ReleaseRow(
         name=receipt.name,
         card=run.row.resource,
@@ -314,7 +314,7 @@ def _row_of(receipt: Receipt, signed: bytes, run: Run, file_name: str, now: date
 
 
 def _move(source: Path, target: Path) -> None:
-    """Raises StorageError where the file cannot be put in its place."""
+    """Move a file to its place; raises StorageError if that fails."""
     try:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.replace(source, target)

@@ -1,7 +1,7 @@
 """Programs of analysts in a sandbox: one file of Python or R, declared libraries, outputs of one shape.
 
-What leaves is the numbers of outputs whose shape was agreed before; whatever else happens at the records
-is one error, the same for all causes.
+Only numbers of outputs whose shape was agreed before leave the sandbox. Everything else that happens on
+the records is one error, the same for all causes.
 """
 
 from collections.abc import Collection, Iterable
@@ -35,20 +35,20 @@ LIBRARIES = ("numpy", "scipy", *ANALYSES)
 """Distributions that a program in Python may declare."""
 
 MOST_BYTES = 1 << 18
-"""Of a program."""
+"""Largest size of a program, in bytes."""
 
 
 def analysis_digest(text: bytes) -> str:
-    """SHA-256 of the file as it is, in hex: what ``sha256sum`` prints, and what a card names."""
+    """Return the SHA-256 of the file in hex, as ``sha256sum`` prints it and a card names it."""
     return sha256(text)
 
 
 def analysis_program(text: str, libraries: Collection[str] = ()) -> Program:
-    """A program with what starts it; in Python pandas is always there.
+    """Return a program with its start script; Python programs always have pandas.
 
     Raises:
-        InvalidInputError: It is empty or too long, declares what no program may, or is in R where R is
-            not declared or not installed.
+        InvalidInputError: The text is empty or too long, declares libraries that no program may have, or
+            is in R and R is not declared or not installed.
     """
     check_text(text)
     check_libraries(libraries)
@@ -63,7 +63,7 @@ def analysis_program(text: str, libraries: Collection[str] = ()) -> Program:
 
 
 def check_text(text: str) -> None:
-    """Raises InvalidInputError where a program is empty or too long."""
+    """Raise InvalidInputError if a program is empty or too long."""
     if not text.strip() or len(text.encode()) > MOST_BYTES:
         raise InvalidInputError(field="program", problem=f"must have 1 to {MOST_BYTES} bytes")
 
@@ -79,7 +79,7 @@ def _program_in_r(text: str, libraries: Collection[str]) -> Program:
 
 
 def check_libraries(libraries: Iterable[str]) -> None:
-    """Raises InvalidInputError where one is neither R, nor a package of R, nor in ``LIBRARIES``."""
+    """Raise InvalidInputError for a library that is not R, a package of R or in ``LIBRARIES``."""
     for name in libraries:
         if name not in (R, *LIBRARIES) and not name.startswith(PACKAGE):
             offered = ", ".join((*LIBRARIES, R))
@@ -92,7 +92,7 @@ def check_libraries(libraries: Iterable[str]) -> None:
 
 
 def _environment(program: Program, compiled: str) -> Environment:
-    """What its sandbox shows; raises as ``analysis_recipe``."""
+    """Return the environment of the program's sandbox; raises as ``analysis_recipe``."""
     return program.environment(compiled) if program.is_python else r_environment(program.libraries)
 
 
@@ -154,7 +154,7 @@ class SandboxedAnalysis:
 
     @classmethod
     def of_recipe(cls, recipe: AnalysisRecipe, most_numbers: int) -> "SandboxedAnalysis":
-        """Raises GeneratorChangedError where a distribution was changed since it was compared."""
+        """Read a recipe; raises GeneratorChangedError if a distribution changed since its comparison."""
         recipe.environment.check_unchanged()
         program = analysis_program(recipe.program, recipe.libraries)
         sandbox = Sandbox(recipe.limits, recipe.isolation, recipe.environment)
@@ -163,16 +163,16 @@ class SandboxedAnalysis:
     def outputs(
         self, dataset: Dataset, coding: Coding, stored: StoredNumbers = NOTHING_STORED, *, seed: int
     ) -> Outputs:
-        """What the program gives, rounded.
+        """Run the program and return its rounded outputs.
 
         Args:
-            coding: Of the attributes of ``dataset``.
+            coding: Coding of the attributes of ``dataset``.
             stored: Numbers in place of the midpoints of intervals.
 
         Raises:
-            BlackBoxError: It fails, or its answer is anything else than outputs.
-            JobLimitError: It takes too long, or too much memory.
-            IsolationError: Nothing can be run in a sandbox here.
+            BlackBoxError: The program fails, or its answer is no valid outputs.
+            JobLimitError: The program takes too long, or too much memory.
+            IsolationError: This machine cannot run sandboxes.
         """
         request = BoxRequest(BoxTask.ANALYSE, dataset, 0, seed, coding=coding, stored=stored)
         outputs = self.sandbox.ask(self.program, request, report=ignore_hundredths).outputs()
@@ -191,10 +191,10 @@ class SandboxedAnalysis:
         *,
         seed: int,
     ) -> Outputs:
-        """The same on records: outputs of the agreed shape, or one error for all that can go wrong.
+        """Run the program on records: outputs of the agreed shape, or one error for every failure.
 
         Raises:
-            BlackBoxError: Whatever happened: why, depends on the records.
+            BlackBoxError: The run failed; the reason depends on the records and is not disclosed.
         """
         with suppress(BlackBoxError, JobLimitError):
             outputs = self.outputs(dataset, coding, stored, seed=seed)

@@ -1,6 +1,6 @@
-"""Black boxes that run in a sandbox: programs of others, and built-in ones, which are programs too.
+"""Black boxes that run in a sandbox: programs of other authors, and built-in boxes.
 
-Whether a sandbox can be closed on this machine is tried with one, not guessed.
+A trial run tests whether a sandbox can be closed on this machine.
 """
 
 import signal
@@ -33,7 +33,7 @@ from gencard.wire.signatures.canonical import document_of, json_bytes
 
 
 def values_of_attributes(values: Values, dataset: Dataset) -> Mapping[str, tuple[float, ...]]:
-    """Those of the attributes that the dataset has."""
+    """Return the values of the attributes that the dataset has."""
     return {name: values[name] for name in dataset.domain.attributes if name in values}
 
 
@@ -60,20 +60,20 @@ class SandboxedProgram:
     values: Values = field(default_factory=dict)
 
     def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
-        """The rows that the program answers; its progress is dropped, for it may depend on records.
+        """Return the program's rows; its progress is dropped, because it may depend on records.
 
         Raises:
-            BlackBoxError: It fails, or answers anything but so many declared codes.
-            JobLimitError: It takes too long.
-            IsolationError: Nothing can be run in a sandbox here.
+            BlackBoxError: The program fails, or its answer is not ``rows`` rows of declared codes.
+            JobLimitError: The program takes too long.
+            IsolationError: This machine cannot run sandboxes.
         """
         return self.ask(BoxTask.RUN, dataset, rows, seed).rows()
 
     def runs_by_seed(self, dataset: Dataset, rows: int, *, seeds: Sequence[int]) -> Iterator[Dataset]:
         """Yield the result of a call with each seed, one after the other; raises as a call does.
 
-        A check of the environment takes as long as a short run: one check is for the runs of a moment,
-        and their rows are given after it.
+        A check of the environment takes as long as a short run. Several runs therefore share one check,
+        and their rows are yielded after it.
         """
         waiting: list[Dataset] = []
         checked = time.monotonic()
@@ -96,7 +96,7 @@ class SandboxedProgram:
         report: HundredthsReport = ignore_hundredths,
         checks: bool = True,
     ) -> AnswerReader:
-        """The answer to one request; raises as a call does."""
+        """Return the answer to one request; raises as a call does."""
         request = self._request(task, dataset, rows, seed, saved)
         answer = self.sandbox.ask(self.program, request, report=report, checks=checks)
         return self._accepted(answer)
@@ -104,12 +104,12 @@ class SandboxedProgram:
     def explanation(
         self, error: BlackBoxError | JobLimitError, dataset: Dataset, rows: int, seed: int
     ) -> tuple[GencardError, str]:
-        """The error of a run on made-up records with its cause, and what the program wrote.
+        """Return the error of a run on made-up records with its cause, and the program's standard error.
 
-        The program is run once more. This must never be called at records.
+        The program is run once more. This must never be called on real records.
 
         Raises:
-            IsolationError: Nothing can be run in a sandbox here.
+            IsolationError: This machine cannot run sandboxes.
         """
         request, seen = self._request(BoxTask.RUN, dataset, rows, seed), Observed(error=error)
         if isinstance(error, BlackBoxError):
@@ -124,7 +124,7 @@ class SandboxedProgram:
         return BoxRequest(task, dataset, rows, seed, parameters, self.workload, values, saved)
 
     def _accepted(self, answer: AnswerReader) -> AnswerReader:
-        """The answer as it is: a refusal in the program's own words may tell of records."""
+        """Return the answer unchanged; a refusal in the program's own text may disclose records."""
         return answer
 
 
@@ -135,7 +135,7 @@ _SHOWN = 60
 def explained(
     observed: Observed, request: BoxRequest, limits: SandboxLimits
 ) -> tuple[GencardError, str]:
-    """The error of a run on made-up records with its cause and what to do, and what the program wrote.
+    """Return the error of a run on made-up records, with cause and advice, and its standard error.
 
     The cause is a limit, the end of the process, or the first fault of the answer.
     """
@@ -149,7 +149,7 @@ def explained(
 
 
 def _limit_error(error: JobLimitError, limits: SandboxLimits) -> JobLimitError:
-    """The same error, with the limit and the key that sets it."""
+    """Return the same error, with the limit and the key that sets it."""
     what = error.fields["what"]
     for begin, value, key in (
         ("time", f"{limits.wall_seconds} s", "wall_seconds"),
@@ -208,7 +208,7 @@ def _fault_of_answer(answer: bytes, request: BoxRequest) -> tuple[str, str] | No
 
 
 def _split(answer: bytes) -> tuple[bytes, bytes]:
-    """The header line after all lines of progress, and the codes."""
+    """Return the header line after all lines of progress, and the codes."""
     line, end, body = answer.partition(b"\n")
     while line.startswith(b'{"done":') and end:
         line, end, body = body.partition(b"\n")
@@ -258,7 +258,7 @@ def _advice_on(written: str, limits: SandboxLimits) -> str:
 
 
 def _wrong_code(body: bytes, request: BoxRequest) -> str:
-    """The first attribute with a code that is not declared; or a wrong number of bytes."""
+    """Return the first attribute with a code that is not declared; or a wrong number of bytes."""
     start, rows = 0, request.rows
     domain = request.dataset.domain
     sizes = dict(zip(domain.attributes, domain.sizes, strict=True))
@@ -277,12 +277,12 @@ def _wrong_code(body: bytes, request: BoxRequest) -> str:
 
 
 class BuiltInProgram(SandboxedProgram):
-    """A program that comes with Gencard: its refusals are relayed, because its code tells no record."""
+    """A program that comes with Gencard: its refusals are relayed, because they disclose no record."""
 
     __slots__ = ()
 
     def _accepted(self, answer: AnswerReader) -> AnswerReader:
-        """Raises what the box refuses by its public input."""
+        """Raise the box's refusal of its public input, if the answer is one."""
         if refusal := answer.refusal():
             raise error_of_refusal(*refusal)
         return answer
@@ -297,7 +297,7 @@ class SandboxedFit:
     """See ``core.blackbox.contract.FittedBox``.
 
     Args:
-        inner: As the box gave it.
+        inner: Bytes from the box.
     """
 
     sampling: Sampling
@@ -305,18 +305,18 @@ class SandboxedFit:
     inner: bytes = field(repr=False)
 
     def sample(self, rows: int, *, seed: int) -> Dataset:
-        """Synthetic records, ``rows`` of them; raises what a call of the box raises."""
+        """Return ``rows`` synthetic records; raises as a call of the box does."""
         none = Dataset(self.domain, np.zeros((0, len(self.domain)), dtype=np.uint8))
         return self.sampling(none, self.inner, rows, seed)
 
     def save(self) -> bytes:
-        """A line of JSON with the domain, then what the box gave."""
+        """Return a line of JSON with the domain, then the bytes from the box."""
         domain = {"attributes": list(self.domain.attributes), "sizes": list(self.domain.sizes)}
         return json_bytes(domain) + b"\n" + self.inner
 
     @classmethod
     def load(cls, sampling: Sampling, saved: bytes) -> "SandboxedFit":
-        """What ``save`` gave; raises BlackBoxError where it did not."""
+        """Load a fit from ``save``; raises BlackBoxError for other bytes."""
         head, _, inner = saved.partition(b"\n")
         try:
             header = document_of(head, "fit")
@@ -342,7 +342,7 @@ class FittingProgram(BuiltInProgram):
         return SandboxedFit(self.sampled, dataset.domain, saved)
 
     def load(self, saved: bytes) -> SandboxedFit:
-        """A fit that was saved; the box checks the bytes when it samples."""
+        """Return a fit that was saved; the box checks the bytes when it samples."""
         return SandboxedFit.load(self.sampled, saved)
 
     def sampled(self, none: Dataset, saved: bytes, rows: int, seed: int) -> Dataset:
@@ -367,10 +367,10 @@ serve(box)
 
 
 def built_in_program(name: str, parameters: Parameters) -> Program:
-    """A box of the registry as a program; its digest changes with the version of the algorithm.
+    """Return a box of the registry as a program; its digest changes with the algorithm's version.
 
     Raises:
-        InvalidInputError: There is none of this name, or a parameter is wrong.
+        InvalidInputError: No box has this name, or a parameter is wrong.
     """
     _unconfined(name, parameters)
     entry = BOXES[name]
@@ -388,7 +388,7 @@ def sandboxed_box(
     workload: tuple[Clique, ...] = (),
     values: Values | None = None,
 ) -> BuiltInProgram:
-    """A box of the registry, in a sandbox; raises as ``built_in_program``."""
+    """Return a box of the registry, in a sandbox; raises as ``built_in_program``."""
     program = built_in_program(name, parameters)
     fits = isinstance(_unconfined(name, parameters), FittingBox)
     kind = FittingProgram if fits else BuiltInProgram
@@ -396,7 +396,7 @@ def sandboxed_box(
 
 
 def _unconfined(name: str, parameters: Parameters) -> BlackBox:
-    """The box outside a sandbox, for inspection only; it must never be run."""
+    """Return the box outside a sandbox, for inspection only; it must never be run."""
     from gencard.controller.noise import OpenDpNoise  # noqa: PLC0415 - OpenDP takes its time
 
     return box_named(name, parameters, Surroundings(noise=OpenDpNoise()))
@@ -428,19 +428,20 @@ resample.main()
 """
 
 _PR_GET_SECCOMP, _FILTERED = 21, 2
-"""Of prctl(2): what asks how a process's calls are filtered, and the answer "by a program"."""
+"""Option of prctl(2) that returns how calls are filtered, and its value for a filter by a program."""
 
 
 def check_isolation(isolation: Isolation, hidden: Path) -> None:
-    """Run a box that looks for what it must not see: sockets, a folder, /proc, calls without a filter.
+    """Run a box that tries to see what it must not: sockets, a folder, /proc, calls without a filter.
 
     Args:
-        hidden: A folder of the controller's own, which must not be there inside.
+        hidden: A folder of the controller, which the sandbox must not show.
 
     Raises:
         IsolationError: The box did not answer: there is no bubblewrap, namespaces or filters of system
-            calls are not allowed, this kind of machine has other calls, what runs cannot be seen from
-            outside, others cannot read the interpreter, or the sandbox shows what it should hide.
+            calls are not allowed, this kind of machine has other calls, the sandbox's processes cannot
+            be seen from outside, other users cannot read the interpreter, or the sandbox shows the
+            folder.
     """
     visible_path = str(hidden) if isolation is Isolation.NAMESPACES else ""
     text = _RESAMPLES.format(hidden=visible_path, get_filter=_PR_GET_SECCOMP, filtered=_FILTERED)

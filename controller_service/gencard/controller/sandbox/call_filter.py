@@ -4,7 +4,7 @@ The kernel's machine runs the filter (seccomp, classic BPF). A call that is refu
 if the kernel had none: programs are made to go on without.
 
 Numbers are those of the kernel's tables (``asm/unistd_64.h`` and ``asm-generic/unistd.h``), for x86_64
-and aarch64; calls from 424 on have one number everywhere. None stands for a call that is not there.
+and aarch64; calls from 424 on have one number everywhere. None stands for a call that the machine lacks.
 """
 
 import errno
@@ -15,10 +15,10 @@ from dataclasses import dataclass
 MACHINES = ("x86_64", "aarch64")
 
 NEWEST = 453
-"""The last call that was looked at: later ones are refused, and programs do as on an older kernel."""
+"""Last call that was reviewed: later calls are refused, and programs behave as on an older kernel."""
 
 Numbers = tuple[int, int | None]
-"""One for each of the machines."""
+"""Numbers of a call on x86_64 and aarch64."""
 
 REFUSED: Mapping[str, Mapping[str, Numbers]] = {
     "look into other processes, or change them": {
@@ -152,9 +152,9 @@ class Argument:
     """A call that a program has for some values of an argument alone.
 
     Args:
-        position: Of the argument, from 0.
-        mask: The bits that are looked at, of the lower 32.
-        allowed: What those may be.
+        position: Position of the argument, from 0.
+        mask: The bits that are compared, of the lower 32.
+        allowed: Permitted values of these bits.
     """
 
     call: str
@@ -173,7 +173,10 @@ _FCNTL = (0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 15, 16, 1030, 1033, 1034)
 """Descriptors, flags, owners, locks, seals; no leases, notices, hints, pipe sizes, locks of others."""
 
 _IOCTL = (0x5401, 0x540F, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451, 0x5452, 0x802C_542A)
-"""Whether it is a terminal, how much can be read, flags; nothing of devices or file systems."""
+"""Requests that ask whether a file is a terminal and how much can be read, or set flags.
+
+Requests of devices and file systems are refused.
+"""
 
 _MADVISE = (0, 1, 2, 3, 4, 8, 9, 10, 11, 13, 14, 15, 16, 17, 18, 19, 22, 23, 24, 25, 102, 103)
 """All but MERGEABLE, COLD, PAGEOUT and the tests of failing memory."""
@@ -201,7 +204,7 @@ OF_SEVERAL: Mapping[str, Numbers] = {
     "pipe2": (293, 59),
     "vfork": (58, None),
 }
-"""Refused besides where a sandbox has one process: to start others, and to make pipes.
+"""Calls refused in addition in a sandbox of one process: to start processes, and to make pipes.
 
 Pipes are numbered by one counter of the whole machine, which a later cell can read at its own.
 """
@@ -214,7 +217,7 @@ THREADS_ALONE = Argument(
     (_THREAD,),
     "starts a process with memory of its own",
 )
-"""In place of the entry of ``clone`` above where a sandbox has one process."""
+"""Replacement of the entry of ``clone`` above in a sandbox of one process."""
 
 
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
@@ -225,17 +228,17 @@ _LOAD, _AND, _EQUAL, _GREATER, _RETURN = 0x20, 0x54, 0x15, 0x25, 0x06
 # filter cannot read, to clone (moby/moby#42681).
 _ALLOW, _REFUSE, _KILL = 0x7FFF_0000, 0x0005_0000 | errno.ENOSYS, 0x8000_0000
 _AUDIT_ARCH = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
-"""Of linux/audit.h: little-endian machines of 64 bits."""
+"""Constants of linux/audit.h for little-endian machines of 64 bits."""
 
 Instruction = tuple[int, int, int, int]
-"""Code, steps to jump where a comparison holds, steps where it does not, constant."""
+"""Code, steps to jump if a comparison is true, steps if it is false, constant."""
 
 
 def call_filter(machine: str, *, one_process: bool) -> bytes:
-    """The program, for ``bwrap --seccomp``.
+    """Return the program, for ``bwrap --seccomp``.
 
     Args:
-        machine: As ``platform.machine`` says.
+        machine: Result of ``platform.machine``.
         one_process: Whether starting another process is refused; threads are not.
 
     Raises:
@@ -257,7 +260,7 @@ def _with_threads_alone() -> tuple[Argument, ...]:
 def _steps(
     machine: str, axis: int, refused: Iterable[Numbers], arguments: Iterable[Argument]
 ) -> Iterator[Instruction]:
-    """Calls of another machine end the process; so does nothing else."""
+    """Yield the instructions. Only calls of another machine end the process."""
     # The architecture first: a 64-bit process can make 32-bit calls, whose numbers mean other calls.
     # Anything above NEWEST is refused, and with it the x32 ABI, whose numbers have bit 30 set.
     yield (_LOAD, 0, 0, _ARCHITECTURE)

@@ -1,4 +1,4 @@
-"""Installed distributions: name, version and RECORD, and whether their files are those of the RECORD.
+"""Installed distributions: name, version and RECORD, and the comparison of their files with the RECORD.
 
 An installer leaves a RECORD of the files that it wrote, with their hashes. Files are compared with
 these hashes once; afterwards only times, sizes and inode numbers are compared, because only root can
@@ -27,7 +27,7 @@ BYTECODE = "__pycache__"
 """Python's compiled copies beside sources: in no RECORD with a hash, and never run in a sandbox."""
 
 _TICK = 0.1
-"""Seconds after which a further change is certain to get a later time than the last one."""
+"""Seconds after which a further change is certain to get a later time than the last change."""
 
 _READERS = 2
 _REQUIREMENT = re.compile(r"^[A-Za-z0-9._-]+")
@@ -43,24 +43,24 @@ class _File(NamedTuple):
 
 
 _Values = tuple[str, int, int, int, int]
-"""Those of a ``_File``."""
+"""Field values of a ``_File``."""
 
 _hashes: dict[tuple[_File, str], str] = {}
-"""Hashes of files that were read, by what identified the files then, and algorithm."""
+"""Hashes of files that were read, by the files' identity at that time, and algorithm."""
 
 
 _checked: dict[tuple[str, ...], "Checked"] = {}
-"""What was compared, by the names that led to it."""
+"""Results of comparisons, by the names of the requested distributions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """One distribution as it lies on the disk.
+    """A distribution on disk.
 
     Args:
-        entries: Paths of the files and folders that it has at the top.
-        hashes: Algorithm and hash of each file that it runs or reads, by path; as its RECORD has them.
-        record: SHA-256, in hex, of these, by paths relative to where it is installed.
+        entries: Paths of its files and folders at the top.
+        hashes: Algorithm and hash of each file that it runs or reads, by path, from its RECORD.
+        record: SHA-256, in hex, of these hashes, by paths relative to the place of installation.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Checked(NamedTuple):
 
     Args:
         entries: Paths of all that they have at the top.
-        stamp: Of these when they were compared.
+        stamp: Stamp of these files when they were compared.
     """
 
     distributions: tuple[Installed, ...]
@@ -84,13 +84,13 @@ class Checked(NamedTuple):
 
 
 def checked(names: Iterable[str]) -> Checked:
-    """These distributions and all that they require, by name, after a comparison with their RECORDs.
+    """Return these distributions and their requirements, by name, compared with their RECORDs.
 
     Nothing is read again while every file has the same inode number, size and times.
 
     Raises:
-        InvalidInputError: One of the names is not installed or has no RECORD, or a file is missing,
-            differs from its RECORD or is in none.
+        InvalidInputError: A distribution is not installed or has no RECORD, or a file is missing,
+            differs from its RECORD or is in no RECORD.
         GeneratorChangedError: A file changes while it is read, or is neither a file nor a folder.
     """
     key = tuple(sorted(names))
@@ -103,11 +103,11 @@ def checked(names: Iterable[str]) -> Checked:
 
 
 _TRIES = 5
-"""Comparisons of files that change meanwhile, as while software is installed beside them."""
+"""Number of comparisons of files that change meanwhile, for example during an installation."""
 
 
 def _compared(distributions: tuple[Installed, ...]) -> Checked:
-    """The distributions, where their files have the hashes of their RECORDs."""
+    """Return the distributions after checking that their files have the hashes of their RECORDs."""
     for _ in range(_TRIES - 1):
         with suppress(GeneratorChangedError):
             return _compared_once(distributions)
@@ -129,10 +129,10 @@ def _compared_once(distributions: tuple[Installed, ...]) -> Checked:
 
 
 def stamp_of(paths: Collection[str]) -> str:
-    """Changes with every change of a file below these paths, and takes no reading.
+    """Return a digest that changes with every change of a file below these paths; reads no content.
 
     Raises:
-        GeneratorChangedError: One is not there any more, or is neither a file nor a folder.
+        GeneratorChangedError: A path does not exist any more, or is neither a file nor a folder.
     """
     return _stamp(_files_in(paths))
 
@@ -199,7 +199,7 @@ def _installed(name: str) -> Installed:
 
 
 def _is_compared(path: str) -> bool:
-    """What an installer writes besides the wheel's own files differs from machine to machine."""
+    """Whether a file of a RECORD is compared; metadata of installers differs between machines."""
     parts = Path(path).parts
     return not parts[0].endswith(".dist-info") and BYTECODE not in parts
 
@@ -241,7 +241,7 @@ def _wait_for_clock(paths: Collection[str]) -> None:
 
 
 def _files_in(paths: Iterable[str]) -> list[_Values]:
-    """What identifies each file; plain tuples, since this is done before each run of a program."""
+    """Return the identity of each file, as plain tuples: this runs before each run of a program."""
     left, files = list(paths), []
     try:
         while left:
@@ -262,7 +262,7 @@ def _files_in(paths: Iterable[str]) -> list[_Values]:
 
 
 def _identity(path: str, status: os.stat_result) -> _Values:
-    """A link would lead to what is not looked at, so it is refused."""
+    """Return the identity of a file; a link is refused, because its target is not compared."""
     if not S_ISREG(status.st_mode):
         raise GeneratorChangedError
     return path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

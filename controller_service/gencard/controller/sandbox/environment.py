@@ -1,7 +1,7 @@
-"""What a sandbox shows: system and interpreter, and for Python Gencard and declared distributions.
+"""Files that a sandbox shows: system and interpreter, and for Python Gencard and declared distributions.
 
-All of it is read-only, at the paths that it has outside. Nothing of the controller is there: no
-settings, keys, state or records.
+All files are read-only, at their paths outside. A sandbox shows nothing of the controller: no settings,
+keys, state or records.
 """
 
 import ast
@@ -28,13 +28,13 @@ from gencard.core.errors import GeneratorChangedError, InvalidInputError
 from gencard.core.json_codecs import written
 
 PYTHON = "python"
-"""As the first word of a command: the controller's own interpreter, with Gencard to import."""
+"""First word of a command for the controller's own interpreter, with Gencard to import."""
 
 BASE = ("numpy", "rfc8785", "scipy")
 """Distributions that every program in Python finds besides Gencard."""
 
 COMPILED = "/cell/compiled"
-"""Where Python looks for compiled copies, and nowhere else."""
+"""Folder in which Python looks for compiled copies, and nowhere else."""
 
 WORK = Path("/cell/work")
 """The working folder: empty, its own, and gone with the run."""
@@ -55,18 +55,18 @@ VARIABLES = {
 _OURS = "gencard"
 _PACKAGES = ("gencard.boxes", "gencard.core", "gencard.run", "gencard.wire")
 _OF_THE_CONTROLLER = ("__init__.py", "noise.py")
-"""Where the noise of private boxes comes from."""
+"""Modules of the controller that the sandbox shows: noise of private boxes comes from there."""
 
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64")
 _SETTINGS = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/R")
-"""Of the system's settings, what finds its libraries and interpreters."""
+"""Settings of the system by which its libraries and interpreters are found."""
 
 _UNDECLARED = (
     "/usr/lib/python3*/dist-packages",
     "/usr/local/lib/python3*/dist-packages",
     "/usr/local/lib/python3*/site-packages",
 )
-"""Where packages lie that no box declares: hidden from Python, since its digest does not cover them."""
+"""Folders of packages that no box declares: hidden from Python, since its digest does not cover them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Runtime:
 
     Args:
         interpreter: Name and version of Python; of an interpreter of the system, SHA-256 of its file.
-        distributions: Of a program in Python.
+        distributions: Distributions of a program in Python.
     """
 
     interpreter: str = ""
@@ -98,15 +98,15 @@ class Runtime:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What of the machine is there inside, besides the system.
+    """Files of the machine that a sandbox shows, besides the system.
 
     Args:
-        shown: Files and folders.
-        hidden: Folders that are empty inside; what of ``shown`` lies in them is there.
-        links: Symbolic links that lead to the interpreter: where they are and what they say.
+        shown: Files and folders to show.
+        hidden: Folders that are empty inside, except for entries of ``shown``.
+        links: Symbolic links that lead to the interpreter: paths and targets.
         compiled: A folder of compiled copies, see ``CompiledCopies``; empty for none.
-        distributions: Those of ``shown`` that were compared with RECORDs.
-        stamp: Of distributions and compiled copies then; empty where there are none.
+        distributions: Entries of ``shown`` that were compared with RECORDs.
+        stamp: Stamp of distributions and compiled copies at the comparison; empty if there are none.
         libraries: Names of the distributions that a program declares.
         records: Digest of name, version and RECORD of all ``distributions``; empty if not compared.
     """
@@ -121,7 +121,7 @@ class Environment:
     records: str = ""
 
     def check_unchanged(self) -> None:
-        """Check that no file has other content than when it was compared.
+        """Check that no file's content has changed since the comparison.
 
         Installers share files between environments by hard links. A link made or removed elsewhere
         changes the time of a file's last change (ctime) and not its content: the distributions are then
@@ -146,7 +146,7 @@ class Environment:
 
 
 def python_environment(libraries: Iterable[str], compiled: str = "") -> Environment:
-    """The controller's interpreter, Gencard, and distributions with all that they require.
+    """Return the controller's interpreter, Gencard, and distributions with all that they require.
 
     Args:
         libraries: Distributions besides ``BASE``.
@@ -163,13 +163,13 @@ def python_environment(libraries: Iterable[str], compiled: str = "") -> Environm
 
 
 def _records(libraries: Checked) -> str:
-    """Digest of what was compared: names, versions and RECORDs."""
+    """Return the digest of the compared names, versions and RECORDs."""
     facts = [f"{one.name}\0{one.version}\0{one.record}\n" for one in libraries.distributions]
     return sha256("".join(facts).encode()).hexdigest()
 
 
 def _stamp(distributions: str, compiled: str) -> str:
-    """The stamp of distributions, and with it that of compiled copies, where there are any."""
+    """Return the stamp of distributions, combined with that of compiled copies if there are any."""
     return f"{distributions} {stamp_of([compiled])}" if compiled else distributions
 
 
@@ -204,12 +204,12 @@ def _interpreter() -> tuple[frozenset[str], tuple[str, ...], tuple[tuple[str, st
 
 
 def _is_of_the_system(path: str) -> bool:
-    """Whether it is there anyway; site-packages below /usr are hidden, so what is in them is not."""
+    """Whether the sandbox already mounts this path: all of /usr except site-packages."""
     return path.startswith("/usr/") and "-packages/" not in path
 
 
 def _ours() -> Iterator[str]:
-    """Our packages, and where they are not installed by copying, what says where they are."""
+    """Yield the files of Gencard and, for an editable installation, the files that name its place."""
     yield from (str(files(package)) for package in _PACKAGES)
     yield from (str(files("gencard.controller") / name) for name in _OF_THE_CONTROLLER)
     installed = distribution(_OURS)
@@ -246,7 +246,7 @@ def root_of(environment: Environment) -> Iterator[str]:
 
 
 def closing_of(environment: Environment) -> Iterator[str]:
-    """What can only be done once all is there: nothing is written into hidden folders either."""
+    """Yield the options that need a complete sandbox: hidden folders become read-only."""
     for path in environment.hidden:
         yield from ("--remount-ro", path)
 
@@ -265,14 +265,14 @@ _MODULES = (
     "gencard.controller.noise",
     "numpy.random",
 )
-"""What programs in Python start with."""
+"""Modules that programs in Python find loaded."""
 
 _MODULES_OF = {
     "synthpop": ("sklearn.tree",),
     "ctgan": ("gencard.boxes.nets.ctgan_training", "sklearn.mixture"),
     "pate-gan": ("gencard.boxes.nets.pate_gan_training", "scipy.stats"),
 }
-"""What built-in boxes load besides."""
+"""Additional modules that built-in boxes find loaded."""
 
 SCRIPTS = ("gencard.wire.black_box", "numpy.random")
 """Modules that every script in Python finds loaded, besides what it imports of declared distributions.
@@ -283,7 +283,7 @@ distributions whose files were compared with their RECORDs and whose digests the
 
 
 def modules_of(box: str) -> tuple[str, ...]:
-    """What a built-in box finds loaded."""
+    """Return the modules that a built-in box finds loaded."""
     return (*_MODULES, *_MODULES_OF.get(box, ()))
 
 
@@ -304,21 +304,21 @@ _PATIENCE = 300.0
 """Seconds for all of them."""
 
 _READABLE = 0o022
-"""What others may not do with a copy: write. In a sandbox it is another user who reads."""
+"""Mode bits that a compiled copy must not have: write for others. In a sandbox another user reads it."""
 
 
 class CompiledCopies:
     """A folder of Python's compiled copies, so that programs start sooner; made when first needed.
 
-    Copies that lie beside sources are never run in a sandbox: Python runs any copy whose recorded time
-    and size match the source, whatever it holds. So the service makes its own.
+    Compiled copies beside sources are never run in a sandbox: Python runs any copy whose recorded time
+    and size match the source, whatever the copy contains. The service therefore makes its own copies.
 
     Args:
-        work: A private folder, in which it is made.
+        work: A private folder, in which the copies are made.
         boxes: Names of the built-in boxes that will run.
         libraries: Distributions that programs of analysts will declare.
-        imports: What other programs import, as ``program.Program.imports`` gives it. These modules are
-            compiled from their sources, and not imported here: the service does not run them.
+        imports: Imports of other programs, as ``program.Program.imports`` returns them. These modules
+            are compiled from their sources, and not imported here: the service does not run them.
         entries: Files and folders of the distributions that hold them, as in ``Environment``.
     """
 
@@ -339,10 +339,10 @@ class CompiledCopies:
         self._making = Lock()
 
     def folder(self) -> str:
-        """Where they are; empty where they cannot be made, and programs start later.
+        """Return the folder of the copies; empty if they cannot be made, and programs start later.
 
         Raises:
-            GeneratorChangedError: Something there is not as it was made.
+            GeneratorChangedError: A copy has changed since it was made.
         """
         copies = str(self._parent / "copies")
         with self._making:
@@ -384,9 +384,9 @@ class CompiledCopies:
 
 
 def compile_sources(imports: Iterable[str], entries: Iterable[str]) -> None:
-    """Make compiled copies of modules and of those that they import, without running any.
+    """Make compiled copies of modules and of their imports, without running any module.
 
-    A copy has the name and the place that Python gives it; a source that is not valid has none.
+    A copy has the name and the place that Python expects; an invalid source gets no copy.
 
     Args:
         imports: See ``zygote.load``.
@@ -412,7 +412,7 @@ def compile_sources(imports: Iterable[str], entries: Iterable[str]) -> None:
 
 
 def _source_of(module: str, places: Mapping[str, Path]) -> Path | None:
-    """The file of a module in Python of these packages; None for all others."""
+    """Return the source file of a module of these packages; None for all other modules."""
     top, _, rest = module.partition(".")
     if top not in places:
         return None

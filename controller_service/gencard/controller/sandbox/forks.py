@@ -1,8 +1,8 @@
 """Runs of a script in Python as forks of one process: its interpreter is started once.
 
-See ``zygote`` for what runs inside. Every run has what a sandbox of its own would have: namespaces,
-working folder, user, bounds, filter of calls, and pipes. Nothing of the script runs before the
-fork: what is loaded there are modules of Gencard and of distributions that the program declares.
+See ``zygote`` for the code that runs inside. Every run has its own namespaces, working folder, user,
+bounds, filter of calls, and pipes, as a separate sandbox would have. No code of the script runs before
+the fork: only modules of Gencard and of distributions that the program declares are loaded there.
 """
 
 import json
@@ -49,22 +49,22 @@ _PATIENCE = 300.0
 """Seconds in which a zygote must have loaded its modules, on a busy machine too."""
 
 _CREDENTIALS = struct.Struct("3i")
-"""Of unix(7): process, user and group of who sent a message, as the receiver sees them."""
+"""Credentials of unix(7): process, user and group of a message's sender, as the receiver sees them."""
 
 
 class Zygote:
-    """A sandbox in which our own code waits, from which runs of one program are forked, one at a time.
+    """A sandbox in which Gencard's code waits and forks the runs of one program, one at a time.
 
-    It ends with this object, or with the thread that made it.
+    The sandbox ends with this object, or with the thread that made it.
 
     Args:
-        files: Of the program.
-        modules: Loaded before the first run: the standard library's, Gencard's and what built-in
-            boxes need; never a module of the program, which could stay in memory.
-        imports: Loaded as well, where they are modules: names of declared distributions.
+        files: Files of the program.
+        modules: Modules to load before the first run: of the standard library, of Gencard and for
+            built-in boxes; never a module of the program, which could stay in memory.
+        imports: Names of declared distributions, which are loaded too if they are modules.
 
     Raises:
-        OSError: It cannot be started.
+        OSError: The sandbox cannot be started.
     """
 
     def __init__(
@@ -87,16 +87,16 @@ class Zygote:
         self.end = weakref.finalize(self, _end, keeper, process, self.control)
 
     def check(self, run: int) -> None:
-        """Check once that libraries have left nothing that forks would share, or lack.
+        """Check once that libraries have left no resource that forks would share, or lack.
 
-        A library may start a thread when it is imported, which no fork has; hold a file, whose position
-        all forks share; or memory that one fork writes and another reads.
+        At its import, a library may start a thread, which no fork has; open a file, whose position all
+        forks share; or map memory that one fork writes and another reads.
 
         Args:
             run: ID of a process that was just forked, and waits.
 
         Raises:
-            OSError: There is such a thing, or it cannot be looked for.
+            OSError: There is such a resource, or the check failed.
         """
         if not self.is_checked:
             _check_alone(_parent_of(run))
@@ -110,7 +110,7 @@ def _end(keeper: Namespaces, process: subprocess.Popen[bytes], control: socket.s
 
 
 def _parent_of(pid: int) -> Path:
-    """The folder in /proc of the parent of a process."""
+    """Return the folder in /proc of the parent of a process."""
     for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines():
         if line.startswith("PPid:"):
             return Path("/proc") / line.split()[1]
@@ -121,7 +121,7 @@ _PIPES = {"0", "1", "2"}
 
 
 def _check_alone(process: Path) -> None:
-    """Raises OSError where a process has threads, files besides its pipes, or memory to share."""
+    """Raise OSError if a process has threads, files besides its pipes, or shared memory."""
     threads = len(list((process / "task").iterdir()))
     files = {file.name for file in (process / "fd").iterdir()}
     maps = (process / "maps").read_text(encoding="utf-8", errors="replace").splitlines()
@@ -135,7 +135,7 @@ class ForkedRun:
     """The first process of a run, as ``memory_watch.Running``.
 
     Args:
-        pid: As this process sees it.
+        pid: Process ID, as this process sees it.
         held: A descriptor of the process.
         talk: On which it says how the program ended.
     """
@@ -149,16 +149,16 @@ class ForkedRun:
     code: int | None = None
 
     def poll(self) -> int | None:
-        """The program's exit code; None while it runs."""
+        """Return the program's exit code; None while it runs."""
         with suppress(subprocess.TimeoutExpired):
             return self.wait(0)
         return None
 
     def wait(self, timeout: float | None = None) -> int:
-        """The program's exit code, or that of a signal where it was killed with all that it started.
+        """Return the program's exit code, or the code of the signal by which it was killed.
 
         Raises:
-            subprocess.TimeoutExpired: It runs still.
+            subprocess.TimeoutExpired: The program still runs.
         """
         if self.code is None:
             self.talk.settimeout(timeout)
@@ -181,7 +181,7 @@ class ForkedRun:
 
 
 class Forks:
-    """See ``sandbox.Confinement``: one run, forked from a zygote."""
+    """A ``sandbox.Confinement`` of one run, forked from a zygote."""
 
     def __init__(self, zygote: Zygote) -> None:
         self._zygote = zygote
@@ -199,7 +199,7 @@ class Forks:
         *,
         errors: bool = False,
     ) -> ForkedRun:
-        """The program, as the next fork; ``command`` begins with how Python is started."""
+        """Return the program, as the next fork; ``command`` begins with how Python is started."""
         with ExitStack() as resources:
             plan = _plan(command[len(PYTHON_COMMAND) :], limits, resources)
             run = _forked(self._zygote, plan, errors=errors)
@@ -207,7 +207,7 @@ class Forks:
             return run
 
     def members(self, process: Running) -> Iterator[Path]:
-        """All that descend from the first process, which is ours, as the zygote is."""
+        """Yield all that descend from the first process, which is ours, as the zygote is."""
         with suppress(FileNotFoundError, ProcessLookupError):
             for child in children_of(process.pid):
                 yield from (Path(f"/proc/{pid}") for pid in tree_of(child))
@@ -226,7 +226,7 @@ class Forks:
 
 
 def _plan(words: Sequence[str], limits: SandboxLimits, held: ExitStack) -> bytes:
-    """What the forked process makes of itself; three processes are ours."""
+    """Return the plan by which the forked process closes itself; three processes are Gencard's."""
     root = os.geteuid() == 0
     calls = call_filter(platform.machine(), one_process=limits.processes == 1)
     plan = {
@@ -241,7 +241,7 @@ def _plan(words: Sequence[str], limits: SandboxLimits, held: ExitStack) -> bytes
 
 
 def _forked(zygote: Zygote, plan: bytes, *, errors: bool) -> ForkedRun:
-    """Send the plan; raises OSError where no process answers that it is ready, or a check fails."""
+    """Send the plan; raises OSError if no process answers that it is ready, or a check fails."""
     with ExitStack() as resources:
         request, into = _pipe(resources)
         out, answer = _pipe(resources)
@@ -267,7 +267,7 @@ def _forked(zygote: Zygote, plan: bytes, *, errors: bool) -> ForkedRun:
 
 
 def _pipe(opened: ExitStack) -> tuple[IO[bytes], IO[bytes]]:
-    """The end to read and the end to write."""
+    """Return the end to read and the end to write."""
     reading, writing = os.pipe()
     ends = open(reading, "rb"), open(writing, "wb")  # noqa: SIM115
     for end in ends:
@@ -276,7 +276,7 @@ def _pipe(opened: ExitStack) -> tuple[IO[bytes], IO[bytes]]:
 
 
 def _sender(talk: socket.socket) -> int:
-    """The process that says it is ready."""
+    """Return the process that says it is ready."""
     message, credentials, _, _ = talk.recvmsg(16, socket.CMSG_SPACE(_CREDENTIALS.size))
     for level, kind, content in credentials:
         if message == b"ready" and (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):

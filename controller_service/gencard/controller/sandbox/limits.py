@@ -2,9 +2,9 @@
 
 The watch is the second line of defence: several times a second, from outside. The first line is the
 kernel's bounds on each process, which add up to the bound of the sandbox; see
-``SandboxLimits.address_space``. They do not count what the kernel itself keeps for each entry of the
-working folder, even an empty one. Memory of processes is counted as in proc(5): resident and swapped
-pages, and where their sum is over the bound, the proportional share of shared pages.
+``SandboxLimits.address_space``. They do not count the kernel's own memory for each entry of the working
+folder, even an empty one. Memory of processes is counted as in proc(5): resident and swapped pages, and
+if their sum exceeds the bound, the proportional share of shared pages.
 """
 
 import os
@@ -24,14 +24,14 @@ _LEAST = 16
 """MiB of address space in which a shell starts."""
 
 _THREADS = 16
-"""Of the one process of a sandbox; they share its memory."""
+"""Largest number of threads of a sandbox's single process; they share its memory."""
 
 
 _MIB = 1 << 20
 
 
 _GRACE = 2
-"""CPU seconds between the signal that says why and the one that nothing survives."""
+"""CPU seconds between the signal that names the reason (SIGXCPU) and the signal that kills (SIGKILL)."""
 
 
 _FILES = 256
@@ -56,7 +56,7 @@ class Isolation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SandboxLimits:
-    """Limits of one run; a job's own limits hold too, where they are lower.
+    """Limits of one run; a job's own limits hold too, if they are lower.
 
     Args:
         memory_mib: Memory of all processes and files together, in MiB, at least 64. What ``work_mib``
@@ -78,14 +78,14 @@ class SandboxLimits:
     fit_mib: int = 256
 
     def __post_init__(self) -> None:
-        """Raises InvalidInputError where a process would have too little memory to start."""
+        """Raise InvalidInputError if a process would have too little memory to start."""
         if self.address_space < _LEAST:
             problem = f"is too little: less than {_LEAST} MiB for each process, besides work_mib"
             raise InvalidInputError(field="cell.memory_mib", problem=problem)
 
     @property
     def address_space(self) -> int:
-        """Of each process, in MiB: with all of it in use, all processes and files fit the bound."""
+        """Address space of each process, in MiB: processes and files together stay in the bound."""
         return (self.memory_mib - self.work_mib) // self.processes
 
     @property
@@ -98,7 +98,7 @@ class SandboxLimits:
 class SandboxSettings(SandboxLimits):
     """Sandbox of black boxes and of analysts' programs: isolation, and limits of one run.
 
-    The limits of the job in ``[limits]`` hold too, where they are lower.
+    The limits of the job in ``[limits]`` hold too, if they are lower.
 
     Args:
         isolation: ``namespaces`` closes the sandbox with bubblewrap: no network, no other files, no
@@ -115,9 +115,9 @@ class SandboxSettings(SandboxLimits):
 
 
 def bounds_of(limits: SandboxLimits, *, others: int = 0) -> dict[str, tuple[int, int]]:
-    """Soft and hard bound of each resource of a process, by its name in setrlimit(2).
+    """Return soft and hard bound of each resource of a process, by its name in setrlimit(2).
 
-    A bound that this process has itself is not exceeded: a job's limits hold for what it starts.
+    Bounds of this process are not exceeded: a job's limits hold for the processes that it starts.
 
     Args:
         others: Processes of the same user that are not the program's.
@@ -137,12 +137,12 @@ def bounds_of(limits: SandboxLimits, *, others: int = 0) -> dict[str, tuple[int,
 
 
 def others(number: int) -> int:
-    """Processes of ours that have the program's user: none where root started them."""
+    """Return how many of Gencard's processes have the program's user: none if root started them."""
     return number if os.geteuid() else 0
 
 
 def limited(limits: SandboxLimits, *, others: int = 0) -> list[str]:
-    """The command that sets these bounds from inside, where processes are counted, for good."""
+    """Return the command that sets these bounds for good, from inside, where processes are counted."""
     bounds = bounds_of(limits, others=others).items()
     return ["prlimit", *(f"--{name}={soft}:{hard}" for name, (soft, hard) in bounds), "--"]
 
@@ -153,7 +153,7 @@ def _at_most(bound: int, kind: int) -> int:
 
 
 class Running(Protocol):
-    """A process that runs for a sandbox; one of ``subprocess.Popen`` is one."""
+    """A process that runs for a sandbox, such as ``subprocess.Popen``."""
 
     @property
     def pid(self) -> int: ...
@@ -169,7 +169,7 @@ class Running(Protocol):
 
 
 def children_of(pid: int) -> list[int]:
-    """Child processes of all threads of a process; raises OSError where there is no such process."""
+    """Return the child processes of all threads of a process; raises OSError if it does not exist."""
     threads = list(Path(f"/proc/{pid}/task").iterdir())
     return [child for thread in threads for child in _children_of_thread(thread)]
 
@@ -182,7 +182,7 @@ def _children_of_thread(thread: Path) -> list[int]:
 
 
 def tree_of(pid: int) -> Iterator[int]:
-    """A process and its descendants, without those whose parent has ended."""
+    """Yield a process and its descendants, without descendants whose parent has ended."""
     yield pid
     with suppress(OSError):
         for child in children_of(pid):
@@ -200,7 +200,7 @@ _ENTRY = 1 << 10
 """Bytes that the kernel takes for an entry of a folder in memory: inode and name."""
 
 Members = Callable[[], Iterable[Path]]
-"""The folder in /proc of each process in the sandbox; raises OSError where it cannot be seen."""
+"""Returns the folder in /proc of each process in the sandbox; raises OSError if it cannot be seen."""
 
 Entries = Callable[[], int]
 """Gives the number of entries in the working folder."""
@@ -234,7 +234,7 @@ class MemoryWatch:
         self._thread.join()
 
     def check(self) -> None:
-        """Raises JobLimitError or IsolationError where the watch has ended the sandbox."""
+        """Raise JobLimitError or IsolationError if the watch has ended the sandbox."""
         if self._ended_for is JobLimitError:
             raise JobLimitError(what="memory for one run of a black box")
         if self._ended_for is IsolationError:
@@ -260,7 +260,7 @@ class MemoryWatch:
 
 
 def _is_over(members: Iterable[Path], bound: int) -> bool:
-    """The cheap sum first: shared pages count for each process in it, so it is never too small."""
+    """Whether memory exceeds the bound. The cheap sum comes first: it is never below the exact sum."""
     processes = list(members)
     if sum(map(_resident, processes)) <= bound:
         return False
@@ -272,13 +272,13 @@ def _resident(process: Path) -> int:
 
 
 def _proportional(process: Path) -> int:
-    """Where it is not ours to see, what is resident."""
+    """Return the proportional memory of a process, or the resident one if that is unreadable."""
     shared = _sum_of(process / "smaps_rollup", "Pss", "SwapPss")
     return _resident(process) if shared is None else shared
 
 
 def _sum_of(file: Path, *names: str) -> int | None:
-    """Bytes in these lines of a file of /proc; None where it cannot be read, as after the end."""
+    """Return the bytes in these lines of a file of /proc; None if unreadable, as after the end."""
     try:
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

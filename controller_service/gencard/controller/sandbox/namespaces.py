@@ -1,6 +1,6 @@
-"""Isolation by bubblewrap: own namespaces, an empty root, and only what the program needs.
+"""Isolation by bubblewrap: own namespaces, an empty root, and only the files that the program needs.
 
-Started by root, each run has a user ID of its own that owns nothing; otherwise a user namespace. The
+If root starts it, each run has a user ID of its own that owns nothing; otherwise a user namespace. The
 kernel counts processes by user: two runs under one user ID would be counted together, and each could see
 how many processes the other has.
 """
@@ -47,7 +47,7 @@ class MemoryFiles:
             os.close(descriptor)
 
     def of(self, content: bytes) -> int:
-        """A descriptor at the beginning of this content."""
+        """Return a descriptor at the beginning of this content."""
         descriptor = os.memfd_create("box", os.MFD_CLOEXEC)
         self._open.append(descriptor)
         with open(descriptor, "wb", closefd=False) as file:
@@ -61,20 +61,20 @@ class MemoryFiles:
 
 
 _USERS = range(61_184, 65_520)
-"""Users that belong to nobody, by convention of systemd."""
+"""User IDs that no account has, by convention of systemd."""
 
 
 _TRIES = 50
 
 
 class SandboxUser:
-    """A user's number, drawn anew for each run, and held until it is let go.
+    """A user ID, drawn anew for each run, and reserved until it is released.
 
-    It is held by a name that the system gives to one socket at a time, and takes back when its process
-    dies.
+    A socket's name reserves the ID: the system gives a name to one socket at a time, and frees it when
+    its process dies.
 
     Raises:
-        OSError: Each one that was tried belongs to another sandbox.
+        OSError: Every ID that was tried belongs to another sandbox.
     """
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class SandboxUser:
 
 
 def _name_held(number: int) -> socket.socket | None:
-    """A socket of the user's name; None where somebody has it."""
+    """Return a socket with the user's name; None if another process has it."""
     name_socket = socket.socket(socket.AF_UNIX)
     try:
         name_socket.bind(f"\0gencard-cell-user-{number}")
@@ -106,7 +106,7 @@ def _name_held(number: int) -> socket.socket | None:
 
 
 PROGRAM = Path("/cell/program")
-"""Where the program's files are, read-only."""
+"""Folder of the program's files, read-only."""
 
 ZYGOTE = Path("/cell/zygote.py")
 
@@ -120,10 +120,10 @@ _SET_USER = ("--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_S
 
 
 class Namespaces:
-    """See ``sandbox.Confinement``. The first process is held, for with it all others end.
+    """A ``sandbox.Confinement`` by bubblewrap. With its first process all other processes end.
 
     Args:
-        environment: What of the machine is there inside.
+        environment: Files of the machine that the sandbox shows.
     """
 
     def __init__(self, environment: Environment) -> None:
@@ -139,7 +139,7 @@ class Namespaces:
         *,
         errors: bool = False,
     ) -> subprocess.Popen[bytes]:
-        """Stays in the group of whoever starts it, and dies with it, and everything inside with it."""
+        """Start a program in the process group of its parent; it dies with the parent."""
         with ExitStack() as resources, MemoryFiles() as memory:
             calls = call_filter(platform.machine(), one_process=limits.processes == 1)
             work = ["--perms", "1777", "--size", str(limits.work_mib * _MIB), "--tmpfs", str(WORK)]
@@ -152,11 +152,11 @@ class Namespaces:
     def start_zygote(
         self, command: Sequence[str], files: Sequence[tuple[str, bytes]], control: socket.socket
     ) -> subprocess.Popen[bytes]:
-        """Start a program of our own that closes the sandbox of each run itself; see ``zygote``.
+        """Start a program of Gencard that closes the sandbox of each run itself; see ``zygote``.
 
         Args:
-            files: Those of the program that is to be run; and zygote's own, which ``command`` names.
-            control: Its standard input.
+            files: Files of the program to run, and of the zygote, which ``command`` names.
+            control: Standard input of the zygote.
         """
         with MemoryFiles() as memory:
             text = str(memory.of(Path(zygote.__file__).read_bytes()))
@@ -230,7 +230,7 @@ class Namespaces:
         self._user.close()
 
     def members(self, process: Running) -> Iterator[Path]:
-        """All that descend from bubblewrap: an orphan is a child of the namespace's first one."""
+        """Yield all descendants of bubblewrap; orphans are children of the namespace's first process."""
         with suppress(FileNotFoundError, ProcessLookupError):
             for first in _children(process):
                 yield from (Path(f"/proc/{pid}") for pid in tree_of(first))
@@ -249,7 +249,7 @@ class Namespaces:
 
 
 def _held(info: str) -> int | None:
-    """A descriptor of the process that bubblewrap says is the first; None where it has ended already."""
+    """Return a descriptor of the first process, from bubblewrap's report; None if it has ended."""
     try:
         return os.pidfd_open(json.loads(info)["child-pid"])
     except (OSError, ValueError, KeyError):
@@ -270,7 +270,7 @@ def _children(process: Running) -> list[int]:
 
 
 def _closed(capabilities: Sequence[str] = ()) -> list[str]:
-    """Closed to all but who has these capabilities, and root what it needs to become somebody else."""
+    """Return options that drop all other capabilities, except that root may change its user."""
     alone = [*_ALONE, "--hostname", "cell", "--die-with-parent", "--new-session", "--clearenv"]
     if os.geteuid() == 0:
         return [*alone, *_SET_USER, *capabilities]
@@ -285,13 +285,14 @@ def _no_more_users() -> list[str]:
 
 
 _OF_ZYGOTE = ("--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP")
-"""Namespaces and a working folder for each run, and to give up for good what it does not need."""
+"""Capabilities to make namespaces and a working folder for each run, and to drop capabilities."""
 
 
 def _dropped(held: ExitStack) -> list[str]:
-    """As root: become some user of no other process, for good, so that its processes can be counted.
+    """Return the command by which root becomes, for good, a user that no other process has.
 
-    Another one in each run, or the runs of one audit would have in common what the next run has not.
+    Processes are counted by user. A user of its own in each run prevents runs of one audit from having
+    in common what the next run does not have.
     """
     if os.geteuid() != 0:
         return []
@@ -301,7 +302,7 @@ def _dropped(held: ExitStack) -> list[str]:
 
 
 def _devices() -> Iterator[str]:
-    """No terminal, no shared memory, and no /dev/zero, which is shared memory to whoever maps it."""
+    """Yield options of devices: no terminal, no shared memory, and so no /dev/zero either."""
     yield from ("--perms", "0755", "--dir", "/dev")
     for name in ("null", "random", "urandom"):
         yield from ("--dev-bind", f"/dev/{name}", f"/dev/{name}")

@@ -47,20 +47,21 @@ _NEVER = frozenset({"conftest", "setup", "test", "tests"})
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Everything that an author gives, as bytes in memory.
+    """A program of an author, as bytes in memory.
 
-    Its files are digested as they are put into the sandbox: there is no moment between the two at which
-    one on disk could change.
+    The bytes that are digested are the bytes that are put into the sandbox: no file on disk can change
+    between the two.
 
     Args:
         command: First "python", the path of an interpreter of the system, or a file of the program; then
             arguments. A file of the program is named by "./" and its path.
         files: Path below the program's folder, with "/", and content; in the order of paths.
-        parameters: What the program is told besides records.
+        parameters: Parameters that the program receives besides records.
         libraries: Distributions that a program in Python finds besides Gencard, numpy and scipy.
-        modules: What a script in Python finds loaded: of our own only, never of an author's choice.
-        preloads: Whether a script also finds loaded what it imports of declared distributions.
-        encode: How a request reaches its standard input.
+        modules: Modules that a script in Python finds loaded: of Gencard only, never of an author's
+            choice.
+        preloads: Whether a script also finds its imports of declared distributions loaded.
+        encode: Encodes a request for the program's standard input.
     """
 
     command: tuple[str, ...]
@@ -79,11 +80,11 @@ class Program:
         parameters: Mapping[str, str],
         libraries: Sequence[str] = (),
     ) -> "Program":
-        """The program in a folder as it stands there now; compiled copies of Python's are left out.
+        """Read the program in a folder, without Python's compiled copies.
 
         Raises:
-            InvalidInputError: The folder cannot be read, holds anything but files and folders, or too
-                much; or the command does not name an interpreter that is there.
+            InvalidInputError: The folder cannot be read, contains other things than files and folders,
+                or is too large; or the command does not name an existing interpreter.
         """
         files = tuple(sorted(_files_in(folder)))
         _check_command(command, dict(files))
@@ -91,12 +92,12 @@ class Program:
 
     @property
     def is_python(self) -> bool:
-        """Whether the controller's own interpreter runs it; any other is one of the system."""
+        """Whether the controller's own interpreter runs the program, not one of the system."""
         return self.command[0] == PYTHON
 
     @property
     def is_script(self) -> bool:
-        """Whether it is one file that Python runs, without options."""
+        """Whether the program is one file that Python runs, without options."""
         return self.is_python and len(self.command) > 1 and self.command[1].startswith("./")
 
     def imports(self, environment: Environment) -> tuple[str, ...]:
@@ -126,7 +127,7 @@ class Program:
         return tuple(chosen[:_MOST_IMPORTS])
 
     def environment(self, compiled: str = "") -> Environment:
-        """What its sandbox shows of the machine, with a folder of compiled copies where it is Python.
+        """Return the files that its sandbox shows, with a folder of compiled copies if it is Python.
 
         Raises:
             InvalidInputError, GeneratorChangedError: See ``distributions.checked``.
@@ -134,7 +135,7 @@ class Program:
         return python_environment(self.libraries, compiled) if self.is_python else Environment()
 
     def runtime(self) -> Runtime:
-        """What runs it: Python and the C library by version, distributions by name, version and RECORD.
+        """Return versions of Python and the C library, and name, version and RECORD of distributions.
 
         An interpreter of the system is named by the content of its file.
 
@@ -144,12 +145,12 @@ class Program:
         return python_runtime(self.libraries) if self.is_python else self._system_runtime()
 
     def digest(self, runtime: Runtime) -> str:
-        """SHA-256, in hex, of what its author and the steward chose, and of what runs it.
+        """Return the SHA-256, in hex, of the choices of author and steward, and of the runtime.
 
-        Gencard itself is not in it: the controller is trusted to run what it says.
+        The digest does not cover Gencard itself: the controller is trusted to run what it says.
 
         Args:
-            runtime: As ``runtime`` gives it.
+            runtime: Result of ``runtime``.
         """
         return digest_of(
             {

@@ -1,7 +1,7 @@
-"""R in a sandbox: where it is installed, how it is started, and which of its packages a program finds.
+"""R in a sandbox: its place, its start, and the packages that a program finds.
 
-R's own front end is a shell script that starts other programs, which a sandbox does not allow; so R's
-binary is started, with the variables that the script would set.
+R's own front end is a shell script that starts other programs, which a sandbox does not allow. Therefore
+R's binary is started, with the variables that the script would set.
 """
 
 import re
@@ -18,10 +18,10 @@ PACKAGE = f"{R}-"
 """Begins the name of a package of R, as a library of a card."""
 
 _HOMES = ("/usr/lib/R", "/usr/lib64/R", "/usr/local/lib/R", "/usr/local/lib64/R")
-"""Where distributions of Linux, and R's own installer, put it; all of /usr is there in a sandbox."""
+"""Folders in which Linux distributions and R's own installer put R; a sandbox shows all of /usr."""
 
 _FOLDERS = ("/usr/local/lib/R/site-library", "/usr/lib/R/site-library", "/usr/share/R/site-library")
-"""Where packages lie besides R's own folder."""
+"""Folders of packages besides R's own folder."""
 
 _SHARED = {"R_SHARE_DIR": "share", "R_INCLUDE_DIR": "include", "R_DOC_DIR": "doc"}
 _BASE = "Priority: base"
@@ -30,13 +30,13 @@ _NEEDS = ("Depends:", "Imports:", "LinkingTo:")
 
 @cache
 def home() -> Path | None:
-    """R's folder; None where there is no R."""
+    """Return R's folder; None if R is not installed."""
     homes = (Path(name) for name in _HOMES if (Path(name) / "bin" / "exec" / "R").is_file())
     return next(homes, None)
 
 
 def r_command(start: str, program: str) -> tuple[str, ...]:
-    """Starts a program in R by ``start.R``; raises InvalidInputError where R is not installed."""
+    """Return the command of a program in R by ``start.R``; raises InvalidInputError without R."""
     folder = _home()
     shared = Path("/usr/share/R") if Path("/usr/share/R").is_dir() else folder
     variables = {"R_HOME": folder, "LD_LIBRARY_PATH": folder / "lib", "R_DEFAULT_PACKAGES": "NULL"}
@@ -47,10 +47,10 @@ def r_command(start: str, program: str) -> tuple[str, ...]:
 
 
 def r_environment(libraries: Iterable[str]) -> Environment:
-    """What a program in R finds: base R and declared packages with what they need; others are hidden.
+    """Return the files for a program in R: base R, declared packages and their requirements.
 
     Args:
-        libraries: Of a card; those that are packages of R count.
+        libraries: Libraries of a card; only packages of R count.
 
     Raises:
         InvalidInputError: R or a package is not installed.
@@ -63,7 +63,7 @@ def r_environment(libraries: Iterable[str]) -> Environment:
 
 
 def packages_in(libraries: Iterable[str]) -> list[str]:
-    """The packages of R among the libraries of a card."""
+    """Return the packages of R among the libraries of a card."""
     return [name.removeprefix(PACKAGE) for name in libraries if name.startswith(PACKAGE)]
 
 
@@ -76,7 +76,7 @@ def packages() -> dict[str, Path]:
 
 
 def check_installed(libraries: Iterable[str]) -> None:
-    """Raises InvalidInputError where R, or a package of R that is named, is not installed."""
+    """Raise InvalidInputError if R, or a package of R that is named, is not installed."""
     names = [*libraries]
     if R in names or packages_in(names):
         _with_needed(packages_in(names), packages())
@@ -90,7 +90,7 @@ def _home() -> Path:
 
 
 def _with_needed(names: Iterable[str], installed: dict[str, Path]) -> Iterator[str]:
-    """Packages with all that they need, each once; raises InvalidInputError where one is not there."""
+    """Yield packages with their requirements, each once; raises InvalidInputError if one is missing."""
     left, added_names = [*names], set[str]()
     for name in left:
         if name not in installed and not _is_base(name):
@@ -108,7 +108,7 @@ def _is_base(name: str) -> bool:
 
 
 def _needed(description: str) -> list[str]:
-    """What a package's description requires, R itself left out."""
+    """Return the packages that a package's description requires, without R itself."""
     fields = re.sub(r"\n\s+", " ", description).splitlines()
     lists = [line.partition(":")[2] for line in fields if line.startswith(_NEEDS)]
     names = [one.split("(")[0].strip() for text in lists for one in text.split(",")]
@@ -116,6 +116,6 @@ def _needed(description: str) -> list[str]:
 
 
 def _description(folder: Path) -> str:
-    """Its DESCRIPTION; empty for what is no package."""
+    """Return the DESCRIPTION of a package; empty for a folder that is none."""
     file = folder / "DESCRIPTION"
     return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""

@@ -49,7 +49,7 @@ class ProgramRecipe:
         runtime: Part of the digest.
         environment: Parts of the machine that its sandbox shows.
         isolation, limits: The sandbox.
-        cliques, linear: Statistics of the card; the box hears of their attributes.
+        cliques, linear: Statistics of the card; the box receives their attributes.
         values: For ordered attributes, the number of each code, None for missing.
         files: Content of each file by its path, if the program comes from another machine.
     """
@@ -81,7 +81,7 @@ def program_recipe(
     parameters: Mapping[str, str],
     libraries: tuple[str, ...] = (),
 ) -> ProgramRecipe:
-    """A program as it stands in its folder now.
+    """Return a program as it stands in its folder now.
 
     Raises:
         InvalidInputError: See ``Program.read`` and ``distributions.checked``.
@@ -122,7 +122,7 @@ def sandboxed_box_of(
     values: Values | None = None,
     check_seconds: float = 0.0,
 ) -> BlackBox:
-    """The box of a recipe, from the very bytes whose digest the recipe has.
+    """Return the box of a recipe, from the very bytes whose digest the recipe has.
 
     Args:
         workload: The cliques of the card.
@@ -130,7 +130,7 @@ def sandboxed_box_of(
         check_seconds: See ``sandbox.Sandbox``.
 
     Raises:
-        GeneratorChangedError: What is there now has another digest.
+        GeneratorChangedError: The present files have another digest.
         InvalidInputError: Its program cannot be read.
     """
     recipe.environment.check_unchanged()
@@ -142,11 +142,11 @@ def sandboxed_box_of(
 
 
 def checked_program(recipe: ProgramRecipe) -> Program:
-    """The program of a recipe as it lies there now.
+    """Return the program of a recipe from its present files.
 
     Raises:
-        GeneratorChangedError: It has another digest than the recipe.
-        InvalidInputError: It cannot be read.
+        GeneratorChangedError: The program has another digest than the recipe.
+        InvalidInputError: The program cannot be read.
     """
     program = _program_of(recipe)
     if program.digest(recipe.runtime if program.is_python else program.runtime()) != recipe.digest:
@@ -155,11 +155,11 @@ def checked_program(recipe: ProgramRecipe) -> Program:
 
 
 def carried(recipe: ProgramRecipe) -> ProgramRecipe:
-    """The recipe for another machine, which has no files of this one.
+    """Return the recipe for another machine, which has no files of this one.
 
     Raises:
         GeneratorChangedError: The files of the program are not those of the recipe any more.
-        InvalidInputError: They cannot be read.
+        InvalidInputError: The files cannot be read.
     """
     program = checked_program(recipe)
     files = {} if recipe.box else dict(program.files)

@@ -47,7 +47,7 @@ def exchange(
 
     Raises:
         BlackBoxError: The answer is longer.
-        JobLimitError: It takes longer.
+        JobLimitError: The program takes longer.
     """
     end = time.monotonic() + seconds
     # In a thread of its own: a program that answers before it has read everything would fill its pipe
@@ -70,7 +70,7 @@ def _next(out: IO[bytes], end: float, at_once: int) -> bytes:
 
 
 def _write(into: IO[bytes], request: bytes) -> None:
-    """Whoever does not read it all is not made to."""
+    """Write the request; a program need not read all of it."""
     with suppress(OSError, ValueError), into:
         into.write(request)
 
@@ -80,7 +80,7 @@ class Confinement(Protocol):
 
     @property
     def program_folder(self) -> Path:
-        """Where the program finds its own files."""
+        """Folder in which the program finds its own files."""
         ...
 
     def start(
@@ -91,18 +91,18 @@ class Confinement(Protocol):
         *,
         errors: bool = False,
     ) -> Running:
-        """The program, running, its standard input and output piped.
+        """Return the program, running, its standard input and output piped.
 
         Args:
             errors: Whether standard error is piped too; otherwise it is dropped.
 
         Raises:
-            OSError: It cannot be started.
+            OSError: The program cannot be started.
         """
         ...
 
     def members(self, process: Running) -> Iterator[Path]:
-        """The folder in /proc of each process that runs for it; raises OSError where none is seen."""
+        """Return the folder in /proc of each process of the run; raises OSError if none is seen."""
         ...
 
     def files(self, process: Running) -> int:
@@ -110,12 +110,12 @@ class Confinement(Protocol):
         ...
 
     def kill(self, process: Running) -> None:
-        """End it and everything it started, at once; also where it has ended by itself."""
+        """End the process and all processes that it started, even if it has ended by itself."""
         ...
 
 
 class Processes:
-    """See ``sandbox.Confinement``. The program reads what the service can, and has the network."""
+    """A ``Confinement`` without isolation: the program has the service's files and the network."""
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="gencard-box-"))
@@ -132,7 +132,7 @@ class Processes:
         *,
         errors: bool = False,
     ) -> subprocess.Popen[bytes]:
-        """A session of its own, whose leader dies with whoever starts it."""
+        """Start the program in a session of its own, whose leader dies with its parent."""
         work = self._folder / "work"
         work.mkdir()
         for path, content in files:
@@ -153,11 +153,11 @@ class Processes:
         )
 
     def members(self, process: Running) -> Iterator[Path]:
-        """Those that have not left the tree of who started them."""
+        """Return the processes in the tree of the first process, without those that left the tree."""
         return (Path(f"/proc/{pid}") for pid in tree_of(process.pid))
 
     def files(self, process: Running) -> int:  # noqa: ARG002  # they lie on a disk
-        """None are kept in memory."""
+        """Return 0: no files are kept in memory."""
         return 0
 
     def kill(self, process: Running) -> None:
@@ -173,7 +173,7 @@ _PATIENCE = 5.0
 
 
 MOST_WRITTEN = 1 << 16
-"""Bytes of standard error that are kept, from the end: there a traceback says what went wrong."""
+"""Bytes of standard error to keep, from the end, where a traceback names the error."""
 
 
 @dataclass(slots=True)
@@ -183,8 +183,8 @@ class Observed:
     Args:
         answer: Bytes on standard output.
         written: Bytes on standard error, the last ``MOST_WRITTEN``.
-        code: Exit code, negative for a signal; None where it was ended.
-        error: Why it was ended, or what is wrong with its answer; None where nothing is.
+        code: Exit code, negative for a signal; None if the run was ended from outside.
+        error: Reason for ending the run, or fault of its answer; None if there is none.
     """
 
     answer: bytes = b""
@@ -211,14 +211,13 @@ class Sandbox:
     """Runs programs, each in a new process with a new folder, so that no run can learn of another.
 
     Scripts in Python are forked from a process that has started the interpreter and loaded the declared
-    distributions that they import, and nothing of theirs; other programs are started anew, as they are
-    where nothing is closed.
+    distributions that they import, but none of their own modules. Other programs are started anew, and
+    so are all programs without isolation.
 
     Args:
-        environment: What a program finds of the machine.
+        environment: Files of the machine that a program finds.
         forks: Whether scripts in Python are forked.
-        check_seconds: After a check that the environment is unchanged, runs of so many seconds are
-            left to the next check.
+        check_seconds: Seconds of runs after a check of the environment that the next check covers.
     """
 
     limits: SandboxLimits
@@ -234,7 +233,7 @@ class Sandbox:
     def ask(
         self, program: Program, request: BoxRequest, *, report: HundredthsReport, checks: bool = True
     ) -> AnswerReader:
-        """The program's answer; the program has ended when this returns, whatever happened.
+        """Return the program's answer; the program has ended when this returns, whatever happened.
 
         Args:
             report: Called with the progress; it may raise.
@@ -242,9 +241,9 @@ class Sandbox:
                 before it uses the answer.
 
         Raises:
-            BlackBoxError: It fails, or its answer cannot be right.
-            JobLimitError: It takes too long, or too much memory.
-            IsolationError: Nothing can be run in a sandbox here.
+            BlackBoxError: The program fails, or its answer is not valid.
+            JobLimitError: The program takes too long, or too much memory.
+            IsolationError: This machine cannot run sandboxes.
             GeneratorChangedError: A distribution was changed since it was compared with its RECORD.
         """
         reader = AnswerReader(request, report, most_saved=self.limits.fit_mib * _MIB)
@@ -257,11 +256,11 @@ class Sandbox:
     def observed(self, program: Program, request: BoxRequest) -> Observed:
         """Run a program on made-up records, and keep what it writes and how it ends.
 
-        Runs that succeed are not observed, so a program cannot tell a lent run from one at the records
-        by its descriptors. At the records no run is observed.
+        Runs that succeed are not observed, so a program cannot tell a lent run from a run on records by
+        its descriptors. Runs on records are never observed.
 
         Raises:
-            IsolationError: Nothing can be run in a sandbox here.
+            IsolationError: This machine cannot run sandboxes.
         """
         seen, parts = Observed(), list[bytes]()
         with self._running(program, errors=True) as (keeper, process):
@@ -297,7 +296,7 @@ class Sandbox:
                         pipe.close()
 
     def check(self) -> None:
-        """Raises GeneratorChangedError where programs may have read what the digest does not name."""
+        """Raise GeneratorChangedError if programs may have read files that the digest does not cover."""
         self.environment.check_unchanged()
         self._checks.append(time.monotonic())
 
@@ -317,7 +316,7 @@ class Sandbox:
         raise IsolationError
 
     def _confinement(self, program: Program, *, preloads: bool) -> Confinement:
-        """A new one, that shows the environment where it can show less than all."""
+        """Return a new confinement; an isolating one shows the environment alone."""
         if self.isolation is not Isolation.NAMESPACES:
             return Processes()
         if not (self.forks and program.is_script):
@@ -355,7 +354,7 @@ class Sandbox:
 
 
 def _fault(answer: bytes, request: BoxRequest, most_saved: int) -> BlackBoxError | None:
-    """The fault of an answer; None if it has none."""
+    """Return the fault of an answer; None if it has none."""
     reader = AnswerReader(request, lambda _hundredths: None, most_saved=most_saved)
     try:
         reader.feed(answer)
@@ -370,7 +369,7 @@ def _placed(word: str, folder: str) -> str:
 
 
 def _check_end(process: Running) -> None:
-    """Raises where the program did not end well after its answer."""
+    """Raise BlackBoxError if the program did not end with success after its answer."""
     try:
         code = process.wait(_PATIENCE)
     except subprocess.TimeoutExpired:

@@ -156,7 +156,7 @@ def _filter(calls: bytes) -> None:
 
 
 def _call(name: str, *arguments: Any) -> None:
-    """A function of the C library that must not fail; raises OSError where it does."""
+    """A function of the C library that must not fail; raises OSError if it does."""
     if getattr(_LIBC, name)(*arguments):
         raise OSError(ctypes.get_errno(), name)
 
@@ -211,7 +211,7 @@ def _is_module(name: str) -> bool:
 
 
 def reseeding() -> Callable[[], None]:
-    """A function that gives new random states to all sources of random numbers that exist now.
+    """Return a function that gives new random states to all sources of random numbers that exist now.
 
     A library that makes one while it is imported would have the same state in each fork: noise would be
     the same in each run, and runs would not differ where they would as processes of their own.
@@ -259,7 +259,7 @@ def run_script(path: str) -> int:
 
 
 def _of_program(trace: TracebackType | None) -> TracebackType | None:
-    """A traceback without the frames that Python itself would not show."""
+    """Return a traceback without the frames that Python itself would not show."""
     while trace and trace.tb_frame.f_code.co_filename in {__file__, "<frozen runpy>"}:
         trace = trace.tb_next
     return trace

@@ -1,4 +1,4 @@
-"""The gRPC edge: who may call what, and how every call ends.
+"""The gRPC edge: access to methods, and the end of every call.
 
 In: protobuf messages of authenticated callers. Out: messages, or a status with a typed error.
 """

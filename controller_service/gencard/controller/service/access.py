@@ -1,4 +1,4 @@
-"""Who is calling, which roles may call each method, and how much of the service one caller may use.
+"""Callers, the roles that may call each method, and the share of the service for one caller.
 
 Deny by default (security checklist, S3). Until a message has come, gRPC keeps a thread waiting for it
 without a limit: a few callers that open calls and send nothing would otherwise hold all threads.
@@ -81,7 +81,7 @@ MAY_CALL: Mapping[str, frozenset[Role]] = {
     "/grpc.health.v1.Health/List": frozenset(),
     "/grpc.health.v1.Health/Watch": EVERYBODY,
 }
-"""A method that is not here cannot be served; an empty set is served to nobody."""
+"""Roles that may call each method. Methods without an entry, or with an empty set, are never served."""
 
 EXEMPT = frozenset(
     {
@@ -89,9 +89,9 @@ EXEMPT = frozenset(
         "/google.longrunning.Operations/CancelOperation",
     }
 )
-"""Calls that count against no limit: one must be able to ask and to stop at any time.
+"""Calls that count against no limit: callers must be able to check health and to cancel at any time.
 
-Only where the guard has just refused calls in masses, that takes another connection, or a second.
+If the guard has just refused many calls, these calls need another connection, or a second.
 """
 
 UNQUEUED = EXEMPT | {
@@ -103,10 +103,13 @@ UNQUEUED = EXEMPT | {
 
 
 Admits = Callable[[Identity, str], bool]
-"""Whether an identity is (still) on the controller's list, and a TLS key its newest one."""
+"""Returns whether an identity is (still) on the controller's list, and a TLS key is its newest key."""
 
 _CERTIFICATE = "x509_pem_cert"
-"""Where gRPC puts the peer's own certificate, whole; TLS has verified its chain, and its time once."""
+"""Key of the peer's certificate in gRPC's authentication context.
+
+gRPC puts the whole certificate there; TLS has verified its chain, and its time once.
+"""
 _ALWAYS = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
@@ -143,10 +146,10 @@ class Caller:
 def caller_of(
     context: grpc.ServicerContext, admits: Admits, development: str | None, now: datetime
 ) -> Caller:
-    """The caller of a method.
+    """Return the caller of a method.
 
     Args:
-        development: URI that a plaintext caller on loopback gets in development; None elsewhere.
+        development: URI of plaintext callers on loopback in development; None elsewhere.
 
     Raises:
         UnauthenticatedError: The connection has no certificate, its alternative names are not exactly
@@ -175,7 +178,7 @@ def _caller_in(pem: bytes) -> Caller:
 
 
 def _certificate(pem: bytes) -> x509.Certificate:
-    """Raises UnauthenticatedError where the bytes are no certificate that ``cryptography`` reads."""
+    """Read a certificate; raises UnauthenticatedError if ``cryptography`` cannot read it."""
     try:
         return x509.load_pem_x509_certificate(pem)
     except ValueError:
@@ -184,10 +187,10 @@ def _certificate(pem: bytes) -> x509.Certificate:
 
 
 class Patience:
-    """Cancels calls whose time is over; one thread of its own looks after all of them.
+    """Cancels calls whose time is over, in a single thread for all calls.
 
     Args:
-        seconds: How much time each has.
+        seconds: Time of each call.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -201,7 +204,7 @@ class Patience:
 
     @contextmanager
     def waiting(self, context: grpc.ServicerContext) -> Iterator[None]:
-        """The block waits for the caller; the call is cancelled where that takes too long."""
+        """Limit the time of the block, which waits for the caller; a late call is cancelled."""
         number = self._add(context)
         try:
             yield
@@ -232,7 +235,7 @@ class Patience:
         return number
 
     def _wake(self) -> None:
-        """A watcher that waits for some earlier end need not be told of a later one."""
+        """Wake the watcher, unless it waits for an earlier end already."""
         if self._watcher is None:
             self._watcher = threading.Thread(target=self._watch, name="patience", daemon=True)
             self._watcher.start()
@@ -244,7 +247,7 @@ class Patience:
             pass
 
     def _cancel_next(self) -> bool:
-        """Cancel the next call that is late, once there is one; False when nobody looks any more."""
+        """Wait for the next late call and cancel it; return False once the watch has stopped."""
         with self._changed:
             while not self._stopped:
                 left = self._seconds_left()

@@ -29,7 +29,7 @@ prepare_part(RunRow, pb.Answer, "state", "kind", "formula", "create_time")
 
 
 def answer_message(row: RunRow, *, whole: bool = True) -> pb.Answer:
-    """An answer as callers may see it; what waits for a steward shows nothing of the records."""
+    """Return an answer as callers may see it; what waits for a steward shows nothing of the records."""
     question = question_of(row)
     about = {"kind": question.kind, "formula": question.formula, "create_time": timestamp(row.created)}
     hidden = {} if whole else {"envelope": b""}
@@ -37,7 +37,7 @@ def answer_message(row: RunRow, *, whole: bool = True) -> pb.Answer:
 
 
 def answer_response(row: RunRow) -> bytes:
-    """The response of an operation that ran an analysis, as the state keeps it."""
+    """Return the response of an operation that ran an analysis, as the state keeps it."""
     return answer_message(row).SerializeToString()
 
 

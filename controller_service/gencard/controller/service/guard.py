@@ -1,9 +1,9 @@
-"""Every call ends here: in a message, or in one error of the catalogue and no stray word.
+"""Interceptor that authorises calls and maps every exception to an error of the catalogue.
 
-The guard is the innermost interceptor. It decides who may call, gives each caller a share and so
-much time to say what is wanted, refuses garbage and unknown fields, and turns whatever is raised,
-streams included, into a status. Every method is served as one of a stream of requests, the same on
-the wire: so the caller is known, and counted, before gRPC waits for a message. The guard leaves the
+The guard is the innermost interceptor. It decides who may call, limits each caller's share and the time
+for each message, rejects malformed bytes and unknown fields, and turns every exception, in streams too,
+into a status. Every method is served as a method with a stream of requests, which is the same on the
+wire: the caller is therefore known, and counted, before gRPC waits for a message. The guard leaves the
 ``except`` block before it ends a call: gRPC would otherwise keep the exception's text in spans and logs.
 """
 
@@ -53,22 +53,22 @@ TRACE = "gencard-trace"
 """Key of the metadata that ends a call: its trace id, as in the lines of the process's log."""
 
 MOST_PARTS = 100_000
-"""Entries in all lists of one message; ten times what the richest proposal needs."""
+"""Largest number of entries in all lists of one message: ten times those of the largest proposal."""
 
 MOST_BYTES = 1 << 20
 MOST_UPLOAD_BYTES = 4 << 20
-"""Of one request; the second of ``UPLOADS``, which carry tables and programs."""
+"""Largest size of one request; the second number is for ``UPLOADS``, which carry tables and programs."""
 
 UPLOADS = frozenset({"/gencard.v1.AuditService/RunBlackBox", "/gencard.v1.AnswersService/RunProgram"})
 
 KEPT = (OperationCancelledError, ServiceBusyError, TooLargeError, UnauthenticatedError)
-"""Ends of calls that nobody needs often: refused before they were served, or reset before an answer."""
+"""Errors of calls that were refused before they were served, or reset before an answer."""
 
 KEPT_SECONDS = 1.0
-"""How long a call with such an end counts among the streams of its connection, of which there are few.
+"""Time in which a call with such an error still counts as one of its connection's few streams.
 
-A refusal, or a stream that was reset, costs the interpreter half a millisecond that others wait for; a
-stream beyond the limit of its connection is refused by gRPC's transport, which takes none.
+A refusal or a reset stream takes half a millisecond of the interpreter, for which other calls wait. A
+stream beyond the limit of its connection is refused by gRPC's transport, without the interpreter.
 """
 
 CHECKED_EVERY = 0.1
@@ -77,7 +77,7 @@ folder of people, and a stream of rows has thousands of messages.
 """
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-"""What a database cannot keep, and what would move the cursor of a terminal."""
+"""Control characters, which a database cannot store or which would move the cursor of a terminal."""
 
 Decode = Callable[[bytes], Any]
 Encode = Callable[[Any], bytes]
@@ -85,7 +85,7 @@ Encode = Callable[[Any], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """Stands in for a request whose bytes were no message, or more than ``limit``."""
+    """Placeholder of a request whose bytes were no message, or more than ``limit``."""
 
     limit: int = 0
 
@@ -109,14 +109,14 @@ def decoder(decode: Decode | None, most: int = MOST_UPLOAD_BYTES) -> Decode | No
 
 
 def check_request(request: Any) -> int:
-    """Look at the form of a request before anybody looks at what it says.
+    """Check the form of a request before its content is used.
 
     Returns:
         The number of its parts.
 
     Raises:
-        InvalidInputError: Garbage bytes, a field this service does not know, a control
-            character in a text.
+        InvalidInputError: Malformed bytes, a field that this service does not know, a control character
+            in a text.
         TooLargeError: More than ``MOST_PARTS`` parts, or too many bytes.
     """
     if isinstance(request, Garbage):
@@ -180,7 +180,7 @@ Report = Callable[[str, str, str], None]
 """Called with (method, incident, exception's class name) when something unexpected was raised."""
 
 Read = Callable[[Iterator[Any], grpc.ServicerContext], Any]
-"""What a method is given of the requests that come."""
+"""Reads the argument of a method from the stream of requests."""
 
 CALLER: threading.local = threading.local()
 
@@ -191,7 +191,7 @@ def identity() -> Identity:
 
 
 def tls_key() -> frozenset[str]:
-    """Fingerprint of the TLS key of the caller that this thread serves; none in development."""
+    """Return the fingerprint of the TLS key of this thread's caller; empty in development."""
     key = _caller().tls_key
     return frozenset({key} if key else ())
 
@@ -223,10 +223,10 @@ class Guard(grpc.ServerInterceptor):
 
     Args:
         admits: Whether an identity is on the controller's list, and a TLS key its newest one.
-        report: Where incidents go; gets no exception text.
-        bounds: How much of the service callers may have.
+        report: Called with incidents; receives no exception text.
+        bounds: Limits on the use of the service by callers.
         development: URI of plaintext callers in development; None elsewhere.
-        calls: Those that have ended.
+        calls: Counts of ended calls.
         now: Time at which certificates must be valid.
     """
 
@@ -249,7 +249,7 @@ class Guard(grpc.ServerInterceptor):
         self._kept = Patience(KEPT_SECONDS)
 
     def stop(self) -> None:
-        """Nobody is watched any more."""
+        """Stop watching open calls."""
         self._open.stop()
         self._patience.stop()
         self._kept.stop()
@@ -320,13 +320,13 @@ class Guard(grpc.ServerInterceptor):
         return nullcontext() if method in UNQUEUED else self._turns.served(who.uri)
 
     def _only(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Any:
-        """The one request of a call; raises InvalidInputError where there is none in order."""
+        """Return the single request of a call; raises InvalidInputError if there is no valid request."""
         for request in self._each(requests, context):
             return request
         raise InvalidInputError(field="request", problem="is missing")
 
     def _each(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
-        """The requests as they come, each checked; the call ends where one does not come in time."""
+        """Yield requests as they arrive, each checked; a late request ends the call."""
         while True:
             with self._patience.waiting(context):
                 request = next(requests, None)
@@ -339,9 +339,10 @@ class Guard(grpc.ServerInterceptor):
 
     @contextmanager
     def _ending(self, context: grpc.ServicerContext, method: str) -> Iterator[list[GencardError]]:
-        """Collects the one error a call ends with, after the ``except`` block was left.
+        """Collect the error with which a call ends, after the ``except`` block was left.
 
-        Its frames are forgotten, for gRPC counts a call as a stream of its connection while it is kept.
+        The error's frames are dropped: gRPC counts a call as a stream of its connection while a frame
+        refers to it.
         """
         caught: list[GencardError] = []
         trace, has_ended = secrets.token_hex(16), False
@@ -370,7 +371,7 @@ class Guard(grpc.ServerInterceptor):
 
     @contextmanager
     def _admitted(self, context: grpc.ServicerContext, method: str) -> Iterator[Identity]:
-        """Runs the call as its caller, within the caller's share; one that was reset ends at once."""
+        """Run the call as its caller, within the caller's share; a call that was reset ends at once."""
         if not context.is_active():
             raise OperationCancelledError
         caller = caller_of(context, self.admits, self.development, self.now())
@@ -386,12 +387,12 @@ class Guard(grpc.ServerInterceptor):
             yield who
 
     def _check(self, caller: Caller) -> None:
-        """Raises UnauthenticatedError for a caller who may call no more."""
+        """Raise UnauthenticatedError for a caller who may call no more."""
         caller.check(self.admits, self.now())
 
 
 def _code_of(caught: Sequence[GencardError], *, ended: bool) -> str:
-    """Name of the status; an answer that nobody wanted to the end is cancelled."""
+    """Return the name of the status; an answer that the caller did not read to its end is cancelled."""
     if caught:
         code: grpc.StatusCode = rpc_status.to_status(status_message(caught[0])).code
         return code.name
@@ -399,7 +400,7 @@ def _code_of(caught: Sequence[GencardError], *, ended: bool) -> str:
 
 
 def _end(context: grpc.ServicerContext, caught: list[GencardError]) -> NoReturn:
-    """Ends the call with the error's status; an abandoned call has nobody to tell."""
+    """End the call with the error's status, unless the caller has abandoned it."""
     status: Any = rpc_status.to_status(status_message(caught[0]))
     # gRPC replaces the metadata that was set before
     trace = cast("Any", context).trailing_metadata() or ()

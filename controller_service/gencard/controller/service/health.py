@@ -2,9 +2,9 @@
 
 ``python -m gencard.controller.service.health [--alive] [FOLDER]``
 
-FOLDER holds a client's certificate, its key and ``authority.pem``; where it is not given, ``health``,
-which ``init`` makes. A relative one starts beside the settings, which GENCARD_CONTROLLER names. Exit
-code 0 means yes; with ``--alive`` of a standby, too. Too little free space for new work is told on
+FOLDER holds a client's certificate, its key and ``authority.pem``; by default it is ``health``,
+which ``init`` makes. A relative path starts beside the settings, which GENCARD_CONTROLLER names. Exit
+code 0 means yes; with ``--alive`` of a standby, too. Too little free space for new work is reported on
 standard error.
 """
 
@@ -23,14 +23,14 @@ SECONDS = 4.0
 
 
 STANDBY = "standby"
-"""The name under which a standby says that it is in order; under the empty one it serves nothing."""
+"""Name under which a standby reports that it is healthy; under the empty name it serves nothing."""
 
 
 def is_serving(port: int, person: Path, *, alive: bool = False) -> bool:
-    """Whether the service on this machine answers somebody's call, and says that it serves.
+    """Return whether the service on this machine answers a call, and says that it serves.
 
     Args:
-        alive: Or that it stands by.
+        alive: Whether a standby counts, too.
     """
     authority, key, certificate = (
         read_file(person / name, name, KEY_LIMIT)
@@ -51,7 +51,7 @@ def _says_yes(stub: health_pb2_grpc.HealthStub, service: str) -> bool:
 
 
 def main(*words: str) -> int:
-    """Exit code of the question: 0 where the service serves."""
+    """Return the exit code: 0 if the service serves."""
     folder = next((word for word in words if not word.startswith("--")), "health")
     config = Path(os.environ.get("GENCARD_CONTROLLER", "controller.toml")).absolute()
     settings = Settings.load(config)

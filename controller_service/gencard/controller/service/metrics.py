@@ -1,19 +1,18 @@
-"""What an operator watches, in OpenMetrics, on a port of its own: ``[metrics] address``.
+"""Metrics for operators, in OpenMetrics, on a port of its own: ``[metrics] address``.
 
 The operator who reads metrics need not be a steward, so no label or value depends on a record. Whether
-work on the records succeeded, failed or waits for a steward can depend on one record, and all that
-follows from it too. The metrics therefore say what was requested, not how it ended:
+work on the records succeeded, failed or waits for a steward can depend on one record, and so can all
+consequences. The metrics therefore show which work was requested, not how it ended:
 
 * operations are queued, running or ended;
-* calls that fetch results or look at a card again are not counted, since a client makes them after a
+* calls that fetch results or read a card again are not counted, since a client makes them after a
   success, or after a failure; only faults of the service and refused callers are;
-* runs, evaluations and measurements count with the price that was reserved, not with the one that they
-  came to;
+* runs, evaluations and measurements count with the reserved price, not with the final price;
 * neither verdicts of audits, nor answers and failures that wait for a steward, nor the length of the log
   are shown. Stewards see them.
 
-Times are shown as ages of operations that have not ended: see docs/threat-model.md for what durations
-disclose.
+Times are shown as ages of operations that have not ended: see docs/threat-model.md for the facts that
+durations disclose.
 """
 
 import json
@@ -61,13 +60,13 @@ PATH = "/metrics"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Watched(Collector):
-    """Reads everything anew whenever somebody asks."""
+    """Collector that reads the state anew for each request."""
 
     state: ControllerState
     calls: Counts
 
     def collect(self) -> Iterator[Metric]:
-        """Raises StorageError where the state cannot be read."""
+        """Yield the metrics; raises StorageError if the state cannot be read."""
         yield self._calls()
         with self.state.database.reading() as tx:
             metrics = [*self._operations(tx), _waiting(tx), self._shares(tx)]
@@ -127,9 +126,9 @@ class Watched(Collector):
         return family
 
     def _given_back(self, tx: Connection, dataset: str) -> int:
-        """Statistics that work on the records could have cost beyond what it came to.
+        """Return the statistics that work on records reserved beyond its final price.
 
-        What it comes to depends on how it ended: the price of its numbers, or one statistic for a
+        The final price depends on how the work ended: the price of its numbers, or one statistic for a
         failure.
         """
         kept = lines.c.state != SpendState.VOIDED
@@ -220,11 +219,11 @@ class _Handler(WSGIRequestHandler):
 
 
 class _Server(ThreadingWSGIServer):
-    """Answers a few at a time; what comes beside them is closed at once.
+    """Server that answers a few requests at a time; further connections are closed at once.
 
     Args:
         listener: A bound socket.
-        places: Bounds what all servers of one port answer together.
+        places: Limits the concurrent answers of all servers of one port.
     """
 
     def __init__(
@@ -255,7 +254,7 @@ class _Server(ThreadingWSGIServer):
             self._places.release()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A connection that broke; its traceback is nobody's business."""
+        """Ignore a broken connection: its traceback is not printed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +271,7 @@ class MetricsServer:
 
 
 def start_metrics(address: str, state: ControllerState, calls: Counts, report: Report) -> MetricsServer:
-    """Serve metrics; raises InvalidInputError where one of the host's addresses is taken."""
+    """Serve metrics; raises InvalidInputError if one of the host's addresses is taken."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Watched(state, calls))
     application, places = partial(_answer, registry, report), threading.BoundedSemaphore(MOST_AT_A_TIME)

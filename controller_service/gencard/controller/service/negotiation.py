@@ -27,7 +27,7 @@ SECONDS_A_DAY = 86_400
 
 @dataclass(frozen=True, slots=True)
 class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
-    """Reads what the controller declared; the same for everybody."""
+    """Reads the controller's declarations, which are the same for all callers."""
 
     catalogue: Catalogue
     boxes: Boxes
@@ -64,7 +64,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
 
 
 def _entry(dataset_entry: DatasetEntry, *, whole: bool) -> catalog.Dataset:
-    """The public description of a dataset; attributes, zeros and policy only if ``whole``."""
+    """Return the public description of a dataset; attributes, zeros and policy only if ``whole``."""
     schema = dataset_entry.schema
     summary = CatalogueEntry(
         name=dataset_entry.name,

@@ -79,7 +79,7 @@ class PageRequest(Protocol):
 def page_and_token(
     items: Sequence[T], request: PageRequest, name_of: Callable[[T], str]
 ) -> tuple[Sequence[T], str]:
-    """The requested page of a sorted list, and the next token: the last name of the page.
+    """Return the requested page of a sorted list, and the next token: the last name of the page.
 
     Raises:
         InvalidInputError: The token is no name of the list.
@@ -94,7 +94,7 @@ def page_and_token(
 
 
 def request_of(method: str, message: Message) -> Request:
-    """A mutating request as the state remembers it: who repeats it gets the same answer."""
+    """Return a mutating request as the state remembers it: a repeat gets the same answer."""
     plain = type(message)()
     plain.CopyFrom(message)
     plain.ClearField("request_id")
@@ -107,34 +107,34 @@ def release_message(row: ReleaseRow) -> synthesis_pb2.Release:
 
 
 def audit_message(row: AuditRow) -> audit_pb2.Audit:
-    """An audit as the analyst may see it."""
+    """Return an audit as the analyst may see it."""
     ended = timestamp(row.ended or row.created)
     return part_of(row, audit_pb2.Audit, attempt=row.try_number, create_time=ended)
 
 
 def evaluation_message(row: EvaluationRow, *, whole: bool = True) -> measures_pb2.Measures:
-    """An evaluation; its numbers only where ``whole``."""
+    """Return an evaluation, with its numbers only if ``whole``."""
     hidden = {} if whole else {"document": b""}
     return part_of(row, measures_pb2.Measures, **hidden)
 
 
 def release_response(row: ReleaseRow) -> bytes:
-    """The response of an operation that made a release, as the state keeps it."""
+    """Return the response of an operation that made a release, as the state keeps it."""
     return release_message(row).SerializeToString()
 
 
 def audit_response(row: AuditRow) -> bytes:
-    """The response of an operation that concluded an audit, as the state keeps it."""
+    """Return the response of an operation that concluded an audit, as the state keeps it."""
     return audit_message(row).SerializeToString()
 
 
 def evaluation_response(card: str, names: Sequence[str]) -> bytes:
-    """The response of an operation that ran evaluations, as the state keeps it."""
+    """Return the response of an operation that ran evaluations, as the state keeps it."""
     return measures_pb2.RunMeasuresResponse(card=card, measures=names).SerializeToString()
 
 
 def operation_message(row: OperationRow) -> operations_pb2.Operation:
-    """The operation on the wire, with its progress, and its response or error once it ended."""
+    """Return the operation on the wire, with its progress, and its response or error once it ended."""
     message = operations_pb2.Operation(name=row.name)
     message.metadata.Pack(part_of(row, OperationProgress, create_time=timestamp(row.created)))
     if row.state is OperationState.SUCCEEDED:
@@ -153,7 +153,7 @@ def _error(row: OperationRow) -> GencardError:
 
 @dataclass(frozen=True, slots=True)
 class OperationsServicer(operations_pb2_grpc.OperationsServicer):  # type: ignore[misc]  # it ships without types
-    """Everybody sees their own operations."""
+    """Operations for callers, who see their own operations."""
 
     operations: Operations
 
@@ -210,7 +210,7 @@ def _ticks(end: float, context: grpc.ServicerContext) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class LedgerServicer(ledger_pb2_grpc.LedgerServiceServicer):
-    """Everybody sees their own lines; a steward sees all."""
+    """Lines of the ledger for callers, who see their own lines; stewards see all lines."""
 
     database: Database
     ledger: Ledger

@@ -90,7 +90,7 @@ MOST_NAMES = 50
 
 @dataclass(frozen=True, slots=True)
 class MeasuresServicer(measures_pb2_grpc.MeasuresServiceServicer):
-    """Each evaluation once for a card: auditors and stewards see all, an analyst those on the card."""
+    """Evaluations, once for a card: auditors and stewards see all, analysts the card's."""
 
     evaluations: Evaluations
 
@@ -135,7 +135,7 @@ class MeasuresServicer(measures_pb2_grpc.MeasuresServiceServicer):
 
 @dataclass(frozen=True, slots=True)
 class AuditServicer(audit_pb2_grpc.AuditServiceServicer):
-    """Verdicts to those who asked, full reports to auditors and stewards alone."""
+    """Verdicts for the callers who requested audits; full reports for auditors and stewards alone."""
 
     audits: Audits
     remote_runs: RemoteRuns

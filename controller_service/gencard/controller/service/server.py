@@ -31,8 +31,8 @@ HANDSHAKE_SECONDS = 20
 SPARE_CALLS = 8 * EXEMPT_AT_A_TIME
 """Calls beyond the guard's limit: there is always room to ask for health, and to cancel."""
 WAITING_PER_THREAD = 16
-"""Calls that may wait for each thread. Those that were reset end as soon as a thread takes them, so a
-caller who resets streams makes others wait a moment, where a shorter queue would refuse them.
+"""Calls that may wait for each thread. Calls that were reset end as soon as a thread takes them, so a
+caller who resets streams delays other callers for a moment; a shorter queue would refuse them.
 """
 
 OPTIONS = (
@@ -56,7 +56,7 @@ STREAMS_OPTION = "grpc.max_concurrent_streams"
 
 Beyond it gRPC's transport refuses a stream before any of our threads is involved. Without the bound a
 caller who opens streams and resets them at once (CVE-2023-44487) fills the queue before our threads:
-streams that were reset keep their place in it, and gRPC cancels anybody's calls once it is long.
+streams that were reset keep their place in it, and gRPC cancels all callers' calls once it is long.
 """
 
 Registration = Callable[[grpc.Server], None]
@@ -141,7 +141,7 @@ class _Registry:
         self._server = server
 
     def add_generic_rpc_handlers(self, handlers: Sequence[grpc.ServiceRpcHandler]) -> None:
-        """Raises RuntimeError where a method is missing from the table."""
+        """Raise RuntimeError if a method is missing from the table."""
         for handler in handlers:
             service = descriptor_pool.Default().FindServiceByName(handler.service_name())
             for method in service.methods:
@@ -211,10 +211,10 @@ def stand_by(
 
     Args:
         ended: Ends the wait.
-        waits: Called once, where another one leads.
+        waits: Called once, if another controller leads.
 
     Returns:
-        Whether it leads; False where the wait was ended.
+        Whether it leads; False if the wait was ended.
 
     Raises:
         InvalidInputError: The address cannot be listened on, or a newer or unknown version of Gencard

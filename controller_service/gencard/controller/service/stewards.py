@@ -19,7 +19,7 @@ from gencard.wire.steward import Action, LogLine, check_arguments, kind_of
 
 @dataclass(frozen=True, slots=True)
 class StewardServicer(steward_pb2_grpc.StewardServiceServicer):
-    """Decode, ask the desk, encode. The access table lets stewards in, and nobody else."""
+    """Decode, call the desk, encode. The access table admits stewards only."""
 
     desk: Desk
 

@@ -1,6 +1,6 @@
 """The settings tables of a dataset's policy, caps and evaluations, in the dataclasses that use them.
 
-The docstring of its dataclass says what a setting means; this module says where a file differs from it.
+Docstrings of the dataclasses describe the settings; this module lists the differences of files.
 """
 
 from collections.abc import Collection

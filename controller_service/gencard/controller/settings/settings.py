@@ -72,7 +72,7 @@ class Server(Section):
 
 
 class State(Section):
-    """Where cards, ledger, log, releases and unfinished work are stored."""
+    """Storage of cards, ledger, log, releases and unfinished work."""
 
     folder: Path = Path("state")
     """Folder of the SQLite database, releases, fits and unfinished work."""
@@ -100,12 +100,12 @@ class State(Section):
 
     @property
     def journals(self) -> Path:
-        """Of audits that have begun and not ended."""
+        """Folder of audits that have begun and not ended."""
         return self.folder / "journals"
 
     @property
     def kept(self) -> Path:
-        """What black boxes left under cards: fits and rows."""
+        """Folder of fits and rows that black boxes left under cards."""
         return self.folder / "kept"
 
 
@@ -205,7 +205,7 @@ class Limits(Section):
 
 
 class Alone(StrEnum):
-    """What one steward does not do alone, for the whole controller."""
+    """Decisions on the whole controller that one steward cannot make alone."""
 
     ROTATION = "rotation"
     ENROL = "enrol"
@@ -252,7 +252,7 @@ class ClusterTable(Section):
 
     @property
     def notice(self) -> str:
-        """What to change in settings of an earlier version; empty if nothing."""
+        """Advice on changing settings of an earlier version; empty if they are current."""
         if not self.scheduler:
             return ""
         return (
@@ -287,9 +287,9 @@ class DatasetTable(Section):
     format: Annotated[Stated[FileFormat], TableOf()] = Field(default={}, validate_default=True)
     """Format of the files of ``data`` and ``holdout``."""
     measures: Annotated[Declared, MEASURES] = NOTHING_DECLARED
-    """What evaluations use."""
+    """Declarations for evaluations."""
     policy: Annotated[Policy, POLICY]
-    """What a card may contain."""
+    """Limits on cards: what they may contain."""
     caps: Annotated[Caps, CAPS]
     """Budgets."""
 
@@ -299,7 +299,7 @@ class DatasetTable(Section):
 
 
 class Settings(BaseSettings):
-    """The sections of the file; what each is for stands in its own docstring."""
+    """The sections of the file; their own docstrings describe them."""
 
     model_config = SettingsConfigDict(
         env_prefix="GENCARD_", env_nested_delimiter="__", extra="forbid", frozen=True
@@ -329,7 +329,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The environment first, then the file."""
+        """Return the environment first, then the file."""
         return env_settings, init_settings
 
     @model_validator(mode="after")
@@ -367,7 +367,7 @@ class Settings(BaseSettings):
         return self
 
     def _with_file_limit(self) -> "Settings":
-        """Give each dataset's format the limit of all files, where it states none."""
+        """Give each dataset's format the limit of all files, if it states none."""
         limit = {"file_mib": self.limits.file_mib}
         datasets = [
             entry.model_copy(
@@ -379,7 +379,7 @@ class Settings(BaseSettings):
 
     @classmethod
     def load(cls, path: Path) -> "Settings":
-        """The settings in a file, with absolute paths.
+        """Return the settings in a file, with absolute paths.
 
         Raises:
             InvalidInputError: Names the first field that is wrong, never its value.
@@ -391,7 +391,7 @@ class Settings(BaseSettings):
 
     @classmethod
     def of_table(cls, table: Table, path: Path) -> "Settings":
-        """The settings that a table of a file describes; raises as ``load``."""
+        """Return the settings that a table of a file describes; raises as ``load``."""
         try:
             settings = cls(**table)
         except ValidationError as error:
@@ -403,7 +403,7 @@ class Settings(BaseSettings):
 
 
 def _anchored(value: Any, folder: Path) -> Any:
-    """The same value with every relative path below ``folder``."""
+    """Return the same value with every relative path below ``folder``."""
     match value:
         case Path():
             return folder / value

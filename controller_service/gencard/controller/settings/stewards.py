@@ -1,4 +1,4 @@
-"""The settings tables of what reaches stewards: their page, and word by webhook or mail."""
+"""The settings tables for stewards: their page, and notifications by webhook or mail."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,7 +35,7 @@ def _issuer(address: str) -> str:
 
 
 def is_https(address: str) -> bool:
-    """Whether an address is one that TLS protects, without a user's name and without a fragment."""
+    """Whether TLS protects an address, which must have no user name and no fragment."""
     try:
         parts = urlsplit(address)
         host, _port = parts.hostname, parts.port
@@ -111,7 +111,7 @@ class WebhookTable(Section):
 
 
 def _problem(url: str) -> str:
-    """What is wrong with a receiver's address; empty where nothing is."""
+    """Return the problem of a receiver's address; empty if there is none."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port

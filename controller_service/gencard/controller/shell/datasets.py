@@ -264,7 +264,7 @@ def set_caps(
 
 
 def _check_holder(settings: Settings, scope: str, holder: str) -> None:
-    """A cap of nobody would be a slip; raises InvalidInputError."""
+    """Raise InvalidInputError for a cap of an unknown holder, which would be a mistake."""
     people = [one.identity for one in read_identities(settings.signing.identities).values()]
     names = {person.project if scope == "project" else person.name for person in people}
     if holder and holder not in names:

@@ -49,7 +49,7 @@ class Health(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What was seen of one part, and what to do where that is not in order."""
+    """Result of checking one part, with advice if it is not in order."""
 
     check: str
     state: Health
@@ -58,7 +58,7 @@ class Diagnosis:
 
 
 SOON = timedelta(days=30)
-"""So long before its end a certificate should be renewed."""
+"""Time before the end of a certificate from which on it should be renewed."""
 
 
 def doctor(as_json: AsJson = False, config: ConfigFile = HERE) -> None:
@@ -142,10 +142,10 @@ def _certificates(settings: Settings) -> Diagnosis:
 
 @contextmanager
 def _reading(settings: Settings) -> Iterator[Connection | None]:
-    """The database, or None where there is none yet: opening a file of SQLite would make it.
+    """Open the database, or yield None if it does not exist: opening a SQLite file would create it.
 
     Raises:
-        StorageError: It cannot be opened.
+        StorageError: The database cannot be opened.
     """
     url = make_url(settings.state.database_url)
     if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
@@ -236,7 +236,7 @@ def _page(settings: Settings) -> Diagnosis:
 
 
 def _cluster(settings: Settings) -> Diagnosis:
-    """Workers that can be used; a refused one is not asked."""
+    """Diagnose the workers; a worker that the settings refuse is not contacted."""
     if settings.cluster is None:
         return Diagnosis("cluster", Health.OK, "not configured")
     if settings.cluster.notice:

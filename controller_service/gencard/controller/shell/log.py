@@ -141,7 +141,7 @@ def _say(event: Event) -> None:
 
 
 def _change(event: Event) -> str:
-    """A changed rule as text; empty for other entries."""
+    """Return a changed rule as text; empty for other entries."""
     details = event.details
     if "field" not in details:
         return ""

@@ -120,17 +120,17 @@ def renew(
 
 
 def read_request(file: Path) -> EnrolmentRequest:
-    """The request in a file; raises InvalidInputError."""
+    """Return the request in a file; raises InvalidInputError."""
     return request_of_document(request_text(file).encode())
 
 
 def request_text(file: Path) -> str:
-    """The text of a request's file; raises InvalidInputError."""
+    """Return the text of a request's file; raises InvalidInputError."""
     return read_file(file, "request", KEY_LIMIT).decode(errors="replace")
 
 
 def _say_what(view: RequestView) -> None:
-    """Print whom this enrols, as what, and where role or project differ from the request."""
+    """Print the person to enrol, role and project, and where they differ from the request."""
     say(_EFFECT[view.kind])
     say(f"  name         {view.name}")
     for field, value, requested in (
@@ -143,7 +143,7 @@ def _say_what(view: RequestView) -> None:
 
 
 def _compared(request: EnrolmentRequest, fingerprint: str | None) -> str:
-    """The fingerprint as received over a second channel.
+    """Return the fingerprint as received over a second channel.
 
     Raises:
         Abort: The steward answers that it differs.
@@ -160,7 +160,7 @@ keys_app = new_typer(
 
 
 class KeyUse(StrEnum):
-    """What a key signs."""
+    """Uses of signing keys."""
 
     CARDS = wire.CARDS
     LOG = wire.LOG

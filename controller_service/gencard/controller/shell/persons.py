@@ -184,7 +184,7 @@ def _steward(settings: Settings, name: str, *, removing: bool) -> str:
 
 
 def _page_origin(settings: Settings) -> str:
-    """Where browsers find the page; raises InvalidInputError."""
+    """Return the address of the page for browsers; raises InvalidInputError."""
     if settings.page is None:
         problem = "is not in the settings; add [page], and restart the service"
         raise InvalidInputError(field="page", problem=problem)

@@ -88,7 +88,7 @@ def _family(row: AuditRow) -> tuple[str, str, str]:
 
 
 def _family_document(tries: list[AuditRow]) -> dict[str, str | int]:
-    """One family; ``tries`` are ordered by their end."""
+    """Return a family as a document; ``tries`` are ordered by their end."""
     newest = tries[-1]
     values = (
         newest.dataset,
@@ -164,7 +164,7 @@ class _Listed:
 
     @property
     def review(self) -> str:
-        """Whether cards may name it, as text."""
+        """State of the review that lets cards name the box, as text."""
         if self.facts.tier is Tier.PRIVATE:
             return "not needed: the controller applies the noise"
         if self.facts.reviewed_by:

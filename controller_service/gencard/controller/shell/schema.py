@@ -203,13 +203,13 @@ def review(
 
 
 def _replacing(labels: Sequence[str]) -> Table:
-    """The keys of labels, in place of those of numbers and dates."""
+    """Return the keys of labels, which replace the keys of numbers and dates."""
     others = ("decimals", "age_at", "drafted", "zone", "time_of", *SCALE_KEYS)
     return {"labels": [*labels]} | dict.fromkeys(others)
 
 
 def _levels(labels: str | None, edges: str | None) -> Table:
-    """The keys of labels or edges, in place of those of other kinds."""
+    """Return the keys of labels or edges, which replace the keys of other kinds."""
     if labels is not None and edges is not None:
         raise InvalidInputError(field="labels", problem="cannot be given together with edges")
     if labels is not None:
@@ -234,7 +234,7 @@ def _levels(labels: str | None, edges: str | None) -> Table:
 
 
 def _scale(step: str | None, points: str | None, fine: str | None, fine_points: str | None) -> Table:
-    """Return the keys of step, points and cells; the schema file checks what they hold."""
+    """Return the keys of step, points and cells; the schema file checks their values."""
     values: Table = {}
     if step is not None:
         values |= {"step": step, "integer": None, "decimals": None}
@@ -268,7 +268,7 @@ def _number(text: str) -> int | float | None:
 
 
 def _day(text: str) -> str:
-    """A date as a schema states it; raises InvalidInputError."""
+    """Return a date as a schema states it; raises InvalidInputError."""
     try:
         return date.fromisoformat(text).isoformat()
     except ValueError:
@@ -334,7 +334,7 @@ def _say_schema(entry: DatasetTable, declared_by: str | None = None) -> None:
 
 
 def _say_about(schema: PublicSchema) -> None:
-    """Print title, description and who declares the schema, and how to set what is missing."""
+    """Print title, description and the person who declares the schema, and how to set missing texts."""
     say(f"Title: {schema.title}")
     missing = "none; set it with: gencard-controller schema describe --description TEXT"
     say(f"Description: {schema.description or missing}")
@@ -343,7 +343,7 @@ def _say_about(schema: PublicSchema) -> None:
 
 
 def dataset_entry(config: Path, name: str | None) -> DatasetTable:
-    """The dataset of a name, or the only one; raises InvalidInputError."""
+    """Return the dataset of a name, or the only dataset; raises InvalidInputError."""
     entries = {entry.name: entry for entry in Settings.load(config).datasets}
     plain = None if name is None else name.removeprefix(PREFIX)
     if plain is None and len(entries) == 1:
@@ -381,7 +381,7 @@ def _is_terminal() -> bool:
 def settling(
     person: str | None, most_records: int | None, weights: Sequence[str] | None, status: Status
 ) -> Callable[[SchemaDraft], SchemaDraft]:
-    """Return the function that answers what a draft asks, by options or in a terminal.
+    """Return the function that answers the questions of a draft, by options or in a terminal.
 
     Args:
         status: Stopped while a question is asked.
@@ -415,7 +415,7 @@ def settling(
 
 
 def _asked_of_person(drafted: SchemaDraft) -> SchemaDraft:
-    """Ask for each column that may say whose a record is, until one does."""
+    """Ask for each column that may identify persons, until the steward confirms one."""
     for unit in drafted.units:
         say(f"{unit.column} may say whose a record is, as in panels and households: {unit.why}.")
         if typer.confirm("Does it? Noise then protects a person with all records", default=False):
@@ -425,7 +425,7 @@ def _asked_of_person(drafted: SchemaDraft) -> SchemaDraft:
 
 
 def say_questions(drafted: SchemaDraft) -> None:
-    """Print what nothing decided of persons and weights, and what the schema says of them."""
+    """Print the open questions about persons and weights, and the statements of the schema on them."""
     for unit in drafted.units:
         say(
             f"Does {unit.column} say whose a record is ({unit.why})? Nothing was assumed: each record "
@@ -456,7 +456,7 @@ def say_weights(schema: PublicSchema, dataset: str = "") -> None:
 
 
 def say_columns(drafted: SchemaDraft) -> None:
-    """What was drafted: for the steward alone, with counts of what stands for missing values."""
+    """Print the draft, with counts of marks of missing values: for the steward alone."""
     file_format, drafts = drafted.format, drafted.attributes
     if file_format != USUAL:  # that of Parquet and tables, which have no encoding to say
         say(f"  The file is read as {_format_words(file_format)}.")
@@ -477,7 +477,7 @@ def say_columns(drafted: SchemaDraft) -> None:
 
 
 def questions_of_dates(file_format: FileFormat, drafts: Sequence[DraftedAttribute]) -> list[str]:
-    """Return what no value decides of how dates are read: one question each for the whole file."""
+    """Return the questions on reading dates that no value answers, one each for the whole file."""
     questions = []
     if undecided := [column.name for column in drafts if column.undecided]:
         questions.append(

@@ -323,7 +323,7 @@ def _say_adjustments(dataset: str, adjustments: Mapping[str, Adjustments]) -> No
 
 
 def _say_undeclared(entry: DatasetTable, *, holdout: bool) -> None:
-    """Print values of records; on standard output, which nobody but the steward reads."""
+    """Print values of records to standard output, which only the steward reads."""
     undeclared = undeclared_values(entry, read_schema(entry.schema_file), holdout=holdout)
     part = f"{entry.name}: {'holdout' if holdout else 'data'}"
     values = table(f"Undeclared values of {escape(part)} (for the steward only)", *_VALUE_COLUMNS)
@@ -344,7 +344,7 @@ _VALUE_COLUMNS = ("attribute", "value", "records")
 
 
 def _check_files(settings: Settings) -> None:
-    """Raises InvalidInputError if a file named in the settings is missing or unusable."""
+    """Raise InvalidInputError if a file named in the settings is missing or unusable."""
     for entry in settings.datasets:
         for key, place in (("data", entry.data), ("holdout", entry.holdout)):
             if isinstance(place, Path):
@@ -403,7 +403,7 @@ def _say_too_many(small: Sequence[tuple[DatasetTable, SmallCells]], most: int) -
 
 
 def _check_file(path: Path, field: str) -> None:
-    """Raises InvalidInputError if neither a file nor a folder is there."""
+    """Raise InvalidInputError if neither a file nor a folder is there."""
     if not (path.is_file() or path.is_dir()):
         raise InvalidInputError(field=field, problem=f"there is no file or folder {path}")
 

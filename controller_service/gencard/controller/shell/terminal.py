@@ -76,7 +76,7 @@ HERE = Path("controller.toml")
 def controller_state(config: Path) -> Iterator[ControllerState]:
     """State and cards of the controller, closed at the end.
 
-    Writes raise NotLeadingError where controllers share the state and another machine's has led last.
+    Writes raise NotLeadingError if controllers share the state and another machine's has led last.
     """
     settings = Settings.load(config)
     fence = fence_of_machine(settings.state.database_url, settings.state.folder)
@@ -101,10 +101,10 @@ class LocalDesk:
     def decide(
         self, kind: Kind, resource: str, reason: str | None, **arguments: Any
     ) -> Mapping[str, str] | None:
-        """Decide on what stands there now; what came of it, or None where a second steward has to.
+        """Decide on what stands there now; what came of it, or None if a second steward has to.
 
         Raises:
-            GencardError: What the action may end in.
+            GencardError: The error of the action.
         """
         digest_shown = self.desk.preview(self.who, kind, resource, arguments).shown
         action = Action(kind, resource, arguments, reason or NO_REASON, digest_shown)
@@ -255,13 +255,13 @@ def _log_rules(opened: ControllerState, steward: str | None) -> None:
 
 
 def steward_uri(settings: Settings, name: str | None) -> str:
-    """The URI under which a steward's decisions are recorded."""
+    """Return the URI under which a steward's decisions are recorded."""
     plain = re.sub(r"[^a-z0-9._-]", "-", (name or getpass.getuser()).lower())[:63] or "steward"
     return Identity(settings.identity.trust_domain, "service", Role.STEWARD, plain).uri
 
 
 def table(title: str, *columns: str) -> Table:
-    """An empty table that wraps long cells instead of cutting them."""
+    """Return an empty table that wraps long cells instead of cutting them."""
     empty_table = Table(title=title, title_justify="left", header_style="bold", expand=False)
     for column in columns:
         empty_table.add_column(column, overflow="fold")

@@ -22,7 +22,7 @@ ENDED = frozenset({CardState.TERMINATED, CardState.EXPIRED, CardState.REVOKED, C
 
 
 def as_of(card: Card, now: datetime) -> Card:
-    """The card with its time run out, where it has."""
+    """Return the card, expired if its time is over."""
     expired = card.offer is not None and now >= card.offer.expire_time
     if expired and card.state not in ENDED:
         return replace(card, state=CardState.EXPIRED, turn=Turn.NOBODY)
@@ -30,10 +30,10 @@ def as_of(card: Card, now: datetime) -> Card:
 
 
 def in_force(card: Card) -> Card:
-    """The card, where both have signed it and it has not ended.
+    """Return the card, if both sides have signed it and it has not ended.
 
     Raises:
-        CardStateError, CardExpiredError: It is not in force.
+        CardStateError, CardExpiredError: The card is not in force.
     """
     if card.state is CardState.EXPIRED:
         raise CardExpiredError
@@ -43,7 +43,7 @@ def in_force(card: Card) -> Card:
 
 
 def auditable(card: Card) -> Card:
-    """The card, where it is in force or only waits for an audit of its generator.
+    """Return the card, if it is in force or only waits for an audit of its generator.
 
     Raises:
         CardStateError, CardExpiredError: Neither.
@@ -63,7 +63,7 @@ def _card_of_statement(statement: bytes) -> CardTerms:
 
 
 def offer_of(card: Card) -> Offer:
-    """The card's present offer; raises CardStateError where there is none."""
+    """Return the card's present offer; raises CardStateError if there is none."""
     if card.offer is None:
         raise CardStateError(state=card.state)
     return card.offer
@@ -112,7 +112,7 @@ class CardUsage:
     Args:
         open: Proposals and offers that are neither agreed nor ended.
         cards: Cards in whatever state.
-        size: Of all of them, in bytes.
+        size: Size of all cards, in bytes.
     """
 
     open: int
@@ -131,7 +131,7 @@ def insert_card(
     etag: str,
     now: datetime,
 ) -> None:
-    """Raises StorageError, at the end of the transaction's block, where the name is taken."""
+    """Raises StorageError, at the end of the transaction's block, if the name is taken."""
     tx.execute(
         insert(cards).values(
             name=name,
@@ -171,7 +171,7 @@ def update_card(
 
 
 def get_card(tx: Connection, name: str) -> CardRow:
-    """Raises NotFoundError where there is no such card."""
+    """Raises NotFoundError if there is no such card."""
     return get_named(tx, cards, name, _row_of, "card")
 
 
@@ -235,9 +235,9 @@ def list_cards(
 
 
 def granted_cards(tx: Connection, dataset: str, analyst: str | None = None) -> tuple[GrantedCard, ...]:
-    """Every card on a dataset, of one analyst or of anybody, that still says something about it.
+    """Return all cards on a dataset, of one analyst or of all, that disclose or may disclose facts.
 
-    That is each card that stands, and each, even if ended, whose psi was measured, whose black box
+    These are cards in force, and even ended cards whose psi was measured, whose black box
     was fitted, or under which runs have read records.
     """
     counts = or_(cards.c.state.in_(sorted(STANDING)), _MEASURED, _HAS_RUNS)

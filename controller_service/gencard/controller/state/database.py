@@ -39,18 +39,18 @@ _FOREIGN = (SQLAlchemyError, sqlite3.Error)
 _WRITES = "gencard_writes"
 _BUSY_SECONDS = 30
 _WRITER_LOCK = 0x67656E63617264
-"""The word "gencard": which of PostgreSQL's advisory locks is the writer's."""
+"""Number of the writer's advisory lock in PostgreSQL: the text "gencard" as bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """One leadership, by which the database tells its writes from those of an earlier one.
+    """A leadership, by which the database distinguishes its writes from those of earlier leaderships.
 
     Args:
-        number: Grows with every leadership.
-        holder: Random: after a restore numbers come again, names do not.
-        refused: Called where a write shows that the leadership is over.
-        advice: What whoever writes can do then; the usual advice where it is empty.
+        number: Number that grows with every leadership.
+        holder: Random name: after a restore numbers occur again, names do not.
+        refused: Called if a write shows that the leadership is over.
+        advice: Advice of the error then; if empty, the default advice.
     """
 
     number: int
@@ -66,18 +66,18 @@ class Fence:
     def check(self, connection: Connection) -> None:
         """Begin a write only while the leadership lasts, and keep it from ending before the commit.
 
-        The lock on the row is what a leader that was stopped for a while runs into: whoever takes over
-        changes the row, after all that hold the lock have ended.
+        The lock on the row stops a leader that was suspended for a while: a controller that takes over
+        changes the row, after all transactions that hold the lock have ended.
 
         Raises:
-            NotLeadingError: It is over.
+            NotLeadingError: The leadership is over.
         """
         if _writes(connection) and not self.lasts(connection, locked=True):
             self.refused()
             raise NotLeadingError(advice=self.advice) if self.advice else NotLeadingError()
 
     def lasts(self, connection: Connection, *, locked: bool = False) -> bool:
-        """Whether nobody has taken over; nobody can, until the transaction ends, where it is locked."""
+        """Whether no controller has taken over; with ``locked``, none can until the transaction ends."""
         mine = select(leader.c.place).where(
             leader.c.fence == self.number, leader.c.holder == self.holder
         )
@@ -94,10 +94,10 @@ class Database:
     """The controller's state, by URL: ``sqlite:////path/state.sqlite`` or ``postgresql+psycopg://...``.
 
     Writers follow one another, on both databases: SQLite through ``BEGIN IMMEDIATE``, PostgreSQL through
-    an advisory lock. So the log has one order, and nobody decides on what another is about to change.
-    Those of this process take turns by identity before that: SQLite would look again after pauses of up
-    to 100 ms, and let in whoever looks first.
-    A committed transaction is on the disk (WAL with ``synchronous=FULL``).
+    an advisory lock. The log therefore has one order, and no writer decides on data that another writer
+    is about to change. Writers of this process queue by identity before that: SQLite would retry after
+    pauses of up to 100 ms, and admit the writer that retries first. A committed transaction is on the
+    disk (WAL with ``synchronous=FULL``).
 
     Args:
         fence: The leadership in which a service writes; every write then checks that it still lasts.
@@ -111,7 +111,7 @@ class Database:
 
     @property
     def shared(self) -> bool:
-        """Whether several controllers may work on it, one after another: all but SQLite."""
+        """Whether several controllers may use the database, one after another: all but SQLite."""
         return self._engine.dialect.name != "sqlite"
 
     def migrate(self) -> None:
@@ -119,7 +119,7 @@ class Database:
 
         Raises:
             StorageError: The database cannot be used.
-            InvalidInputError: It was written by a newer or unknown version of Gencard.
+            InvalidInputError: The database was written by a newer or unknown version of Gencard.
         """
         with self.reading() as tx:
             if revision_of(tx) == NEWEST:
@@ -129,7 +129,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """Work that is true as a whole once the block ends, or not at all where it raises.
+        """Run a transaction, committed at the end of the block, or rolled back if the block raises.
 
         Raises:
             StorageError: The database failed: disk full, locked for 30 s, a broken file.
@@ -141,18 +141,22 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """One unchanging view of everything committed.
+        """Read an unchanging snapshot of all committed data.
 
         Raises:
             StorageError: The database failed, or the block tried to write.
-            NotLeadingError: It failed, and another controller has taken over since.
+            NotLeadingError: The database failed, and another controller has taken over since.
         """
         with self._while_leading(), translated(), self._engine.connect() as tx:
             yield tx
 
     @contextmanager
     def _while_leading(self) -> Iterator[None]:
-        """Whoever takes over ends our sessions: no fault of the database's, and callers can go there."""
+        """Raise NotLeadingError in place of StorageError if another controller has taken over.
+
+        A controller that takes over ends the sessions of this one. That is no failure of the database,
+        and callers can go to the other controller.
+        """
         try:
             yield
             return
@@ -167,11 +171,11 @@ class Database:
         return False
 
     def copy_to(self, file: Path) -> None:
-        """A copy of everything committed at one moment, while others go on writing.
+        """Copy all committed data, as of one moment, while others go on writing.
 
         Raises:
             InvalidInputError: The database is not SQLite.
-            StorageError: It cannot be read, or the copy not be written.
+            StorageError: The database cannot be read, or the copy cannot be written.
         """
         if self._engine.dialect.name != "sqlite":
             problem = "is not SQLite; back it up with the database's own tools: see docs/controllers.md"
@@ -188,7 +192,7 @@ class Database:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Let no word of the database out: its messages quote statements and values."""
+    """Replace errors of the database, because their texts quote statements and values."""
     try:
         yield
         return
@@ -224,7 +228,7 @@ def _engine_of(url: str, fence: "Fence | None") -> Engine:
 def _create_private(file: Path) -> None:
     """Make a file that its owner alone may read; SQLite gives the same mode to its companions.
 
-    Where that cannot be, SQLite says so at the first use.
+    If that fails, SQLite raises an error at the first use.
     """
     with suppress(OSError):
         file.touch(mode=0o600)
@@ -261,7 +265,7 @@ def _writes(connection: Connection) -> bool:
 
 
 def insert_if_absent(tx: Connection, table: Table, row: Mapping[str, Any]) -> bool:
-    """Whether the row was inserted; False where its primary key was there already.
+    """Insert a row unless its primary key exists; return whether it was inserted.
 
     Two transactions that insert the same key do not both succeed: the second waits for the first.
     """
@@ -303,7 +307,7 @@ class Page(Generic[T]):
 
 
 def only(query: Query, *wanted: tuple[Column[str], str | None]) -> Query:
-    """The rows with these values in these columns; None stands for any value."""
+    """Return the query of rows with these values in these columns; None stands for any value."""
     return query.where(*(column == value for column, value in wanted if value is not None))
 
 
@@ -316,7 +320,7 @@ def page_of(
     before: str,
     limit: int,
 ) -> Page[T]:
-    """The rows older than the token ``before``, at most ``limit`` and at most 500.
+    """Return the rows older than the token ``before``, at most ``limit`` and at most 500.
 
     ``number`` is the selected column that grows with every row; an empty token asks for the first page.
 

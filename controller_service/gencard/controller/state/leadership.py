@@ -1,10 +1,11 @@
-"""Leadership of controllers that share a database: one leads at a time, and none of an earlier time.
+"""Leadership of controllers that share a database: only the newest leader writes.
 
-The leader holds an advisory lock of PostgreSQL in a session of its own. The database lets go of it
-when the process dies, and when the session says nothing for ``SILENCE`` seconds: a process that was
-stopped, a machine that is gone. Whoever takes the lock then begins a new leadership, whose number and
-name every write checks. So a leader that wakes up late can read, and not write. The machine of a leader
-keeps number and name: commands given there write by them, and on other machines they are refused.
+The leader holds an advisory lock of PostgreSQL in a session of its own. The database releases the lock
+when the process dies, and when the session is silent for ``SILENCE`` seconds, because the process was
+suspended or the machine is gone. A controller that takes the lock then begins a new leadership, whose
+number and name every write checks. A suspended leader that resumes can therefore read, and not write.
+The machine of a leader keeps number and name: commands on this machine write by them, and are refused on
+other machines.
 """
 
 import secrets
@@ -28,13 +29,13 @@ SILENCE = 5
 LOOK_EVERY = 0.5
 """Seconds between two looks: of a standby at the lock, of a leader at its session."""
 _LOCK = 0x67656E6C656164
-"""The word "genlead": which of PostgreSQL's advisory locks is the leader's."""
+"""Number of the leader's advisory lock in PostgreSQL: the text "genlead" as bytes."""
 _OLDEST = 140_000
 """PostgreSQL 14, the first that ends idle sessions by itself."""
 _AFTER_RESTORE = 1_000
-"""So far a restore moves the number of leaderships on: more than any controller can have seen since."""
+"""Number of leaderships that a restore skips: more than a controller can have seen since the backup."""
 _NOTE_EVERY = 10
-"""Looks from one note on the disk to the next."""
+"""Number of checks between two notes on the disk."""
 _MARK = "leads"
 """File of a controller: number and name of its last leadership."""
 _ELSEWHERE = (
@@ -51,7 +52,7 @@ class Seen:
 
     @classmethod
     def read(cls, file: Path) -> "Seen":
-        """Read what the controller on this machine noted; nothing if there is no note."""
+        """Read the note of the controller on this machine; an empty one if there is no note."""
         with suppress(OSError, ValueError, TypeError):
             return cls(*map(int, file.read_text().split()))
         return cls()
@@ -62,16 +63,16 @@ class Seen:
 
 
 class Leadership:
-    """One controller's part in who leads.
+    """One controller's part in the leadership.
 
     Args:
-        url: Of a PostgreSQL database.
-        folder: Of this controller; how far it has seen the state is noted there.
+        url: Address of a PostgreSQL database.
+        folder: Folder of this controller, in which it notes how far it has seen the state.
         on_loss: Called once, from another thread, when the leadership is over.
 
     Raises:
         InvalidInputError: The server is too old.
-        StorageError: It cannot be reached.
+        StorageError: The server cannot be reached.
     """
 
     def __init__(self, url: str, folder: Path, on_loss: Callable[[], None] = lambda: None) -> None:
@@ -87,11 +88,11 @@ class Leadership:
         self.fence: Fence | None = None
 
     def try_lead(self) -> bool:
-        """Take the lead if nobody has it; sessions of earlier leaders are ended first.
+        """Take the lead if no controller has it; sessions of earlier leaders are ended first.
 
         Raises:
             StorageError: The database cannot be reached.
-            InvalidInputError: It was written by a newer or unknown version of Gencard.
+            InvalidInputError: The database was written by a newer or unknown version of Gencard.
         """
         try:
             if not self._try_lock():
@@ -116,7 +117,7 @@ class Leadership:
         return True
 
     def close(self) -> None:
-        """Let another one lead, at once."""
+        """Release the leadership, so that another controller can lead at once."""
         self._ended.set()
         if self._watch.is_alive():
             self._watch.join()
@@ -124,7 +125,7 @@ class Leadership:
         self._drop()
 
     def check(self) -> None:
-        """A state that went back is not served before somebody said what became of everything since.
+        """Refuse a state that went back to an earlier time, before a steward has restored it properly.
 
         Raises:
             InvalidInputError: The log has fewer entries than this controller has seen.
@@ -153,13 +154,13 @@ class Leadership:
         self._note()
 
     def _leave_mark(self, number: int) -> None:
-        """Let commands on this machine write; where it cannot be left, they are refused."""
+        """Leave the mark by which commands on this machine may write; without it they are refused."""
         with suppress(StorageError, OSError):
             self._mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_whole(self._mark, [f"{number} {self._holder}\n".encode()])
 
     def _look(self) -> None:
-        """See how far the state is; a database without tables has none yet."""
+        """Note how far the state is; a database without tables has no state yet."""
         with suppress(ProgrammingError):
             present = _present(self._session())
             if not present.is_older_than(self._seen):
@@ -183,7 +184,7 @@ class Leadership:
         return Fence(number, self._holder, self._lose)
 
     def _session(self) -> Connection:
-        """The session of the lock, opened again where it was lost."""
+        """Return the session of the lock, opened again if it was lost."""
         if self._held is None:
             self._held = self._opened()
         return self._held
@@ -192,7 +193,7 @@ class Leadership:
         return bool(self._session().scalar(text("SELECT pg_try_advisory_lock(:key)"), {"key": _LOCK}))
 
     def _end_earlier(self) -> None:
-        """End the sessions that a stopped leader left open: everybody would wait for their locks."""
+        """End the sessions that a stopped leader left open: writers would wait for their locks."""
         self._session().execute(
             text(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -220,10 +221,10 @@ class Leadership:
                 self._look()
 
     def _still_leads(self) -> bool:
-        """Whether the lock is ours; one that a restart of the database took is taken again.
+        """Whether this controller holds the lock, which it takes again after a restart of the database.
 
         Raises:
-            SQLAlchemyError: The database cannot be reached, and so nobody else leads by it.
+            SQLAlchemyError: The database cannot be reached, so no other controller leads either.
         """
         if self._held is not None:
             with suppress(SQLAlchemyError):
@@ -239,7 +240,7 @@ class Leadership:
             raise
 
     def _is_newest(self) -> bool:
-        """Whether nobody led in between."""
+        """Whether no other controller led in between."""
         present = self._session().scalar(select(leader.c.holder))
         return bool(present == self._holder)
 
@@ -257,17 +258,17 @@ class Leadership:
 
 
 def fence_of_machine(url: str, folder: Path) -> Fence | None:
-    """By what commands on this machine write: the last leadership of its controller, while that lasts.
+    """Return the fence for commands on this machine: its controller's last leadership, while it lasts.
 
-    Rules and people are files of a machine, so another one's would decide by rules that are not in
+    Rules and people are files of a machine, so another machine would decide by rules that are not in
     force. Before the first leadership every machine may write. None with SQLite.
 
     Args:
-        folder: Of the machine's controller.
+        folder: Folder of the machine's controller.
 
     Raises:
         StorageError: The database cannot be reached.
-        InvalidInputError: It was written by a newer or unknown version of Gencard.
+        InvalidInputError: The database was written by a newer or unknown version of Gencard.
     """
     database = Database(url)
     try:

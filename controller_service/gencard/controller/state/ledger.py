@@ -32,7 +32,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A budget on one dataset: everybody's together, one project's, or one analyst's."""
+    """A budget on one dataset: of all analysts together, of one project, or of one analyst."""
 
     scope: Scope
     dataset: str
@@ -43,7 +43,7 @@ class Account:
 
 
 def accounts_of(dataset: str, project: str, analyst: str) -> tuple[Account, Account, Account]:
-    """The accounts that a release is paid from, widest first."""
+    """Return the accounts that a release is paid from, widest first."""
     return (
         Account(Scope.DATASET, dataset),
         Account(Scope.PROJECT, dataset, project),
@@ -81,7 +81,7 @@ class Caps:
                 raise InvalidNumberError(field=f"caps.{scope}.statistics", expected="at most 10^18")
 
     def of(self, account: Account) -> Price:
-        """The cap of an account; the holder of an analyst's is a URI that ends in the name."""
+        """Return the cap of an account; the holder of an analyst's is a URI that ends in the name."""
         name = account.holder.rpartition("/")[2]
         if account.scope is Scope.PROJECT:
             return self.projects.get(name, self.project)
@@ -94,7 +94,7 @@ class Caps:
         yield from ((Scope.ANALYST, name, cap) for name, cap in self.analysts.items())
 
     def lowered_to(self, other: "Caps") -> "Caps":
-        """Return the caps of both that allow less, for everybody and for each named holder."""
+        """Return the lower caps of both, for all analysts together and for each named holder."""
         projects, analysts = (
             {
                 name: own.get(name, usual).lowered_to(others.get(name, other_usual))
@@ -121,7 +121,7 @@ class Caps:
 
 
 def columns_of(price: Price) -> dict[str, int]:
-    """A price in whole units; nano-epsilon and nano-rho are rounded up."""
+    """Return a price in whole units; nano-epsilon and nano-rho are rounded up."""
     return {
         "statistics": price.statistics,
         "nano_epsilon": _nano(price.epsilon),
@@ -130,7 +130,7 @@ def columns_of(price: Price) -> dict[str, int]:
 
 
 def price_of(row: Mapping[Any, Any]) -> Price:
-    """The price that the columns of a row hold, exactly."""
+    """Return the price that the columns of a row hold, exactly."""
     epsilon, rho = (Decimal(row[name]).scaleb(-9).normalize() for name in ("nano_epsilon", "nano_rho"))
     return Price(row["statistics"], epsilon, rho)
 
@@ -148,7 +148,7 @@ class Ledger:
     """Reserves and settles under the caps of each dataset.
 
     Args:
-        caps: By dataset name, ``datasets/{dataset}``. They may be raised or lowered; what was spent
+        caps: Caps by dataset name, ``datasets/{dataset}``. They may be raised or lowered; what was spent
             stays spent.
     """
 
@@ -200,7 +200,7 @@ class Ledger:
     def hold_rest(
         self, tx: Connection, dataset: str, *, project: str, holder: str, kind: str, now: datetime
     ) -> Spend | None:
-        """Hold all that is left of a dataset's budget in one line; None where nothing is left.
+        """Hold all that is left of a dataset's budget in one line; None if nothing is left.
 
         Args:
             project: One that no caller is of, as ``holder`` is no caller: the caps of their accounts
@@ -267,7 +267,7 @@ class Ledger:
             tx.execute(update(balances).where(_is(account)).values(less))
 
     def cap(self, account: Account) -> Price:
-        """The most that may ever be spent in an account.
+        """Return the most that may ever be spent in an account.
 
         Raises:
             NotFoundError: The dataset has no caps.
@@ -305,19 +305,19 @@ class Ledger:
         return tuple(self._caps)
 
     def all(self, tx: Connection) -> Iterator[Spend]:
-        """Every line, oldest first."""
+        """Yield every line, oldest first."""
         return map(_spend_of, tx.execute(select(lines).order_by(lines.c.number)).mappings().all())
 
     def line(self, tx: Connection, line: int) -> Spend:
-        """Raises NotFoundError where there is no such line."""
+        """Raises NotFoundError if there is no such line."""
         return _line(tx, line)
 
     def held(self, tx: Connection, *, resource: str, kind: str) -> Spend | None:
-        """The line still reserved for a release, if there is one."""
+        """Return the line still reserved for a release, if there is one."""
         return self._newest(tx, resource, kind, SpendState.RESERVED)
 
     def settled(self, tx: Connection, *, resource: str, kind: str) -> Spend | None:
-        """The line that paid for a release, if there is one."""
+        """Return the line that paid for a release, if there is one."""
         return self._newest(tx, resource, kind, SpendState.SETTLED)
 
     def _newest(self, tx: Connection, resource: str, kind: str, state: SpendState) -> Spend | None:
@@ -340,7 +340,7 @@ class Ledger:
 
 
 def _reserved(tx: Connection, **values: Any) -> int:
-    """The number of a new line."""
+    """Return the number of a new line."""
     line = insert(lines).values(state=SpendState.RESERVED, **values).returning(lines.c.number)
     return int(tx.execute(line).scalar_one())
 

@@ -137,10 +137,10 @@ _EVENT = DOCUMENT.codec(Event)
 
 
 def event_of(body: bytes) -> Event:
-    """The entry that some bytes are.
+    """Return the entry that some bytes are.
 
     Raises:
-        VerificationError: They are not the bytes of any entry.
+        VerificationError: The bytes are not those of an entry.
     """
     try:
         document = document_of(body, "entry", compared=True)
@@ -178,7 +178,7 @@ class Checkpoint:
 
 
 def checkpoint_of(envelope: bytes, keys: KeyHistory) -> Checkpoint:
-    """The checkpoint in an envelope, once its signature is found to be the log's.
+    """Return the checkpoint in an envelope, once its signature is found to be the log's.
 
     Raises:
         VerificationError: The signature is missing or wrong, or it signs something else.
@@ -340,7 +340,7 @@ class EventLog:
         return event
 
     def newest_entry(self, tx: Connection) -> tuple[Event | None, bytes]:
-        """The newest entry with its leaf hash; None and ``FIRST`` in an empty log."""
+        """Return the newest entry with its leaf hash; None and ``FIRST`` in an empty log."""
         stored, (own, event) = tx.execute(_NEWEST).scalar_one_or_none(), self._own
         if stored is None:
             return None, FIRST
@@ -367,11 +367,11 @@ class EventLog:
         return envelope
 
     def current_checkpoint(self, tx: Connection) -> bytes | None:
-        """The checkpoint of the log as it stands; None where it has grown since the last one."""
+        """Return the checkpoint of the log as it stands; None if it has grown since the last one."""
         return _checkpoint_of(tx, self.size(tx))
 
     def entry(self, tx: Connection, index: int) -> bytes:
-        """The bytes of one entry, as they are hashed.
+        """Return the bytes of one entry, as they are hashed.
 
         Raises:
             InvalidNumberError: The log has no such entry.
@@ -410,7 +410,7 @@ class EventLog:
             yield Entry(bytes(body), bytes(leaf))
 
     def checkpoints(self, tx: Connection) -> list[bytes]:
-        """All checkpoints, oldest first."""
+        """Return all checkpoints, oldest first."""
         query = select(checkpoints.c.envelope).order_by(checkpoints.c.size)
         return [bytes(envelope) for envelope in tx.execute(query).scalars()]
 
@@ -420,7 +420,7 @@ class EventLog:
 
     @staticmethod
     def last(tx: Connection) -> Event | None:
-        """The newest entry; None in an empty log."""
+        """Return the newest entry; None in an empty log."""
         body = tx.execute(_NEWEST).scalar_one_or_none()
         return None if body is None else event_of(bytes(body))
 
@@ -488,7 +488,7 @@ def _checkpoint_of(tx: Connection, size: int) -> bytes | None:
 
 
 def signed_checkpoint(key: Ed25519PrivateKey, root: bytes, size: int, now: datetime) -> bytes:
-    """The envelope over the root of the first ``size`` entries."""
+    """Return the envelope over the root of the first ``size`` entries."""
     facts = {"root": root.hex(), "size": str(size), "time": time_text(now)}
     return dsse.sign(statement(CHECKPOINT, "log", facts, root.hex()), [key])
 
@@ -505,7 +505,7 @@ def _store(tx: Connection, index: int, body: bytes) -> None:
 
 
 def _node_of(tx: Connection) -> merkle.Node:
-    """The stored nodes of the tree; level 0 are the leaves of the entries."""
+    """Return the stored nodes of the tree; level 0 are the leaves of the entries."""
 
     def node(level: int, position: int) -> bytes:
         place = {"level": level, "position": position}
@@ -523,14 +523,14 @@ def add_change(tx: Connection, use: str, number: int, envelope: bytes) -> None:
 
 
 def newest_change(tx: Connection, use: str) -> bytes | None:
-    """The envelope of the last change, or None where the first key is in force."""
+    """Return the envelope of the last change, or None if the first key is in force."""
     query = select(key_changes.c.envelope).where(key_changes.c.use == use)
     envelope = tx.execute(query.order_by(key_changes.c.number.desc()).limit(1)).scalar_one_or_none()
     return None if envelope is None else bytes(envelope)
 
 
 def all_changes(tx: Connection) -> list[bytes]:
-    """All envelopes, by use, each use oldest first."""
+    """Return all envelopes, by use, each use oldest first."""
     query = select(key_changes.c.envelope).order_by(key_changes.c.use, key_changes.c.number)
     return [bytes(envelope) for envelope in tx.execute(query).scalars()]
 

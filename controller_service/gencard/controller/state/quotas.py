@@ -1,4 +1,4 @@
-"""How much of the state one analyst may fill, and the free space that is kept for ledger and log."""
+"""Quotas of one analyst's data in the state, and the free space that is kept for ledger and log."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """Bounds on what one analyst's cards and releases take of the state.
+    """Bounds on the size of one analyst's cards and releases in the state.
 
     Args:
-        open_proposals: Proposals and offers that are neither agreed nor ended.
-        cards: Cards in whatever state, ended ones included: they stay in the state.
-        card_mib: Size of all of them together, in MiB; the texts of their purposes are a part of it.
-        releases: Releases of all cards, those that are being made included.
-        release_mib: Size of all of them together, in MiB.
+        open_proposals: Number of proposals and offers that are neither agreed nor ended.
+        cards: Number of cards, including ended cards: they stay in the state.
+        card_mib: Size of all cards together, in MiB, including the texts of their purposes.
+        releases: Number of releases of all cards, including releases in progress.
+        release_mib: Size of all releases together, in MiB.
         reserve_mib: Free space below which no card, offer or operation begins, in MiB.
         folder: The state's folder.
     """
@@ -38,16 +38,16 @@ class Quotas:
     free: Callable[[Path], int] = free_bytes
 
     def check_space(self) -> None:
-        """Raises StorageReserveError where only ledger and log may still write."""
+        """Raise StorageReserveError if only ledger and log may still write."""
         check_space(self.folder, self.reserve_mib, self.free)
 
     def check_size(self, usage: "CardUsage") -> None:
-        """Raises QuotaExceededError where an analyst's cards may not grow."""
+        """Raise QuotaExceededError if an analyst's cards may not grow."""
         if usage.size >= self.card_mib * _MIB:
             raise QuotaExceededError(what="MiB of cards", limit=self.card_mib, setting="card_mib")
 
     def check_new(self, usage: "CardUsage") -> None:
-        """Raises QuotaExceededError where an analyst may not have another card."""
+        """Raise QuotaExceededError if an analyst may not have another card."""
         self.check_size(usage)
         if usage.cards >= self.cards:
             raise QuotaExceededError(what="cards", limit=self.cards, setting="cards")
@@ -56,11 +56,11 @@ class Quotas:
             raise QuotaExceededError(what="open proposals", limit=self.open_proposals, setting=setting)
 
     def check_release(self, number: int, size: int) -> None:
-        """Raises QuotaExceededError where an analyst's releases would be too many or too large.
+        """Raise QuotaExceededError if an analyst's releases would be too many or too large.
 
         Args:
-            number: Of the analyst's releases, without the new one.
-            size: Of all of them with the new one, in bytes.
+            number: Number of the analyst's releases, without the new release.
+            size: Size of all releases with the new release, in bytes.
         """
         if number >= self.releases:
             raise QuotaExceededError(what="releases", limit=self.releases, setting="releases")

@@ -89,15 +89,15 @@ def forget_answers(tx: Connection, methods: Collection[str], before: datetime) -
 
 
 def _packed(answer: bytes) -> bytes:
-    """Compressed where that is shorter: the body of a card holds its purpose three times."""
+    """Bytes are compressed if that is shorter: the body of a card contains its purpose three times."""
     packed = zlib.compress(answer)
     return packed if len(packed) < len(answer) or answer.startswith(_ZLIB) else answer
 
 
 def _unpacked(stored: bytes) -> bytes:
-    """The answer as it was given, also where it was stored before there was packing.
+    """Return the answer as it was given, even if it was stored before there was packing.
 
-    None of those begins as zlib's output does: a card begins with 0x0A, its first field, and a name
+    No stored answer begins as zlib's output does: a card begins with 0x0A, its first field, and a name
     with ``operations/``.
     """
     return zlib.decompress(stored) if stored.startswith(_ZLIB) else stored
@@ -141,9 +141,9 @@ class OperationRow:
 
     Args:
         request: JSON bytes of what was asked: all that is needed to start again after a restart.
-        permille: How much is done, in thousandths.
-        response: What it ended with, where it succeeded.
-        error: JSON bytes of reason and fields, where it failed.
+        permille: Completed part of the work, in thousandths.
+        response: Response of a successful operation.
+        error: JSON bytes of reason and fields of a failed operation.
     """
 
     number: int
@@ -189,27 +189,27 @@ def create_operation(
 
 
 def report_progress(tx: Connection, name: str, stage: str, permille: int, now: datetime) -> bool:
-    """Say how far it is; it runs from the first time on. False where it has ended: stop the work."""
+    """Say how far it is; it runs from the first time on. False if it has ended: stop the work."""
     return _move(tx, name, OperationState.RUNNING, now, stage=stage, permille=permille)
 
 
 def succeed_operation(tx: Connection, name: str, response: bytes, now: datetime) -> bool:
-    """End a running operation. False where it does not run, as after a cancel: undo the work."""
+    """End a running operation. False if it does not run, as after a cancel: undo the work."""
     return _move(tx, name, OperationState.SUCCEEDED, now, response=response, permille=1000)
 
 
 def fail_operation(tx: Connection, name: str, error: bytes, now: datetime) -> bool:
-    """End an operation with reason and fields. False where it had ended already."""
+    """End an operation with reason and fields. False if it had ended already."""
     return _move(tx, name, OperationState.FAILED, now, error=error)
 
 
 def cancel_operation(tx: Connection, name: str, now: datetime) -> bool:
-    """End an operation at its owner's wish. False where it had ended already."""
+    """End an operation at its owner's wish. False if it had ended already."""
     return _move(tx, name, OperationState.CANCELLED, now)
 
 
 def get_operation(tx: Connection, name: str) -> OperationRow:
-    """Raises NotFoundError where there is no such operation."""
+    """Raises NotFoundError if there is no such operation."""
     return get_named(tx, operations, name, _operation_of, "operation")
 
 

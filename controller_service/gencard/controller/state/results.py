@@ -1,4 +1,4 @@
-"""Results of cards at the records: psi, releases, evaluations, audits and runs.
+"""Results of cards on the records: psi, releases, evaluations, audits and runs.
 
 Psi, releases and evaluations never change. An audit is counted before it runs, keeps its one verdict,
 and is spent even if it never ended. Each change of a run is one conditional UPDATE, so the first to end
@@ -28,10 +28,10 @@ class ReleaseRow:
     Args:
         name: datasets/{dataset}/cards/{card}/releases/{release}.
         rows: Number of rows, in records.
-        size: Of the rows, in bytes, as it counts against the analyst's quota.
+        size: Size of the rows, in bytes, as counted against the analyst's quota.
         digest: SHA-256, in hex, of the rows; ``psi_digest`` of what they were drawn from.
         receipt: The signed receipt: a DSSE envelope.
-        file_name: Where the rows are, inside the folder of releases.
+        file_name: File of the rows, inside the folder of releases.
     """
 
     name: str
@@ -47,17 +47,17 @@ class ReleaseRow:
 
 
 def insert_release(tx: Connection, release: ReleaseRow) -> None:
-    """Raises StorageError, at the end of the transaction's block, where the name is taken."""
+    """Raises StorageError, at the end of the transaction's block, if the name is taken."""
     tx.execute(insert(releases).values(**asdict(release)))
 
 
 def get_release(tx: Connection, name: str) -> ReleaseRow:
-    """Raises NotFoundError where there is no such release."""
+    """Raises NotFoundError if there is no such release."""
     return get_named(tx, releases, name, _release_of, "release")
 
 
 def all_releases(tx: Connection) -> Iterator[ReleaseRow]:
-    """Every release, oldest first."""
+    """Yield every release, oldest first."""
     query = select(releases).order_by(releases.c.number)
     return map(_release_of, tx.execute(query).mappings().all())
 
@@ -113,13 +113,13 @@ def put_psi(tx: Connection, card: str, document: bytes, digest: str, now: dateti
 
 
 def find_psi(tx: Connection, card: str) -> PsiRow | None:
-    """The card's psi, or None where it was not measured yet."""
+    """Return the card's psi, or None if it was not measured yet."""
     row = tx.execute(select(psis).where(psis.c.card == card)).mappings().one_or_none()
     return None if row is None else PsiRow(**{**row, "document": bytes(row["document"])})
 
 
 def get_psi(tx: Connection, card: str) -> PsiRow:
-    """Raises NotFoundError where psi was not measured yet."""
+    """Raises NotFoundError if psi was not measured yet."""
     row = find_psi(tx, card)
     if row is None:
         raise NotFoundError(what="psi of this card")
@@ -134,8 +134,8 @@ class EvaluationRow:
         name: datasets/{dataset}/cards/{card}/measures/{measure}.
         measure: Its name in the registry.
         submitter: URI of the identity that asked first.
-        statistics: What it cost, in independent statistics.
-        document: What was found, JSON; its numbers depend on records.
+        statistics: Price, in independent statistics.
+        document: Results as JSON; their numbers depend on records.
     """
 
     name: str
@@ -148,12 +148,12 @@ class EvaluationRow:
 
 
 def insert_evaluation(tx: Connection, row: EvaluationRow) -> None:
-    """Raises StorageError, at the end of the transaction's block, where the name is taken."""
+    """Raises StorageError, at the end of the transaction's block, if the name is taken."""
     tx.execute(insert(measures).values(asdict(row)))
 
 
 def get_evaluation(tx: Connection, name: str) -> EvaluationRow:
-    """Raises NotFoundError where there is no such measure."""
+    """Raises NotFoundError if there is no such measure."""
     return get_named(tx, measures, name, _evaluation_row, "evaluation")
 
 
@@ -189,14 +189,14 @@ class AuditRow:
     Args:
         submitter: URI of the identity that asked.
         box_digest: SHA-256, in hex, of what ran.
-        attempt: How many audits this submitter has begun on this dataset, this one included.
+        attempt: Number of audits that this submitter has begun on this dataset, including this one.
         level: The level that the pooled evidence was tested at, a decimal.
         attestation: The signed verdict: a DSSE envelope.
         report: The full report, JSON; its numbers depend on records. The evidence of later tries is
             pooled with its tests.
         author: Author of the black box by the settings; None or empty if they name none.
         family_try: Which try of the family this was, from 1; None before families were counted.
-        cleared: When a steward let it count no more.
+        cleared: Time when a steward cleared the audit, which then counts no more.
     """
 
     number: int
@@ -231,7 +231,7 @@ class Audited:
     Args:
         name: In the settings.
         digest: SHA-256, in hex, of what runs.
-        author: As the settings name one, or empty.
+        author: Author in the settings, or empty.
     """
 
     name: str
@@ -293,7 +293,7 @@ def conclude_audit(tx: Connection, name: str, conclusion: Conclusion, now: datet
 
 
 def get_audit(tx: Connection, name: str) -> AuditRow:
-    """Raises NotFoundError where there is no such audit."""
+    """Raises NotFoundError if there is no such audit."""
     return get_named(tx, audits, name, _audit_of, "audit")
 
 
@@ -318,7 +318,7 @@ def count_attempts(tx: Connection, dataset: str, submitter: str) -> int:
 
 
 def passed_audit(tx: Connection, card: str, box_digest: str) -> AuditRow | None:
-    """The newest audit under a card in which this very black box left no evidence."""
+    """Return the newest audit under a card in which this very black box left no evidence."""
     mine = (
         audits.c.card == card,
         audits.c.box_digest == box_digest,
@@ -332,8 +332,8 @@ def passed_audit(tx: Connection, card: str, box_digest: str) -> AuditRow | None:
 def audits_of_family(tx: Connection, row: AuditRow) -> tuple[AuditRow, ...]:
     """Ended audits of the same family on the same dataset that count, in the order of their ends.
 
-    The family of an audit are those of the same name and author, and of the same bytes under any
-    name. An unknown author may be anybody. ``row`` itself is not among them.
+    The family of an audit are audits of boxes with the same name and author, and of the same bytes under
+    any name. An unknown author counts as every author. ``row`` itself is not among them.
     """
     query = select(audits).where(
         audits.c.dataset == row.dataset,
@@ -347,7 +347,7 @@ def audits_of_family(tx: Connection, row: AuditRow) -> tuple[AuditRow, ...]:
 
 
 def counting_audits(tx: Connection) -> tuple[AuditRow, ...]:
-    """All ended audits that no steward has cleared, in the order of their ends."""
+    """Return all ended audits that no steward has cleared, in the order of their ends."""
     query = select(audits).where(audits.c.verdict.is_not(None), audits.c.cleared.is_(None))
     rows = tx.execute(query.order_by(audits.c.ended, audits.c.number)).mappings()
     return tuple(_audit_of(row) for row in rows)
@@ -419,11 +419,11 @@ class RunRow:
         version: Salted digest of the records that it reads.
         submitter: URI of the analyst.
         question: SHA-256, in hex, of what was asked: equal questions have one answer.
-        request: What was asked, RFC 8785 JSON.
-        line: Of the ledger.
-        statistics: What it cost, in independent statistics.
-        outcome: What the job gave, JSON; its numbers depend on records and are for stewards alone. Of a
-            refused run, what the output rules say of it.
+        request: The question, as RFC 8785 JSON.
+        line: Number of the ledger's line.
+        statistics: Price, in independent statistics.
+        outcome: Result of the job as JSON; its numbers depend on records and are for stewards alone. Of
+            a refused run, what the output rules say of it.
         envelope: The signed answer or refusal: a DSSE envelope.
         log_index: The log's entry of the release or refusal.
         counts: Whether it counts in ``limits.refusals``: it was refused, or waits, because of the
@@ -457,17 +457,17 @@ class RunRow:
 
 
 def insert_run(tx: Connection, row: RunRow) -> None:
-    """Raises StorageError, at the end of the transaction's block, where the name is taken."""
+    """Raises StorageError, at the end of the transaction's block, if the name is taken."""
     tx.execute(insert(runs).values(asdict(row)))
 
 
 def get_run(tx: Connection, name: str) -> RunRow:
-    """Raises NotFoundError where there is no such run."""
+    """Raises NotFoundError if there is no such run."""
     return get_named(tx, runs, name, _run_of, "answer")
 
 
 def earlier_run(tx: Connection, card: str, question: str) -> RunRow | None:
-    """The newest run of the same question under a card that has not failed."""
+    """Return the newest run of the same question under a card that has not failed."""
     same = (runs.c.card == card, runs.c.question == question, runs.c.state != RunState.FAILED)
     query = select(runs).where(*same).order_by(runs.c.number.desc()).limit(1)
     return find_one(tx, query, _run_of)
@@ -503,7 +503,7 @@ def review_run(tx: Connection, name: str) -> None:
 
 
 def undecided_run(tx: Connection, line: int) -> RunRow | None:
-    """The run that a line of the ledger pays for, while it goes on or waits; else None."""
+    """Return the run that a line of the ledger pays for, while it goes on or waits; else None."""
     open_ = runs.c.state.in_((RunState.RUNNING, RunState.WAITING))
     return find_one(tx, select(runs).where(runs.c.line == line, open_), _run_of)
 
@@ -520,7 +520,8 @@ def move_run(tx: Connection, name: str, state: RunState, **values: Any) -> None:
     """Put a run into another state, with what it got on the way.
 
     Raises:
-        InvalidInputError: It is not in a state from which that one follows: another decision came first.
+        InvalidInputError: The run is not in a state from which that state follows: another decision came
+            first.
     """
     legal = update(runs).where(runs.c.name == name, runs.c.state.in_(_BEFORE[state]))
     if tx.execute(legal.values(state=state, **values)).rowcount != 1:

@@ -1,8 +1,8 @@
-"""The state's files: rows of releases, what black boxes left, runs of audits.
+"""The state's files: rows of releases, files of black boxes, runs of audits.
 
-With SQLite they lie in the state's folder, and nowhere else. Where controllers share a database they
-lie in that, in pieces by the digest of the whole; the folder holds copies for the processes that read
-and write files. A leadership begins without copies, so none is of an earlier time.
+With SQLite the files are in the state's folder, and nowhere else. If controllers share a database, the
+files are in the database, in pieces by the digest of the whole; the folder has copies for the processes
+that read and write files. A leadership begins without copies, so no copy is out of date.
 """
 
 import hashlib
@@ -23,14 +23,14 @@ from gencard.core.errors import StorageError
 _PIECE = 1 << 20
 """Bytes; a statement of a release of any size needs little memory."""
 _AT_A_TIME = 8
-"""Pieces in one transaction: other writers wait for it."""
+"""Number of pieces in one transaction, for which other writers wait."""
 _COPIES = "copies"
 _ADOPTED = (ROWS, KEPT)
 """Folders of files that were on the disk alone before controllers shared a database."""
 
 
 class SharedFiles(StateFiles):
-    """The state's files where controllers share its database.
+    """The state's files if controllers share its database.
 
     Args:
         place: The state's folder on this machine.
@@ -58,10 +58,10 @@ class SharedFiles(StateFiles):
             tx.execute(delete(pieces).where(pieces.c.digest.not_in(select(files.c.digest))))
 
     def path(self, name: str) -> Path:
-        """Where the file lies, fetched where the database alone has it; there may be none.
+        """Return the file's path, fetched if only the database has the file; no file need exist there.
 
         Raises:
-            StorageError: It cannot be fetched, or is not what was stored.
+            StorageError: The file cannot be fetched, or differs from the stored file.
         """
         path = self.folder / name
         if not path.exists():
@@ -69,7 +69,7 @@ class SharedFiles(StateFiles):
         return path
 
     def stored(self, prefix: str) -> tuple[str, ...]:
-        """Names in the database that begin so, in order."""
+        """Return the sorted names in the database with this prefix."""
         with self._database.reading() as tx:
             query = select(files.c.name).where(files.c.name.startswith(prefix, autoescape=True))
             return tuple(tx.scalars(query.order_by(files.c.name)))
@@ -130,7 +130,7 @@ class SharedFiles(StateFiles):
 
 
 def _pieces_of(tx: Connection, digest: str, size: int) -> Iterator[bytes]:
-    """Raises OSError where they are not the file."""
+    """Yield the pieces of a file; raises OSError if they do not make up the file."""
     hasher = hashlib.sha256()
     for number in range(-(-size // _PIECE)):
         condition = (pieces.c.digest == digest) & (pieces.c.number == number)

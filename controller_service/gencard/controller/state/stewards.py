@@ -48,7 +48,7 @@ def add_first_decision(tx: Connection, first: StoredDecision) -> None:
 
 
 def find_first_decision(tx: Connection, digest: str, now: datetime) -> StoredDecision | None:
-    """The first decision on an action, where one waits."""
+    """Return the first decision on an action, if one waits."""
     query = select(first_decisions).where(first_decisions.c.digest == digest, _waits(now))
     return find_one(tx, query, _first_of)
 
@@ -64,7 +64,7 @@ def waiting_first_decisions(
 
 
 def forget_first_decisions(tx: Connection, resource: str, now: datetime) -> None:
-    """Drop those on a resource, which was decided on, and all that have expired."""
+    """Drop first decisions on a resource, which was decided, and all that have expired."""
     mine = first_decisions.c.resource == resource
     tx.execute(delete(first_decisions).where(mine | ~_waits(now)))
 
@@ -104,9 +104,9 @@ class MessageRow:
 
     Args:
         name: Random; receivers know a repeated message by it.
-        kinds: Of what waits, sorted; all that the message says.
+        kinds: Sorted kinds of waiting items, the message's only content.
         tries: That have failed.
-        due: When it is to be tried, at the earliest.
+        due: Earliest time of the next try.
     """
 
     name: str
@@ -132,7 +132,7 @@ def remember_announced(tx: Connection, digests: Collection[str]) -> None:
 
 
 def add_message(tx: Connection, name: str, channel: str, kinds: Collection[str], now: datetime) -> None:
-    """Put a message behind those of its channel, or its kinds into one that was never tried."""
+    """Queue a message in its channel, or merge its kinds into a message that was never tried."""
     untried = _waiting(channel).where(messages.c.tries == 0)
     row = tx.execute(untried.order_by(messages.c.number.desc()).limit(1)).mappings().first()
     if row is not None:
@@ -153,7 +153,7 @@ def add_message(tx: Connection, name: str, channel: str, kinds: Collection[str],
 
 
 def next_message(tx: Connection, channel: str) -> MessageRow | None:
-    """The oldest that a channel has not sent, whether or not it is due."""
+    """Return the oldest that a channel has not sent, whether or not it is due."""
     row = tx.execute(_waiting(channel).order_by(messages.c.number).limit(1)).mappings().first()
     return None if row is None else _message_of(row)
 

@@ -23,7 +23,7 @@ from sqlalchemy.types import TypeDecorator
 from gencard.wire.signatures.canonical import time_text
 
 SERIAL = BigInteger().with_variant(Integer, "sqlite")
-"""A number that the database gives, always larger than those before it."""
+"""A number that the database assigns, larger than all earlier numbers."""
 
 
 class Instant(TypeDecorator[datetime]):
@@ -376,7 +376,7 @@ leader = Table(
     Column("fence", BigInteger, nullable=False),
     Column("holder", String(64), nullable=False),
 )
-"""One row: the number of the present leadership, and the random name of who holds it."""
+"""One row: the number of the present leadership, and the random name of its holder."""
 
 files = Table(
     "files",

@@ -1,4 +1,4 @@
-"""Effects of stewards' actions: what has to be seen, who has to agree, what an action changes."""
+"""Effects of stewards' actions: data to review, stewards who have to agree, changes of the state."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -21,12 +21,12 @@ class Demands:
     """Conditions that a decision has to meet.
 
     Args:
-        dataset: Whose policy says whether two stewards decide; empty for the whole controller's rules.
-        gives: The action gives something away or takes a protection off: a policy of two stewards
+        dataset: Dataset whose policy says whether two stewards decide; empty for the controller's rules.
+        gives: Whether the action discloses data or removes a protection: a policy of two stewards
             covers it. Refusing and ending never need two.
         under: Names of single rules that cover it, as the settings name them.
-        subject: URI of the person whom it is about: nobody decides on themselves.
-        changes_people: It lets a person in, anew or with other keys, or takes a steward's rights: where
+        subject: URI of the person whom the action is about, who cannot decide on it.
+        changes_people: Whether it admits a person, anew or with other keys, or removes a steward: if
             anything needs two stewards, one alone could otherwise become two, or the only one.
     """
 
@@ -73,7 +73,7 @@ class ActionEffect(Protocol):
         """Make it true; raises what the action may end in.
 
         Args:
-            by: URI of who decided last.
+            by: URI of the steward who decided last.
         """
         ...
 
@@ -92,7 +92,7 @@ def argument(arguments: Mapping[str, Any], name: str, kind: type[T], default: T)
     """One argument of an action.
 
     Raises:
-        InvalidInputError: It has another type.
+        InvalidInputError: The argument has another type.
     """
     value = arguments.get(name, default)
     if type(value) is not kind:
@@ -101,7 +101,7 @@ def argument(arguments: Mapping[str, Any], name: str, kind: type[T], default: T)
 
 
 def texts(arguments: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """A list of texts; raises InvalidInputError where it is none."""
+    """Return a list of texts; raises InvalidInputError if it is none."""
     values = argument(arguments, name, list, [])
     if not all(isinstance(value, str) for value in values):
         raise InvalidInputError(field=f"arguments.{name}", problem="is not a list of texts")
@@ -109,7 +109,7 @@ def texts(arguments: Mapping[str, Any], name: str) -> tuple[str, ...]:
 
 
 def refuse_others(arguments: Mapping[str, Any], *names: str) -> None:
-    """Raises InvalidInputError where there is an argument of another name."""
+    """Raise InvalidInputError if there is an argument of another name."""
     if not arguments.keys() <= {*names}:
         problem = f"may contain only {', '.join(names) or 'nothing'}"
         raise InvalidInputError(field="arguments", problem=problem)

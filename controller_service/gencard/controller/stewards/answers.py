@@ -28,7 +28,7 @@ from gencard.wire.steward import Action, AnswerReview, AnswerSummary, FirstDecis
 
 
 def summary_of(row: RunRow) -> AnswerSummary:
-    """A run whose answer waits, without its numbers."""
+    """Return a run whose answer waits, without its numbers."""
     return AnswerSummary(row.name, row.submitter, question_of(row), row.created)
 
 
@@ -39,17 +39,17 @@ class AnswerEffect(InTheState):
     decisions: Decisions
 
     def shown(self, tx: Connection, resource: str, arguments: Mapping[str, Any]) -> Document:  # noqa: ARG002
-        """The run and what it gave; raises InvalidInputError where it does not wait."""
+        """Return the run and what it gave; raises InvalidInputError if it does not wait."""
         row, _ = self.waiting(tx, resource)
         outcome, request = (sha256(part or b"") for part in (row.outcome, row.request))
         return {"name": row.name, "state": str(row.state), "outcome": outcome, "request": request}
 
     def waiting(self, tx: Connection, name: str) -> tuple[RunRow, Outcome]:
-        """A waiting run and what it gave.
+        """Return a waiting run and what it gave.
 
         Raises:
             NotFoundError: No such run.
-            InvalidInputError: It does not wait.
+            InvalidInputError: The answer does not wait.
         """
         row = results.get_run(tx, name)
         return row, Outcome.of(row)
@@ -57,7 +57,7 @@ class AnswerEffect(InTheState):
     def view(
         self, tx: Connection, name: str, shown: str, firsts: tuple[FirstDecision, ...], *, two: bool
     ) -> AnswerReview:
-        """All of a waiting answer."""
+        """Return all of a waiting answer."""
         row, outcome = self.waiting(tx, name)
         reviewed = row.tier is RunTier.REVIEWED
         review = Review.of(outcome) if reviewed else None
@@ -93,7 +93,7 @@ class AnswerEffect(InTheState):
 
 
 def released(row: RunRow, outcome: Outcome, arguments: Mapping[str, Any]) -> Outcome:
-    """The part of an outcome that leaves.
+    """Return the part of an outcome that leaves.
 
     Raises:
         InvalidInputError: The arguments do not fit, name no number, or leave none.

@@ -33,7 +33,7 @@ class ReleaseView:
 
     Args:
         problem: What is wrong with the receipt, where its signature, the card that it names or what the
-            state says of the rows do not agree; empty where all do.
+            state says of the rows do not agree; empty if all do.
     """
 
     row: ReleaseRow
@@ -47,7 +47,7 @@ class BoxEvidence:
     """Result of all audits of one black box on one dataset that count.
 
     Args:
-        leakage: How many of them found a leak.
+        leakage: Number of these audits that found a leak.
     """
 
     dataset: str
@@ -63,8 +63,8 @@ class AuditView:
     """An audit that has ended, for stewards alone: the report's numbers depend on records.
 
     Args:
-        report: None where this version cannot read it.
-        problem: What is wrong with the signed verdict; empty where nothing is.
+        report: None if this version cannot read it.
+        problem: What is wrong with the signed verdict; empty if nothing is.
     """
 
     row: AuditRow
@@ -78,7 +78,7 @@ def release_views(
     """Releases of a dataset, or all, newest first.
 
     Args:
-        keys: Those that sign cards.
+        keys: Keys that sign cards.
 
     Raises:
         InvalidInputError: The token ``before`` was not given by this list.
@@ -88,18 +88,18 @@ def release_views(
 
 
 def release_view(tx: Connection, name: str, cards: CardBook, keys: KeyHistory) -> ReleaseView:
-    """One release; raises NotFoundError where there is none of this name."""
+    """One release; raises NotFoundError if there is none of this name."""
     return _release(tx, results.get_release(tx, name), cards, keys)
 
 
 def audit_view(tx: Connection, name: str, keys: KeyHistory) -> AuditView:
-    """One audit; raises NotFoundError where none of this name has ended."""
+    """One audit; raises NotFoundError if none of this name has ended."""
     row = results.get_audit(tx, name)
     return AuditView(row, _report(row), _signature_problem(row.attestation or b"", keys))
 
 
 def evidence(rows: Sequence[AuditRow]) -> tuple[BoxEvidence, ...]:
-    """The audits that count, by dataset, black box and author.
+    """Return the audits that count, by dataset, black box and author.
 
     Args:
         rows: In the order of their ends.
@@ -184,7 +184,7 @@ class Archive:
             return release_views(tx, self.cards, keys, dataset=dataset, before=token, limit=limit)
 
     def release(self, name: str) -> ReleaseView:
-        """One release; raises NotFoundError where there is none of this name."""
+        """One release; raises NotFoundError if there is none of this name."""
         with self.cards.database.reading() as tx:
             return release_view(tx, name, self.cards, key_history(tx, self.keys[CARDS]))
 
@@ -194,7 +194,7 @@ class Archive:
             return results.list_audits(tx, dataset=dataset, before=token, limit=limit)
 
     def audit(self, name: str) -> AuditView:
-        """One audit; raises NotFoundError where none of this name has ended."""
+        """One audit; raises NotFoundError if none of this name has ended."""
         with self.cards.database.reading() as tx:
             return audit_view(tx, name, key_history(tx, self.keys[CARDS]))
 
@@ -204,13 +204,13 @@ class Archive:
             return evidence(results.counting_audits(tx))
 
     def decided_answers(self, limit: int = PAGE) -> tuple[RunRow, ...]:
-        """The newest answers that were released or refused."""
+        """Return the newest answers that were released or refused."""
         with self.cards.database.reading() as tx:
             page = results.list_runs(tx, limit=limit)
         return tuple(row for row in page.rows if row.state in SIGNED)
 
     def proof(self, index: int) -> ProvenEntry:
-        """An entry of the log with its proof; signs a checkpoint where the log has grown.
+        """Return an entry of the log with its proof; signs a checkpoint if the log has grown.
 
         Raises:
             InvalidNumberError: The log has no such entry.

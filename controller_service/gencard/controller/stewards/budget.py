@@ -29,9 +29,9 @@ class Amount:
 
     Args:
         currency: "exact statistics", "epsilon" or "rho".
-        spent: For good, or held.
+        spent: Amount that is spent for good, or held.
         reserved: The part of it that is held for work that has not ended.
-        cap: The most that may be spent; None where nobody says it any more.
+        cap: The most that may be spent; None if it is not known any more.
     """
 
     currency: str
@@ -46,7 +46,7 @@ class Forecast:
 
     Args:
         daily: The rate: the mean of the last four weeks, or of as many days as there were.
-        ends: When the cap is reached; None where it is not within ten years.
+        ends: Time when the cap is reached; None if that is not within ten years.
     """
 
     daily: Decimal
@@ -58,9 +58,9 @@ class Course:
     """How one currency of an account was spent.
 
     Args:
-        amount: As it stands.
+        amount: Present amount.
         days: Spent by the end of each day on which anything was, oldest first.
-        forecast: None where nothing was spent in the last four weeks, or spending began too late.
+        forecast: None if nothing was spent in the last four weeks, or spending began too late.
         young: Whether spending began fewer than ``LEAST_DAYS`` days ago, so that there is no rate yet.
     """
 
@@ -84,7 +84,7 @@ def by_currency(price: Price) -> dict[str, Decimal]:
 
 
 def amounts(spent: Price, reserved: Price, cap: Price | None) -> tuple[Amount, ...]:
-    """The currencies of an account that have a cap or were spent."""
+    """Return the currencies of an account that have a cap or were spent."""
     caps = {} if cap is None else by_currency(cap)
     reserved_amounts = by_currency(reserved)
     return tuple(
@@ -116,7 +116,7 @@ def courses(
     """How each currency of an account was spent, and how it goes on.
 
     Args:
-        days: What was spent on each day.
+        days: Amount that was spent on each day.
     """
     return tuple(_course(amount, days, now) for amount in account)
 
@@ -134,12 +134,12 @@ def _is_young(days: list[tuple[date, Decimal]], now: datetime) -> bool:
 
 
 def forecast(amount: Amount, days: list[tuple[date, Decimal]], now: datetime) -> Forecast | None:
-    """When a cap is reached at the present rate; None where nothing was spent in the last four weeks.
+    """When a cap is reached at the present rate; None if nothing was spent in the last four weeks.
 
     None too in the first days of spending: the rate of a morning says nothing about a month.
 
     Args:
-        days: What was spent on each day, oldest first.
+        days: Amount that was spent on each day, oldest first.
 
     >>> week = [(date(2026, 1, day), Decimal(10)) for day in range(1, 8)]
     >>> now = datetime(2026, 1, 7, 12, tzinfo=UTC)

@@ -91,7 +91,7 @@ class CardEffect(InTheState):
         return Demands(dataset_of(action.resource), gives, frozenset(under), card.analyst)
 
     def apply(self, tx: Connection, by: str, action: Action) -> Applied:
-        """Raises CardStateError where the card's state does not allow it; what the policy refuses."""
+        """Raises CardStateError if the card's state does not allow it; what the policy refuses."""
         refuse_others(action.arguments, *_ARGUMENTS.get(action.kind, ("remark",)))
         card = self.cards.card(tx, action.resource)
         if action.kind is Kind.REVOKE:
@@ -162,7 +162,7 @@ class CardEffect(InTheState):
         return self.cards.move(tx, card, offered)
 
     def _revoked(self, tx: Connection, card: Card, by: str, remark: str) -> Card:
-        """The card ended for good, with a signed revocation.
+        """Return the card ended for good, with a signed revocation.
 
         One that was given back or has expired too: its analyst could still fetch what was made under it.
 
@@ -185,7 +185,7 @@ class CardEffect(InTheState):
 
 
 def without(proposed: Proposal, left_out: Sequence[frozenset[str]]) -> Proposal:
-    """The terms without these marginals and their weights.
+    """Return the terms without these marginals and their weights.
 
     Raises:
         InvalidInputError: One of them was not asked for.
@@ -214,7 +214,7 @@ def without_attributes(proposed: Proposal, left_out: frozenset[str]) -> Proposal
 
 
 def _only(proposed: Proposal, kept: Sequence[bool]) -> Proposal:
-    """The terms with some of their statistics, and the weights of these.
+    """Return the terms with some of their statistics, and the weights of these.
 
     Args:
         kept: Whether each statistic is kept, in the order of the weights.

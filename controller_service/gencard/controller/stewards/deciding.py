@@ -1,4 +1,4 @@
-"""Decisions: what was shown is compared, two stewards agree where they have to, the log comes first."""
+"""Decisions: reviewed data must be unchanged, two stewards agree if required, the log comes first."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
@@ -52,8 +52,8 @@ class Way:
 
     Args:
         name: service, page or local.
-        account: Of a local shell: the account of the operating system, whatever name was given.
-        emergency: Of a local shell: one steward decides alone where two are asked for.
+        account: In a local shell, the account of the operating system, whatever name was given.
+        emergency: In a local shell, whether one steward decides alone although two are required.
     """
 
     name: str = "service"
@@ -74,7 +74,7 @@ class Effects:
     keys: KeyEffect
 
     def of(self, kind: Kind) -> ActionEffect:
-        """The effect of a kind."""
+        """Return the effect of a kind."""
         by_kind: Mapping[Kind, ActionEffect] = {
             **dict.fromkeys((Kind.APPROVE, Kind.COUNTER, Kind.REJECT, Kind.REVOKE), self.cards),
             **dict.fromkeys((Kind.RELEASE_ANSWER, Kind.REFUSE_ANSWER), self.answers),
@@ -92,9 +92,9 @@ class Deciding:
     """Decisions of stewards.
 
     Args:
-        person: Somebody as enrolled at this moment; None for strangers and the disabled.
+        person: Returns a person as enrolled at this moment; None for strangers and disabled people.
         two: Kinds of decisions on the whole controller that two stewards take.
-        way: How those who decide came.
+        way: Interface by which stewards decide.
     """
 
     database: Database
@@ -126,7 +126,7 @@ class Deciding:
         return Preview(str(kind), resource, arguments, document, two, action.shown, firsts)
 
     def needs_two(self, who: Identity, action: Action) -> bool:
-        """Whether two stewards have to agree on this, whoever was first."""
+        """Whether two stewards have to agree on this, in either order."""
         check_steward(who)
         with self.database.reading() as tx:
             return self._needs_two(self.effects.of(action.kind).demands(tx, action))
@@ -139,13 +139,13 @@ class Deciding:
         Where two stewards have to decide, the first decision waits; the second has its effect.
 
         Args:
-            request_id: Random UUID: who repeats it gets the same answer.
+            request_id: Random UUID: a repeat gets the same answer.
             keys: Fingerprints of other keys that ``who`` came with.
 
         Raises:
-            StaleEtagError: What was shown is no longer what would be shown.
+            StaleEtagError: The reviewed data have changed.
             SecondStewardError: Another steward has to decide.
-            GencardError: What the action itself may end in.
+            GencardError: The error of the action itself.
         """
         check_steward(who)
         request = Request("Decide", request_id, sha256(f"{action.digest} {action.reason}".encode()))
@@ -163,7 +163,7 @@ class Deciding:
         return _decision_of(action, document_of(stored_decision, "decision"))
 
     def note_alone(self, who: Identity, action: Action) -> None:
-        """Log what the owner of the files did to people without a decision, where two are asked for."""
+        """Log changes of people by the owner of the files without a decision, if two are required."""
         if self._needs_two(Demands(changes_people=True)):
             with self.database.transaction() as tx:
                 self._append(tx, EMERGENCY, who, action, self.clock().replace(microsecond=0), None)
@@ -223,7 +223,7 @@ class Deciding:
         return frozenset(others) | (frozenset() if person is None else person.keys)
 
     def _check_not_own(self, who: Identity, held: frozenset[str], subject: str) -> None:
-        """Nobody decides on themselves, by name or by key."""
+        """Refuse a decision of a person on themselves, by name or by key."""
         try:
             person = self.person(Identity.of(subject))
         except UnauthenticatedError:  # nobody, or budget that a restoration holds
@@ -232,7 +232,7 @@ class Deciding:
             raise SecondStewardError(why="the decision concerns you")
 
     def _counting(self, tx: Connection, action: Action, now: datetime) -> StoredDecision | None:
-        """The first decision on the same action, while whoever took it may still decide."""
+        """Return the first decision on the same action, while its steward may still decide."""
         first = stewards.find_first_decision(tx, action.digest, now)
         if first is None or any(key.startswith(ACCOUNT) for key in first.keys):
             return first
@@ -291,7 +291,7 @@ def _decision(action: Action, by: tuple[str, ...], **others: Any) -> Decision:
 
 
 def _stored(decision: Decision) -> bytes:
-    """The decision without its action, as the state keeps it for a repeated request."""
+    """Return the decision without its action, as the state keeps it for a repeated request."""
     document = DOCUMENT.write(decision)
     document["expires"] = document["expires"] or ""
     return json_bytes({name: value for name, value in document.items() if name not in _OF_ACTION})
@@ -304,11 +304,11 @@ def _decision_of(action: Action, stored: Document) -> Decision:
 
 
 _OF_ACTION = {one.name for one in fields(Action)} & {one.name for one in fields(Decision)}
-"""Fields of a decision that are those of its action."""
+"""Fields that a decision shares with its action."""
 
 
 def _rehearse(tx: Connection, who: Identity, action: Action, effect: ActionEffect) -> None:
-    """Raise what the action would end in: nobody is to agree later to what cannot be done."""
+    """Raise the error of a trial: a second steward must not agree to an impossible action."""
     if action.kind is not Kind.ROTATE:  # which writes a file before the transaction is true
         trial = tx.begin_nested()
         try:
@@ -318,13 +318,13 @@ def _rehearse(tx: Connection, who: Identity, action: Action, effect: ActionEffec
 
 
 def check_steward(who: Identity) -> None:
-    """Raises PermissionDeniedError for whoever is no steward."""
+    """Raise PermissionDeniedError for a person who is no steward."""
     if who.role is not Role.STEWARD:
         raise PermissionDeniedError
 
 
 def _check_other(first: StoredDecision, who: Identity, held: frozenset[str]) -> None:
-    """Raises SecondStewardError unless it is another person, with other keys, as far as is known."""
+    """Raise SecondStewardError unless it is another person, with other keys, as far as is known."""
     earlier = _names(Identity.of(first.by), first.keys)
     if first.by == who.uri or earlier & _names(who, held):
         raise SecondStewardError
@@ -333,6 +333,6 @@ def _check_other(first: StoredDecision, who: Identity, held: frozenset[str]) -> 
 
 
 def _names(who: Identity, keys: Collection[str]) -> set[str]:
-    """The names under which somebody acts: their own, and that of an account."""
+    """Return the names under which a person acts: their own, and that of an account."""
     accounts = (key.removeprefix(ACCOUNT) for key in keys if key.startswith(ACCOUNT))
     return {who.name, *accounts}

@@ -1,6 +1,6 @@
 """The desk: every look and every decision of a steward, whatever way the steward came.
 
-There is no gRPC and no HTTP in here. ``who`` was authenticated by whoever calls: the guard of the
+There is no gRPC and no HTTP in here. The caller has authenticated ``who``: the guard of the
 service, the page's session, or the operating system of a local shell.
 """
 
@@ -52,7 +52,7 @@ class Desk(Deciding):
     """Views and decisions of stewards.
 
     Args:
-        risks: What psi would reveal of records, card by card.
+        risks: Disclosure risks of psi, card by card.
     """
 
     ledger: Ledger
@@ -88,7 +88,7 @@ class Desk(Deciding):
             )
 
     def _stands(self, tx: Connection, first: FirstDecision) -> bool:
-        """Whether somebody could still agree: what was shown would be shown now."""
+        """Whether a second steward could still agree: the reviewed data have not changed."""
         effect = self.effects.of(Kind(first.kind))
         try:
             return digest_of(effect.shown(tx, first.resource, first.arguments)) == first.shown
@@ -96,7 +96,7 @@ class Desk(Deciding):
             return False
 
     def card(self, who: Identity, name: str) -> CardReview:
-        """A card, and what approving it would offer.
+        """Return a card, and what approving it would offer.
 
         Raises:
             NotFoundError: No such card.
@@ -134,7 +134,7 @@ class Desk(Deciding):
         return super(Desk, self).decide(who, action, request_id, keys)
 
     def check_offer(self, who: Identity, action: Action) -> None:
-        """Raises InvalidInputError if an offer holds a table that is known to fail the card's checks."""
+        """Raise InvalidInputError if an offer holds a table that is known to fail the card's checks."""
         if action.kind not in (Kind.APPROVE, Kind.COUNTER):
             return
         dropped = {frozenset(clique) for clique in action.arguments.get("drop", ())}
@@ -174,11 +174,11 @@ class Desk(Deciding):
             return tuple(row for row in results.waiting_runs(tx) if row.name not in in_vain)
 
     def answer(self, who: Identity, name: str) -> AnswerReview:
-        """An answer that waits, number by number.
+        """Return an answer that waits, number by number.
 
         Raises:
             NotFoundError: No such run.
-            InvalidInputError: It does not wait.
+            InvalidInputError: The answer does not wait.
         """
         check_steward(who)
         with self.database.reading() as tx:
@@ -203,14 +203,14 @@ class Desk(Deciding):
         return Page(tuple(map(LineView, page.rows, digests)), page.next_token)
 
     def people(self, who: Identity) -> tuple[Person, ...]:
-        """Everybody enrolled."""
+        """Return all enrolled people."""
         check_steward(who)
         with self.database.reading() as tx:
             last_seen, certified = self.reader.times(tx)
         return self.effects.people.views(last_seen, certified)
 
     def enter(self, name: str, details: Mapping[str, str]) -> Identity:
-        """The steward of a name, who was told apart elsewhere; the log says how.
+        """Return the steward of a name, who was authenticated elsewhere; the log says how.
 
         Raises:
             UnauthenticatedError: No steward of the name is enrolled, or they are disabled.
@@ -241,7 +241,7 @@ class Desk(Deciding):
             return self.reader.search(tx, query, limit, token)
 
     def refusals(self, who: Identity) -> tuple[Failure, ...]:
-        """Failures at the records that count, oldest first."""
+        """Return the failures on the records that count, oldest first."""
         check_steward(who)
         with self.database.reading() as tx:
             return self.effects.refusals.views(tx)
@@ -253,7 +253,7 @@ class Desk(Deciding):
         return Archive(effects.cards.cards, effects.keys.rotation.keys)
 
     def first_decisions(self, who: Identity) -> tuple[FirstDecision, ...]:
-        """All decisions that wait for a second steward, oldest first."""
+        """Return all decisions that wait for a second steward, oldest first."""
         check_steward(who)
         with self.database.reading() as tx:
             return stewards.waiting_first_decisions(tx, self.clock())

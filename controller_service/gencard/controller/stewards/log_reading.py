@@ -43,10 +43,10 @@ class LogQuery:
 
     @classmethod
     def of(cls, text: str) -> "LogQuery":
-        """The query that somebody typed: words, and ``field:text`` for a field of ``FIELDS``.
+        """Parse the query of a person: words, and ``field:text`` for a field of ``FIELDS``.
 
         Raises:
-            InvalidInputError: It is too long, or a day is not written YYYY-MM-DD.
+            InvalidInputError: The query is too long, or a day is not written YYYY-MM-DD.
         """
         if len(text) > LONGEST_QUERY:
             problem = f"must have at most {LONGEST_QUERY} characters"
@@ -81,10 +81,10 @@ def search(tx: Connection, query: LogQuery, token: str = "", limit: int = _PAGE)
     """Entries that match, newest first.
 
     Args:
-        token: Of the page before; empty for the first.
+        token: Token of the page before; empty for the first page.
 
     Returns:
-        At most ``limit`` of them; fewer, with a token that goes on, where ``MOST_READ`` were read.
+        At most ``limit`` entries; fewer, with a token to continue, if ``MOST_READ`` were read.
 
     Raises:
         InvalidInputError: The token was not given by this list.
@@ -108,12 +108,12 @@ def search(tx: Connection, query: LogQuery, token: str = "", limit: int = _PAGE)
 
 @dataclass(frozen=True, slots=True)
 class ProvenEntry:
-    """One entry, and all that somebody needs who believes nobody: bytes, path and signed checkpoint.
+    """One entry, with all data to verify it independently: bytes, path and signed checkpoint.
 
     Args:
-        leaf: As the log stores it.
+        leaf: Leaf hash that the log stores.
         checkpoint: The signed root of the log that the path leads to: a DSSE envelope.
-        next_previous: What the entry behind says of this one; None for the newest.
+        next_previous: Hash of this entry in the next entry; None for the newest.
     """
 
     entry: LogEntry
@@ -131,7 +131,7 @@ class Step:
     """One step of a proof.
 
     Args:
-        what: What was computed.
+        what: Name of the computed value.
         result: The value that came out, in hex or in words.
         holds: Whether it is what it has to be.
     """
@@ -142,7 +142,7 @@ class Step:
 
 
 def proven(tx: Connection, log: EventLog, index: int, now: datetime) -> ProvenEntry:
-    """An entry with its proof; signs a checkpoint where the log has grown since the last.
+    """Return an entry with its proof; signs a checkpoint if the log has grown since the last.
 
     Args:
         tx: A transaction that may write.
@@ -161,7 +161,7 @@ def steps(proof: ProvenEntry, keys: KeyHistory) -> tuple[Step, ...]:
     """Recompute an entry's proof from its bytes, step by step.
 
     Args:
-        keys: Of the log.
+        keys: Keys of the log.
     """
     return tuple(_steps(proof, keys))
 

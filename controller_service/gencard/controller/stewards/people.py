@@ -1,4 +1,4 @@
-"""People at the desk: who is enrolled, in which role; enrol from a request, disable, enable."""
+"""People at the desk: enrolled people and roles; enrol from a request, disable, enable."""
 
 import fcntl
 import os
@@ -37,7 +37,7 @@ class RequestView:
 
     Args:
         kind: new, renewed or replaced.
-        requested_role, requested_project: What the request says; the steward decides.
+        requested_role, requested_project: Role and project in the request; the steward decides.
     """
 
     name: str
@@ -56,8 +56,8 @@ class PersonEffect:
 
     Args:
         folder: The controller's folder, as ``draft`` made it.
-        address: Where people find the service, unless the action says it.
-        authority_key: The authority's private key, where it is not in the folder.
+        address: Address of the service for people, unless the action names one.
+        authority_key: The authority's private key, if it is not in the folder.
     """
 
     folder: Path
@@ -79,13 +79,13 @@ class PersonEffect:
             os.close(descriptor)
 
     def shown(self, tx: Connection, resource: str, arguments: Mapping[str, Any]) -> Document:  # noqa: ARG002
-        """The person, or what the request would do."""
+        """Return the person, or what the request would do."""
         if "request" not in arguments:
             return _person_document(known_person(self.folder, resource.removeprefix(PERSON)))
         return _enrolment_document(self.examined(resource, arguments), arguments)
 
     def demands(self, tx: Connection, action: Action) -> Demands:  # noqa: ARG002
-        """Letting a person in, and disabling a steward, may need two; nobody lets themselves in."""
+        """Return the conditions: admitting a person, and disabling a steward, may need two stewards."""
         name = action.resource.removeprefix(PERSON)
         if action.kind is Kind.DISABLE:
             return Demands(changes_people=known_person(self.folder, name).identity.role is Role.STEWARD)
@@ -98,13 +98,13 @@ class PersonEffect:
         return Demands(under=under, subject=identity.uri, changes_people=not same_keys)
 
     def has_two_stewards(self) -> bool:
-        """Whether there is a steward who could agree with another one."""
+        """Whether there are two stewards who could agree."""
         people = read_identities(self.folder / "identities").values()
         stewards = [one for one in people if one.identity.role is Role.STEWARD and not one.disabled]
         return len(stewards) > 1
 
     def apply(self, tx: Connection, by: str, action: Action) -> Applied:
-        """Raises AuthorityElsewhereError where certificates are issued on another machine."""
+        """Raises AuthorityElsewhereError if certificates are issued on another machine."""
         if action.kind is Kind.ENROL:
             return self._enrolled(tx, by, action)
         refuse_others(action.arguments)
@@ -161,11 +161,11 @@ class PersonEffect:
     def views(
         self, seen: Mapping[str, datetime], certified: Mapping[str, datetime]
     ) -> tuple[Person, ...]:
-        """Everybody enrolled, by URI.
+        """Return all enrolled people, by URI.
 
         Args:
-            seen: When each URI last acted.
-            certified: When each name was last given a certificate.
+            seen: Time of the last action of each URI.
+            certified: Time of the last certificate of each name.
         """
         people = read_identities(self.folder / "identities").values()
         return tuple(
@@ -195,7 +195,7 @@ class PersonEffect:
 
     @staticmethod
     def _check_fingerprint(arguments: Mapping[str, Any], fingerprint: str) -> None:
-        """Raises InvalidInputError if the person's fingerprint is not that of the request."""
+        """Raise InvalidInputError if the person's fingerprint is not that of the request."""
         if "".join(argument(arguments, "fingerprint", str, "").split()).lower() != fingerprint:
             raise InvalidInputError(
                 field="fingerprint",
@@ -219,7 +219,7 @@ class PersonEffect:
 
 
 def reachable(address: str) -> str:
-    """The address for the person; raises InvalidInputError if it names no host to connect to."""
+    """Return the address for the person; raises InvalidInputError if it names no host to connect to."""
     if address.rpartition(":")[0] in ("", "0.0.0.0", "[::]"):  # noqa: S104 - to refuse it
         problem = f"{address} names no host to connect to; give one with --address"
         raise InvalidInputError(field="address", problem=problem)

@@ -120,7 +120,7 @@ def _decision(first: FirstDecision) -> Waiting:
 def _with_first(
     waiting: Waiting, firsts: Iterable[FirstDecision], stands: Callable[[FirstDecision], bool]
 ) -> Waiting:
-    """The same, waiting for another steward where one has decided, and that still stands."""
+    """Return the same item, waiting for a second steward if a first decision is still valid."""
     for first in firsts:
         if waiting.kind != "decision" and first.resource == waiting.resource and stands(first):
             text = f"{waiting.text}; {first.kind}, decided by {short_name(first.by)}"
@@ -152,7 +152,7 @@ class LineView:
 
 
 def accounts(tx: Connection, ledger: Ledger, dataset: str | None) -> tuple[BudgetAccount, ...]:
-    """The accounts of all datasets on offer, or of one: widest first, then by holder."""
+    """Return the accounts of all datasets on offer, or of one: widest first, then by holder."""
     names = ledger.datasets if dataset is None else (dataset,)
     views = []
     for name in names:
@@ -187,7 +187,7 @@ def _reserved(tx: Connection, dataset: str) -> dict[tuple[Scope, str], Price]:
 
 
 class LogReader:
-    """Searches the log, and remembers who was seen last: entries never change, and are read once."""
+    """Search of the log, and last activity of people: entries never change, and are read once."""
 
     def __init__(self, log: EventLog) -> None:
         self._log = log

@@ -39,7 +39,7 @@ class LineEffect(InTheState):
         return {"line": name, "state": str(line.state), "price": price, "resource": line.resource}
 
     def demands(self, tx: Connection, action: Action) -> Demands:
-        """Raises InvalidInputError where the line pays for an answer that is still undecided."""
+        """Raises InvalidInputError if the line pays for an answer that is still undecided."""
         line = self.ledger.line(tx, _number(action.resource))
         run = results.undecided_run(tx, line.line)
         if run is not None:
@@ -51,7 +51,7 @@ class LineEffect(InTheState):
         return Demands(line.dataset, action.kind is Kind.VOID, subject=line.analyst)
 
     def apply(self, tx: Connection, by: str, action: Action) -> Applied:
-        """Raises InvalidInputError where the line is no longer reserved."""
+        """Raises InvalidInputError if the line is no longer reserved."""
         refuse_others(action.arguments)
         line, now = _number(action.resource), self.clock()
         resource = self.ledger.line(tx, line).resource
@@ -80,7 +80,7 @@ class RefusalEffect(InTheState):
         return Demands(dataset_of(row.resource), gives=True, subject=row.owner)
 
     def views(self, tx: Connection) -> tuple[Failure, ...]:
-        """All that count, oldest first."""
+        """Return all that count, oldest first."""
         return tuple(
             Failure(
                 row.name,
@@ -95,14 +95,14 @@ class RefusalEffect(InTheState):
         )
 
     def _counting(self, tx: Connection, operation: str) -> Refused:
-        """Raises NotFoundError where no such operation or run counts."""
+        """Raises NotFoundError if no such operation or run counts."""
         for row in self.refusals.reviewable(tx):
             if row.name == operation:
                 return row
         raise NotFoundError(what="operation")
 
     def apply(self, tx: Connection, by: str, action: Action) -> Applied:
-        """Raises NotFoundError where no such operation counts."""
+        """Raises NotFoundError if no such operation counts."""
         refuse_others(action.arguments)
         row = self.refusals.look_at(tx, action.resource)
         self.log.append(
@@ -120,7 +120,7 @@ class RefusalEffect(InTheState):
 class AuditEffect(InTheState):
     """Evidence of audits: cleared, no ended audit of a black box on a dataset counts any more.
 
-    Cards whose audit failed stay failed. Audits that still run, and those of the same bytes under
+    Cards whose audit failed stay failed. Audits that still run, and audits of the same bytes under
     another name, keep counting.
     """
 
@@ -138,7 +138,7 @@ class AuditEffect(InTheState):
         return Demands(action.resource, gives=True)
 
     def apply(self, tx: Connection, by: str, action: Action) -> Applied:
-        """Raises NotFoundError where no ended audit of this black box counts on the dataset."""
+        """Raises NotFoundError if no ended audit of this black box counts on the dataset."""
         refuse_others(action.arguments, "black_box")
         box, now = argument(action.arguments, "black_box", str, ""), self.clock()
         cleared = results.clear_audits(tx, action.resource, box, now)
@@ -169,7 +169,7 @@ class KeyEffect(InTheState):
         return Demands(under=frozenset({ROTATION}))
 
     def apply(self, tx: Connection, by: str, action: Action) -> Applied:
-        """Raises StorageError where state or files cannot be written; the old key stays in force."""
+        """Raises StorageError if state or files cannot be written; the old key stays in force."""
         refuse_others(action.arguments)
         use = _use(action.resource)
         change = self.rotation.rotate(tx, use, by)
@@ -182,7 +182,7 @@ def _failure_document(row: Refused) -> Document:
 
 
 def _public_reason(row: Refused) -> str:
-    """The reason as the log says it, which analysts may read: no rule of a refused run."""
+    """Return the reason as the log says it, which analysts may read: no rule of a refused run."""
     return OUTPUT_RULES if row.signed else row.reason
 
 

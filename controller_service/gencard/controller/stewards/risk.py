@@ -1,8 +1,8 @@
-"""The risk of psi at the desk: looked at in a job, kept for stewards alone, dropped with its card.
+"""The risk of psi at the desk: evaluated in a job, kept for stewards alone, dropped with its card.
 
-What is kept are numbers about records. No analyst and no auditor is given any of them, and the log
-says who looked at the risk of which card and no number. Nothing is decided by them but by people.
-Persons, where a person has several records, count as records.
+The kept results are numbers about records. No analyst and no auditor receives any of them, and the log
+says who viewed the risk of which card, without a number. Only people decide by them.
+If a person has several records, each record counts.
 """
 
 import json
@@ -53,12 +53,12 @@ BOUNDED = "There is nothing to examine: the budget of statistics with noise boun
 
 @dataclass(frozen=True, slots=True)
 class ExactTables:
-    """All exact counts that would be out together: of a card, and of those granted before.
+    """All exact counts that would be released together: of a card, and of earlier cards.
 
     Args:
         cards: Names of the other cards.
         own: Terms of the card itself, if they are exact.
-        before: What was released already, beside which the card's sums are judged.
+        before: Earlier disclosures, with which the card's sums are judged.
         with_step: Attributes with a step that any of the terms names.
         influence: Largest influence of a record that the policy permits; None for any.
     """
@@ -121,7 +121,7 @@ class Risks:
     """Looks at the risk of cards.
 
     Args:
-        operations: Of the running service; None at a local shell, which has none.
+        operations: Operations of the running service; None in a local shell, which has none.
     """
 
     database: Database
@@ -157,7 +157,7 @@ class Risks:
         return operations.begin(operation.decode())
 
     def view(self, who: Identity, name: str) -> RiskReview:
-        """How far a look is, and what it gave; the log says who saw a report for the first time.
+        """Return progress or result of an evaluation; the log says who saw a report for the first time.
 
         Raises:
             PermissionDeniedError: ``who`` is no steward.
@@ -178,7 +178,7 @@ class Risks:
         return self._view(name, row, newest[0] if newest else None, digest)
 
     def tables(self, tx: Connection, card: Card) -> ExactTables:
-        """Raises InvalidInputError where there are no exact counts."""
+        """Raises InvalidInputError if there are no exact counts."""
         dataset_entry = self._entry(card)
         granted = self.cards.grants.exact(tx, dataset_entry)
         others = {other: terms for other, terms in granted.items() if other != card.name}
@@ -213,7 +213,7 @@ class Risks:
         return card.proposed if offer is None else offer.terms
 
     def log(self, tx: Connection, actor: str, name: str) -> None:
-        """Write down that somebody looks."""
+        """Log that a steward views the risk."""
         now = self.cards.clock()
         self.cards.log.append(tx, action=LOOK, actor=actor, resource=name, details={}, now=now)
 

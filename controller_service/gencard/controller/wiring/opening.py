@@ -28,10 +28,10 @@ def open_controller_state(
     fence: Fence | None = None,
     read: Collection[DatasetEntry] = (),
 ) -> ControllerState:
-    """The state and the cards.
+    """Return the state and the cards.
 
     Args:
-        fence: The leadership of a service, where several share the database.
+        fence: The leadership of a service, if several controllers share the database.
         read: Datasets of these settings that were read before; see ``_entries``.
 
     Raises:
@@ -76,7 +76,7 @@ def _entries(
     rules: Mapping[str, Mapping[str, str]],
     read: Collection[DatasetEntry],
 ) -> Iterator[DatasetEntry]:
-    """All datasets; records are not read again that are of the version which was served last.
+    """Yield all datasets; records are not read again that are of the version which was served last.
 
     They may have changed since, as under a running service: each measurement looks at their version.
 
@@ -102,7 +102,7 @@ def _limits(settings: Settings) -> ProposalLimits:
 
 
 def caps_of(settings: Settings) -> dict[str, Caps]:
-    """The caps of all datasets, by name."""
+    """Return the caps of all datasets, by name."""
     return {f"{PREFIX}{entry.name}": entry.caps for entry in settings.datasets}
 
 

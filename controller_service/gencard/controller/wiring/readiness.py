@@ -1,4 +1,4 @@
-"""What must hold before anything is served: mistakes that would open a door are found at the start."""
+"""Checks before the service starts: mistakes in settings that would weaken protection stop the start."""
 
 from collections.abc import Collection, Iterator
 
@@ -43,7 +43,7 @@ def check_catalogue(catalogue: Catalogue, boxes: Boxes, *, unreviewed: bool = Fa
 
 
 def check_caps(tx: Connection, ledger: Ledger) -> None:
-    """A cap below what is spent allows nothing more; it is a slip, or a freeze that can be exact.
+    """Check that no cap is below the spent budget, which is its smallest useful value.
 
     Raises:
         InvalidInputError: An account spent more than its cap.
@@ -58,10 +58,10 @@ def check_caps(tx: Connection, ledger: Ledger) -> None:
 
 
 def check_reviewed(catalogue: Catalogue) -> None:
-    """A drafted schema shows labels and edges of records: a person reads it before anybody else.
+    """Check that drafted schemas, which show labels and edges of records, have been reviewed.
 
     Raises:
-        InvalidInputError: A schema was drafted from records and nobody has reviewed it.
+        InvalidInputError: A schema was drafted from records and was not reviewed.
     """
     for dataset_entry in catalogue:
         if not dataset_entry.schema.reviewed:
@@ -72,10 +72,10 @@ def check_reviewed(catalogue: Catalogue) -> None:
 
 
 def check_apart(catalogue: Catalogue) -> None:
-    """The same records under two names would have two ledgers, and could be told by two schemas.
+    """Check that no records are on offer twice: they would have two ledgers, and could have two schemas.
 
     Raises:
-        InvalidInputError: Two datasets are of one file.
+        InvalidInputError: Two datasets have the same file.
     """
     first: dict[str, str] = {}
     for dataset_entry in catalogue:
@@ -87,12 +87,12 @@ def check_apart(catalogue: Catalogue) -> None:
 
 
 def check_evaluations(catalogue: Catalogue) -> None:
-    """A holdout that is no holdout, or a key that nobody has, would make measures say what is not so.
+    """Check the declarations for evaluations: a wrong holdout or key would make results wrong.
 
     Raises:
-        InvalidInputError: A holdout holds the records of a dataset, keys and target are undeclared
-            or the same, the gap means nothing, or the policy offers a measure that this dataset or
-            this policy leaves no release for.
+        InvalidInputError: A holdout has the records of a dataset, keys and target are undeclared or the
+            same, the gap means nothing, or the policy offers an evaluation for which this dataset or
+            this policy permits no release.
         UnknownAttributeError: The gap names an attribute that is undeclared.
     """
     digests = {dataset_entry.digest for dataset_entry in catalogue}
@@ -158,7 +158,7 @@ def _vain_measures(dataset_entry: DatasetEntry) -> Iterator[str]:
 
 
 def _can_look(measure: Evaluation, dataset_entry: DatasetEntry) -> bool:
-    """Whether some card's records may be looked at by a measure, so far as the declaration decides."""
+    """Whether an evaluation may read the records of some card, as far as the declaration decides."""
     together, declarations = together_of(dataset_entry.policy), dataset_entry.declared
     match measure.sight:
         case Sight.KEYS:
@@ -175,28 +175,28 @@ _SETTING = {
     Need.GAP: "measures.gap, with marginals that the policy allows",
     Need.KEYS: "measures.keys, with a marginal that the policy allows",
 }
-"""What a measure can lack before there is a release."""
+"""Setting that an evaluation needs before there is a release."""
 
 
 def check_cells(settings: Settings) -> None:
-    """What reads records in a cell is not served where no cell can be closed.
+    """Check that a sandbox can be closed if the settings name black boxes that need one.
 
     Raises:
-        IsolationError: The settings name such black boxes, and see ``cell.trial``.
+        IsolationError: The settings name such black boxes, and no sandbox can be closed.
     """
     if any(isinstance(box, ProgramBox | BuiltInBox) for box in settings.black_boxes):
         check_isolation(settings.cell.isolation, settings.state.folder)
 
 
 def check_policies(catalogue: Catalogue, generators: Collection[str], facts: Facts) -> None:
-    """A policy that names what is not there forbids or allows nothing, in silence.
+    """Check that policies name existing attributes and generators: unknown names would have no effect.
 
     Args:
         generators: The names of the catalogue.
-        facts: What a policy has to know of each of them.
+        facts: Returns the facts on a generator that a policy needs.
 
     Raises:
-        InvalidInputError: It forbids undeclared attributes, or offers what cannot be carried out.
+        InvalidInputError: A policy forbids undeclared attributes, or offers work that cannot be done.
     """
     for dataset_entry in catalogue:
         for field, problem in _mistakes(dataset_entry, generators):
@@ -208,7 +208,7 @@ def check_policies(catalogue: Catalogue, generators: Collection[str], facts: Fac
 
 
 def _check_libraries(dataset_entry: DatasetEntry) -> None:
-    """Raises InvalidInputError where a policy offers programs a library that no sandbox here has."""
+    """Raise InvalidInputError if a policy offers programs a library that no sandbox here has."""
     try:
         check_libraries(dataset_entry.policy.analyses.most.libraries)
         return
@@ -218,7 +218,7 @@ def _check_libraries(dataset_entry: DatasetEntry) -> None:
 
 
 def _check_columns(dataset_entry: DatasetEntry) -> None:
-    """Raises InvalidInputError where a policy offers stored numbers of what has no intervals."""
+    """Raise InvalidInputError if a policy offers stored numbers of an attribute without intervals."""
     coding = dataset_entry.schema.coding
     numbers = {name for name in coding.stored if isinstance(coding.attribute(name).coding, Edges)}
     unknown = sorted(set(dataset_entry.policy.analyses.columns) - numbers)

@@ -52,7 +52,8 @@ class Reload:
     Args:
         changed: Datasets with another policy, other caps, or new ones: in force from now on.
         waiting: Places in the settings that differ, and wait for a restart.
-        refused: Datasets whose settings are not valid; those before stay in force, but for lowered caps.
+        refused: Datasets with invalid settings; the earlier settings stay in force, except for lowered
+            caps.
     """
 
     changed: tuple[str, ...] = ()
@@ -67,7 +68,7 @@ class Reloading:
     """The settings in force, and the change to newer ones.
 
     Args:
-        controller_state: Of the running service; its catalogue and ledger are changed.
+        controller_state: State of the running service; its catalogue and ledger are changed.
         unreviewed: New datasets need no review.
     """
 
@@ -95,7 +96,7 @@ class Reloading:
         return {name: caps.in_words() for name, caps in self._state.ledger.caps.items()}
 
     def _judged(self, settings: Settings) -> tuple[list[_Served], list[RefusedDataset]]:
-        """Each dataset as it is to be served from now on, and those whose settings are refused."""
+        """Return each dataset as it is served from now on, and datasets whose settings are refused."""
         tables = {table.name: table for table in settings.datasets}
         served = [
             (table, self._state.cards.catalogue.named(f"{PREFIX}{table.name}"))
@@ -223,7 +224,7 @@ def _bytes_of(file: Path) -> bytes:
 class SettingsWatch:
     """Says when the settings file, or a schema file that the settings name, is another.
 
-    A file that still changes from look to look is not reported yet: somebody may be writing it.
+    A file that still changes between two checks is not reported yet: it may be being written.
     """
 
     def __init__(self, file: Path, settings: Settings) -> None:

@@ -1,8 +1,8 @@
 """The rules in force as short texts, and the log of their changes and of starts of the service.
 
-Paths, commands and secrets are never shown: they appear as keyed digests, from which nobody can guess
-them and which still differ where they differ. Who edited a file is not known to the service: an entry
-names who noticed the change, the service itself or the steward whose command first read the new rules.
+Paths, commands and secrets appear as keyed digests only, which show changes but do not allow guesses.
+The service does not know who edited a file: an entry names the service itself, or the steward whose
+command first read the new rules.
 """
 
 import hmac
@@ -41,7 +41,7 @@ class RuleChange:
 
     Args:
         action: ``add`` or ``remove`` a resource, or ``change`` one of its fields.
-        field: Empty where a whole resource was added or removed.
+        field: Name of the field; empty if a whole resource was added or removed.
         before, after: Texts of the field; of a whole resource the digest of its fields.
     """
 
@@ -53,7 +53,7 @@ class RuleChange:
 
 
 def rules_of(controller_state: ControllerState, people: Mapping[str, Enrolled]) -> Rules:
-    """All rules by which a controller decides, as it has read them."""
+    """Return all rules by which a controller decides, as it has read them."""
     tables = controller_state.settings.model_dump()
     rules = {
         f"settings/{name}": _fields(table, controller_state.salt)
@@ -74,7 +74,7 @@ def rules_of(controller_state: ControllerState, people: Mapping[str, Enrolled]) 
 
 
 def people_rules(people: Mapping[str, Enrolled]) -> dict[str, Fields]:
-    """Everybody enrolled: who, in which role, with which signing key."""
+    """Return the rules of enrolled people: identity, role and signing key."""
     return {
         PEOPLE + uri.removeprefix("spiffe://"): {
             "signing_key": key_id(person.signing_key),
@@ -87,12 +87,12 @@ def people_rules(people: Mapping[str, Enrolled]) -> dict[str, Fields]:
 
 
 def rules_digest(rules: Rules) -> str:
-    """SHA-256, in hex, of all rules; what is private is in it as keyed digests alone."""
+    """Return the SHA-256, in hex, of all rules, with private values as keyed digests."""
     return sha256(json_bytes({resource: dict(fields) for resource, fields in rules.items()}))
 
 
 def rule_changes(before: Rules, after: Rules) -> list[RuleChange]:
-    """What differs, by resource and field.
+    """Return the differences between two sets of rules, by resource and field.
 
     >>> rule_changes({"a": {"x": "1"}}, {"a": {"x": "2"}, "b": {}})[0]
     RuleChange(action='change', resource='a', field='x', before='1', after='2')
@@ -120,7 +120,7 @@ def _digest(fields: Fields) -> str:
 
 
 def _fields(table: Any, key: bytes) -> dict[str, str]:
-    """The texts of a table of the settings, by dotted name."""
+    """Return the texts of a table of the settings, by dotted name."""
     if not isinstance(table, Mapping):
         return {"value": _text("value", table, key)}
     return {name: _text(name, value, key) for name, value in _leaves(table)}
@@ -160,7 +160,7 @@ class RuleLog:
     """Compares rules with those of the last time, and logs the difference.
 
     Args:
-        actor: URI of whoever noticed: the controller, or a steward.
+        actor: URI of the controller, or of the steward, that noticed the change.
     """
 
     database: Database
@@ -169,7 +169,7 @@ class RuleLog:
     actor: str
 
     def service_starts(self, rules: Rules) -> None:
-        """Log what changed since the last run, then the start itself; before anything is served."""
+        """Log the changes since the last run, then the start itself; call it before serving."""
         with self.database.transaction() as tx:
             first = not kept_rules(tx)
             self._record(tx, rules)
@@ -177,7 +177,7 @@ class RuleLog:
             self._append(tx, "start" if first else "restart", SERVICE, details)
 
     def rules_are_read(self, rules: Rules) -> None:
-        """Log what changed, where anything did."""
+        """Log the changes, if there are any."""
         with self.database.reading() as tx:
             if kept_rules(tx) == rules:
                 return
@@ -194,7 +194,7 @@ class RuleLog:
         self.rules_are_read(self._logged_outside(PREFIX) | datasets)
 
     def _logged_outside(self, prefix: str) -> dict[str, Fields]:
-        """The rules that the log has of resources without this prefix."""
+        """Return the rules that the log has of resources without this prefix."""
         with self.database.reading() as tx:
             logged_rules = kept_rules(tx)
         return {name: rule for name, rule in logged_rules.items() if not name.startswith(prefix)}

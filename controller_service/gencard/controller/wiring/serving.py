@@ -1,4 +1,4 @@
-"""A controller, put together from its settings; the one place where everything meets."""
+"""Assembly of a controller from its settings."""
 
 import logging
 import threading
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 def servicers(
     controller_state: ControllerState, operations: Operations, executor: ProcessExecutor
 ) -> list[Registration]:
-    """Every service with what it needs; the runners of operations are named on the way."""
+    """Return all services with their dependencies, and register the runners of operations."""
     settings, cards, database = (
         controller_state.settings,
         controller_state.cards,
@@ -115,7 +115,7 @@ def servicers(
 
 
 def _cluster(settings: Settings) -> ClusterPart | None:
-    """The cluster, for the requests of jobs; None if the settings have none."""
+    """Return the cluster for the requests of jobs; None if the settings have none."""
     table, limits = settings.cluster, settings.limits
     if table is None or not table.workers:
         return None
@@ -225,10 +225,10 @@ class Controller:
         return self.leadership is None or not self.leadership.lost.is_set()
 
     def reload(self, settings: Settings, digest: str = "") -> Reload:
-        """Take over newer settings as far as they are valid, log it and state what is in force.
+        """Apply newer settings as far as they are valid, log the change and state the rules in force.
 
         Args:
-            digest: Of the files that were read; see ``InForce``.
+            digest: Digest of the files that were read; see ``InForce``.
 
         Raises:
             GencardError: As ``Reloading.reload``.
@@ -244,7 +244,7 @@ class Controller:
         return outcome
 
     def state_in_force(self, outcome: Reload, digest: str = "") -> None:
-        """State in the state's folder what this service enforces, for commands that report it."""
+        """Write the rules in force to the state's folder, for commands that report them."""
         refused = [one.text for one in outcome.refused]
         statement = InForce(self.reloading.enforced(), outcome.waiting, refused, digest)
         statement.write(self.controller_state.settings.state.folder)
@@ -263,7 +263,7 @@ class Controller:
 
 
 class _DatasetReading:
-    """Datasets, read in a thread while this controller stands by: a takeover does not wait for them."""
+    """Datasets, read in a thread during standby, so that a takeover does not wait for them."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings, self._entries = settings, list[DatasetEntry]()
@@ -284,10 +284,10 @@ class _DatasetReading:
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """What a controller that leads has.
+    """Leadership of a controller, and its reading of datasets.
 
     Args:
-        reading: Of its datasets; None where it never stood by.
+        reading: Reading of its datasets; None if it was never on standby.
     """
 
     leadership: Leadership
@@ -301,10 +301,10 @@ def lead(
 
     Args:
         ended: Set to end the wait; set here, too, when the leadership is over.
-        waits: Called where another one leads now.
+        waits: Called if another controller leads now.
 
     Returns:
-        What is to be given to ``serve``; None with SQLite, or where the wait was ended.
+        The argument of ``serve``; None with SQLite, or if the wait was ended.
 
     Raises:
         InvalidInputError, StorageError: The address or the database cannot be used.
@@ -332,18 +332,18 @@ def serve(
     unreviewed: bool = False,
     leading: Lead | None = None,
 ) -> Controller:
-    """Start everything; unfinished operations of an earlier run are taken up again.
+    """Start the service; unfinished operations of an earlier run are resumed.
 
     Args:
-        unreviewed: Serve drafted schemas too: their labels came from the records.
-        leading: From ``lead``; where it is not given, this waits for it.
+        unreviewed: Serve drafted schemas too, whose labels came from the records.
+        leading: Result of ``lead``; by default this function waits for the leadership.
 
     Raises:
-        InvalidInputError: A schema was drafted from records and nobody has reviewed it; a policy or
-            a person's file holds a mistake; another service works on the same state, or the state is a
-            backup that nobody restored.
+        InvalidInputError: A schema was drafted from records and was not reviewed; a policy or a person's
+            file has a mistake; another service works on the same state, or the state is a backup that
+            was not restored.
         RoleNotReadOnlyError: The role of a database may write, or see more than the declared tables.
-        IsolationError: A black box is to run in a cell, and none can be closed.
+        IsolationError: A black box needs a sandbox, and none can be closed.
     """
     leading = leading or lead(settings, threading.Event())
     with ExitStack() as resources:
@@ -421,7 +421,7 @@ def _served(
 
 
 def _metrics(controller_state: ControllerState, service: Service) -> "MetricsServer | None":
-    """Metrics, where the settings have a port for them."""
+    """Start the metrics, if the settings have a port for them."""
     table = controller_state.settings.metrics
     if table is None:
         return None
@@ -431,7 +431,7 @@ def _metrics(controller_state: ControllerState, service: Service) -> "MetricsSer
 
 
 def _page(controller_state: ControllerState, operations: Operations) -> "PageServer | None":
-    """The stewards' page, where the settings have one."""
+    """Start the stewards' page, if the settings have one."""
     table, tls = controller_state.settings.page, tls_files(controller_state.settings)
     if table is None or tls is None:
         return None
@@ -470,7 +470,7 @@ def _operations(controller_state: ControllerState, executor: ProcessExecutor) ->
 
 
 def report(place: str, incident: str, kind: str) -> None:
-    """An incident in the log of the process: where, which number, which class. No text of it."""
+    """Log an incident of the process: its place, number and class, but no text."""
     logger.error("incident", extra={"place": place, "incident": incident, "kind": kind})
 
 
@@ -481,10 +481,10 @@ def report_refused(error: GencardError) -> None:
 
 
 def tls_files(settings: Settings) -> TlsFiles | None:
-    """What the service shows to callers; None for plaintext.
+    """Return the TLS files of the service; None for plaintext.
 
     Raises:
-        InvalidInputError: A file is missing, or is not what it should be.
+        InvalidInputError: A file is missing, or is no such key or certificate.
     """
     server = settings.server
     if server.insecure_dev:

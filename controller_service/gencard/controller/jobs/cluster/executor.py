@@ -80,7 +80,7 @@ class ClusterBox:
         Raises:
             ClusterError: No worker performs a run, or there has been none for ``PATIENCE`` seconds.
             WorkerError: A worker gave an answer that is not of the protocol, or not to its order.
-            GencardError: What the box raises here, where a worker says that a run failed.
+            GencardError: The error of the box on this machine, if a worker reports a failed run.
         """
         if not seeds:
             return
@@ -198,7 +198,7 @@ class _Batch:
             self._changed.notify_all()
 
     def _taken(self) -> int | None:
-        """Wait for a run that nobody performs; None once the batch is over."""
+        """Wait for a run that no worker performs; None once the batch is over."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_over or self._left)
             if self._is_over:
@@ -231,7 +231,7 @@ class _Batch:
 
 
 def cluster_box(recipe: Recipe, cluster: ClusterPart) -> ClusterBox:
-    """A box of a recipe, performed by a cluster.
+    """Return a box of a recipe, performed by a cluster.
 
     Raises:
         GeneratorChangedError: The program has another digest than the recipe.

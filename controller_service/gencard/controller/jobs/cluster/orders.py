@@ -145,7 +145,7 @@ class OrderBook:
 
     Args:
         job: Differs between jobs: no process of a worker performs runs of two.
-        recipe: As ``sandbox.recipes.carried`` gives it, or of a box of our own code.
+        recipe: Result of ``sandbox.recipes.carried``, or the recipe of a box of Gencard's own code.
     """
 
     job: str

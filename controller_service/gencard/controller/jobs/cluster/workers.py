@@ -123,7 +123,7 @@ class WorkerProcesses:
                 process.end()
 
     def _of_job(self, job: str) -> WorkerProcess | None:
-        """An idle process of the job; those of others end first, where there would be too many."""
+        """Return an idle process of the job; if there are too many, other jobs' processes end first."""
         with self._lock:
             for place, (other, process) in enumerate(self._idle):
                 if other == job and process.is_alive():
@@ -243,7 +243,7 @@ def working(address: str, files: Path, runs: int, folder: Path) -> Iterator[int]
 
 
 def _controller(files: Path) -> Identity:
-    """The controller of a worker's cluster, by the worker's own certificate."""
+    """Return the controller of a worker's cluster, by the worker's own certificate."""
     try:
         certificate = x509.load_pem_x509_certificate((files / MEMBER_FILES[1]).read_bytes())
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value

@@ -1,6 +1,6 @@
-"""Views of the stewards' page, by subject: from a request and the desk to what a template shows.
+"""Views of the stewards' page, by subject: from a request and the desk to the context of a template.
 
-In: a signed-in steward. Out: what the desk gives, arranged; nothing here reads the state.
+In: a signed-in steward. Out: results of the desk, arranged; nothing here reads the state.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,16 +18,16 @@ Context = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A page, or a part of one that htmx fetches.
+    """A page, or a part of a page that htmx fetches.
 
     Args:
-        path: As Starlette reads it; names of resources are ``{name:path}``.
-        template: Below ``templates``; a whole page extends ``base.html``.
-        show: What the template is given besides who is signed in; raises GencardError.
-        title: Of the page.
-        label: In the navigation; empty for views that are not in it.
-        key: Of the keyboard, after g.
-        under: Path of the view in the navigation that this one belongs to.
+        path: Path in Starlette's notation; names of resources are ``{name:path}``.
+        template: File below ``templates``; a whole page extends ``base.html``.
+        show: Returns the context of the template, without the signed-in steward; raises GencardError.
+        title: Title of the page.
+        label: Label in the navigation; empty for views that are not in it.
+        key: Key of the keyboard shortcut, after g.
+        under: Path of the view in the navigation that this view belongs to.
     """
 
     path: str
@@ -41,11 +41,11 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What comes of a change: where the browser goes, and what the next page says.
+    """Result of a change: the location of the next page, and its notice.
 
     Args:
-        template: Shown at once instead, where what came of it stands on no page.
-        context: What the template is given besides what all views are given.
+        template: Template to show at once instead, if no page shows the result.
+        context: Context of the template, besides that of all views.
     """
 
     location: str
@@ -59,7 +59,7 @@ class Change:
     """A form that was sent, other than a decision; its token and its origin were checked.
 
     Args:
-        path: Of the form's ``action``.
+        path: Path of the form's ``action``.
         make: Raises GencardError.
     """
 

@@ -1,4 +1,4 @@
-"""The view of answers that wait: number by number, beside the dry run, with the rule that marks it."""
+"""The view of answers that wait: each number beside the dry run, with the rule that marks it."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ RULES: Mapping[Rule, str] = {
     Rule.NUMBERS: "the answer holds more numbers than the card grants",
     Rule.FAILED: "the run failed at the records",
 }
-"""What a broken rule means, for whoever decides."""
+"""Meaning of a broken rule, for the steward who decides."""
 
 TONES = {Colour.GREEN: "good", Colour.AMBER: "warn", Colour.RED: "bad"}
 """Classes of the style sheet."""
@@ -47,12 +47,12 @@ TONES = {Colour.GREEN: "good", Colour.AMBER: "warn", Colour.RED: "bad"}
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """One number of a program's output, as it is shown.
+    """One number of a program's output, formatted for the page.
 
     Args:
-        name: As a decision names it.
-        difference: To the dry run, in per cent of it; empty where that is not defined.
-        rules: What marks it, in words.
+        name: Name of the cell in a decision.
+        difference: Difference to the dry run, in per cent of it; empty if that is not defined.
+        rules: Texts of the rules that mark the number.
     """
 
     name: str
@@ -101,7 +101,7 @@ MISSING_WORDS = {
     "level": "a level of their own",
     "drop": "records with a missing value in the formula are left out",
 }
-"""What is done with missing values, by the word of a question."""
+"""Treatment of missing values, by the keyword of a question."""
 
 
 def _options(question: Question) -> list[tuple[str, str]]:
@@ -123,7 +123,7 @@ def _marked(cell: ReviewedNumber) -> Marked:
 
 
 def _mark(mark: Mapping[str, Any]) -> tuple[str, str]:
-    """Colour and words of what the rules say of a part of a checked run's answer."""
+    """Return colour and text of the rules' finding on a part of a checked run's answer."""
     known = {str(rule): text for rule, text in RULES.items()}
     return str(mark["colour"]), "; ".join(known.get(rule, rule) for rule in mark["rules"])
 

@@ -24,10 +24,10 @@ _LINES = 50
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One currency of one account, as it is drawn.
+    """One currency of one account, formatted for the page.
 
     Args:
-        holder, project: Names of whom it belongs to; empty for all together.
+        holder, project: Names of analyst and project of the account; empty for the whole dataset.
     """
 
     holder: str
@@ -47,12 +47,12 @@ class Shown:
 
     @property
     def cap(self) -> str:
-        """Empty where nobody says it."""
+        """Text of the cap; empty without a cap."""
         return "" if self.course.amount.cap is None else number(self.course.amount.cap)
 
     @property
     def left(self) -> str:
-        """What may still be spent; empty without a cap."""
+        """Rest of the budget; empty without a cap."""
         amount = self.course.amount
         return "" if amount.cap is None else number(max(amount.cap - amount.spent, Decimal(0)))
 
@@ -80,7 +80,7 @@ def _budget(request: Request, desk: Desk, who: Identity) -> Context:
 
 
 def _dataset(name: str, datasets: tuple[str, ...]) -> str:
-    """The dataset of a path; the first where it names none."""
+    """Return the dataset of a path; the first dataset if the path names none."""
     dataset = name or next(iter(datasets), "")
     if dataset not in datasets:
         raise NotFoundError(what=f"dataset '{dataset.removeprefix(PREFIX)}'")
@@ -96,7 +96,7 @@ def _shown(account: BudgetAccount, course: tuple[Course, ...], now: datetime) ->
 
 
 def card_of(resource: str) -> str:
-    """The card that a resource belongs to; empty where it belongs to none.
+    """Return the card that a resource belongs to; empty if there is none.
 
     >>> card_of("datasets/fair/cards/c1/audits/a1")
     'datasets/fair/cards/c1'

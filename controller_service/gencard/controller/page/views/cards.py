@@ -1,4 +1,4 @@
-"""A card: what was asked beside what would be offered, what is released together, and the decisions."""
+"""The view of a card: proposed and offered terms, statistics that are released together, decisions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ WORDS = {
     "before": "before",
     "none": "not together",
 }
-"""What the tones of the heat map mean."""
+"""Meaning of the tones of the heat map."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ class Line:
     """One term, as proposed and as offered.
 
     Args:
-        offered: None where nothing is offered.
+        offered: The offered value; None if nothing is offered.
         change: kept, changed, removed or added.
-        reason: Why it differs, as the policy or a steward says it.
+        reason: Reason of a difference, from the policy or a steward.
     """
 
     name: str
@@ -49,10 +49,10 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Two attributes of the heat map, or one on its diagonal.
+    """A cell of the heat map: two attributes, or one on the diagonal.
 
     Args:
-        here, before: A table of both is released by this card; by one granted before.
+        here, before: Whether this card, or an earlier one, releases a table of both attributes.
     """
 
     row: str
@@ -62,7 +62,7 @@ class Cell:
 
     @property
     def tone(self) -> str:
-        """What the cell looks like."""
+        """Tone of the cell, a key of ``WORDS``."""
         return {(True, True): "both", (True, False): "new", (False, True): "before"}.get(
             (self.here, self.before), "none"
         )
@@ -70,7 +70,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:
-    """Attributes beside attributes: the lower triangle, with the diagonal.
+    """Heat map of pairs of attributes: the lower triangle, with the diagonal.
 
     Args:
         left_out: Attributes that neither this card nor an earlier one releases.
@@ -94,7 +94,7 @@ def _attributes_of(terms: Proposal) -> list[str]:
 
 
 def show_card(request: Request, desk: Desk, who: Identity) -> Context:
-    """Everything about one card."""
+    """Return the context of a card's page."""
     view = desk.card(who, request.path_params["name"])
     card = view.card
     terms = None if card.offer is None else card.offer.terms
@@ -122,10 +122,10 @@ def show_card(request: Request, desk: Desk, who: Identity) -> Context:
 
 @dataclass(frozen=True, slots=True)
 class BudgetLeft:
-    """What is left of a budget before the card is agreed.
+    """Rest of a budget before the card is agreed.
 
     Args:
-        short: The card's price does not fit.
+        short: Whether the card's price exceeds the rest.
     """
 
     label: str
@@ -134,7 +134,7 @@ class BudgetLeft:
 
 
 def budgets(desk: Desk, who: Identity, card: Card, price: Price | None) -> list[BudgetLeft]:
-    """Of dataset, project and analyst, as far as anything was spent there."""
+    """Return the rests of the budgets of dataset, project and analyst that have accounts."""
     analyst = Identity.of(card.analyst)
     own = {Scope.DATASET: "", Scope.PROJECT: analyst.project, Scope.ANALYST: analyst.uri}
     return [
@@ -172,7 +172,7 @@ def besides(card: Card) -> list[tuple[str, str]]:
 def terms_diff(
     proposed: Proposal, offered: Proposal | None, changes: Sequence[TermsChange]
 ) -> list[Line]:
-    """Single terms, side by side; those that both sides leave at their usual value are left out."""
+    """Return single terms side by side, without terms that both sides leave at their default."""
     before, after = _terms(proposed), {} if offered is None else _terms(offered)
     reasons = {change.field.partition(".")[0]: change.reason for change in changes}
     return [
@@ -186,7 +186,7 @@ def terms_diff(
 def statistics_diff(
     proposed: Proposal, offered: Proposal | None, changes: Sequence[TermsChange]
 ) -> list[Line]:
-    """Every statistic that was asked for or would be offered; what differs comes first."""
+    """Return all statistics that were proposed or would be offered; differences come first."""
     before = dict.fromkeys(_statistics(proposed))
     after = before if offered is None else dict.fromkeys(_statistics(offered))
     reasons = {text: change.reason for change in changes for text in (change.old, change.new) if text}
@@ -229,7 +229,7 @@ def _privacy(terms: Proposal) -> str:
 
 
 def heat_map(together: Together) -> HeatMap:
-    """The attributes that any card releases, beside one another."""
+    """Return the heat map of all attributes that any card releases."""
     places = [
         place
         for place in range(len(together.attributes))

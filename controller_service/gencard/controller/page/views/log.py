@@ -23,7 +23,7 @@ def _log(request: Request, desk: Desk, who: Identity) -> Context:  # noqa: ARG00
 
 
 def _search(form: Form, desk: Desk, who: Identity) -> Done:
-    """The entries that fit; by POST, so that no word of a search stands in an address."""
+    """Return the matching entries; by POST, so that no address contains a search text."""
     query = form.text("q")
     context = _entries(desk, who, query, form.text("before"))
     return Done("/log", template="log.html", context=context)
@@ -55,7 +55,7 @@ def _line(event: Event) -> Mapping[str, Any]:
 
 
 def _details(event: Event) -> Iterator[tuple[str, str]]:
-    """The details as people read them: a changed rule as before and after, digests in short."""
+    """Yield the details as people read them: a changed rule as before and after, digests in short."""
     details = dict(sorted(event.details.items()))
     if "field" in details:
         yield details.pop("field"), f"{details.pop('before', '')} → {details.pop('after', '')}"
@@ -64,7 +64,7 @@ def _details(event: Event) -> Iterator[tuple[str, str]]:
 
 
 def link_of(resource: str) -> str:
-    """Where the page shows a resource; empty where it does not.
+    """Return the page's address of a resource; empty if no page shows it.
 
     >>> link_of("datasets/fair/cards/c1/audits/a1")
     '/audits/datasets/fair/cards/c1/audits/a1'

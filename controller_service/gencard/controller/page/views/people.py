@@ -1,4 +1,4 @@
-"""The view of people: who may call, as what, until when; enrol from a request, disable, enable."""
+"""The view of people: their roles and certificates; enrol from a request, disable, enable."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ _ORDER = ("steward", "auditor", "analyst")
 
 @dataclass(frozen=True, slots=True)
 class PersonRow:
-    """Somebody enrolled, as the table shows them."""
+    """A row of the table of enrolled people."""
 
     person: Person
     state: str
@@ -70,7 +70,7 @@ def _rows(people: list[Person], now: datetime) -> Iterator[PersonRow]:
 
 
 def _request(form: Form, desk: Desk, who: Identity) -> Done:
-    """What enrolling from a request would do, with the fingerprint to compare."""
+    """Show the effect of enrolling from a request, with the fingerprint to compare."""
     texts = {name: form.text(name) for name in ("request", "role", "project")}
     if not texts["request"]:
         raise InvalidInputError(field="request", problem="is empty; choose the file or paste its text")

@@ -1,4 +1,4 @@
-"""The queue: what waits for whom, and since when."""
+"""The view of the queue: items that wait, for whom, and since when."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -19,13 +19,13 @@ LATE = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class WaitingRow:
-    """Something that waits, as the list shows it.
+    """A row of the list of waiting items.
 
     Args:
-        text: A card's purpose, or what the queue says of it.
-        place: Where a steward sees it and decides.
-        late: It has waited for a steward longer than ``LATE``.
-        yours: A steward can do something about it.
+        text: A card's purpose, or the queue's text about the item.
+        place: Address of the page on which a steward decides.
+        late: Whether the item has waited for a steward longer than ``LATE``.
+        yours: Whether a steward can act on the item.
     """
 
     waiting: Waiting
@@ -36,7 +36,7 @@ class WaitingRow:
 
 
 def show_queue(request: Request, desk: Desk, who: Identity) -> Context:
-    """One page of what waits, oldest first; failures at the records with what dismissing them needs."""
+    """Return a page of waiting items, oldest first, and of failures with the data to dismiss them."""
     after = request.query_params.get("after", "")
     page = desk.queue(who, SIZE, after)
     purposes = desk.purposes(who, [one.resource for one in page.rows])
@@ -50,7 +50,7 @@ def show_queue(request: Request, desk: Desk, who: Identity) -> Context:
 
 
 def row_of(waiting: Waiting, purpose: str, now: datetime) -> WaitingRow:
-    """One line of the list."""
+    """Return the row of one item."""
     yours = waiting.waits_for != ANALYST
     decided = waiting.text.partition("; ")[2]
     text = f"{purpose}; {decided}" if purpose and decided else purpose or waiting.text
@@ -58,7 +58,7 @@ def row_of(waiting: Waiting, purpose: str, now: datetime) -> WaitingRow:
 
 
 def place_of(waiting: Waiting) -> str:
-    """Where a steward sees what waits."""
+    """Return the address of the page on which a steward sees and decides a waiting item."""
     parts = waiting.resource.split("/")
     if waiting.kind == "refusal":
         return "#failures"

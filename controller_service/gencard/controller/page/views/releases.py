@@ -21,7 +21,7 @@ _MOST_BLOCKS = 20
 
 
 def _releases(request: Request, desk: Desk, who: Identity) -> Context:
-    """Of one dataset where the path names it, which may be on offer no more; else of all."""
+    """Return releases and audits of the path's dataset, which may be withdrawn, or of all datasets."""
     archive, query = desk.archive(who), request.query_params
     dataset = request.path_params.get("name") or None
     evidence = [one for one in archive.evidence() if dataset in (None, one.dataset)]
@@ -37,7 +37,7 @@ def _releases(request: Request, desk: Desk, who: Identity) -> Context:
 
 
 def _clearing(desk: Desk, who: Identity, box: BoxEvidence) -> str:
-    """The digest for a decision to clear the evidence."""
+    """Return the digest for a decision to clear the evidence."""
     return desk.preview(who, Kind.CLEAR_AUDITS, box.dataset, {"black_box": box.black_box}).shown
 
 

@@ -1,4 +1,4 @@
-"""What psi would reveal about records, beside a card: run, watched, shown; a part of the card's page."""
+"""Disclosure risk of psi, as a part of the card's page: started, watched and shown."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,9 +22,9 @@ class Shade:
     """A number of a heat map.
 
     Args:
-        text: Empty for nothing.
-        level: From 0, nothing, to 4.
-        words: What the number means, in a sentence.
+        text: Text of the number; empty for 0.
+        level: Level of the tone, from 0 to 4.
+        words: Meaning of the number, in a sentence.
     """
 
     text: str
@@ -43,7 +43,7 @@ class Shades:
 
 
 def show_risk(request: Request, desk: Desk, who: Identity) -> Context:
-    """How far a look is, or what it gave."""
+    """Return the progress of an evaluation, or its result."""
     view = desk.risks.view(who, request.path_params["name"])
     report = view.report
     return {
@@ -57,7 +57,7 @@ def show_risk(request: Request, desk: Desk, who: Identity) -> Context:
 
 
 def maps_of(report: PsiRisk) -> list[Shades]:
-    """Attribute beside attribute: small cells, and what is certain from one about the other."""
+    """Return heat maps of pairs of attributes: small cells, and certain inferences between the two."""
     largest = max((max(row, default=0) for row in report.small_pairs), default=0)
     few = f"cells of fewer than {report.threshold} records"
     return [
@@ -99,7 +99,7 @@ def _count(value: int, largest: int, few: str) -> Shade:
 
 
 def _share(share: float) -> Shade:
-    """What is not 0 is never shown as 0."""
+    """Return the shade of a share; a share above 0 is never shown as 0."""
     text = "" if not share else "<1" if share < 0.01 else f"{100 * share:.0f}"
     level = 0 if not share else 1 if share < 0.01 else 2 if share < 0.1 else 3 if share < 0.5 else 4
     return Shade(text, level, f"{text or 0} % of the records")

@@ -1,4 +1,4 @@
-"""Where a table of records lies: an address of the settings. It holds no password.
+"""Address of a table of records in the settings. It holds no password.
 
     postgresql://ROLE@HOST:PORT/DATABASE?table=SCHEMA.NAME
     duckdb:///FILE?table=NAME
@@ -27,7 +27,7 @@ _OPTIONS = {
     "spark": {"table", "parquet"},
     "sc": {"table", "parquet", *_SECRETS},
 }
-"""What may stand behind the question mark, by engine."""
+"""Options of an address, after the question mark, by engine."""
 
 _FILES = ("password_file", "sslrootcert", "sslcert", "sslkey", "parquet")
 _VERIFIED = ("verify-ca", "verify-full")
@@ -43,10 +43,10 @@ def is_address(text: str) -> bool:
 
 
 def place_of(text: str) -> "Path | TableAddress":
-    """The file, folder or table that a text of the settings names.
+    """Return the file, folder or table that a text of the settings names.
 
     Raises:
-        InvalidInputError: It is an address that cannot be used; names no part of it.
+        InvalidInputError: The address cannot be used; the error names no part of it.
     """
     return TableAddress(text) if is_address(text) else Path(text)
 
@@ -108,7 +108,7 @@ class TableAddress:
 
     @property
     def schema_and_name(self) -> tuple[str, str]:
-        """Of a table of PostgreSQL."""
+        """Schema and name of a table of PostgreSQL."""
         return ("public", *self.table_parts)[-2], self.name
 
     @property
@@ -123,26 +123,26 @@ class TableAddress:
 
     @property
     def url(self) -> str:
-        """What the engine's own client reads: without what is ours."""
+        """Address for the engine's own client, without options of Gencard."""
         options = {key: value for key, value in self.options.items() if key in {"host", *_TLS}}
         return urlunsplit(urlsplit(self.text)._replace(query=urlencode(options, quote_via=quote)))
 
     @property
     def session(self) -> tuple[str, ...]:
-        """The same for all addresses of one database that one role reads."""
+        """Key that is equal for all addresses of one database that one role reads."""
         parts = urlsplit(self.text)
         return self.engine, self.options.get("host", ""), parts.netloc, parts.path
 
     @property
     def identity(self) -> str:
-        """The same for all addresses of one table that differ in credentials alone."""
+        """Text that is equal for all addresses of one table that differ in credentials alone."""
         parts = urlsplit(self.text)
         where = self.options.get("host", ""), parts.netloc.rpartition("@")[2], parts.path
         return " ".join((self.engine, *where, self.parquet, *self.table_parts))
 
     @property
     def is_protected(self) -> bool:
-        """Whether nobody on a network can read or change what is sent."""
+        """Whether traffic is protected from being read or changed on a network."""
         parts = urlsplit(self.text)
         if self.engine not in ("postgresql", "sc") or _is_here(self.options.get("host", parts.hostname)):
             return True
@@ -152,7 +152,7 @@ class TableAddress:
 
     @property
     def _has_tls(self) -> bool:
-        """Of Spark Connect."""
+        """Whether an address of Spark Connect uses TLS."""
         return "use_ssl=true" in urlsplit(self.text).path.split(";")
 
     @property
@@ -161,7 +161,7 @@ class TableAddress:
         return self._has_tls or urlsplit(self.text).hostname == "localhost"
 
     def secret(self) -> str:
-        """The password, read now; empty where there is none.
+        """Return the password, read now; empty if there is none.
 
         Raises:
             InvalidInputError: The file cannot be read or others can read it, or the variable is not set.
@@ -174,7 +174,7 @@ class TableAddress:
         return os.environ[name] if name else ""
 
     def below(self, folder: Path) -> "TableAddress":
-        """The same with relative paths below a folder."""
+        """Return the same with relative paths below a folder."""
         options = {
             key: str(folder / value) if key in _FILES else value for key, value in self.options.items()
         }
@@ -185,7 +185,7 @@ class TableAddress:
 
 
 def name_of(place: Path | TableAddress) -> str:
-    """What the records are called: the name of the table, or of the file without its ending."""
+    """Return the name of the records: the name of the table, or of the file without its ending."""
     return place.name if isinstance(place, TableAddress) else place.stem
 
 
@@ -209,7 +209,7 @@ def records_at(text: str, field: str) -> Path | TableAddress:
 
 
 def secret_of(place: Path | TableAddress) -> str:
-    """The password for a place; empty where it needs none; raises as ``TableAddress.secret``."""
+    """Return the password for a place; empty if it needs none; raises as ``TableAddress.secret``."""
     return place.secret() if isinstance(place, TableAddress) else ""
 
 

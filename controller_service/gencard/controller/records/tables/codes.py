@@ -1,4 +1,4 @@
-"""How a stored value becomes a code inside a database: CASE expressions of Ibis.
+"""Encoding of stored values as codes inside a database: CASE expressions of Ibis.
 
 The codes are those that ``records.encoding`` gives for a file with the same values.
 """
@@ -61,7 +61,7 @@ _Cases = list[tuple[Any, int]]
 
 
 def code_of(column: Any, attribute: Attribute, reading: Reading) -> Any:
-    """An expression of the code of a column's value; ``UNDECLARED`` for a value without a level.
+    """Return an expression for the code of a column's value; ``UNDECLARED`` for a value without a level.
 
     Raises:
         InvalidInputError: Values of the column's type cannot be read so.
@@ -102,7 +102,7 @@ def code_of(column: Any, attribute: Attribute, reading: Reading) -> Any:
 
 
 def text_of(column: Any) -> Any:
-    """Values as text; those of an enum too, which Ibis takes for text, and PostgreSQL for none."""
+    """Return values as text. Enums need a cast too: for Ibis they are text, for PostgreSQL not."""
     nullable = column.type().nullable
     # Workaround: Ibis leaves out a cast to the type that it assumes. "!string", a text that is never
     # NULL, is another type for Ibis and the same one for the database, so the cast is written.
@@ -110,10 +110,10 @@ def text_of(column: Any) -> Any:
 
 
 def as_date(column: Any, attribute: Attribute) -> Any:
-    """The column's values as dates; on a scale, NULL for one with a time of day, which has no zone.
+    """Return values as dates; on a scale, NULL for a value with a time of day, which has no zone.
 
     Raises:
-        InvalidInputError: They are stored as something else.
+        InvalidInputError: The values have another type.
     """
     import ibis  # noqa: PLC0415 - the extra ``ibis``
 
@@ -147,15 +147,15 @@ def compact_date(column: Any) -> Any:
 
 
 def is_timed(column: Any) -> Any:
-    """Whether timestamps have a time of day."""
+    """Return an expression for whether timestamps have a time of day."""
     return column != column.truncate("D")
 
 
 def as_number(column: Any, attribute: Attribute | None = None) -> Any:
-    """Values as floats: NaN for texts that say so, infinite for texts that are no number.
+    """Return values as floats: NaN for the text NaN, infinity for texts that are no number.
 
     Args:
-        attribute: If it has labels, whole numbers that only as floats are one of them are infinite.
+        attribute: If it has labels, whole numbers that equal a label only as floats are infinite.
     """
     import ibis  # noqa: PLC0415 - the extra ``ibis``
 
@@ -197,10 +197,10 @@ def is_of_dates(coding: Labels | Edges, reading: Reading) -> bool:
 
 
 def value_of(column: Any, attribute: Attribute, reading: Reading) -> Any:
-    """An expression of what decides about the code, and about a person's records that count.
+    """Return an expression that decides about the code, and about a person's records that count.
 
-    A code where labels are compared as text; else a float, a date or, for dates without times that are
-    stored as timestamps, a text; NULL where it is missing.
+    A code if labels are compared as text; else a float, a date or, for dates without times that are
+    stored as timestamps, a text; NULL if the value is missing.
 
     Raises:
         InvalidInputError: Values of the column's type cannot be read so.
@@ -219,7 +219,7 @@ def value_of(column: Any, attribute: Attribute, reading: Reading) -> Any:
 
 
 def key_text(column: Any, name: str) -> Any:
-    """An expression of whose a record is.
+    """Return an expression for a record's person.
 
     Raises:
         InvalidInputError: The column is of a type that engines do not write as the same text.
@@ -232,9 +232,9 @@ def key_text(column: Any, name: str) -> Any:
 
 
 def derived_code(codes: Sequence[Any], sizes: Sequence[int], derivation: Derivation) -> Any:
-    """An expression of the code of a derived attribute, from those of its sources.
+    """Return an expression for the code of a derived attribute, from the codes of its sources.
 
-    ``UNDECLARED`` where that of a source is.
+    ``UNDECLARED`` if the code of a source is.
     """
     import ibis  # noqa: PLC0415
 
@@ -251,7 +251,7 @@ def derived_code(codes: Sequence[Any], sizes: Sequence[int], derivation: Derivat
 
 
 def stored_number(column: Any, attribute: Attribute, reading: Reading) -> Any:
-    """An expression of the value without its coding: a float, or a date where days or ages count."""
+    """Return an expression for the uncoded value: a float, or a date for attributes of days or ages."""
     if is_of_dates(attribute.coding, reading):
         return as_date(column, attribute)
     return as_number(column, attribute)
@@ -271,10 +271,10 @@ def numbers_of_stored(values: NDArray[Any], attribute: Attribute, reading: Readi
 
 
 def born_before(age: int, day: date) -> date:
-    """Who is so old on a day, in completed years, was born before this date; nobody else was.
+    """Return the date before which all people of at least this age on a day were born.
 
-    As in DuckDB, who was born on 29 February is a year older on 28 February where there is no 29th, and
-    who is born in the year after the day is 0 years old.
+    As in DuckDB, a person born on 29 February is a year older on 28 February in years without 29
+    February, and a person born in the year after the day is 0 years old.
     """
     if age <= 0:
         return _years_later(day, 1 - age)
@@ -298,7 +298,7 @@ def absences(
     as_text: bool = False,
     empty: bool = True,
 ) -> list[Any]:
-    """Tests of whether a value is missing: empty, or one of the tokens as text or as a number.
+    """Return tests of whether a value is missing: empty, or one of the tokens as text or as a number.
 
     Args:
         labels: Texts of which none is a token as a number: beside 099, the token 99 is another code.
@@ -350,7 +350,7 @@ def _of_numbers(value: Any, coding: Labels | Edges) -> _Cases:
 
 
 def _of_periods(day: Any, coding: Edges, reading: Reading) -> _Cases:
-    """The levels of dates, or of ages by dates of birth; dates beyond are clamped if so declared."""
+    """Return levels of dates, or of ages by dates of birth; dates beyond are clamped if so declared."""
     last, scale, is_age = coding.size - coding.missing - 1, coding.scale, reading.age_at is not None
     cases: _Cases = []
     for code, (first_day, last_day) in enumerate(_periods(coding, reading)):
@@ -392,7 +392,7 @@ def adjustments(column: Any, attribute: Attribute, reading: Reading) -> tuple[An
 
 
 def _periods(coding: Edges, reading: Reading) -> Iterator[tuple[date, date]]:
-    """The first and the last day of each level."""
+    """Yield the first and the last day of each level."""
     *inner, last = coding.edges
     if reading.age_at is None:
         starts = [date_of_days(edge) for edge in inner]

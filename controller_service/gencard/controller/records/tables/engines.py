@@ -21,7 +21,7 @@ _CONNECT_SECONDS = 10
 _RETRIES = 5  # of Spark Connect: about twenty seconds
 
 _SESSION = "-c default_transaction_read_only=on -c datestyle=ISO -c timezone=UTC -c search_path="
-"""Of PostgreSQL: what a cast to text or date says must not depend on how a server is set up."""
+"""Options of PostgreSQL: a cast to text or date must not depend on the server's configuration."""
 
 _DUCKDB: dict[str, Any] = {
     "memory_limit": "1GiB",
@@ -44,15 +44,15 @@ _SPARK = {
 def open_table(
     address: TableAddress, secret: str, coding: Coding, readings: Mapping[str, Reading]
 ) -> Iterator[Table]:
-    """The table at an address, as long as the context lasts.
+    """Open the table at an address, for the length of the context.
 
     Args:
         secret: Password of PostgreSQL, or token of Spark Connect; empty for none.
 
     Raises:
         DatasetUnavailableError: The database cannot be reached, or has no such table.
-        InvalidInputError: The libraries for it are not installed, or a zone and its column do not go
-            together.
+        InvalidInputError: The libraries for the database are not installed, or the column of a zone
+            does not fit.
     """
     with open_backend(address, secret) as backend, ExitStack() as going:
         records = silently(lambda: records_of(backend, address))
@@ -65,7 +65,7 @@ def open_table(
 
 
 def runner(backend: Any, address: TableAddress) -> Callable[[Any], Iterable[Any]]:
-    """What executes an expression of Ibis there: batches of Arrow."""
+    """Return a function that executes an expression of Ibis and yields batches of Arrow."""
     return partial(_run_by_duckdb if address.engine == "duckdb" else _run, backend)
 
 
@@ -150,7 +150,7 @@ def _session(address: TableAddress, secret: str) -> Any:
 
 
 def _session_of_server(address: TableAddress, secret: str) -> Any:
-    """A session of Spark Connect; one that cannot be had fails within seconds."""
+    """Return a session of Spark Connect; fails within seconds if the server cannot be reached."""
     from pyspark.sql import SparkSession  # noqa: PLC0415
     from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415
     from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415
@@ -174,7 +174,7 @@ def _session_of_server(address: TableAddress, secret: str) -> Any:
 
 
 def records_of(backend: Any, address: TableAddress) -> Any:
-    """The table of an address, as an expression of Ibis."""
+    """Return the table of an address, as an expression of Ibis."""
     if address.parquet:
         return backend.read_parquet(address.parquet)
     *database, name = address.table_parts
@@ -198,9 +198,9 @@ def _run(backend: Any, query: Any) -> Iterable[Any]:
 
 
 def _one_copy(backend: Any, going: ExitStack, query: Any) -> Iterator[Any]:
-    """Batches by COPY; one that was left half-read is cancelled first, as it is when ``going`` closes.
+    """Yield batches by COPY; a half-read COPY is cancelled before the next, or when ``going`` closes.
 
-    Until then the connection can do nothing else: the end of its transaction would wait for ever.
+    Until then the connection is blocked: the end of its transaction would wait for ever.
     """
     going.close()
     batches = _copied(backend, query)
@@ -210,9 +210,9 @@ def _one_copy(backend: Any, going: ExitStack, query: Any) -> Iterator[Any]:
 
 
 def _copied(backend: Any, query: Any) -> Generator[Any, None, bool]:
-    """Batches by COPY: half the time of a cursor, and who stops early leaves the snapshot whole.
+    """Yield batches by COPY, in half the time of a cursor; stopping early keeps the snapshot.
 
-    Returns True at the end; a generator that was closed returns nothing.
+    Returns True at the end; a generator that was closed returns None.
     """
     from pyarrow import BufferReader, csv  # noqa: PLC0415
 

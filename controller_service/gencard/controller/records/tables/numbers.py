@@ -28,7 +28,7 @@ _HASHED = 15  # hexadecimal digits, which 64 bits with a sign hold
 
 
 def bounded_number(column: Any, attribute: Attribute, scale: Scale, reading: Reading) -> Any:
-    """An expression of a value as a float between the edges: a value beyond counts as the edge.
+    """Return an expression of a value as a float between the edges: a value beyond counts as the edge.
 
     The value is not yet rounded. One without a level gives a number all the same, or NULL.
 
@@ -58,13 +58,13 @@ def bounded_number(column: Any, attribute: Attribute, scale: Scale, reading: Rea
 
 
 def steps_about(number: Any, scale: Scale) -> Any:
-    """An expression of a number of ``bounded_number`` in whole steps, off by one at most."""
+    """Return an expression of a number of ``bounded_number`` in whole steps, off by one at most."""
     over, under = map(float, scale.step.as_integer_ratio())
     return (number * under / over + 0.5).floor().cast("int64")
 
 
 def unit_of(number: Any, steps: Any, scale: Scale) -> Any:
-    """An expression of the unit of a number of ``bounded_number``; see ``Scale.units``.
+    """Return an expression of the unit of a number of ``bounded_number``; see ``Scale.units``.
 
     Args:
         steps: Column of ``steps_about``; both halves beside it are compared with the number itself.
@@ -79,7 +79,7 @@ def unit_of(number: Any, steps: Any, scale: Scale) -> Any:
 
 
 def cell_of(unit: Any, starts: Sequence[int]) -> Any:
-    """An expression of the cell that a unit lies in, by halving.
+    """Return an expression of the cell that a unit lies in, by halving.
 
     Args:
         starts: First unit of each cell, ascending.
@@ -96,7 +96,7 @@ def cell_of(unit: Any, starts: Sequence[int]) -> Any:
 
 
 def computed_once(table: Any) -> Any:
-    """The same records; columns that are used several times are computed once.
+    """Return the same records; columns that are used several times are computed once.
 
     PostgreSQL puts the expressions of an inner query in place of its columns, but not below a LIMIT.
     Other engines do not, and a LIMIT would keep them from computing in parallel.
@@ -105,18 +105,18 @@ def computed_once(table: Any) -> Any:
 
 
 def total(whole: Any) -> Any:
-    """An expression of the sum of whole numbers of 64 bits, which are added in 126 bits."""
+    """Return an expression of the sum of whole numbers of 64 bits, which are added in 126 bits."""
     return whole.cast(_WIDE).sum().cast(_WIDE)
 
 
 def sum_of_hashes(table: Any) -> Any:
-    """A query for one whole number: the sum of hashes of 60 bits of all records.
+    """Return a query for one whole number: the sum of hashes of 60 bits of all records.
 
     Two sets of records have the same sum by chance alone, if they differ. A hash is a part of the
     SHA-256 of the record's numbers as text, which no later version of an engine changes.
 
     Args:
-        table: Of whole numbers, never NULL.
+        table: Table of whole numbers, never NULL.
     """
     import ibis  # noqa: PLC0415 - the extra ``ibis``
 
@@ -131,7 +131,7 @@ def sum_of_hashes(table: Any) -> Any:
 
 
 def _digest(text: Any) -> Any:
-    """The SHA-256 of a text in hexadecimal digits."""
+    """Return the SHA-256 of a text in hexadecimal digits."""
     import ibis  # noqa: PLC0415 - the extra ``ibis``
 
     @ibis.udf.scalar.builtin(signature=(("string", "string"), "binary"))

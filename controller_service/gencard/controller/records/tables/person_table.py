@@ -1,10 +1,10 @@
-"""Records of persons in a table of a database: those that count are chosen here, as in the vault.
+"""Records of persons in a table of a database: the records that count are chosen here, as in the vault.
 
-- Which records of a person count follows from a hash of their values as the vault's engine writes them.
-  No other engine writes numbers so, and a transaction that only reads cannot keep what it has chosen, so
-  that every table of counts would be chosen anew. So each record leaves the database once for each job,
-  as one number for each attribute, and the vault's statement, in the vault's engine, makes the hashes.
-- Codes of all records are held, within the vault's bound, and serve whatever is asked of them.
+- The choice follows from a hash of a record's values as the vault's engine writes them. No other engine
+  writes numbers in the same form, and a read-only transaction cannot keep a choice, so that every table
+  of counts would choose anew. Each record therefore leaves the database once for each job, as one number
+  for each attribute, and the vault's statement, in the vault's engine, computes the hashes.
+- Codes of all records are kept in memory, within the vault's bound, and serve all queries of the job.
 - The version is an HMAC of the sum of the records' hashes: it depends on no order, and on every value.
 """
 
@@ -52,7 +52,7 @@ _PERSON = "person"
 
 @dataclass(slots=True)
 class _Held:
-    """Codes of all records on the stored attributes, by person; and what holds undeclared values."""
+    """Codes of all records on the stored attributes, by person; attributes with undeclared values."""
 
     gathered: list[Gathered] = field(default_factory=list)
     undeclared: set[str] = field(default_factory=set)
@@ -63,7 +63,7 @@ class _Held:
 class PersonTable(StreamedRecords):
     """A table of Ibis under its public schema, of persons of whom at most k records count.
 
-    Methods raise what those of ``Table`` and of ``Vault`` raise.
+    Methods raise the errors of ``Table`` and of ``Vault``.
     """
 
     table: Table
@@ -77,21 +77,21 @@ class PersonTable(StreamedRecords):
         return self.table.version_kind
 
     def digest(self, salt: bytes) -> str:
-        """HMAC-SHA256 of where the table is, in hex: two datasets on one table are the same records."""
+        """Return the HMAC-SHA256 of the table's place, in hex: datasets on one table share records."""
         return self.table.digest(salt)
 
     def version(self, salt: bytes, digest: str = "") -> str:  # noqa: ARG002  # a file's version needs it
-        """The fingerprint, in hex, of the records, and of how they are read; nothing is held.
+        """Return the fingerprint, in hex, of the records, and of how they are read; nothing is held.
 
         Raises:
-            TooLargeError: They are more than a job could hold.
+            TooLargeError: There are more records than a job could hold.
         """
         check_number(self.table.number())  # before the dataset is offered, and any budget is spent
         keyed = replace(self, persons=Persons.of(*self.persons.rule, salt))
         return self._fingerprint(salt, sum(_sum(batch) for batch in keyed._numbers(())))
 
     def confirm(self, version: str, salt: bytes) -> None:
-        """Raises DatasetChangedError where the records are not the version named."""
+        """Raise DatasetChangedError if the records have another version."""
         same_key = self.persons == Persons.of(*self.persons.rule, salt)
         if same_key and (self.table.snapshot or not self._kept):
             now = self._fingerprint(salt, self._held().places)  # held, since a job counts next
@@ -131,7 +131,7 @@ class PersonTable(StreamedRecords):
         return self._kept[0]
 
     def _codes(self, held: _Held) -> Generator[list[NDArray[Any]], None, None]:
-        """Codes of stored attributes, then all else that each batch has; notes what is undeclared."""
+        """Yield codes of stored attributes, then other columns; note undeclared values in ``held``."""
         names = self.coding.stored
         encoders = encoders_of(self.coding, self.readings, names)
         for batch in self._numbers(names):
@@ -159,7 +159,7 @@ class PersonTable(StreamedRecords):
 
 
 def _number(column: str, attribute: Attribute, reading: Reading, sent: Any) -> str:
-    """SQL of what an encoder wants, out of the expression that ``value_of`` has sent."""
+    """Return SQL for an encoder's number, from the value that ``value_of`` selected."""
     encoder = encoder_of(attribute, replace(reading, absent=()))
     if isinstance(encoder, TextEncoder):
         return quoted(column, '"')
@@ -189,5 +189,5 @@ def _answer(engine: duckdb.DuckDBPyConnection, query: str, batch: Any) -> Any:
 
 
 def _sum(batch: list[NDArray[Any]]) -> int:
-    """Of the hashes of a batch's records, which stand before whether each is nobody's."""
+    """Return the sum of the hashes of a batch's records: the column before the last."""
     return int(batch[-2].sum(dtype=np.uint64))

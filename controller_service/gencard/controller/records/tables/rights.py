@@ -1,9 +1,9 @@
-"""What the role of an address may do in PostgreSQL, as the catalogs say: no record is read.
+"""Rights of an address's role in PostgreSQL, from the catalogs: no record is read.
 
-Rights count whoever gave them: to the role itself, to everybody (PUBLIC), or to a role that it is a
-member of, even if it had to SET ROLE first. A function that runs with its owner's rights (SECURITY
-DEFINER) may do whatever its owner may, so none may be executed. What the catalogs of one database do not
-say is not seen: what PUBLIC may do in the server's other databases.
+All rights count: of the role itself, of all roles (PUBLIC), and of a role that it is a member of, even
+if it has to SET ROLE first. A function that runs with its owner's rights (SECURITY DEFINER) may do
+everything that its owner may, so the role may execute none. The catalogs of one database do not show the
+rights of PUBLIC in the server's other databases, which are therefore not checked.
 """
 
 from collections import defaultdict
@@ -37,7 +37,7 @@ _MEMBERSHIPS = """SELECT name, own, powerful,
         ORDER BY 1
     )
 FROM roles ORDER BY own DESC, name"""
-"""The session's role, then those that it can act as, and by which of its memberships."""
+"""Query of the session's role, then of roles that it can act as, and by which of its memberships."""
 
 _GRANTS = """, grantees AS (SELECT oid, name FROM roles UNION ALL SELECT 0, 'PUBLIC'),
 relations AS (
@@ -85,9 +85,10 @@ OR nspname = 'pg_catalog' AND NOT EXISTS (
     AND (given.grantee, given.privilege_type) = (0, item.privilege_type)
 )
 ORDER BY 3, 4, 5"""
-"""Rights given to one of the roles or to PUBLIC, but for PUBLIC's first ones in the catalogs.
+"""Query of rights given to one of the roles or to PUBLIC, without PUBLIC's initial rights.
 
-Functions are those that run as their owner, and those of the catalogs that not everybody may execute.
+Functions are functions that run as their owner, and functions of the catalogs that PUBLIC may not
+execute.
 """
 
 _HARMLESS = {"USAGE of SCHEMA", "CONNECT of DATABASE", "TEMPORARY of DATABASE"}
@@ -97,11 +98,11 @@ class SessionRole(NamedTuple):
     """A role that the session can act as; all names are quoted as in SQL.
 
     Args:
-        own: The one that it logged in as.
-        powerful: May do all, make roles or databases, replicate, or bypass row security; or is
-            predefined (pg_...).
-        owner: Owns something in some database of the server.
-        through: Memberships of its own by which the session has it.
+        own: Whether the session logged in as this role.
+        powerful: Whether the role is a superuser, may make roles or databases, replicate, or bypass row
+            security, or is predefined (pg_...).
+        owner: Whether the role owns an object in a database of the server.
+        through: Memberships of the session's own role by which it can act as this role.
     """
 
     name: str
@@ -124,14 +125,15 @@ class Right(NamedTuple):
 def check_role(
     address: TableAddress, secret: str, dataset: str, declared: Iterable[TableAddress]
 ) -> None:
-    """The role of an address reads the declared tables of its database, and can do nothing else there.
+    """Check that an address's role can read the declared tables of its database, and nothing else.
 
     Args:
-        dataset: Named in the error.
-        declared: Addresses of the settings; those of the same role and database count.
+        dataset: Name of the dataset for the error.
+        declared: Addresses of the settings; addresses of the same role and database count.
 
     Raises:
-        RoleNotReadOnlyError: It may write, or see more; names the statements that change it.
+        RoleNotReadOnlyError: The role may write, or see more; the error names the statements that change
+            it.
         DatasetUnavailableError: The database cannot be reached.
     """
     with open_backend(address, secret) as backend:
@@ -164,7 +166,7 @@ def _is_too_much(right: Right, tables: Collection[tuple[str, str]]) -> bool:
 
 
 def _by_role(roles: Sequence[SessionRole]) -> Iterator[tuple[str, str]]:
-    """What is wrong with a role itself, and the statement against it."""
+    """Yield the problems of a role itself, each with the statement against it."""
     own = roles[0]
     if own.powerful:
         problem = "it is a superuser, or may make roles or databases, replicate or bypass row security"
@@ -179,7 +181,7 @@ def _by_role(roles: Sequence[SessionRole]) -> Iterator[tuple[str, str]]:
 
 
 def _by_right(rights: Iterable[Right], roles: Sequence[SessionRole]) -> Iterator[tuple[str, str]]:
-    """What was given by place and holder, and the statement against it."""
+    """Yield the rights that were given, by place and holder, each with the statement against it."""
     by_name, own = {role.name: role for role in roles}, roles[0]
     privileges_by_holder: dict[tuple[str, str], list[str]] = defaultdict(list)
     for right in rights:

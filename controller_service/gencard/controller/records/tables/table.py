@@ -68,7 +68,7 @@ from gencard.core.statistics.unit_sums import UnitSums, unit_bounds
 from gencard.core.types import FloatArray, VersionKind
 
 _TABLE_CELLS = 10**6
-"""Cells of one table that is counted for many cliques: 8 MB."""
+"""Largest number of cells of a table that is counted for many cliques: 8 MB."""
 
 _MOST_KEPT = 24
 """Tables of a fingerprint, which are kept."""
@@ -81,9 +81,10 @@ class Table:
     """A table of Ibis under its public schema.
 
     Args:
-        run: Executes an expression: batches of Arrow.
-        identity: Says which table it is, whatever it holds.
-        snapshot: All statements see the same records, so that one look at their version is enough.
+        run: Executes an expression and yields batches of Arrow.
+        identity: Text that identifies the table, whatever it contains.
+        snapshot: Whether all statements see the same records, so that one check of the version is
+            enough.
         instants: Columns whose values are instants by their type.
 
     Every method may raise DatasetUnavailableError (the database cannot be reached, or refuses),
@@ -106,20 +107,20 @@ class Table:
 
     @property
     def covers_values(self) -> bool:
-        """False: the version is made of codes and, where attributes have a step, of whole units."""
+        """False: the version covers codes and, if attributes have a step, whole units."""
         return False
 
     def digest(self, salt: bytes) -> str:
-        """HMAC-SHA256 of where the table is, in hex: two datasets on one table are the same records."""
+        """Return the HMAC-SHA256 of the table's place, in hex: datasets on one table share records."""
         return hmac.new(salt, f"gencard.table.v1 {self.identity}".encode(), sha256).hexdigest()
 
     def version(self, salt: bytes, digest: str = "") -> str:  # noqa: ARG002  # a file's version needs it
-        """The fingerprint, in hex, of the records as they are coded.
+        """Return the fingerprint, in hex, of the coded records.
 
-        Equal fingerprints mean that the marginals on all pairs of attributes are equal, where a cover of
-        the pairs has at most ``_MOST_KEPT`` tables; else those on the sets of a cover of the attributes.
-        If an attribute has a step, they mean that all codes and units are equal, so that no two exact
-        sums or histograms of different records have one version.
+        Equal fingerprints mean that the marginals on all pairs of attributes are equal, if a cover of
+        the pairs has at most ``_MOST_KEPT`` tables; else the marginals on the sets of a cover of the
+        attributes. If an attribute has a step, they mean that all codes and units are equal, so that no
+        two exact sums or histograms of different records have one version.
         """
         if self.snapshot and self._looks:
             return self._looks[0]
@@ -138,15 +139,15 @@ class Table:
         return self._looks[-1]
 
     def confirm(self, version: str, salt: bytes) -> None:
-        """Raises DatasetChangedError where the table is not the version named."""
+        """Raise DatasetChangedError if the table has another version."""
         check_version(self.version(salt), version)
 
     def check(self) -> None:
-        """Count every attribute: all values are declared, and nothing occurs that cannot.
+        """Count every attribute: check that all values are declared and structural zeros are empty.
 
         Raises:
-            UndeclaredLevelError: Names all attributes with undeclared values, or those of a structural
-                zero.
+            UndeclaredLevelError: The error names all attributes with undeclared values, or the
+                attributes of a structural zero.
         """
         check_zeros(self.coding, self.count(checked_cliques(self.coding)))
 
@@ -272,11 +273,11 @@ class Table:
             summed.add_cells(place, cells, counts)
 
     def _with_units(self, names: Clique, numbers: Clique) -> tuple[Any, dict[str, Any], dict[str, Any]]:
-        """Records of codes and units; the columns of both, by attribute.
+        """Return records of codes and units, and the columns of both, by attribute.
 
         Args:
             names: Attributes of the codes.
-            numbers: Those of them that have units; 0 for a value that is missing or undeclared.
+            numbers: Attributes among them with units, which are 0 for a missing or undeclared value.
         """
         import ibis  # noqa: PLC0415 - the extra ``ibis``
 
@@ -318,13 +319,13 @@ class Table:
         return int(batch[0][0])
 
     def dataset(self, attributes: Clique, *, most_records: int) -> Dataset:
-        """The records on some attributes, held in memory; raises as ``read``."""
+        """Return the records on some attributes, held in memory; raises as ``read``."""
         return self.read(attributes, (), most_records=most_records)[0]
 
     def read(
         self, attributes: Clique, uncoded: Clique, *, most_records: int
     ) -> tuple[Dataset, dict[str, FloatArray]]:
-        """The records on some attributes, and the numbers of some attributes as they are stored.
+        """Return the records on some attributes, and the numbers of some attributes as stored.
 
         A table has no order: the records are sorted.
 
@@ -333,7 +334,7 @@ class Table:
 
         Raises:
             TooManyRecordsError: There are more than ``most_records``.
-            InvalidInputError: An uncoded attribute is not one of numbers.
+            InvalidInputError: An uncoded attribute does not have numbers.
         """
         names = tuple(dict.fromkeys((*attributes, *uncoded)))
         self._check_columns(sources_of(self.coding, names))
@@ -360,11 +361,11 @@ class Table:
     def read_owned(
         self, attributes: Clique, uncoded: Clique, *, most_records: int
     ) -> tuple[Dataset, dict[str, FloatArray], None]:
-        """The same; each record is protected by itself. Raises as ``read``."""
+        """Return the same; each record is protected by itself. Raises as ``read``."""
         return *self.read(attributes, uncoded, most_records=most_records), None
 
     def number(self) -> int:
-        """Of all records."""
+        """Number of all records."""
         (batch,) = self._batches(self.records.aggregate(records=self.records.count()))
         return int(batch[0][0])
 
@@ -395,14 +396,14 @@ class Table:
         return sets if len(sets) <= _MOST_KEPT else cover(domain, alone, _TABLE_CELLS)
 
     def _tables(self, cliques: Sequence[Clique]) -> Iterator[tuple[Clique, _Counts]]:
-        """Tables on sets of attributes such that every clique lies inside one of them."""
+        """Yield tables on sets of attributes such that every clique lies inside one set."""
         rest = [one for one in cliques if not any(set(one) <= set(names) for names in self._kept)]
         yield from self._kept.items()
         for names in cover(self._with_undeclared(), rest, _TABLE_CELLS):
             yield names, self._counted(names)
 
     def _with_undeclared(self) -> Domain:
-        """The domain with one more level each, in front: what is not declared."""
+        """Domain with an additional first level of each attribute: undeclared values."""
         sizes = zip(self.coding.domain.attributes, self.coding.domain.sizes, strict=True)
         return Domain.of({name: size + 1 for name, size in sizes})
 
@@ -422,10 +423,10 @@ class Table:
         return flat.reshape(domain.sizes)
 
     def _coded(self, names: Clique, **values: Any) -> tuple[Any, list[Any]]:
-        """Records of the codes of stored attributes and of other values; the codes of some attributes.
+        """Return records of stored attributes' codes and of other values, and codes of some attributes.
 
-        What is derived is an expression of codes that have names, so that no engine is told to compute
-        one again in each case.
+        Derived attributes are expressions of named codes, so that no engine computes a code again in
+        each case.
         """
         sources = sources_of(self.coding, names)
         short = {name: f"s{axis}" for axis, name in enumerate(sources)}
@@ -460,14 +461,14 @@ class Table:
         return self.readings.get(name, PLAIN)
 
     def _refuse(self, undeclared: set[str]) -> None:
-        """Raises UndeclaredLevelError, which names what is stored, not what is derived from it."""
+        """Raise UndeclaredLevelError, which names stored attributes, not derived ones."""
         if undeclared:
             sources = sources_of(self.coding, tuple(undeclared))
             names = [name for name in sources if name in undeclared or self._counted((name,))[0]]
             raise UndeclaredLevelError(attribute=", ".join(names))
 
     def _batches(self, query: Any) -> Iterator[list[NDArray[Any]]]:
-        """The answer in batches, one array per column."""
+        """Yield the result in batches, one array per column."""
         for batch in self._answer(query):
             yield [column.to_numpy(zero_copy_only=False) for column in batch.columns]
 
