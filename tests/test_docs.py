@@ -221,10 +221,11 @@ def test_a_misspelt_command_would_be_found():
 
 
 def test_pages_written_by_hand_stay_short():
-    others = {
+    others = {  # test_house has a limit for the architecture
         "CHANGELOG.md",
         "CONTRIBUTING.md",
         "DECISIONS.md",
+        "architecture.md",
         "card-format.md",
         "errors.md",
         "reference.md",
