@@ -1,7 +1,6 @@
 """Measure the source tree: ``python -m docs.house [--trace] [--against COMMIT] [--names]``.
 
-``--tree`` prints the packages; ``--write-tree`` puts the tiers into docs/architecture.md, as ``make docs``
-does.
+``--tree`` prints the packages, ``--write-tree`` puts the tiers on their page (as ``make docs`` does).
 ``--cost COMMIT`` counts the files and lines that the change since then touches.
 """
 
