@@ -40,9 +40,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--against", metavar="COMMIT", help=f"measure this commit, not quote {FIRST}")
     parser.add_argument("--names", action="store_true", help="name what the figures count")
     parser.add_argument("--tree", action="store_true", help="print the packages as a tree")
-    parser.add_argument(
-        "--write-tree", action="store_true", help="put the tiers on the page"
-    )
+    parser.add_argument("--write-tree", action="store_true", help="put the tiers on the page")
     parser.add_argument("--cost", metavar="COMMIT", help="count what the change since it touches")
     return parser.parse_args()
 
