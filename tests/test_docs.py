@@ -39,7 +39,7 @@ from gencard.wire.signatures.dsse import CHECKPOINT, predicate_of, sign, verify
 from tests.printed import lines_of_text, regressions
 
 ROOT = Path(__file__).resolve().parents[1]
-MOST_WORDS = 16_900
+MOST_WORDS = 17_000
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 
 
