@@ -32,7 +32,7 @@ def _delta(number: Decimal) -> Decimal:
 
 
 CLAIM = TableOf(
-    "Privacy guarantee that somebody declares for a program; it is shown as such, and not checked.",
+    "Privacy guarantee that a person declares for a program. It is shown as a claim and not checked.",
     sentence=Annotated[
         str,
         Field(
@@ -130,7 +130,7 @@ class ProgramBox(_InCell):
     """Author, in up to 200 characters. Evidence of audits is pooled over black boxes of one name and
     author on one dataset."""
     claim: Annotated[Claim, CLAIM] | None = None
-    """Privacy guarantee that the author or somebody else declares."""
+    """Privacy guarantee that the author or another person declares."""
 
 
 class BuiltInBox(_InCell):
