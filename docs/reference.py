@@ -71,8 +71,8 @@ _EVALUATIONS = """
 Settings and commands call evaluations `measures`. An evaluation costs one exact statistic for each
 number that it releases about the records; `statistics` in [`[datasets.caps]`](#datasetscaps) limits the
 total. The table shows the prices for cards with 5 and with 10 attributes and all their pairs as
-marginals. Keys, target and gap are declared in [`[datasets.measures]`](#datasetsmeasures), the holdout in
-[`[[datasets]]`](#datasets).
+marginals. Keys, target and gap are declared in [`[datasets.measures]`](#datasetsmeasures), the holdout
+in [`[[datasets]]`](#datasets).
 
 | evaluation | price, 5 attributes | price, 10 attributes | needs |
 |---|---|---|---|
