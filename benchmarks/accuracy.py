@@ -20,8 +20,8 @@ from gencard.core.card.noise import Gaussian
 from gencard.core.dataset import Dataset
 from gencard.core.generators.contract import rng_of
 from gencard.core.generators.registry import generator_named
-from gencard.core.noise import noisy, rho_of
 from gencard.core.statistics.measure import measure_dataset
+from gencard.core.statistics.noise import noisy, rho_of
 from gencard.core.statistics.psi import Psi
 
 EPSILON, DELTA = Decimal(1), Decimal("1e-5")

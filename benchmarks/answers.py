@@ -26,15 +26,15 @@ from scipy import stats
 from benchmarks import bench
 from benchmarks.answers_cases import Case, cases
 from benchmarks.answers_grid import Seeded, grid
-from gencard.core.answers.answer import Coefficients
-from gencard.core.answers.kinds import answered, plain_answer
-from gencard.core.answers.margins import Margins, PsiMargins, RecordMargins
-from gencard.core.answers.noise.bootstrap import Bootstrap, bootstrapped
-from gencard.core.answers.noise.reconciled import NoisyMargins
+from gencard.analysis.answers.answer import Coefficients
+from gencard.analysis.answers.kinds import answered, plain_answer
+from gencard.analysis.answers.margins import Margins, PsiMargins, RecordMargins
+from gencard.analysis.answers.noise.bootstrap import Bootstrap, bootstrapped
+from gencard.analysis.answers.noise.reconciled import NoisyMargins
 from gencard.core.card.noise import laplace
 from gencard.core.errors import ComputationError, InvalidInputError, NoiseDrownsError
 from gencard.core.generators.maximum_entropy.family import ipf
-from gencard.core.noise import noisy
+from gencard.core.statistics.noise import noisy
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.types import FloatArray
 
@@ -66,7 +66,7 @@ QUICK = Draws(noise=100, rows=10, bootstraps=1, replicates=100)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Intervals:
-    """Of one way: whether each covers, and its width; shape ``(draws, coefficients)``."""
+    """Intervals of one method: whether each covers, and its width; shape ``(draws, coefficients)``."""
 
     covers: FloatArray
     widths: FloatArray
@@ -114,7 +114,7 @@ class Row:
         return low / draws, high / draws
 
     def cells(self, alarms: float) -> tuple[bench.Cell, ...]:
-        """As the table shows it."""
+        """Cells of the table's row."""
         return (
             *(self.case.name, self.epsilon, self.drowned),
             *(float(self.ours.coverage.min()), float(self.ours.coverage.max())),

@@ -15,15 +15,15 @@ import numpy as np
 
 from benchmarks.adult import adult
 from benchmarks.census import census
-from gencard.core.answers.design import Question
-from gencard.core.answers.kinds import answered
-from gencard.core.answers.margins import PsiMargins
+from gencard.analysis.answers.design import Question
+from gencard.analysis.answers.kinds import answered
+from gencard.analysis.answers.margins import PsiMargins
+from gencard.analysis.formulas.answering import read_question
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.domain import Clique
 from gencard.core.statistics.formula import Analysis
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.types import FloatArray, IntArray
-from gencard.formulas.answering import read_question
 
 Columns = Mapping[str, IntArray]
 
@@ -51,7 +51,7 @@ class Case:
 
     @cached_property
     def cliques(self) -> tuple[Clique, ...]:
-        """What the card measures: the marginals that the analysis needs."""
+        """Marginals that the card measures because the analysis needs them."""
         return self.question.cliques
 
     @cached_property

@@ -27,17 +27,17 @@ from benchmarks import bench, model_referees, table_referees
 from benchmarks.coded_samples import Coded, sample
 from benchmarks.sums import psi_of
 from benchmarks.table_referees import Case
+from gencard.analysis.answers.margins import Margins, PsiMargins, RecordMargins
+from gencard.analysis.formulas.answering import answer_of
+from gencard.analysis.formulas.formulas import read_formula
+from gencard.analysis.formulas.numbers import Needs
+from gencard.analysis.formulas.summing import question_needs
 from gencard.controller.drafting.schema_draft import draft_schema
 from gencard.controller.records.vault import Vault
-from gencard.core.answers.margins import Margins, PsiMargins, RecordMargins
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError, LevelsTooWideError
 from gencard.core.statistics.formula import Analysis, sufficient_cliques
 from gencard.core.statistics.measure import measure_dataset
-from gencard.formulas.answering import answer_of
-from gencard.formulas.formulas import read_formula
-from gencard.formulas.numbers import Needs
-from gencard.formulas.summing import question_needs
 
 CLOSE = 1e-8
 """The largest relative difference that counts as equal."""

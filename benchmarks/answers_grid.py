@@ -16,24 +16,24 @@ from scipy import stats
 
 from benchmarks import bench
 from benchmarks.answers_settings import NOISES, Setting, settings
-from gencard.core.answers.answer import NOISE, Answer, Table, table_of
-from gencard.core.answers.design import Question
-from gencard.core.answers.kinds import answered, plain_answer
-from gencard.core.answers.margins import Margins, PsiMargins
-from gencard.core.answers.noise.bootstrap import simulated
-from gencard.core.answers.noise.differences import name_of
-from gencard.core.answers.noise.numbers import (
+from gencard.analysis.answers.answer import NOISE, Answer, Table, table_of
+from gencard.analysis.answers.design import Question
+from gencard.analysis.answers.kinds import answered, plain_answer
+from gencard.analysis.answers.margins import Margins, PsiMargins
+from gencard.analysis.answers.noise.bootstrap import simulated
+from gencard.analysis.answers.noise.differences import name_of
+from gencard.analysis.answers.noise.numbers import (
     Address,
     Use,
     numbers_of,
     rule_of,
     use_of,
 )
-from gencard.core.answers.noise.reconciled import NoisyMargins
+from gencard.analysis.answers.noise.reconciled import NoisyMargins
 from gencard.core.card.noise import Gaussian, Laplace, Mechanism
 from gencard.core.errors import GencardError
-from gencard.core.noise import noisy
 from gencard.core.statistics.formula import Analysis
+from gencard.core.statistics.noise import noisy
 from gencard.core.types import IntArray
 
 Sums = Mapping[Address, tuple[int, float]]

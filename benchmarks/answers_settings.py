@@ -8,21 +8,21 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.answers_cases import with_moments
-from gencard.core.answers.design import Option, Question
-from gencard.core.answers.families.polychoric import bivariate_normal
-from gencard.core.answers.kinds import plain_answer
-from gencard.core.answers.margins import PsiMargins
-from gencard.core.answers.noise.numbers import (
+from gencard.analysis.answers.design import Option, Question
+from gencard.analysis.answers.families.polychoric import bivariate_normal
+from gencard.analysis.answers.kinds import plain_answer
+from gencard.analysis.answers.margins import PsiMargins
+from gencard.analysis.answers.noise.numbers import (
     Address,
     numbers_of,
 )
+from gencard.analysis.formulas.answering import read_question
 from gencard.core.card.noise import AddedNoise, gaussian, laplace
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.domain import Clique
 from gencard.core.statistics.formula import Analysis
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.types import FloatArray, IntArray
-from gencard.formulas.answering import read_question
 
 DESIGNS = ("even", "skewed", "sparse", "empty")
 NOISES: Mapping[str, AddedNoise] = {

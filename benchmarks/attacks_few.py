@@ -1,4 +1,4 @@
-"""Whether seven people or nine have a level: runs of the file's numbers that could count them.
+"""Attack on a count near the threshold: runs that could disclose if seven or nine people have a level.
 
 The attacker knows everything but two records' groups, so that he predicts what he would read in either
 world. Where both are read alike he guesses. The threshold is ten: all such runs should end alike.
@@ -10,9 +10,9 @@ import numpy as np
 
 from benchmarks.attack import Attack, Outcome
 from benchmarks.attacks_numbers import CODING, World, cents, read
+from gencard.analysis.answers.answer import Answer
+from gencard.analysis.output_checks.rules import USUAL_RULES, Rules
 from gencard.controller.questions.run_question import RunQuestion
-from gencard.core.answers.answer import Answer
-from gencard.core.output_checks.rules import USUAL_RULES, Rules
 from gencard.core.statistics.formula import Analysis
 from gencard.wire.documents.answer_document import Question
 
@@ -59,7 +59,7 @@ _OF_FEW = tuple(
 
 
 def few(quick: bool, rules: Rules = USUAL_RULES) -> Outcome:
-    """Whether seven people or nine are in a group: a coin, unless the two are read differently."""
+    """Guess if seven or nine people are in a group; equal answers in both worlds leave a coin flip."""
     rng, successes, tries, differ, answered = np.random.default_rng(9), 0, 0, Counter[str](), 0
     for _ in range(2 if quick else 10):
         for kind, formula, where in _OF_FEW:

@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 
 from benchmarks.attack import Attack, Outcome
+from gencard.analysis.answers.kinds import answered
+from gencard.analysis.answers.margins import RecordMargins
+from gencard.analysis.output_checks.judgement import judged
+from gencard.analysis.output_checks.released import released
+from gencard.analysis.output_checks.rules import USUAL_RULES
 from gencard.controller.jobs.answering import checked
 from gencard.controller.questions.earlier import Earlier
 from gencard.controller.questions.run_question import Limited, RunQuestion
-from gencard.core.answers.kinds import answered
-from gencard.core.answers.margins import RecordMargins
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError
-from gencard.core.output_checks.judgement import judged
-from gencard.core.output_checks.released import released
-from gencard.core.output_checks.rules import USUAL_RULES
 from gencard.core.statistics.formula import Analysis
 from gencard.wire.documents.answer_document import Question
 
@@ -37,7 +37,7 @@ _TRIES = 40
 """For each number of levels and of records."""
 
 _SHARE = 0.3
-"""Of people who are ill."""
+"""Share of people who are ill."""
 
 FORMULAS: Mapping[Analysis, str] = {
     Analysis.LINEAR: "ill ~ x",
@@ -127,7 +127,7 @@ def attack(kind: Analysis, levels: int, records: int, beside: bool, tries: int) 
 def _released(
     run: RunQuestion, dataset: Dataset, cliques: Sequence[tuple[str, ...]]
 ) -> tuple[str, dict[str, float]]:
-    """What the analyst reads: numbers by their places, or a refusal. An answer that waits has none."""
+    """Return what the analyst reads: numbers by position, a refusal, or a mark of a waiting answer."""
     result = checked(run, Earlier(run.question.coding, (), tuple(cliques)), dataset, {}, USUAL_RULES)
     if result.answer is None:
         return "refused", {"red": 1.0}
@@ -147,7 +147,7 @@ def _answer(run: RunQuestion, dataset: Dataset) -> dict[str, float]:
 
 
 def _outcome(run: RunQuestion, dataset: Dataset) -> dict[str, float]:
-    """Whether an answer waits or is refused, by the rules that look at it alone."""
+    """Return whether an answer is released, waits or is refused, by the rules that judge it alone."""
     margins = RecordMargins.of(dataset.take(np.flatnonzero(run.output.kept(dataset))))
     question = run.at(margins)
     try:

@@ -14,14 +14,14 @@ from itertools import combinations, product
 import numpy as np
 
 from benchmarks.attack import Attack, Outcome
+from gencard.analysis.answers.answer import Answer
+from gencard.analysis.answers.families import contingency
+from gencard.analysis.output_checks.rules import USUAL_RULES
 from gencard.controller.jobs.answering import checked
 from gencard.controller.questions.earlier import Earlier
 from gencard.controller.questions.run_question import RunQuestion
-from gencard.core.answers.answer import Answer
-from gencard.core.answers.families import contingency
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
-from gencard.core.output_checks.rules import USUAL_RULES
 from gencard.core.types import FloatArray
 from gencard.wire.documents.answer_document import Question
 

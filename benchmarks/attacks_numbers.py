@@ -25,13 +25,13 @@ from scipy import stats
 
 from benchmarks import bench
 from benchmarks.attack import Attack, Outcome
+from gencard.analysis.answers.answer import Answer
+from gencard.analysis.output_checks.rules import Rules
 from gencard.controller.jobs.answering import checked
 from gencard.controller.questions.earlier import Earlier
 from gencard.controller.questions.run_question import RunQuestion
-from gencard.core.answers.answer import Answer
 from gencard.core.coding import Attribute, Coding, Edges, Labels, intervals_of
 from gencard.core.dataset import Dataset
-from gencard.core.output_checks.rules import Rules
 from gencard.core.scale import Scale
 from gencard.core.statistics.formula import Analysis
 from gencard.core.types import FloatArray, IntArray

@@ -15,6 +15,7 @@ from functools import partial
 import numpy as np
 
 from benchmarks.attack import Attack, Outcome
+from gencard.analysis.output_checks.rules import USUAL_RULES
 from gencard.controller.answers.decisions import PRICE
 from gencard.controller.answers.run import outcome_of
 from gencard.controller.jobs.answering import check_answerable, checked
@@ -24,7 +25,6 @@ from gencard.core.card.analyses import Analyses
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import NoAnswerError
-from gencard.core.output_checks.rules import USUAL_RULES
 from gencard.core.scale import Scale
 from gencard.core.types import FloatArray, IntArray
 from gencard.wire.documents.answer_document import Question
@@ -236,7 +236,7 @@ def many(service: _Service, where: str) -> bool | None:
 
 
 Oracle = Callable[[_Service, str], bool | None]
-"""Whether a population seems to have ten people or more; None if a steward must review first."""
+"""Function that guesses if a population has ten people or more; None if a steward must review first."""
 
 
 def _nine(world: _World, many: Callable[[str], bool | None]) -> str | None:

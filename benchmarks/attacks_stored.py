@@ -14,6 +14,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from benchmarks.attack import Attack, Outcome
+from gencard.analysis.answers.answer import Answer
+from gencard.analysis.output_checks.rules import USUAL_RULES
 from gencard.controller.jobs.answering import checked
 from gencard.controller.jobs.measurement import records_as_stored
 from gencard.controller.jobs.tasks import Records
@@ -23,11 +25,9 @@ from gencard.controller.records.file_format import USUAL
 from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.records.vault import open_source
-from gencard.core.answers.answer import Answer
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import RecordsProtectedError
-from gencard.core.output_checks.rules import USUAL_RULES
 from gencard.core.types import FloatArray, IntArray
 from gencard.wire.documents.answer_document import Question
 from gencard.wire.signatures.canonical import json_bytes

@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 
 from benchmarks.attack import Attack, Outcome
+from gencard.analysis.answers.answer import Answer
+from gencard.analysis.answers.kinds import answered
+from gencard.analysis.answers.margins import RecordMargins
+from gencard.analysis.output_checks.released import released
+from gencard.analysis.output_checks.rules import USUAL_RULES
 from gencard.controller.jobs.answering import checked
 from gencard.controller.questions.earlier import Earlier
 from gencard.controller.questions.run_question import RunQuestion
-from gencard.core.answers.answer import Answer
-from gencard.core.answers.kinds import answered
-from gencard.core.answers.margins import RecordMargins
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError
-from gencard.core.output_checks.released import released
-from gencard.core.output_checks.rules import USUAL_RULES
 from gencard.core.types import IntArray
 from gencard.wire.documents.answer_document import Question
 from gencard.wire.signatures.canonical import json_bytes

@@ -29,7 +29,7 @@ class Series:
 
     @property
     def p_values(self) -> list[float]:
-        """Of the test of the mean, as in the paper."""
+        """P-values of the test of the mean, as in the paper."""
         return [_mean(report) for report in self.reports]
 
     @property

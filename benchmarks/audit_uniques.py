@@ -74,7 +74,7 @@ def _uniques(dataset: Dataset) -> NDArray[np.intp]:
 
 
 def _log_shares(dataset: Dataset) -> NDArray[np.float64]:
-    """Of each record, the logarithm of the product of its levels' shares."""
+    """Return the logarithm of the product of the levels' shares for each record, shape ``(n,)``."""
     total = np.zeros(len(dataset))
     for column in dataset.codes.T:
         total += np.log(np.bincount(column) / len(dataset) + (np.bincount(column) == 0))[column]

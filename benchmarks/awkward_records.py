@@ -135,7 +135,7 @@ _VALUES = {
 
 
 def awkward(records: int) -> pa.Table:
-    """So many records of ``CODING``, always the same."""
+    """Make records of ``CODING``, the same in every run."""
     random = np.random.default_rng(5)
     columns = {name: one.take(random.integers(len(one), size=records)) for name, one in _VALUES.items()}
     return pa.table(columns)

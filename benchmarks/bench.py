@@ -1,4 +1,4 @@
-"""What every benchmark shares: a table, targets with their verdict, JSON, one line, an exit code.
+"""Parts that all benchmarks share: a table, targets with their verdict, JSON, one line, an exit code.
 
 A benchmark is a module with a function ``run(quick: bool) -> Result`` that ends in
 ``bench.main("name", run)``; it takes ``--quick``, ``--json FILE`` and ``--plot FILE``, and where quick
@@ -71,7 +71,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a benchmark measured.
+    """Result of a benchmark.
 
     Args:
         figures: Anything more that belongs in the JSON.

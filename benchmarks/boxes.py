@@ -13,7 +13,7 @@ SECTIONS: Sequence[Callable[[bool, bool], bench.Result]] = (
     boxes_synthpop.run,
     boxes_deep.run,
 )
-"""What each section shows; called with ``quick`` and ``peers``."""
+"""Function of each section of the output; called with ``quick`` and ``peers``."""
 
 
 def run(quick: bool, peers: bool = False) -> bench.Result:

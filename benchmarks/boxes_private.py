@@ -28,7 +28,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.statistics.measure import measure_dataset
 
 _ROWS = 500_000
-"""So many that drawing them adds little to the error."""
+"""Number of rows: so many that drawing them adds little to the error."""
 
 _OURS = 10
 """Runs of each of ours."""

@@ -37,7 +37,7 @@ _VARIANTS = {
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """What several syntheses of the same records came to.
+    """Seconds and utilities of several syntheses of the same records.
 
     Args:
         seconds: Median of fit and rows; not a number where it was not measured.
@@ -78,7 +78,7 @@ _LARGER: Mapping[str, Callable[[], Mixed]] = {
     "survey, first 20 (eduspec: 27 levels)": lambda: survey(20),
     "survey, all 35": survey,
 }
-"""What synthpop did not finish in 595 seconds."""
+"""Records that synthpop did not finish in 595 seconds."""
 
 
 def run(quick: bool, peers: bool = False) -> bench.Result:

@@ -39,7 +39,7 @@ _PAIRS = (("sex", "health"), ("work", "region"), ("health", "region"))
 
 @dataclass
 class Load:
-    """What analysts were given, by the names that the controller gave it."""
+    """Releases that analysts received, by the name that the controller gave, and refusals."""
 
     received: dict[str, str] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
@@ -84,7 +84,7 @@ def load(pair: Controllers) -> Iterator[Load]:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What must never be less in a later round: lines of the ledger by number, and releases."""
+    """State that must not shrink in a later round: lines of the ledger by number, releases, the log."""
 
     lines: dict[int, SpendState]
     releases: dict[str, str]
@@ -112,7 +112,7 @@ def seen(pair: Controllers) -> Seen:
 
 
 def losses(before: Seen, now: Seen, received: dict[str, str]) -> list[str]:
-    """What is not there any more, or is free again; empty in every good round."""
+    """Return what is lost, or is free again, since the round before; empty in every good round."""
     lost = [f"line {line} is lost" for line in before.lines.keys() - now.lines.keys()]
     lost += [
         f"line {line} is free again"

@@ -22,8 +22,8 @@ from gencard.core.domain import Domain
 from gencard.core.generators.contract import Model, rng_of
 from gencard.core.generators.maximum_entropy.family import graphical
 from gencard.core.generators.maximum_entropy.models import TreeModel
-from gencard.core.noise import noisy
 from gencard.core.statistics.measure import measure_dataset
+from gencard.core.statistics.noise import noisy
 from gencard.core.statistics.psi import Psi
 
 
@@ -81,7 +81,7 @@ def _enter(scores: Scores, model: Model, converged: bool, seed: int) -> None:
 
 
 def _margins(psi: Psi, records: int) -> list[Array]:
-    """What synthpop makes of noisy counts; its prior is added before the noise, which is the same."""
+    """Make noisy counts positive as synthpop does; its prior is added before the same noise."""
     return synthpop.made_positive([synthpop.with_prior(m.values) for m in psi.measurements], records)
 
 

@@ -1,4 +1,4 @@
-"""What a fit costs: it grows with the model, and not with the number of records behind psi."""
+"""Cost of a fit: it grows with the model, and not with the number of records behind psi."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Cost:
 
 
 def cost(copies: int, attributes: int) -> Cost:
-    """Of the census sample, taken so many times over: the same shares, of more records."""
+    """Fit repeated copies of the census sample: the same shares, of more records."""
     sample = records(_SAMPLE * copies)
     dataset = sample.project(sample.domain.attributes[:attributes])
     cliques = list(combinations(dataset.domain.attributes, 2))

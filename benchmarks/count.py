@@ -33,7 +33,7 @@ def gencard(dataset: Dataset, cliques: Sequence[Clique]) -> Tables:
 
 
 def gencard_stream(dataset: Dataset, cliques: Sequence[Clique]) -> Tables:
-    """As from a file: batches of 100,000 records."""
+    """Count batches of 100,000 records, as from a file."""
     counter = Counter(dataset.domain, cliques)
     for begin in range(0, len(dataset), 100_000):
         counter.add(dataset.codes[begin : begin + 100_000])

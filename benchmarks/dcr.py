@@ -34,9 +34,9 @@ from benchmarks import bench, dcr_once
 from benchmarks.peers import ONE_THREAD, Figures, Peer, Peers, peers_python
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
-from gencard.core.evaluation.distances import DistanceFinding
-from gencard.core.evaluation.material import NOTHING_DECLARED, Material
-from gencard.core.evaluation.registry import evaluation_named
+from gencard.measures.evaluation.distances import DistanceFinding
+from gencard.measures.evaluation.material import NOTHING_DECLARED, Material
+from gencard.measures.evaluation.registry import evaluation_named
 
 _FOLDER = Path(__file__).resolve().parents[2] / "shared" / "oracles" / "metrics"
 
@@ -64,7 +64,7 @@ _SMALL = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a program took for ``rows`` by ``rows`` records, or as many as it was given.
+    """Measured run of a program for ``rows`` by ``rows`` records, or for as many as it was given.
 
     Args:
         seconds: Of the processor, scaled to ``rows``.
@@ -173,7 +173,7 @@ def _own(job: Path, rows: int) -> Run:
 
 
 def _theirs(peers: Peers, job: Path, rows: int) -> list[Run]:
-    """Of every other program that was run or recorded, with seconds scaled to so many records."""
+    """Run or look up every other program, with seconds scaled to this number of records."""
     runs = []
     for program, settings in _SETTINGS.items():
         given = min(rows, _MOST[program])

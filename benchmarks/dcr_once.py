@@ -53,9 +53,9 @@ class Job:
 
 def gencard(job: Job) -> Callable[[], Answer]:
     """Ours: pure numpy."""
-    records = import_module("gencard.core.privacy.records").Records
-    gower = import_module("gencard.core.privacy.distances.gower")
-    nearest = import_module("gencard.core.privacy.distances.nearest").nearest
+    records = import_module("gencard.measures.privacy.records").Records
+    gower = import_module("gencard.measures.privacy.distances.gower")
+    nearest = import_module("gencard.measures.privacy.distances.nearest").nearest
     tables = [
         records(
             tuple(job.names),

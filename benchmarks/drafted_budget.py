@@ -1,4 +1,4 @@
-"""What rows are worth under the budgets that `init` drafts: ``python -m benchmarks.drafted_budget``.
+"""Utility of rows under the budgets that `init` drafts: ``python -m benchmarks.drafted_budget``.
 
 Mean total variation between the pairs of synthetic rows and of the records, over all pairs and three
 draws of noise and rows, for exact counts and for Gaussian noise at several rho.

@@ -31,7 +31,7 @@ _SALT = b"salt of the benchmark"
 
 
 class Counted(NamedTuple):
-    """What counting all pairs took, in a process of its own.
+    """Time and memory of counting all pairs, in a process of its own.
 
     Args:
         version: Seconds for the version, which a job computes before and after.

@@ -61,7 +61,7 @@ class Records(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What one source gave.
+    """Result of one source.
 
     Args:
         digest: SHA-256 of the document of psi.

@@ -25,12 +25,12 @@ from gencard.core.statistics.psi import Psi
 _TREE = "14-attribute tree"
 
 _PEER_ITERATIONS = 1_000
-"""Of mirror descent. On Application 3 even they leave two hundred times our error."""
+"""Iterations of mirror descent. On Application 3 even they leave two hundred times our error."""
 
 _ROWS = 1_000_000
 
 Part = tuple[list[bench.Table], list[bench.Target]]
-"""What one part of the benchmark shows."""
+"""Tables and targets of one part of the benchmark."""
 
 
 def job(name: str) -> tuple[Psi, Dataset]:

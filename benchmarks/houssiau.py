@@ -21,8 +21,8 @@ from gencard.core.generators.maximum_entropy.family import LogLinear, graphical,
 from gencard.core.generators.maximum_entropy.models import TableModel, TreeModel
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Psi
-from gencard.core.utility.gap import Gap, gap_error
-from gencard.core.utility.table_utility import marginal_error
+from gencard.measures.utility.gap import Gap, gap_error
+from gencard.measures.utility.table_utility import marginal_error
 
 GENDER_GAP = Gap("Sex", (0, 1), within="Occupation", among=("Economic Activity", (1, 2)))
 """Men less women of each occupation, among employees and self-employed."""
@@ -60,7 +60,7 @@ class Errors:
 
 
 def errors(application: str) -> list[Errors]:
-    """Of both generators."""
+    """Compute the errors of both generators."""
     attributes, cliques = APPLICATIONS[application]
     dataset = census(attributes)
     psi = measure_dataset(dataset, cliques)

@@ -296,7 +296,7 @@ def flood(caller: Caller) -> None:
 
 
 def huge(caller: Caller) -> None:
-    """As many parts and bytes as one message may have."""
+    """Send as many parts and bytes as one message may have."""
     terms = _terms()
     terms.marginals.extend([common.Clique(attributes=["attribute 0", "attribute 1"])] * 100_000)
     request = negotiation_pb2.ProposeCardRequest(terms=terms, request_id=str(uuid4()))

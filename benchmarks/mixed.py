@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from benchmarks import bench
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.utility.table_utility import mean_table_utility
+from gencard.measures.utility.table_utility import mean_table_utility
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 

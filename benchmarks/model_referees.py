@@ -18,9 +18,9 @@ from statsmodels.miscmodels.ordinal_model import OrderedModel
 
 from benchmarks.coded_samples import Coded
 from benchmarks.table_referees import Case, Pairs
-from gencard.core.answers.answer import Answer
-from gencard.formulas.design import numbers_of
-from gencard.formulas.formulas import read_formula
+from gencard.analysis.answers.answer import Answer
+from gencard.analysis.formulas.design import numbers_of
+from gencard.analysis.formulas.formulas import read_formula
 
 _STEP = 1e-3
 _NEWTON_STEPS = 12

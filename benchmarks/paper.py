@@ -55,7 +55,7 @@ def run(quick: bool) -> bench.Result:
 
 
 def _draws(quick: bool) -> list[tuple[str, int]]:
-    """Those that take longest first."""
+    """List the method and seed of each draw, the slowest methods first."""
     names = [method.name for method in METHODS if method.there]
     draws = range(1 if quick else 5)
     return [(name, 10 * place + draw) for place, name in enumerate(reversed(names)) for draw in draws]

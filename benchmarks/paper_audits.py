@@ -29,7 +29,7 @@ PRINTED = {
 RUNS = {"honest": 10, "dishonest": 20, "box": 20}
 
 _ALPHA = "0.1"
-"""Of which the first try spends half: 5 %."""
+"""Level of the tests; the first try spends half of it: 5 %."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ GENERATORS: Mapping[str, LogLinear] = {
     "IPF": ipf(tolerance=TOLERANCE),
     "Private-PGM": graphical(tolerance=TOLERANCE),
 }
-"""Those that see psi alone; the latter on exact marginals, as in the paper."""
+"""Methods that see psi alone; the latter on exact marginals, as in the paper."""
 
 
 class Printed(NamedTuple):

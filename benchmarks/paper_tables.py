@@ -12,13 +12,13 @@ from benchmarks.ipf import APPLICATIONS
 from benchmarks.raab import EPSILONS, Row, reproduced
 
 _SYNTHESES = {3: 100, 5: 100, 7: 10}
-"""Of each row of synthpop's tables, by number of attributes. The paper has 10."""
+"""Syntheses for each row of synthpop's tables, by number of attributes. The paper has 10."""
 
 _CONTESTS = {3: 400, 5: 40, 7: 10}
-"""Of each contest, by number of attributes."""
+"""Draws of each contest, by number of attributes."""
 
 _CLOSE_CONTESTS = {(3, 1.0): 2_000, (3, 2.0): 10_000, (7, 0.01): 30}
-"""Where so little noise is left that both come near to what sampling lets them be; or far too much."""
+"""Draws of contests whose noise is huge, or so small that both come near to the sampling error."""
 
 _HIGHEST_EPSILON = 2.0
 """Ours must be better up to here."""

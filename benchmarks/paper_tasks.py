@@ -11,14 +11,14 @@ from benchmarks.census import APPLICATION_1, APPLICATION_2, APPLICATION_3
 from benchmarks.houssiau import GENDER_GAP
 from benchmarks.paper_methods import METHODS, PREDICTION_ROWS, drawn, records
 from gencard.core.dataset import Dataset
-from gencard.core.utility.analyses import (
+from gencard.measures.utility.analyses import (
     ForestReference,
     ForestUtility,
     forest_reference,
     forest_utility,
 )
-from gencard.core.utility.gap import gap_error
-from gencard.core.utility.prediction import (
+from gencard.measures.utility.gap import gap_error
+from gencard.measures.utility.prediction import (
     Accuracies,
     Split,
     Task,
@@ -26,8 +26,8 @@ from gencard.core.utility.prediction import (
     accuracy,
     split,
 )
-from gencard.core.utility.predictors import LogisticRegression
-from gencard.core.utility.table_utility import marginal_error
+from gencard.measures.utility.predictors import LogisticRegression
+from gencard.measures.utility.table_utility import marginal_error
 
 SOCIAL_GRADE = Task("Approximated Social Grade", APPLICATION_2[:3])
 
@@ -41,7 +41,7 @@ HEALTH = Task(
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """What one synthetic dataset is worth.
+    """Measured utility of one synthetic dataset.
 
     Args:
         seconds: To fit and to draw it, for all applications.
@@ -59,7 +59,7 @@ class Worth:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What real training records are worth: the marks to reach."""
+    """Utility of real training records: the marks to reach."""
 
     regression: float
     forest: ForestReference

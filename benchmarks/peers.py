@@ -56,7 +56,7 @@ ENVIRONMENTS = {
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """What another program did on one task.
+    """Result of another program on one task.
 
     Args:
         processor: As ``bench.processor`` has it.
@@ -184,7 +184,7 @@ class Fit:
 
     @classmethod
     def of(cls, peer: Peer) -> "Fit":
-        """As it was recorded."""
+        """Convert a recorded result."""
         return cls(*(peer.median(name) for name in ("cold", "warm", "worst", "variation")))
 
     @property
@@ -253,7 +253,7 @@ def peers_python(environment: str) -> Path:
 
 
 def _version(package: str) -> str:
-    """Of a package in its environment."""
+    """Read the version of a package in its environment."""
     environment = next(
         name
         for name, packages in ENVIRONMENTS.items()

@@ -28,7 +28,7 @@ from gencard.core.card.budget import Neighbouring
 from gencard.core.card.mechanism import noise_with
 from gencard.core.card.noise import AddedNoise, Mechanism, Noise
 from gencard.core.coding import Attribute, Coding, Labels
-from gencard.core.noise import epsilon_of, noisy_marginal
+from gencard.core.statistics.noise import epsilon_of, noisy_marginal
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.types import FloatArray
 
@@ -41,7 +41,7 @@ DELTA = 1e-5
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What the runs prove of one way to measure.
+    """Epsilon that the runs prove for one method of measuring.
 
     Args:
         way: "for a person", "for one record" or "not limited".
@@ -97,7 +97,7 @@ def lower_bound(low: FloatArray, high: FloatArray, *, delta: float, beta: float)
 def _epsilons(
     low: FloatArray, high: FloatArray, thresholds: FloatArray, delta: float, beta: float
 ) -> FloatArray:
-    """What each threshold proves; minus infinity where it proves nothing."""
+    """Return the epsilon that each threshold proves; minus infinity if it proves nothing."""
     hits, false = (len(part) - np.searchsorted(np.sort(part), thresholds) for part in (high, low))
     least = np.where(hits, stats.beta.ppf(beta / 2, hits, len(high) - hits + 1), 0.0)
     few = np.minimum(false, len(low) - 1)
@@ -122,7 +122,7 @@ def _counted(folder: Path, limit: int, *, there: bool, relation: Neighbouring) -
 
 
 def _scores(psi: Psi, privacy: AddedNoise, runs: int, noise: Noise) -> FloatArray:
-    """Of each measurement the noisy counts of the person's cells, less those of the other person's."""
+    """Sum in each run the noisy counts of the person's cells, less the counts of the other person's."""
     budgets = privacy.parts([1] * len(psi.measurements))
     one, two = (
         noisy_marginal(repeated(measurement, runs), privacy, noise, budget).values

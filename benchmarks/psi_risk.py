@@ -20,18 +20,18 @@ from benchmarks.adult import adult
 from benchmarks.count import records
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
-from gencard.core.psi_risk.released import CellBounds, ReleasedTables
-from gencard.core.psi_risk.risk import PsiRisk, psi_risk
-from gencard.core.psi_risk.wide import bounds_of_four, equations
 from gencard.core.statistics.counting import count
+from gencard.measures.psi_risk.released import CellBounds, ReleasedTables
+from gencard.measures.psi_risk.risk import PsiRisk, psi_risk
+from gencard.measures.psi_risk.wide import bounds_of_four, equations
 
 CENSUS_RECORDS = 570_000
 REFEREE_RECORDS = 10_000
 MOST_CELLS = 500
-"""Of a table that the referee is asked about."""
+"""Most records, and most cells of a table, that the referee gets."""
 
 SECONDS = 15.0
-"""Of the referee on one data set and order."""
+"""Seconds of the referee on one data set and order."""
 
 
 def main() -> None:

@@ -21,17 +21,17 @@ from benchmarks import bench
 from gencard.core.card.budget import Neighbouring
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.privacy.canaries.canaries import (
+from gencard.core.types import FloatArray
+from gencard.measures.privacy.canaries.canaries import (
     Reconstruction,
     draw_cells,
     draw_points,
     reconstruct_cells,
     reconstruct_points,
 )
-from gencard.core.privacy.canaries.counts import hit_count
-from gencard.core.privacy.canaries.epsilon_bound import Cube
-from gencard.core.privacy.canaries.sums import published_bound, sum_bound
-from gencard.core.types import FloatArray
+from gencard.measures.privacy.canaries.counts import hit_count
+from gencard.measures.privacy.canaries.epsilon_bound import Cube
+from gencard.measures.privacy.canaries.sums import published_bound, sum_bound
 
 Bounds = tuple[float, float, float]
 """Epsilon by the published sum (NaN among levels), the refined sum and the count."""
@@ -151,7 +151,7 @@ def _in_ball(m: int, d: int, rng: np.random.Generator) -> FloatArray:
 
 
 def blind_cases() -> Iterator[tuple[tuple[str, int, int, str], Run]]:
-    """What false positives are counted for."""
+    """Yield the cases for which false positives are counted."""
     for m, n, d in NUMBERS:
         yield ("numbers", m, n, str(d)), partial(blind_numbers, m, n, d)
     for m, n, sizes in LEVELS:
@@ -185,7 +185,7 @@ def run(quick: bool) -> bench.Result:
 
 
 def _allowed(repeats: int) -> float:
-    """Of three bounds in each run, at level beta each."""
+    """Most false positives of three bounds in each run, at level beta each."""
     return float(3 * binom.isf(1e-4, repeats, BETA))
 
 

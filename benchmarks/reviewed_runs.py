@@ -135,7 +135,7 @@ def _row(card: Card, program: Path, settings: Path) -> tuple[str | int | float, 
 
 
 def _outcome(language: str, name: str, text: str) -> tuple[str, str, str, float]:
-    """What an analyst would see of a program that does harm, in the sandbox of the service."""
+    """Run a harmful program in the sandbox of the service, and return what an analyst would see."""
     limits = {"cpu_seconds": 3} if name == "never ends" else {}
     libraries = ("R",) if language == "R" else ()
     begin = time.perf_counter()

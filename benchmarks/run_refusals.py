@@ -17,14 +17,14 @@ from itertools import combinations, groupby
 from benchmarks import bench, model_referees, table_referees
 from benchmarks.coded_samples import sample
 from benchmarks.table_referees import Case
+from gencard.analysis.output_checks.rules import USUAL_RULES
 from gencard.controller.jobs.answering import checked
 from gencard.controller.questions.earlier import Earlier
 from gencard.controller.questions.run_question import Population, RunQuestion
-from gencard.core.output_checks.rules import USUAL_RULES
 from gencard.wire.documents.answer_document import Question
 
 _SECONDS = 60
-"""Of one run: an analyst waits for it."""
+"""Most seconds of one run: an analyst waits for it."""
 
 _MOST_REFUSALS = 10
 """Default of ``limits.refusals``."""

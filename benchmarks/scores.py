@@ -1,4 +1,4 @@
-"""What Raab (2022) looks at in syntheses: replicated uniques, S_pMSE of two- and three-way tables."""
+"""Measures of Raab (2022) for syntheses: replicated uniques, S_pMSE of two- and three-way tables."""
 
 from dataclasses import dataclass, field
 
@@ -7,15 +7,15 @@ from numpy.typing import NDArray
 
 from benchmarks import bench
 from gencard.core.dataset import Dataset
-from gencard.core.privacy.uniques import replicated_uniques
-from gencard.core.utility.table_utility import table_utilities
+from gencard.measures.privacy.uniques import replicated_uniques
+from gencard.measures.utility.table_utility import table_utilities
 
 Array = NDArray[np.float64]
 
 
 @dataclass(slots=True)
 class Scores:
-    """Of one dataset's syntheses, one after another.
+    """Scores of one dataset's syntheses, one after another.
 
     Args:
         original: What they are compared with.

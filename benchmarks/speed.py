@@ -39,7 +39,7 @@ _SLOWER = 1.1
 """Ratio from which an operation counts as slower."""
 
 Seconds = tuple[float, float]
-"""Of one call: wall, processor."""
+"""Seconds of one call: wall, processor."""
 
 
 @dataclass(frozen=True, slots=True)

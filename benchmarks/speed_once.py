@@ -73,7 +73,7 @@ def _raking(name: str) -> Iterator[tuple[Call, int]]:
 
 @contextmanager
 def _audit(name: str) -> Iterator[tuple[Call, int]]:
-    """Of one run of the box: how often an audit runs it is a question of what the audit tests."""
+    """Prepare one run of the box. The number of runs in an audit depends on what the audit tests."""
     number, box_name = name.split(", ")
     series = import_module("benchmarks.audit_series").series
     application = import_module("benchmarks.applications").applications()[int(number) - 1]
@@ -230,7 +230,7 @@ TASKS: dict[str, tuple[Callable[[str], Any], str]] = {
     "generators: 1,000,000 rows, application 1": (_sampling, "1"),
     "generators: 1,000,000 rows, tree": (_sampling, "14-attribute tree"),
 }
-"""What is timed: how it is prepared, and the word that it is prepared with."""
+"""Name of each timed call -> function that prepares the call, and the argument of that function."""
 
 
 def main(root: Path, task: str) -> None:

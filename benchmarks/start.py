@@ -31,7 +31,7 @@ _BIN = Path(sys.executable).parent
 Words = tuple[str, ...]
 
 _ENVIRONMENT = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-"""Of the programs: installed packages are compiled, so these sources must be."""
+"""Environment of the programs: installed packages are compiled, so these sources must be."""
 
 _PYTHON = (sys.executable, "-c")
 _STEWARD = str(_BIN / "gencard-controller")

@@ -32,7 +32,7 @@ from pyarrow import flight
 
 from benchmarks import bench, stream_parts
 from gencard.client import Analyst, all_marginals
-from gencard.client.checking.agreement import Agreement
+from gencard.client.agreement import Agreement
 from gencard.client.connection.tables import fetch_rows
 from gencard.controller.drafting.folder import draft
 from gencard.wire.signatures.identity import Role
@@ -58,7 +58,7 @@ class Received:
 
 
 def nothing(_stage: str, _share: float) -> None:
-    """Nobody looks."""
+    """Ignore the progress."""
 
 
 def in_memory(agreement: Agreement, release: str, rows: int, _folder: Path) -> object:
@@ -217,7 +217,7 @@ def received_in(folder: Path, way: str, card: str, release: str, rows: int) -> t
 
 
 def by_flight(home: Path, rows: int) -> Received:
-    """As many codes by Arrow Flight, with the same certificates, in processes of their own."""
+    """Receive as many codes by Arrow Flight, with the same certificates, in processes of their own."""
     with stream_parts.process(serve_flight, home, rows) as port:
         seconds, client = bench.alone(received_by_flight, home, port)
     return Received("Arrow Flight", rows, seconds, client, None)

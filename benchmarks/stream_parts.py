@@ -1,4 +1,4 @@
-"""What receiving a release is made of: each part alone, over mutual TLS or without a network.
+"""Parts of receiving a release, each measured alone, over mutual TLS or without a network.
 
 What gRPC takes for the same messages, from memory to nowhere and without any code of Gencard, bounds
 what a release can reach; so does the digest, which one thread computes.

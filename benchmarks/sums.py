@@ -35,28 +35,28 @@ from scipy import stats
 
 from benchmarks import bench
 from benchmarks.bench import Cell, Result, Table, Target
+from gencard.analysis.answers.answer import Answer
+from gencard.analysis.answers.margins import PsiMargins, RecordMargins
+from gencard.analysis.formulas.answering import answer_of
+from gencard.analysis.formulas.formulas import read_factors
+from gencard.analysis.formulas.numbers import Needs
+from gencard.analysis.formulas.summing import question_needs
+from gencard.analysis.output_checks.rules import USUAL_RULES
+from gencard.analysis.output_checks.stored import StoredRun
 from gencard.controller.drafting.schema_draft import draft_schema
 from gencard.controller.jobs.answering import checked
 from gencard.controller.questions.earlier import Earlier
 from gencard.controller.questions.run_question import RunQuestion
 from gencard.controller.records.vault import Vault
-from gencard.core.answers.answer import Answer
-from gencard.core.answers.margins import PsiMargins, RecordMargins
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidFormulaError
-from gencard.core.output_checks.rules import USUAL_RULES
-from gencard.core.output_checks.stored import StoredRun
 from gencard.core.statistics.formula import Analysis
 from gencard.core.statistics.measure import measure
 from gencard.core.statistics.psi import Psi
 from gencard.core.types import FloatArray
-from gencard.formulas.answering import answer_of
-from gencard.formulas.formulas import read_factors
-from gencard.formulas.numbers import Needs
-from gencard.formulas.summing import question_needs
 from gencard.wire.documents.answer_document import Question
 
 _FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data"

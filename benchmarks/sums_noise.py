@@ -34,24 +34,24 @@ from benchmarks.answers import LEAST, MOST
 from benchmarks.answers_grid import Seeded
 from benchmarks.bench import Cell, Result, Table, Target
 from benchmarks.sums import Case, Clamped, Records
+from gencard.analysis.answers.answer import NOISE, Answer
+from gencard.analysis.answers.noise.differences import name_of
+from gencard.analysis.answers.noise.models import AT_MOST
+from gencard.analysis.answers.noise.numbers import COEFFICIENTS, Address
+from gencard.analysis.answers.noise.reconciled import margins_of
+from gencard.analysis.formulas.answering import answer_of
+from gencard.analysis.formulas.predicting import predicted
 from gencard.client.terms import measured_with
 from gencard.controller.records.vault import Vault
-from gencard.core.answers.answer import NOISE, Answer
-from gencard.core.answers.noise.differences import name_of
-from gencard.core.answers.noise.models import AT_MOST
-from gencard.core.answers.noise.numbers import COEFFICIENTS, Address
-from gencard.core.answers.noise.reconciled import margins_of
 from gencard.core.card.noise import AddedNoise, gaussian, laplace
 from gencard.core.card.terms import Proposal
 from gencard.core.coding import Coding, Edges
 from gencard.core.errors import NoiseDrownsError
 from gencard.core.generators.contract import rng_of
-from gencard.core.noise import noisy
 from gencard.core.statistics.formula import Analysis
+from gencard.core.statistics.noise import noisy
 from gencard.core.statistics.psi import Psi
 from gencard.core.types import FloatArray
-from gencard.formulas.answering import answer_of
-from gencard.formulas.predicting import predicted
 
 _FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -340,7 +340,7 @@ def _errors(case: Case, answer: Answer, numbers: int) -> FloatArray:
 
 
 def prediction(setting: Setting, records: Records) -> tuple[FloatArray, float]:
-    """What is said of the noise before anything is measured, and how far that is from psi.
+    """Return the noise that is predicted before measuring, and its distance from the noise in psi.
 
     Returns:
         The predicted noise in each number: infinite where it would drown the analysis, one NaN where

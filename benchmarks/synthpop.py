@@ -1,4 +1,4 @@
-"""What the R package synthpop 1.7-1 computes for categorical data, as it does it: for comparison only.
+"""Reimplementation of the R package synthpop 1.7-1 for categorical data, for comparison only.
 
 Its noise is no privacy: floating-point Laplace draws from a seed, sized for a sensitivity of 1 for each
 marginal although the exact number of records is used. With that number public, neighbours differ by

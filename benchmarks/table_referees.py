@@ -22,7 +22,7 @@ from statsmodels.stats.proportion import proportion_confint
 from statsmodels.stats.weightstats import CompareMeans, DescrStatsW
 
 from benchmarks.coded_samples import Coded
-from gencard.core.answers.answer import Answer
+from gencard.analysis.answers.answer import Answer
 
 Pairs = Iterator[tuple[Any, Any]]
 

@@ -20,9 +20,9 @@ from benchmarks import bench
 from benchmarks.diagnosis import survey
 from benchmarks.peers import Peers
 from gencard.core.dataset import Dataset
-from gencard.core.privacy.disclosure import disclosure_risk
-from gencard.core.privacy.uniques import replicated_uniques
-from gencard.core.utility.table_utility import table_utilities
+from gencard.measures.privacy.disclosure import disclosure_risk
+from gencard.measures.privacy.uniques import replicated_uniques
+from gencard.measures.utility.table_utility import table_utilities
 
 Pair = tuple[Dataset, Dataset]
 
@@ -99,7 +99,7 @@ def _frame(dataset: Dataset) -> pd.DataFrame:
 
 
 def tasks(quick: bool) -> list[Task]:
-    """What is measured."""
+    """List the tasks that are measured."""
     rows = 100_000 if quick else 1_000_000
     return [
         Task("all two-way tables", rows, 20, *_tables(2)),

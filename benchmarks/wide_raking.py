@@ -22,7 +22,7 @@ _KEPT = 0.5
 """Share of the second answers that are as the first ones."""
 
 _SWEEPS = 30
-"""Of the textbook's raking."""
+"""Sweeps of the textbook's raking."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from string import Formatter
 
+from gencard.analysis.output_checks.rules import Rule
 from gencard.core import errors
 from gencard.core.errors import CHANGE_REASONS, GencardError
-from gencard.core.output_checks.rules import Rule
 from gencard.wire.codecs.error_table import STATUS
 
 PAGE = Path(__file__).with_suffix(".md")
@@ -65,7 +65,7 @@ RULES = {
     Rule.NUMBERS: "Ask for fewer groups or terms, or grant more numbers on the card.",
     Rule.FAILED: "Read the service's log: the run failed, or exceeded a limit of its process.",
 }
-"""What a steward does where a number breaks a rule."""
+"""Rule that a number breaks -> what a steward does then."""
 
 
 def main() -> None:

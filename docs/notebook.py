@@ -30,7 +30,7 @@ _SECTION = r'<section class="measure" aria-labelledby="{}">.*?</section>'
 _STYLE = "<style>.jp-InputPrompt, .jp-OutputPrompt { display: none } body { max-width: 62em }</style>"
 
 Notebook = Any
-"""Of nbformat, which has no types."""
+"""A notebook of nbformat, which has no types."""
 
 
 def executed(path: Path = NOTEBOOK) -> Notebook:

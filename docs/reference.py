@@ -20,8 +20,8 @@ from pydantic.fields import FieldInfo
 from gencard.boxes.registry import BOXES
 from gencard.controller.base.files import TableOf
 from gencard.controller.settings.settings import Settings
-from gencard.core.evaluation.registry import EVALUATIONS
 from gencard.core.generators.registry import GENERATORS
+from gencard.measures.evaluation.registry import EVALUATIONS
 
 PAGE = Path(__file__).with_suffix(".md")
 
@@ -188,7 +188,7 @@ def _section(table: type[BaseModel], path: str, shown: dict[type[BaseModel], str
 
 
 def _anchor(title: str) -> str:
-    """Of a heading, as the page's host makes it."""
+    """Return the anchor of a heading, as the page's host makes it."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
@@ -209,7 +209,7 @@ def _tables_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def _default(field: FieldInfo, holds_table: bool) -> str:
-    """As it would stand in the file."""
+    """Return the default as the settings file would state it."""
     if field.is_required():
         return "required"
     default = field.get_default(call_default_factory=True)

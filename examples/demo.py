@@ -47,7 +47,7 @@ PURPOSE = "How marriage, religion and affairs go together"
 FEATURES = ATTRIBUTES[:-1]
 FORMULA = f"affairs ~ {' + '.join(FEATURES)}"
 SUMS = [total("affairs", "affairs"), *(total("affairs", by=[name]) for name in FEATURES)]
-"""What a regression needs of the values of a number, beside the marginals of the others."""
+"""Sums of a number's values that a regression needs, beside the marginals of the other attributes."""
 
 RUN_FORMULA = "affairs ~ rate_marriage * religious"
 """Needs sums by two attributes, which are statistics of three; the policy offers two at most."""
@@ -213,7 +213,7 @@ def ask(meter: WireMeter, card: Card) -> None:
 
 
 def run(meter: WireMeter, card: Card) -> None:
-    """What psi does not determine, run once on the records, beside the same analysis of the file."""
+    """Run an analysis that psi does not determine on the records, and compare it with the file's."""
     command = f'{card.name} "{RUN_FORMULA}" --kind linear'
     chapter("One run on the records", f"gencard answer {command}", f"gencard run {command}")
     try:

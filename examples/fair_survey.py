@@ -94,8 +94,9 @@ ANALYSES = (
     'analyses = { kinds = ["linear", "logistic", "means", "multinomial", "quantiles"], '
     'stored = true, checked_runs = 3, influence = "off" }'
 )
-"""What may be run on the records for a card. The survey is public: single records may move
-means and sums."""
+"""Policy of runs on the records of a card. The survey is public: single records may move
+means and sums.
+"""
 
 
 def offering_exact_counts(settings: str) -> str:

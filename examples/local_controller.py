@@ -77,7 +77,7 @@ def _set_up(folder: Path) -> Path:
 
 
 def _address(process: "subprocess.Popen[str]") -> str:
-    """Where the service says that it listens."""
+    """Return the address at which the service says that it listens."""
     for line in process.stdout or ():
         if match := re.search(r"Serving on (localhost:\d+)", line):
             return match[1]

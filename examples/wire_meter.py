@@ -33,7 +33,7 @@ class WireMeter:
         return port
 
     def since_last(self) -> Crossed:
-        """What crossed since this was asked last."""
+        """Return what crossed since the last call of this method."""
         crossed, self.crossed = self.crossed, Crossed()
         return crossed
 

@@ -1,4 +1,4 @@
-"""What holds for all tests."""
+"""Fixtures and settings of all tests."""
 
 import atexit
 import gc
@@ -138,7 +138,7 @@ def pytest_runtest_protocol(
 
 
 def forget() -> None:
-    """What is there now stays: later collections of garbage need not look through it again."""
+    """Freeze all present objects, so that later garbage collections skip them."""
     gc.collect()
     gc.freeze()
 

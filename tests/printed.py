@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 HEADER = ["coef", "std err", "t", "P>|t|", "[0.025", "0.975]"]
-"""Of a linear model; others have z in place of t."""
+"""Column heads for a linear model; others have z in place of t."""
 
 _NUMBER = re.compile(r"[<-]?[\d,]*\.?\d+(?:e[-+]?\d+)?")
 

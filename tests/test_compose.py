@@ -24,7 +24,7 @@ MANIFESTS = {
 PROFILE = json.loads((ROOT / "controller_service" / "seccomp.json").read_text())
 DOCKERFILES = ("controller_service/Dockerfile", "analyst_client/Dockerfile")
 ALLOW, ENOSYS, EQUAL = 0x7FFF_0000, 0x0005_0000 | 38, 4
-"""Of libseccomp (seccomp.h)."""
+"""Constants of libseccomp (seccomp.h)."""
 
 NEVER = {
     *("add_key", "bpf", "clone3", "delete_module", "finit_module", "fsopen", "init_module", "keyctl"),
@@ -32,7 +32,7 @@ NEVER = {
     *("process_vm_readv", "ptrace", "quotactl", "reboot", "request_key", "setns", "swapon", "syslog"),
     "userfaultfd",
 }
-"""What neither the service nor bubblewrap needs."""
+"""System calls that neither the service nor bubblewrap needs."""
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -182,7 +182,7 @@ def reachable(path: Path) -> list[str]:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can play a container engine")
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="numbers of another machine")
 def test_s44_cells_close_within_a_container_of_this_profile():
-    """As an engine starts it: somebody without rights, this filter, parts of /proc covered.
+    """The container is as an engine starts it: without rights, with this filter, parts of /proc covered.
 
     A fresh /proc cannot be mounted there, because another one is covered in part; cells need none.
     """

@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from docs import errors, examples, reference
+from gencard.analysis.output_checks.rules import Rule
 from gencard.client.shell.main import app as analyst_shell
 from gencard.controller.audits.run import _payload
 from gencard.controller.base.files import Section
@@ -28,7 +29,6 @@ from gencard.controller.state.ledger import Caps
 from gencard.controller.state.log import signed_checkpoint
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.card.mechanism import USUAL_CHECKS
-from gencard.core.output_checks.rules import Rule
 from gencard.core.policy import Policy
 from gencard.wire.documents.card_document import card_of_document
 from gencard.wire.documents.psi_document import psi_document

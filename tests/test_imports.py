@@ -22,13 +22,13 @@ BASE = {
     "core.types",
     "core.values",
 }
-STATISTICS = BASE | {"core.noise", "core.statistics"}
+STATISTICS = BASE | {"core.statistics"}
 BELOW_AUDIT = STATISTICS | {"core.statistics.measure", "core.generators", "core.blackbox"}
-MEASURES = {"core.psi_risk", "core.privacy", "core.utility", "core.evaluation"}
+MEASURES = {"measures.psi_risk", "measures.privacy", "measures.utility", "measures.evaluation"}
 CORE = BELOW_AUDIT | {
     "core.audit",
-    "core.answers",
-    "core.output_checks",
+    "analysis.answers",
+    "analysis.output_checks",
     "core.catalogue",
     "core.policy",
     *MEASURES,
@@ -39,28 +39,28 @@ CONTROLLER = {"controller", *RECORDS}
 
 MAY_IMPORT = {
     **dict.fromkeys(BASE, BASE),
-    "core.noise": STATISTICS,
-    "core.policy": BASE | {"core.output_checks"},
+    "core.policy": BASE | {"analysis.output_checks"},
     "core.catalogue": BASE | {"core.policy"},
     "core.statistics": STATISTICS,
     "core.statistics.measure": STATISTICS,
     "core.generators": STATISTICS | {"core.generators"},  # and so never the door
     "core.blackbox": BELOW_AUDIT,
-    "core.privacy": STATISTICS | {"core.privacy"},
-    "core.psi_risk": STATISTICS | {"core.psi_risk", "core.generators"},  # guesses fit a table
-    "core.utility": STATISTICS | {"core.utility", "core.answers"},  # what psi tells of numbers
-    "core.evaluation": STATISTICS | MEASURES,
-    "core.answers": STATISTICS | {"core.generators"},  # the bootstrap fits a model to psi
-    "core.output_checks": BASE | {"core.statistics", "core.answers"},
-    "core.audit": CORE - {"core.evaluation", "core.answers", "core.output_checks"},
-    "formulas": BASE | {"core.statistics", "core.answers"},
+    "measures.privacy": STATISTICS | {"measures.privacy"},
+    "measures.psi_risk": STATISTICS | {"measures.psi_risk", "core.generators"},  # guesses fit a table
+    "measures.utility": STATISTICS
+    | {"measures.utility", "analysis.answers"},  # what psi tells of numbers
+    "measures.evaluation": STATISTICS | MEASURES,
+    "analysis.answers": STATISTICS | {"core.generators"},  # the bootstrap fits a model to psi
+    "analysis.output_checks": BASE | {"core.statistics", "analysis.answers"},
+    "core.audit": CORE - {"measures.evaluation", "analysis.answers", "analysis.output_checks"},
+    "analysis.formulas": BASE | {"core.statistics", "analysis.answers"},
     "boxes": BELOW_AUDIT | {"boxes"},
     "v1": {"v1"},
     "files": BASE,
     "shell": BASE,
     "wire": CORE | {"v1", "wire"},
     "controller": CORE
-    | {"boxes", "formulas", "wire", *RUN, "files", "shell"}
+    | {"boxes", "analysis.formulas", "wire", *RUN, "files", "shell"}
     | {"controller.service", "controller.jobs.cluster"}
     | CONTROLLER,
     "controller.service": CORE | {"v1", "wire", "files", "controller"},  # knows protobuf
@@ -72,7 +72,17 @@ MAY_IMPORT = {
     "run.levels": BASE,
     "run.r_language": BASE | {"run.levels", "wire"},
     "client": CORE
-    | {"files", "formulas", "v1", "wire", "shell", "run", "run.levels", "run.r_language", "client"},
+    | {
+        "files",
+        "analysis.formulas",
+        "v1",
+        "wire",
+        "shell",
+        "run",
+        "run.levels",
+        "run.r_language",
+        "client",
+    },
 }
 """Rooms by the name after ``gencard.``; the longest that fits a module is its room."""
 
@@ -90,7 +100,7 @@ KEYS = {
         "gencard.controller.drafting.table_looks",  # a first look before there is a service
     },
 }
-"""Who may open records, by the room that does."""
+"""Modules that may open records, by the room that does."""
 
 CORE_LIBRARIES = {"numpy", "scipy"}
 PROTOBUF = {"google", "grpc", "grpc_health"}
@@ -103,10 +113,10 @@ MAY_USE_PROTOBUF = (
     "client",
 )
 ALSO = {
-    "core.output_checks": {"highspy"},  # of the controller alone
+    "analysis.output_checks": {"highspy"},  # of the controller alone
     "boxes": {"sklearn", "torch"},
-    "core.utility": {"sklearn"},
-    "formulas": {"formulaic", "pandas"},
+    "measures.utility": {"sklearn"},
+    "analysis.formulas": {"formulaic", "pandas"},
 }
 
 NOT_IN_CORE = {
@@ -139,7 +149,7 @@ def room_of(module: str) -> str | None:
 
 
 def wrong_imports(module: str, source: str) -> set[str]:
-    """What a module imports and may not."""
+    """Return the forbidden imports of a module."""
     room = room_of(module)
     assert room, f"{module} is in no room of the house"
     imported = imported_by(source)
@@ -155,7 +165,7 @@ def wrong_imports(module: str, source: str) -> set[str]:
             wrong |= {name for name in imported if room_of(name) == opening}
     if not module.removeprefix("gencard.").startswith(MAY_USE_PROTOBUF):
         wrong |= {name for name in imported if name.split(".")[0] in PROTOBUF}
-    if room.startswith(("core.", "boxes", "formulas")):
+    if room.startswith(("core.", "measures.", "analysis.", "boxes")):
         wrong |= {name for name in imported if not _is_for_core(name.split(".")[0], room)}
     return wrong
 
@@ -172,7 +182,9 @@ def _is_for_core(top: str, room: str) -> bool:
 
 def _is_pure(module: str) -> bool:
     """Whether a module may only compute: no clock, no disk, no network."""
-    return module.startswith(("gencard.core.", "gencard.boxes.", "gencard.formulas."))
+    return module.startswith(
+        ("gencard.core.", "gencard.boxes.", "gencard.analysis.", "gencard.measures.")
+    )
 
 
 def wrong_uses(module: str, source: str) -> set[str]:
@@ -210,7 +222,7 @@ def test_no_servicer_reaches_the_vault_by_any_way(module):
 
 
 def test_a_running_service_never_takes_the_first_look_or_lists_values():
-    profile, values = (f"gencard.controller.records.{name}" for name in ("schema_draft", "undeclared"))
+    profile, values = (f"gencard.controller.drafting.{name}" for name in ("schema_draft", "undeclared"))
     tasks = {name for name in SOURCES if ".controller.jobs." in name}
     running = set().union(*map(reached_from, {"gencard.controller.wiring.serving", *tasks}))
     assert "gencard.controller.records.vault" in running

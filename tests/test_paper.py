@@ -10,8 +10,8 @@ from benchmarks.paper_audits import Finding, Job
 from benchmarks.paper_methods import METHODS
 from benchmarks.paper_tasks import Marks, Worth
 from gencard.boxes.registry import BOXES, complete
-from gencard.core.utility.analyses import ForestReference, ForestUtility
-from gencard.core.utility.prediction import Accuracies
+from gencard.measures.utility.analyses import ForestReference, ForestUtility
+from gencard.measures.utility.prediction import Accuracies
 from tests.shared_data import shared_file
 
 

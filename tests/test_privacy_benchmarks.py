@@ -1,4 +1,4 @@
-"""What the benchmarks of distances and of the reconstruction audit say of themselves, in small."""
+"""Results of the benchmarks of distances and of the reconstruction audit, at small size."""
 
 import json
 

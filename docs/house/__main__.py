@@ -69,6 +69,7 @@ def _name(console: Console, now: Measures, traced: Trace | None) -> None:
         "Names that an earlier plan replaced": _counted(now.words),
         "Pairs of classes, and why each is two": now.pairs,
         "Class names defined more than once": _counted(now.repeated_names),
+        "Docstrings that open badly": now.bad_openings,
         "Lines of conversions by hand": [f"{one.lines} {one.name}" for one in now.conversions],
         **{f"Files run by one {name}": call.modules for name, call in calls.items()},
         **{f"Calls of codecs in one {name}": _counted(call.codec_calls) for name, call in calls.items()},

@@ -1,4 +1,4 @@
-"""What a change touches: files and lines since a commit, by kind, as ``git diff --stat`` counts them."""
+"""Cost of a change: files and lines since a commit, by kind, as ``git diff --stat`` counts them."""
 
 import subprocess
 from dataclasses import dataclass

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from docs.house.module import facts_of
+from docs.house.openings import Docstring, bad_openings
 from docs.house.reach import unreachable
 from docs.house.shapes import Conversion, Pair, pairs, repeated_names
 from docs.house.sources import ROOT, sources
@@ -35,6 +36,7 @@ class Measures:
         pairs: Classes that share most of their fields, two by two.
         conversions: Functions that carry fields by hand, the longest first.
         repeated_names: Name that more than one class has -> how many.
+        bad_openings: Docstrings, also of tests, benchmarks, docs and examples, that open badly.
     """
 
     modules: int
@@ -51,6 +53,7 @@ class Measures:
     pairs: tuple[Pair, ...]
     conversions: tuple[Conversion, ...]
     repeated_names: dict[str, int]
+    bad_openings: tuple[Docstring, ...]
 
     @property
     def conversion_lines(self) -> int:
@@ -96,4 +99,5 @@ def measure(root: Path = ROOT) -> Measures:
             sorted((one for facts in every for one in facts.conversions), key=lambda one: -one.lines)
         ),
         repeated_names=repeated_names(shapes),
+        bad_openings=bad_openings(root),
     )

@@ -40,7 +40,7 @@ _LAYOUT = {
 
 @dataclass(frozen=True, slots=True)
 class ModuleFacts:
-    """What the measures need to know of one module.
+    """Facts of one module that the measures need.
 
     Args:
         package: Whether it is an ``__init__``.

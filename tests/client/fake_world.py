@@ -1,4 +1,4 @@
-"""What the fake controller knows: a survey, its cards and releases, and what is to go wrong."""
+"""State of the fake controller: a survey, its cards and releases, and planned faults."""
 
 import secrets
 from collections import Counter, defaultdict
@@ -55,7 +55,7 @@ DATASET = "datasets/survey"
 
 @dataclass
 class Faults:
-    """What is to go wrong: by the name of a method."""
+    """Planned faults, by the name of a method."""
 
     calls: Counter[str] = field(default_factory=Counter)
     deadlines: dict[str, float | None] = field(default_factory=dict)

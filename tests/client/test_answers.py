@@ -9,21 +9,21 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from gencard.analysis.answers import answer as core_answer
+from gencard.analysis.answers import kinds
+from gencard.analysis.answers.answer import Scalar, Table, coefficients_of
 from gencard.client import Answer, answer
 from gencard.client.answers.answering import answer_from
 from gencard.client.answers.display import CoefficientPlot, Interval, digits
-from gencard.client.answers.question import KINDS, TAKES, AnswerOptions, Question
+from gencard.client.question import KINDS, TAKES, AnswerOptions, Question
 from gencard.client.shell.main import app
 from gencard.core import errors
-from gencard.core.answers import answer as core_answer
-from gencard.core.answers import kinds
-from gencard.core.answers.answer import Scalar, Table, coefficients_of
 from gencard.core.card.card import CardState
 from gencard.core.card.noise import Mechanism, laplace
-from gencard.core.evaluation.attacks import RowUniquesFinding
-from gencard.core.noise import noisy
 from gencard.core.statistics.formula import Analysis
 from gencard.core.statistics.measure import measure_dataset
+from gencard.core.statistics.noise import noisy
+from gencard.measures.evaluation.attacks import RowUniquesFinding
 from gencard.wire.signatures.canonical import json_bytes
 from tests.client.fake_world import CODING, RECORDS
 from tests.client.test_card_report import drawn, report

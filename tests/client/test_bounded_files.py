@@ -179,7 +179,7 @@ VERIFY = "from gencard.client.shell.main import main; main()"
 
 
 def test_verify_in_little_memory(tmp_path):
-    """Of a device, a pipe and a folder of which each file alone could be a document."""
+    """A device, a pipe and a folder in which each file alone could be a document."""
     os.mkfifo(tmp_path / "pipe")
     folder = tmp_path / "folder"
     folder.mkdir()

@@ -10,7 +10,7 @@ import pytest
 from gencard.boxes.reference import Honest
 from gencard.client.arguments import Where
 from gencard.client.audit import Audit
-from gencard.client.report import plots
+from gencard.client.findings import plots
 from gencard.client.report.card_report import CardReport, LeftOut
 from gencard.client.report.gathering import NOT_ON_CARD
 from gencard.core.audit.arms.planted_pair import made_up
@@ -23,13 +23,13 @@ from gencard.core.card.terms import AuditTerms
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.evaluation.attacks import RowUniquesFinding
-from gencard.core.evaluation.evaluation import Group
-from gencard.core.evaluation.material import Declared, Material
-from gencard.core.evaluation.registry import EVALUATIONS, evaluate, finding_of_json_object
-from gencard.core.evaluation.tables import AssociationsFinding
 from gencard.core.generators.maximum_entropy.family import ipf
-from gencard.core.noise import USUAL_DELTA, epsilon_of
+from gencard.core.statistics.noise import USUAL_DELTA, epsilon_of
+from gencard.measures.evaluation.attacks import RowUniquesFinding
+from gencard.measures.evaluation.evaluation import Group
+from gencard.measures.evaluation.material import Declared, Material
+from gencard.measures.evaluation.registry import EVALUATIONS, evaluate, finding_of_json_object
+from gencard.measures.evaluation.tables import AssociationsFinding
 from tests.wire.samples import CARD, RECEIPT
 
 DRAWN = plots.drawn

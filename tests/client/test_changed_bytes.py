@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gencard.client.answers.answering import answer_of_bundle
-from gencard.client.answers.question import Question
 from gencard.client.checking.bundle import Bundle, Keys, rebuild
 from gencard.client.checking.verify import Outcome, verify
 from gencard.client.connection.credentials import public_key
+from gencard.client.question import Question
 from gencard.core.errors import GencardError
 from gencard.wire.documents.key_history import CARDS, LOG, KeyHistory
 from tests.golden.files import BUNDLES, FOLDER

@@ -105,7 +105,7 @@ class TestRetries:
 
     @staticmethod
     def methods():
-        """What each method of ours receives, and its name."""
+        """Yield the request type and the name of each method of ours."""
         modules = (
             answers_pb2,
             audit_pb2,

@@ -1,4 +1,4 @@
-"""What is delivered is what is checked: no changed byte, number, type, order or index is accepted."""
+"""Delivered files are the checked files: no changed byte, number, type, order or index is accepted."""
 
 import shutil
 from datetime import UTC, datetime
@@ -37,7 +37,7 @@ def keys(release, ana):
 
 
 def is_accepted(folder, keys):
-    """Whether every check passes and none is left out."""
+    """Return whether every check passes and none is left out."""
     try:
         checks = verify(Bundle.of([folder]), keys, NOW)
     except InvalidInputError:
@@ -148,7 +148,7 @@ class TestFrames:
 
 
 class TestParquetOfAnotherVersion:
-    """Its bytes differ, so columns, types and values are compared."""
+    """The bytes differ, so columns, types and values are compared."""
 
     @staticmethod
     def rewritten(path, **options):

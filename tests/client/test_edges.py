@@ -1,4 +1,4 @@
-"""What happens at the client's own edges: terminals, disks, files that are not what they should be."""
+"""Edges of the client: terminals, disks, and files that are not what they should be."""
 
 import io
 import os
@@ -69,7 +69,7 @@ class TestLogState:
             ana.checkpoint()
 
     def test_another_of_our_programs_may_look_at_the_same_time(self, ana, world, monkeypatch):
-        """It looks later and is answered sooner: the log has not shrunk, and the newest is kept."""
+        """The other program looks later and is answered sooner: no log shrank; the newest is kept."""
         world.log("a")
         ask, asked = Connection.call, []
 

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gencard.client.display import named, percent
-from gencard.client.report.fidelity import FORMAT, FidelityReport
+from gencard.client.findings.fidelity import FORMAT, FidelityReport
 from gencard.client.shell.main import app
 from gencard.core import errors
 from gencard.core.coding import Attribute, Coding, Labels
@@ -19,7 +19,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement, Psi
-from gencard.core.utility.fidelity import fidelity
+from gencard.measures.utility.fidelity import fidelity
 from gencard.wire.signatures.canonical import json_bytes
 from tests.client.fake_world import CODING, RECORDS
 from tests.client.test_report import NASTY, Page, text_of

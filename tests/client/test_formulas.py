@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gencard.analysis.formulas.formulas import LONGEST, read_formula
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.errors import InvalidFormulaError, TooLargeError, UnknownAttributeError
 from gencard.core.statistics.formula import MOST_TERMS, Analysis, Formula, sufficient_cliques
-from gencard.formulas.formulas import LONGEST, read_formula
 
 SIZES = {"a": 2, "y": 3, "b": 3, "c": 2, "d": 2, "age group": 4, "sex.of.head": 2, "1": 2, "größe": 3}
 CODING = Coding(

@@ -8,9 +8,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from gencard.client import Analyst
 from gencard.client.checking.bundle import Bundle, Keys, rebuild
-from gencard.client.checking.history import KEYS_SEEN
 from gencard.client.checking.verify import Outcome, verify
 from gencard.client.connection.credentials import Credentials
+from gencard.client.connection.keys import KEYS_SEEN
 from gencard.core.errors import VerificationError
 from gencard.wire.documents.key_history import CARDS, LOG, KeyChange, changes_file
 from gencard.wire.signatures.canonical import time_text
@@ -67,7 +67,7 @@ class TestFollowing:
         assert world.faults.calls["GetKeyHistory"] == 1
 
     def test_s41_a_bundle_brings_its_history(self, agreed, world, sign_with, people, tmp_path):
-        """Whoever holds an earlier key alone can check it, offline."""
+        """A holder of an earlier key alone can check the bundle offline."""
         world.key_changes.append(change(1, world.card_key, NEW))
         sign_with(NEW)
         agreed.release(rows=10, progress=False).save(tmp_path / "kept")

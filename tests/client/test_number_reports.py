@@ -11,16 +11,16 @@ import pytest
 from typer.testing import CliRunner
 
 from gencard.client.files.rows import read_numbered, write_rows
+from gencard.client.findings.fidelity import FidelityReport
+from gencard.client.findings.findings import sentence
+from gencard.client.findings.utility import utility_report
 from gencard.client.report.card_report import CardReport
-from gencard.client.report.fidelity import FidelityReport
-from gencard.client.report.findings import sentence
-from gencard.client.report.utility import utility_report
 from gencard.client.shell.main import app
 from gencard.core.card.sums import Sum
 from gencard.core.coding import Attribute, Coding, Labels
-from gencard.core.evaluation.tables import FidelityFinding
-from gencard.core.utility.fidelity import fidelity
-from gencard.core.utility.numbers import compare_with_records
+from gencard.measures.evaluation.tables import FidelityFinding
+from gencard.measures.utility.fidelity import fidelity
+from gencard.measures.utility.numbers import compare_with_records
 from gencard.run.frames import frame_of, rows_of_frame
 from gencard.run.levels import Midpoints, Numbers
 from gencard.wire.documents.schema_document import coding_document

@@ -41,7 +41,7 @@ def one_line(ana):
 
 @pytest.fixture
 def answers(monkeypatch):
-    """What was shown and asked; each question takes the next of ``given``."""
+    """Record the questions that are shown; each question takes the next answer of ``given``."""
     answers = SimpleNamespace(given=[], asked=[])
 
     def answer(shown, question):
@@ -360,7 +360,7 @@ class TestShell:
 
 @contextmanager
 def eventually_killed(process):
-    """Nobody waits longer than two minutes for a program."""
+    """Kill the program after two minutes, so that no test waits longer."""
     timer = threading.Timer(120, process.kill)
     timer.start()
     yield
@@ -368,7 +368,7 @@ def eventually_killed(process):
 
 
 def shown_by(descriptor):
-    """What a terminal shows next; nothing where it is silent or its other end is closed."""
+    """Return the next output of a terminal; empty if it is silent or its other end is closed."""
     waiting = select.poll()  # select() knows no descriptor above 1,023
     waiting.register(descriptor, select.POLLIN)
     try:

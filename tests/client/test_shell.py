@@ -15,7 +15,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from typer.testing import CliRunner
 
-from gencard import core, formulas
+from gencard import core
+from gencard.analysis import formulas
 from gencard.boxes.reference import Honest
 from gencard.client import answers, checking
 from gencard.client.files import limits

@@ -1,4 +1,4 @@
-"""What stewards are shown: cards, answers and decisions, in notebooks, terminals and as JSON."""
+"""Views of stewards: cards, answers and decisions, in notebooks, terminals and as JSON."""
 
 import json
 from datetime import UTC, datetime, timedelta

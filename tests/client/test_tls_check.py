@@ -1,4 +1,4 @@
-"""What is wrong with a certificate is said by its name, over real TLS, on one line."""
+"""Faults of certificates are named over real TLS, on one line."""
 
 import os
 import subprocess

@@ -9,14 +9,14 @@ import pytest
 from typer.testing import CliRunner
 
 from gencard.client.files.rows import read_rows, write_rows
-from gencard.client.report.utility import FORMAT, UtilityOptions, utility_report
+from gencard.client.findings.utility import FORMAT, UtilityOptions, utility_report
 from gencard.client.shell.main import app
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import DomainMismatchError, UnknownAttributeError
 from gencard.core.moment import level_values
-from gencard.core.utility.gap import Gap, gap_error
-from gencard.core.utility.table_utility import marginal_error
+from gencard.measures.utility.gap import Gap, gap_error
+from gencard.measures.utility.table_utility import marginal_error
 from gencard.wire.documents.schema_document import coding_document
 from gencard.wire.signatures.canonical import json_bytes
 from tests.client.fake_world import CODING, RECORDS

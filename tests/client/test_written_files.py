@@ -320,7 +320,7 @@ LONG = "x" * 40_000
 
 
 class TestLimits:
-    """What a format cannot hold is refused before a byte is written, with the formats that can."""
+    """Rows that a format cannot hold are refused before a byte is written; the error names others."""
 
     @pytest.mark.parametrize(
         ("name", "ending", "why"),

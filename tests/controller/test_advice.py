@@ -1,4 +1,4 @@
-"""What a steward is advised at the controller's shell."""
+"""Advice to a steward at the controller's shell."""
 
 import re
 from collections.abc import Iterator

@@ -9,20 +9,19 @@ import pandas as pd
 import pytest
 
 from examples.fair_survey import ATTRIBUTES, SCHEMA, write_records
+from gencard.analysis.answers.answer import Answer
+from gencard.analysis.output_checks.rules import OUTPUT_RULES, USUAL_RULES
 from gencard.controller.jobs import answering
 from gencard.controller.jobs.measurement import records_as_stored
 from gencard.controller.jobs.process import Done, packed, received, unpacked
-from gencard.controller.jobs.tasks import ANSWER, AnswerJob, Records
-from gencard.controller.questions.before import Before, EndedQuestion
+from gencard.controller.jobs.tasks import ANSWER, AnswerJob, Before, EndedQuestion, Records
 from gencard.controller.records.file_format import USUAL
 from gencard.controller.records.schema_file import PublicSchema, read_schema
 from gencard.controller.records.vault import Vault
-from gencard.core.answers.answer import Answer
 from gencard.core.card.mechanism import privacy_with
 from gencard.core.card.noise import Mechanism
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.errors import InvalidInputError, UndeclaredLevelError, UnknownAttributeError
-from gencard.core.output_checks.rules import OUTPUT_RULES, USUAL_RULES
 from gencard.core.types import ignore_progress
 from gencard.wire.documents.answer_document import Question
 from gencard.wire.signatures.canonical import json_bytes
@@ -335,7 +334,7 @@ class TestDifferencing:
         assert "differencing" in rules(refused)
 
     def test_a_chain_of_groups_that_leaves_nine(self, ask):
-        """Everybody less North, less South, less West."""
+        """The groups leave out North, then South, then West."""
         groups = [
             asked("linear", "income ~ sex", where=f"region == '{name}'") for name in ("North", "South")
         ]

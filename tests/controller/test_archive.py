@@ -1,4 +1,4 @@
-"""What stewards see of what is written down for good: spending, the log, releases and audits."""
+"""Views of permanent entries for stewards: spending, the log, releases and audits."""
 
 from dataclasses import replace
 from datetime import date, timedelta

@@ -29,7 +29,7 @@ IN_PART = {argument.call: argument for argument in ARGUMENTS}
 
 
 def answered(program: bytes, architecture: int, number: int, *arguments: int) -> int:
-    """What the kernel's machine would return."""
+    """Compute the answer of the kernel's filter machine."""
     data = struct.pack("=IIQ6Q", number, architecture, 0, *arguments, *[0] * (6 - len(arguments)))
     steps, at, held = list(struct.iter_unpack("=HBBI", program)), 0, 0
     while True:
@@ -50,7 +50,7 @@ def answered(program: bytes, architecture: int, number: int, *arguments: int) ->
 
 @pytest.fixture(params=MACHINES)
 def asked(request):
-    """What is answered to a call on this machine, in a cell of several processes."""
+    """Filter of calls on this machine, in a cell of several processes."""
     return filter_of(request.param, one_process=False)
 
 

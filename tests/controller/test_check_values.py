@@ -30,7 +30,7 @@ def entry_of(tmp_path, **columns):
 
 
 def undeclared(tmp_path, table, values):
-    """What is undeclared of one attribute, and the attribute's table after mending."""
+    """Return the undeclared values of one attribute, and the attribute's table after mending."""
     entry = entry_of(tmp_path, a=values)
     attribute = {"name": "a"} | table
     schema = {"title": "t", "declared_by": "d", "attributes": [attribute]}

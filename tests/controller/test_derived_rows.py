@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gencard.analysis.output_checks.rules import USUAL_RULES
+from gencard.analysis.output_checks.small_counts.inference import Outcome
 from gencard.client.files.rows import read_rows, write_rows
 from gencard.controller.questions.earlier import Earlier
 from gencard.controller.questions.run_question import RunQuestion
@@ -16,8 +18,6 @@ from gencard.core.coding import Attribute, Coding, Edges, Labels, impossible_cel
 from gencard.core.dataset import Dataset
 from gencard.core.derived_cells import computed_in, impossible, same_numbers, with_computed
 from gencard.core.generators.registry import BY_CONSTRUCTION, generator_named
-from gencard.core.output_checks.rules import USUAL_RULES
-from gencard.core.output_checks.small_counts.inference import Outcome
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.run.frames import frame_of

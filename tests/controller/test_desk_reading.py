@@ -1,10 +1,10 @@
-"""What stewards read at the desk: the queue of thousands, budgets, people, the log."""
+"""Reading at the stewards' desk: the queue of thousands, budgets, people, the log."""
 
 import time
 
 import pytest
 
-from gencard.controller.controller_state import open_controller_state
+from gencard.controller.wiring.opening import open_controller_state
 from gencard.core.errors import InvalidInputError, InvalidNumberError, PermissionDeniedError
 from gencard.wire.signatures.identity import Identity
 from tests.page.waiting import let_wait

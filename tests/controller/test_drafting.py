@@ -13,6 +13,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from gencard.analysis.formulas.formulas import read_factors
+from gencard.analysis.formulas.summing import AnswerRequest
 from gencard.controller.base.files import secret_bytes, signing_key
 from gencard.controller.drafting import schema_draft
 from gencard.controller.drafting.dataset_draft import drafted_schema_text
@@ -32,10 +34,8 @@ from gencard.core.card.noise import Mechanism, gaussian
 from gencard.core.coding import Attribute, Labels, codes_of_numbers
 from gencard.core.errors import EmptyDatasetError, InvalidInputError, StorageError
 from gencard.core.generators.registry import GENERATORS
-from gencard.core.noise import epsilon_of
 from gencard.core.statistics.formula import Analysis
-from gencard.formulas.formulas import read_factors
-from gencard.formulas.summing import AnswerRequest
+from gencard.core.statistics.noise import epsilon_of
 from tests.messy_files import MESSY
 
 LEFT_OUT = {

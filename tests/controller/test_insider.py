@@ -11,13 +11,13 @@ import pandas as pd
 import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 
+from gencard.analysis.answers.answer import Answer
+from gencard.analysis.output_checks.rounding import step
+from gencard.analysis.output_checks.rules import OUTPUT_RULES
+from gencard.analysis.output_checks.small_counts.inference import Outcome
 from gencard.controller.questions.earlier import Earlier
-from gencard.core.answers.answer import Answer
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.errors import NoAnswerError
-from gencard.core.output_checks.rounding import step
-from gencard.core.output_checks.rules import OUTPUT_RULES
-from gencard.core.output_checks.small_counts.inference import Outcome
 from tests.controller.test_answering import asked, asking
 
 SIZES = {"a": 3, "b": 4, "c": 2}
@@ -49,7 +49,7 @@ def column(name):
 
 
 def leaves(result):
-    """Whether an answer leaves without a steward."""
+    """Return whether an answer leaves without a steward."""
     return result.answer is not None and not result.review
 
 
@@ -67,7 +67,7 @@ class Insider:
         self.refused = []
 
     def population(self):
-        """Of any shape, or one asked for before with a cell more or less."""
+        """Draw a population of any shape, or an earlier one with a cell more or less."""
         if self.populations and self.rng.random() < 0.4:
             cells = self.populations[self.rng.integers(len(self.populations))].copy()
             cells[self.rng.integers(len(cells))] ^= True
@@ -98,7 +98,7 @@ class Insider:
             self.facts += self.read(kind, formula, cells * 1.0, Answer.of_json(result.answer))
 
     def read(self, kind, formula, kept, answer):
-        """What an answer tells, as intervals of linear functions of the counts."""
+        """Yield the facts of an answer, as intervals of linear functions of the counts."""
         response, _, term = formula.partition(" ~ ")
         yield kept, max(answer.n - 2, THRESHOLD), answer.n + 2
         if kind == "crosstab":  # all its numbers are computed from the rounded counts
@@ -139,7 +139,7 @@ class Insider:
         return [cell for cell in small if not any(self.may(cell, sign) for sign in (-1, 1))]
 
     def may(self, cell, sign):
-        """Whether all answers agree with more (1) or fewer (-1) records in a cell than there are."""
+        """Return whether all answers agree with more (1) or fewer (-1) records in a cell."""
         rows, low, high = map(np.array, zip(*self.facts, strict=True))
         other = (self.truth[cell] + 1, np.inf) if sign > 0 else (-np.inf, self.truth[cell] - 1)
         if other[1] < 0:

@@ -15,7 +15,7 @@ SECRET = "CANARY-Ann-Smith-HIV"
 
 @pytest.fixture
 def lines():
-    """What a configured process writes, read back as JSON."""
+    """Read the output of a configured process back as JSON."""
     stream, root = io.StringIO(), logging.getLogger()
     before, level = root.handlers[:], root.level
     for handler in before:

@@ -13,6 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gencard.analysis.output_checks.populations import Rounded
+from gencard.analysis.output_checks.rules import USUAL_RULES, Colour, Mark, Rule
 from gencard.boxes.reference import ReferenceKind, ReferenceRecipe
 from gencard.controller.jobs import process
 from gencard.controller.jobs.executor import ProcessExecutor
@@ -42,11 +44,13 @@ from gencard.controller.jobs.tasks import (
     AnswerResult,
     AuditJob,
     AuditResult,
+    Before,
     BlackBoxJob,
     ClusterPart,
     CompareJob,
     CompareResult,
     DrawJob,
+    EndedQuestion,
     FindingDocument,
     KeepJob,
     KeepResult,
@@ -63,7 +67,6 @@ from gencard.controller.jobs.tasks import (
     SynthesisJob,
     ThinOutJob,
 )
-from gencard.controller.questions.before import Before, EndedQuestion
 from gencard.controller.records.file_format import FileFormat
 from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.sandbox.analyses import AnalysisRecipe
@@ -79,14 +82,12 @@ from gencard.core.coding import Attribute, Coding, Derivation, Edges, Labels, Re
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import GencardError, InvalidInputError, JobFailedError
-from gencard.core.evaluation.material import AllowedTogether, Declared
-from gencard.core.output_checks.populations import Rounded
-from gencard.core.output_checks.rules import USUAL_RULES, Colour, Mark, Rule
 from gencard.core.program_outputs import Output, OutputKind
-from gencard.core.psi_risk.risk import psi_risk
 from gencard.core.statistics.linear import Function, LinearStatistic
 from gencard.core.types import ignore_progress
-from gencard.core.utility.gap import GapWords
+from gencard.measures.evaluation.material import AllowedTogether, Declared
+from gencard.measures.psi_risk.risk import psi_risk
+from gencard.measures.utility.gap import GapWords
 from gencard.wire.documents.answer_document import Question
 
 CANARY = "CANARY-Ann-Smith-HIV"

@@ -18,11 +18,11 @@ from hypothesis.stateful import (
 
 from gencard.controller.base.files import signing_key
 from gencard.controller.cards.negotiations import Negotiations, Retention
-from gencard.controller.controller_state import open_controller_state
 from gencard.controller.people.signing_keys import key_history
 from gencard.controller.records.catalogue import Catalogue
 from gencard.controller.state.log import verify
 from gencard.controller.state.requests import Request
+from gencard.controller.wiring.opening import open_controller_state
 from gencard.core.card.card import Card, CardState, Turn
 from gencard.core.card.terms import Proposal
 from gencard.core.errors import (
@@ -58,7 +58,7 @@ class Clock:
 
 @dataclass
 class Modelled:
-    """What a card should be."""
+    """Expected state of a card."""
 
     owner: str
     state: CardState

@@ -103,7 +103,7 @@ def test_s66_the_choice_is_the_same_whatever_is_asked_and_wherever_records_stand
 
 @pytest.mark.parametrize("seed", range(6))
 def test_s66_a_person_more_moves_no_more_than_so_many_records(tmp_path, seed):
-    """Whoever is added, the others' records that count stay the same."""
+    """A person is added: the counting records of the other people stay the same."""
     frame, folder = records(seed, 6), tmp_path
     clique = ("sex", "age", "now", "born")
     with_all, without = (

@@ -420,7 +420,7 @@ def facts(name):
 
 
 class TestBlackBoxes:
-    """What a policy answers to proposals that name a black box, by tier."""
+    """Decisions of a policy about proposals that name a black box, by tier."""
 
     NOISE = Gaussian(Neighbouring.ADD_REMOVE, Decimal("0.25"))
     PRIVATE = replace(

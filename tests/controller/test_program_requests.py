@@ -1,4 +1,4 @@
-"""What a program receives of the records: bytes of a request, and nothing that its card leaves out."""
+"""Records in a request to a program: bytes of the request, and nothing that its card leaves out."""
 
 from io import BytesIO
 from types import SimpleNamespace
@@ -38,7 +38,7 @@ SCHEMA = {
     ],
 }
 CARD = ("ward", "spent", "hours", "age", "clock", "rich")
-"""Of the schema's attributes the card names neither salary nor the day."""
+"""Attributes on the card: the schema's, without salary and the day."""
 
 PERSONS = {"person": "id", "most_records": 2}
 COLUMNS = ("age", "clock", "spent")

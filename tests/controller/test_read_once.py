@@ -179,7 +179,7 @@ OF_PERSONS = DECLARED | {"person": "v", "most_records": 3}
 
 
 def told(vault: Vault) -> list[object]:
-    """What the questions of `check` say of a vault."""
+    """Collect the answers of a vault to the questions of `check`."""
     names = vault.coding.domain.attributes
     dataset, numbers = vault.read(names, ("number",), most_records=1_000)
     counts = vault.count([(name,) for name in names] + [("code", "day")])
@@ -238,11 +238,11 @@ def test_codes_compared_by_value_are_counted_whatever_the_labels_are(tmp_path_fa
 
 
 def test_check_loads_no_pandas(tmp_path):
-    """It takes as long to load as a million records to check."""
+    """Loading pandas takes as long as checking a million records."""
     entry = entry_of(tmp_path, **frame())
     entry.schema_file.write_text(schema_text(schema_of_table(DECLARED)))
     settings_file = tmp_path / "entry.pickle"
-    settings_file.write_bytes(pickle.dumps(entry.source))
+    settings_file.write_bytes(pickle.dumps(entry))
     program = """if True:
         import pickle, sys
         from gencard.controller.records.records import check_records
@@ -264,7 +264,7 @@ def test_check_opens_the_file_once(tmp_path, monkeypatch):
     entry.schema_file.write_text(schema_text(schema_of_table(DECLARED)))
     opened, enter = list[Path](), Records.__enter__
     monkeypatch.setattr(Records, "__enter__", lambda self: (opened.append(entry.data), enter(self))[1])
-    checked = check_records(entry.source, partial(allowed_pairs, entry.policy))
+    checked = check_records(entry, partial(allowed_pairs, entry.policy))
     assert opened == [entry.data]
     assert checked.adjustments["number"].rounded > 0
     assert checked.small is not None

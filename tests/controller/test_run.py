@@ -1,4 +1,4 @@
-"""What the owner of an operation is told while a job runs at the records."""
+"""Progress that the owner of an operation sees while a job runs at the records."""
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -96,7 +96,7 @@ def test_who_may_read_the_results_hears_all(task, role):
 
 
 def test_s13_nobody_goes_on_before_the_process_of_a_cancelled_job_is_gone():
-    """It may still be writing into the folder that is thrown away next."""
+    """The process may still be writing into the folder that is thrown away next."""
     executor = Cancelled()
     with pytest.raises(OperationCancelledError):
         Run(row_of("analyst"), executor, lambda *_: None).job(tasks.MEASURE, {})

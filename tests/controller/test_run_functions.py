@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gencard.analysis.output_checks.rules import USUAL_RULES
 from gencard.controller.jobs.answering import checked
-from gencard.controller.questions.before import Before, EndedQuestion
+from gencard.controller.jobs.measurement import earlier_of
+from gencard.controller.jobs.tasks import Before, EndedQuestion
 from gencard.controller.questions.earlier import Earlier
 from gencard.controller.questions.run_question import RunQuestion
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, InvalidFormulaError, InvalidInputError
-from gencard.core.output_checks.rules import USUAL_RULES
 from gencard.core.statistics.formula import Analysis
 from gencard.wire.documents.answer_document import Question, answer_of_document
 from gencard.wire.signatures.canonical import document_of, json_bytes
@@ -87,7 +88,7 @@ HEAVY = {"age": [0.0] * 19 + [1e9]}
     ("formula", "options"), [("age ~ sex", {"values": HEAVY}), ("I((age > 39) * 1e9) ~ sex", {})]
 )
 def test_a_run_of_before_is_read_and_judged_beside_but_not_carried_out(formula, options):
-    """Its population is that of the new run and nine people of the isle."""
+    """The earlier run's population is that of the new run and nine people of the isle."""
     few = np.where(np.arange(4_000) < 9, 2, np.arange(4_000) % 2)
     dataset, old = records(region=few), of_before("linear", formula, BOTH, **options)
     assert old.question.design.response.values.tolist() == HEAVY["age"]
@@ -118,7 +119,7 @@ def test_the_saved_answer_of_before_is_read_and_judged_beside():
             Attribute("weight", Edges((40.0, 60.0, 80.0, 120.0))),
         )
     )
-    earlier = Earlier.of(Before(earlier=(EndedQuestion(signed.question),)), coding)
+    earlier = earlier_of(Before(earlier=(EndedQuestion(signed.question),)), coding)
     assert earlier.runs[0].question.values["age"] == (8.0, 40.0, 82.5)
     rng = np.random.default_rng(2)
     few = np.where(np.arange(2_000) < 9, 0, rng.integers(1, 3, 2_000))
@@ -231,7 +232,7 @@ FUNCTIONS = st.recursive(st.one_of(_ATTRIBUTES, _NUMBERS.map(repr)), _wider, max
 @settings(max_examples=300)
 @given(function=FUNCTIONS, response=st.booleans())
 def test_numbers_of_a_run_are_listed_functions_of_declared_numbers_or_groups(function, response):
-    """Of one attribute, but for unit and origin; else each value is a group whose cells are judged."""
+    """Functions of one attribute, but for unit and origin; else cells of each value are judged."""
     formula = f"I({function}) ~ sex" if response else f"income ~ I({function})"
     try:
         run = asked("linear", formula, missing="drop")
@@ -327,7 +328,7 @@ class TestGroups:
         assert judged(asked(kind, formula, missing="drop"), dataset).answer is None
 
     def test_groups_of_two_runs_differ_by_nobody_s_age(self):
-        """Everybody below 30, then below 29: the few of 29 would be the difference."""
+        """The groups are ages below 30, then below 29: the few of 29 would be the difference."""
         age = np.where(np.arange(4_000) < 9, 9, np.arange(4_000) % 20)
         age[9:][age[9:] == 9] = 3
         dataset = records(age=age)

@@ -12,18 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import attacks_refusals
+from gencard.analysis.answers.kinds import KINDS
+from gencard.analysis.answers.trial import tried
+from gencard.analysis.output_checks.rules import OUTPUT_RULES, USUAL_RULES, Rule
 from gencard.controller.answers.decisions import Outcome
 from gencard.controller.answers.run import outcome_of
 from gencard.controller.jobs.answering import check_answerable, checked
 from gencard.controller.questions.earlier import Earlier
 from gencard.controller.questions.run_question import Population, RunQuestion
-from gencard.core.answers.kinds import KINDS
-from gencard.core.answers.trial import tried
 from gencard.core.card.analyses import Analyses
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, NoAnswerError
-from gencard.core.output_checks.rules import OUTPUT_RULES, USUAL_RULES, Rule
 from gencard.wire.documents.answer_document import Question
 
 CODING = Coding(
@@ -76,7 +76,7 @@ def run_of(kind, formula, where="", missing="drop", options=""):
 
 
 def read(result):
-    """What of a job's result reaches an analyst: what is signed, and its price."""
+    """Return the part of a job's result that reaches an analyst: the signed fields and the price."""
     outcome = outcome_of(result, Analyses(kinds=("linear",), checked_runs=1, numbers=10_000))
     signed = {"answer": outcome.answer, "reasons": outcome.reasons, "rules": outcome.rules}
     return json.dumps(signed | {"numbers": outcome.numbers, "waits": outcome.review})
@@ -174,7 +174,7 @@ UNSUITABLE = [
 def test_what_the_schema_leaves_no_answer_is_refused_before_records_are_read(
     kind, formula, where, missing
 ):
-    """Whatever the records are, it has no answer: two very different ones agree."""
+    """Two very different files of records agree that the run has no answer."""
     try:
         run = run_of(kind, formula, where, missing)
     except GencardError:

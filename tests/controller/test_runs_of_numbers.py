@@ -9,12 +9,12 @@ import statsmodels.formula.api as smf
 from scipy import stats
 from statsmodels.stats.anova import anova_lm
 
+from gencard.analysis.output_checks.rules import Colour, Rule, Rules
 from gencard.controller.jobs.answering import checked
 from gencard.controller.questions.earlier import Earlier
 from gencard.controller.questions.run_question import RunQuestion
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.errors import InvalidFormulaError
-from gencard.core.output_checks.rules import Colour, Rule, Rules
 from gencard.core.scale import Scale
 from gencard.wire.documents.answer_document import Question
 from tests.core.stored_runs import dataset_of, stored_run

@@ -109,7 +109,7 @@ def test_s53_what_is_no_word_of_a_second_steward_does_not_count(second, problem)
 
 
 def test_s53_one_key_under_two_names_is_one_steward():
-    """As it may stand in files that were written by hand."""
+    """Approvals of this kind could stand in files that were written by hand."""
     twin = replace(
         PEOPLE["spiffe://gencard.local/service/steward/eve"], signing_key=KEYS["sam"].public_key()
     )

@@ -272,7 +272,7 @@ class TestRows:
 
 
 def test_a_rehearsed_program_gets_the_numbers_that_psi_places(monkeypatch, tmp_path):
-    """Those of the analyst's own dry run."""
+    """The numbers are those of the analyst's own dry run."""
     coding = Coding((Attribute("amount", on_scale("1", "0 10 1000", "0", fine=Decimal(5))),))
     rows = Dataset(coding.domain, np.arange(400)[:, None] % coding.domain.sizes[0])
     RowsFile(tmp_path / "rows").write(rows)

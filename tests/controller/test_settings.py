@@ -22,12 +22,12 @@ from gencard.core.card.budget import Neighbouring, Price
 from gencard.core.card.mechanism import Transform
 from gencard.core.card.noise import Mechanism, gaussian
 from gencard.core.errors import GencardError, InvalidInputError
-from gencard.core.evaluation.material import Declared
 from gencard.core.moment import MomentKind
 from gencard.core.policy import AnalysesPolicy, AnswerRelease, MomentPolicy, Policy, TwoStewards
-from gencard.core.privacy.distances.gower import Missing
 from gencard.core.statistics.formula import Analysis
-from gencard.core.utility.gap import GapWords
+from gencard.measures.evaluation.material import Declared
+from gencard.measures.privacy.distances.gower import Missing
+from gencard.measures.utility.gap import GapWords
 
 SMALLEST = """
 [identity]

@@ -50,7 +50,7 @@ def test_a_call_gives_its_place_back_however_it_ends(kind):
 
 
 def test_s71_a_message_of_many_parts_counts_as_many_calls():
-    """Its sender is refused for it, and nobody else."""
+    """The sender of such a message is refused, and no other caller."""
     shares = shares_of(WIDE, WIDE)
     with shares.taken("ana"):
         shares.weigh("ana", 10 * WIDE * PARTS_PER_CALL)

@@ -1,4 +1,4 @@
-"""What a steward leaves out of proposed terms: all statistics about an attribute, with their weights."""
+"""Terms without an attribute: a steward leaves out all its statistics, with their weights."""
 
 from dataclasses import replace
 

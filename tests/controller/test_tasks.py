@@ -1,4 +1,4 @@
-"""What jobs do, without a process around them; and what a worker makes of their ends."""
+"""Tasks of jobs, without a process around them; and their ends as a worker reports them."""
 
 import io
 import resource

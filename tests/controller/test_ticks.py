@@ -70,7 +70,7 @@ def seconds(work, tick):
 
 
 def times(tick):
-    """Of operations at two neighbouring datasets, in turn and side by side."""
+    """Measure operations at two neighbouring datasets, in turn and side by side."""
     works = [QUICK, SLOW] * PAIRS
     with ThreadPoolExecutor(len(works)) as pool:
         found = list(pool.map(seconds, works, [tick] * len(works)))
@@ -138,7 +138,7 @@ def test_s28_a_failure_that_is_held_back_is_not_told_by_a_cancel():
 
 
 def test_a_job_whose_progress_cannot_be_noted_does_not_go_on():
-    """As where the state cannot be written: nobody would wait for it."""
+    """A state that cannot be written ends the job, because no caller would receive its result."""
 
     def fail(*_):
         raise StorageError

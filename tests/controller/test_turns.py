@@ -197,7 +197,7 @@ class TestS11Executor:
 
 
 def order_of(door: Door, owners: Sequence[str]) -> list[str]:
-    """Who passes after whom, where these began to wait one after another behind somebody else."""
+    """Return the order in which owners pass who began to wait one after another."""
     passed: list[str] = []
 
     def wait(owner: str) -> None:

@@ -75,7 +75,7 @@ def test_other_columns_are_not(tmp_path, column, values):
 
 
 def test_a_postcode_is_asked_about_and_a_unit_once(tmp_path):
-    """It repeats as a household does, and its state is that of all its records."""
+    """The postcode repeats as a household does, and its state is that of all its records."""
     codes = RNG.permutation(80_000)[:200] + 1_000
     at = RNG.integers(0, 200, 1_500)
     frame = pd.DataFrame(

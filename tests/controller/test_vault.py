@@ -124,7 +124,7 @@ class TestReading:
     @pytest.mark.parametrize("kind", KINDS)
     @pytest.mark.parametrize("numbers", [[1, 2, 30, 7], [1, 2, 30, None, 7], [-1, 0, 1.5, 7]])
     def test_labels_beside_other_are_found_in_a_column_of_floats(self, tmp_path, kind, numbers):
-        """As pandas stores whole numbers where some are missing; its ``value_counts`` is the referee."""
+        """The floats are whole numbers with gaps, as in pandas; its ``value_counts`` is the referee."""
         frame = pd.DataFrame({"x": np.repeat(np.array(numbers, float), range(1, len(numbers) + 1))})
         labels = tuple(f"{number:g}" for number in numbers[:3])
         coding = Coding((Attribute("x", Labels((*labels, "other"), missing=True)),))
@@ -414,7 +414,7 @@ def read(path, file_format):
 
 
 def by_itself(path, options):
-    """What the engine makes of a file whose marks it detects, as far as these are not stated."""
+    """Return the engine's reading of a file with detected marks, as far as marks are not stated."""
     table = f"read_csv('{path}', all_varchar = true, header = true, comment = ''{options})"
     try:
         with duckdb.connect() as engine:
@@ -425,7 +425,7 @@ def by_itself(path, options):
 
 
 class TestMarks:
-    """Nothing about a CSV file is left to the engine's detection when its records are counted."""
+    """The engine detects no property of a CSV file when its records are counted."""
 
     @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
     def test_names_and_values_are_those_of_the_engine(self, text, tmp_path):

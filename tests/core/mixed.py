@@ -5,8 +5,8 @@ from functools import cache
 import numpy as np
 from hypothesis import strategies as st
 
-from gencard.core.privacy.distances.gower import Gower, Missing
-from gencard.core.privacy.records import Records
+from gencard.measures.privacy.distances.gower import Gower, Missing
+from gencard.measures.privacy.records import Records
 from tests.core.oracles import read
 
 NUMERIC = ("age", "capital_gain", "capital_loss", "hours_per_week")

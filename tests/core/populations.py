@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from gencard.core.privacy.attacks.attack import Tables
-from gencard.core.privacy.records import Records
+from gencard.measures.privacy.attacks.attack import Tables
+from gencard.measures.privacy.records import Records
 
 
 def records(*columns):

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from gencard.analysis.answers.margins import RecordMargins
+from gencard.analysis.output_checks.stored import StoredRun
 from gencard.controller.questions.run_question import RunQuestion
-from gencard.core.answers.margins import RecordMargins
 from gencard.core.coding import Coding, Edges, intervals_of
 from gencard.core.dataset import Dataset
-from gencard.core.output_checks.stored import StoredRun
 from gencard.core.types import FloatArray
 from gencard.wire.documents.answer_document import Question
 from gencard.wire.signatures.canonical import json_bytes

@@ -1,4 +1,4 @@
-"""What budgets come to: every path against dp-accounting, which adds up whole loss distributions.
+"""Sums of budgets: every path against dp-accounting, which adds up whole loss distributions.
 
 A reference that rounds losses down gives an epsilon that is at most the true one: whatever a card
 claims must not be below it.
@@ -25,12 +25,12 @@ from hypothesis import strategies as st
 from gencard.core.card.budget import Neighbouring
 from gencard.core.card.mechanism import Privacy
 from gencard.core.card.noise import Mechanism, gaussian, laplace
-from gencard.core.noise import epsilon_of, rho_of, rho_of_pure, scales, sum_scales, together
 from gencard.core.statistics.linear import Function, LinearStatistic
+from gencard.core.statistics.noise import epsilon_of, rho_of, rho_of_pure, scales, sum_scales, together
 
 WEIGHTS = ((1,), (1, 1, 1), (5, 1, 2))
 STEP = 1e-4
-"""Of the reference's losses: it is off by half of it for each count that moves, at most."""
+"""Step of the reference's losses: for each count that moves the error is at most half a step."""
 amounts = st.decimals("0.001", 3, places=3)
 deltas = st.sampled_from([Decimal("1e-9"), Decimal("1e-6"), Decimal("0.001")])
 
@@ -39,7 +39,7 @@ deltas = st.sampled_from([Decimal("1e-9"), Decimal("1e-6"), Decimal("0.001")])
 def losses(
     privacy: Privacy, weights: tuple[int, ...], *, upper: bool = False
 ) -> PrivacyLossDistribution:
-    """Of a whole card: a record moves one count of each marginal by 1, or two where it is replaced."""
+    """Losses of a whole card: a record moves one count of each marginal, or two if it is replaced."""
     moved = 2 if privacy.neighbouring is Neighbouring.REPLACE_ONE else 1
     found = [
         from_discrete_laplace_mechanism(

@@ -12,11 +12,11 @@ import pandas as pd
 import pytest
 from formulaic import ModelSpec, model_matrix
 
-from gencard.core.answers.answer import Table
-from gencard.core.answers.survival import COLUMNS
-from gencard.core.output_checks import models, tables
-from gencard.core.output_checks.models import coarse_table
-from gencard.core.output_checks.rules import USUAL_RULES, Colour, Rule, Verdict, together
+from gencard.analysis.answers.answer import Table
+from gencard.analysis.answers.survival import COLUMNS
+from gencard.analysis.output_checks import models, tables
+from gencard.analysis.output_checks.models import coarse_table
+from gencard.analysis.output_checks.rules import USUAL_RULES, Colour, Rule, Verdict, together
 from tests.fixtures.acro.cases import ADULT, COUNTS, GROUPS, MODELS, NAMES, SD2011, SURVIVAL, TRUTHS
 from tests.shared_data import shared_file
 
@@ -46,7 +46,7 @@ OURS = {Rule.EXTREME, Rule.RANK, Rule.LEVERAGE, Rule.SATURATED, Rule.SAME}
 
 @cache
 def frame(name):
-    """As in make.py, which runs beside another pandas."""
+    """Prepare a file as make.py does, which runs beside another pandas."""
     read = pd.read_parquet(shared_file(f"{name}.parquet"))
     new, column, label = TRUTHS[name]
     read[new] = (read[column] == label).astype(int)
@@ -71,7 +71,7 @@ def cells_of(broken, rules, shape):
 
 
 def agrees(verdict, theirs, case=None):
-    """Whether a verdict is ACRO's, but for the rule that is listed for the case."""
+    """Return whether a verdict is ACRO's, but for the rule that is listed for the case."""
     shared = Verdict(tuple(set(verdict.broken) - OURS)).colour
     differs = verdict.colour is not STATUS[theirs["status"]]
     assert differs == (case in DIFFERENCES)

@@ -5,17 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gencard.core.answers.design import Block
-from gencard.core.answers.margins import PsiMargins
-from gencard.core.answers.noise.differences import MOST_MOVED
-from gencard.core.answers.noise.reconciled import NoisyMargins, covariance_of, margins_of
+from gencard.analysis.answers.design import Block
+from gencard.analysis.answers.margins import PsiMargins
+from gencard.analysis.answers.noise.differences import MOST_MOVED
+from gencard.analysis.answers.noise.reconciled import NoisyMargins, covariance_of, margins_of
+from gencard.analysis.formulas.answering import answer_of
+from gencard.analysis.formulas.summing import question_needs
 from gencard.core.card.sums import Sum
 from gencard.core.domain import Clique
 from gencard.core.errors import LackingMarginalsError, NoiseDrownsError
 from gencard.core.statistics.formula import Analysis
 from gencard.core.statistics.psi import Measurement, Psi, SumMeasurement
-from gencard.formulas.answering import answer_of
-from gencard.formulas.summing import question_needs
 from tests.core.test_answers_of_numbers import CODING, noisy_of, psi_with, records
 
 __all__ = ["records"]

@@ -12,8 +12,12 @@ from hypothesis import strategies as st
 from benchmarks.answers_exact import gap
 from benchmarks.coded_samples import sample
 from benchmarks.model_referees import CASES, WIDE
-from gencard.core.answers.answer import Answer
-from gencard.core.answers.margins import PsiMargins, RecordMargins, records_of, within
+from gencard.analysis.answers.answer import Answer
+from gencard.analysis.answers.margins import PsiMargins, RecordMargins, records_of, within
+from gencard.analysis.formulas.answering import answer_of
+from gencard.analysis.formulas.conditions import read_condition
+from gencard.analysis.formulas.design import numbers_of, read_design
+from gencard.analysis.formulas.formulas import read_formula
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import (
@@ -28,10 +32,6 @@ from gencard.core.statistics.counting import count
 from gencard.core.statistics.formula import Analysis, sufficient_cliques
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement, Psi
-from gencard.formulas.answering import answer_of
-from gencard.formulas.conditions import read_condition
-from gencard.formulas.design import numbers_of, read_design
-from gencard.formulas.formulas import read_formula
 
 CODING = Coding(
     (

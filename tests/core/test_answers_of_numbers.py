@@ -13,14 +13,20 @@ import statsmodels.formula.api as smf
 from scipy import stats
 from statsmodels.stats.oneway import anova_oneway
 
-from gencard.core.answers.exact import gram_of
-from gencard.core.answers.families.histograms import level_means, quantile_of_cells
-from gencard.core.answers.margins import Margins, Present, PsiMargins
-from gencard.core.answers.noise.bootstrap import Bootstrap
-from gencard.core.answers.noise.differences import Moved, name_of
-from gencard.core.answers.noise.models import AT_MOST
-from gencard.core.answers.noise.numbers import Use, numbers_of, rule_of
-from gencard.core.answers.noise.reconciled import margins_of
+from gencard.analysis.answers.exact import gram_of
+from gencard.analysis.answers.families.histograms import level_means, quantile_of_cells
+from gencard.analysis.answers.margins import Margins, Present, PsiMargins
+from gencard.analysis.answers.noise.bootstrap import Bootstrap
+from gencard.analysis.answers.noise.differences import Moved, name_of
+from gencard.analysis.answers.noise.models import AT_MOST
+from gencard.analysis.answers.noise.numbers import Use, numbers_of, rule_of
+from gencard.analysis.answers.noise.reconciled import margins_of
+from gencard.analysis.formulas.answering import answer_of
+from gencard.analysis.formulas.conditions import read_condition
+from gencard.analysis.formulas.design import summed_columns
+from gencard.analysis.formulas.formulas import read_factors
+from gencard.analysis.formulas.numbers import needs_of, numbers_used
+from gencard.analysis.formulas.summing import question_needs
 from gencard.core.card.sums import Sum as SumOf
 from gencard.core.card.sums import product_ends
 from gencard.core.coding import Attribute, Coding, Edges, Labels, codes_of_numbers
@@ -29,12 +35,6 @@ from gencard.core.scale import Scale
 from gencard.core.statistics.formula import Analysis
 from gencard.core.statistics.psi import HistogramMeasurement, Measurement, Psi, SumMeasurement
 from gencard.core.statistics.unit_sums import UnitSums
-from gencard.formulas.answering import answer_of
-from gencard.formulas.conditions import read_condition
-from gencard.formulas.design import summed_columns
-from gencard.formulas.formulas import read_factors
-from gencard.formulas.numbers import needs_of, numbers_used
-from gencard.formulas.summing import question_needs
 
 N = 1_500
 CLOSE = 1e-9
@@ -196,7 +196,7 @@ def test_conditions_choose_records(records, text, where):
 def test_above_forty_columns_floats_are_corrected_by_exact_residuals(records, monkeypatch):
     text = "y ~ g * z + x + h"
     exact = asked(records, text)
-    monkeypatch.setattr("gencard.core.answers.exact.MOST_EXACT", 2)
+    monkeypatch.setattr("gencard.analysis.answers.exact.MOST_EXACT", 2)
     near = asked(records, text)
     assert near.coefficients.names == exact.coefficients.names
     assert np.allclose(near.coefficients.params, exact.coefficients.params, rtol=1e-14)

@@ -9,11 +9,13 @@ from scipy import integrate, optimize, stats
 
 from benchmarks.coded_samples import Coded, sample
 from benchmarks.table_referees import CASES
-from gencard.core.answers.families import contingency
-from gencard.core.answers.families.components import Correspondence
-from gencard.core.answers.families.groups import Groups, quantile_places
-from gencard.core.answers.families.polychoric import bivariate_normal, polychoric
-from gencard.core.answers.margins import PsiMargins, RecordMargins
+from gencard.analysis.answers.families import contingency
+from gencard.analysis.answers.families.components import Correspondence
+from gencard.analysis.answers.families.groups import Groups, quantile_places
+from gencard.analysis.answers.families.polychoric import bivariate_normal, polychoric
+from gencard.analysis.answers.margins import PsiMargins, RecordMargins
+from gencard.analysis.formulas.answering import answer_of
+from gencard.analysis.formulas.formulas import read_formula
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import (
@@ -25,8 +27,6 @@ from gencard.core.errors import (
 from gencard.core.statistics.counting import count
 from gencard.core.statistics.formula import Analysis, sufficient_cliques
 from gencard.core.statistics.psi import Measurement, Psi
-from gencard.formulas.answering import answer_of
-from gencard.formulas.formulas import read_formula
 
 CODING = Coding(
     (
@@ -355,7 +355,7 @@ def test_correspondence_analysis_is_that_of_prince():
 
 
 def test_two_attributes_have_the_inertias_of_their_own_table():
-    """Of two attributes, the adjusted inertias are those of simple correspondence analysis."""
+    """For two attributes the adjusted inertias are those of simple correspondence analysis."""
     table = TABLE
     burt = np.block([[np.diag(table.sum(1)), table], [table.T, np.diag(table.sum(0))]])
     analysis = Correspondence.of(burt, 2)

@@ -17,11 +17,11 @@ from gencard.core.errors import (
     InvalidNumberError,
     UnknownAttributeError,
 )
-from gencard.core.privacy.attacks.attack import Attack, Proportion, Tables, drawn
-from gencard.core.privacy.attacks.neighbours import inference, linkability
-from gencard.core.privacy.attacks.singling_out import singling_out
-from gencard.core.privacy.distances.gower import Gower, Missing, gower_of
-from gencard.core.privacy.records import Records
+from gencard.measures.privacy.attacks.attack import Attack, Proportion, Tables, drawn
+from gencard.measures.privacy.attacks.neighbours import inference, linkability
+from gencard.measures.privacy.attacks.singling_out import singling_out
+from gencard.measures.privacy.distances.gower import Gower, Missing, gower_of
+from gencard.measures.privacy.records import Records
 from tests.core.mixed import NUMERIC, tables
 from tests.core.mixed import adult as files
 from tests.core.oracles import read
@@ -244,7 +244,7 @@ def adult():
 
 
 def agrees(found, counts, attempts):
-    """Whether a count's distance from each of another program's is chance at 4 standard errors."""
+    """Return whether a count differs from the other program's counts by 4 standard errors at most."""
     shares = [(found.share + count / attempts) / 2 for count in counts]
     spreads = [np.sqrt(p * (1 - p) * (1 / attempts + 1 / found.attempts)) for p in shares]
     return all(
@@ -264,7 +264,7 @@ def counts_of(peer, kind, name, **params):
 @pytest.mark.shared
 @pytest.mark.parametrize("secret", ["income", "occupation", "age"])
 def test_inference_beside_another_program(peer, adult, secret):
-    """Its naive guesses are nearly all lost; ours succeed as often as two random records agree."""
+    """The other program loses nearly all naive guesses; ours succeed as often as two records agree."""
     gower = gower_of(adult.train, adult.holdout)
     found = inference(adult, gower, secret, attacks=500, rng=np.random.default_rng(10))
     assert agrees(found.attack, counts_of(peer, "inference", "n_success", secret=secret), 500)
@@ -278,7 +278,7 @@ def test_inference_beside_another_program(peer, adult, secret):
 
 @pytest.mark.shared
 def test_linkability_beside_another_program(peer, adult):
-    """Its ties fall by position, alike on both sides, so it may link more; luck is the same."""
+    """The other program breaks ties by position on both sides, so it may link more; luck is the same."""
     gower = gower_of(adult.train, adult.holdout)
     rng = np.random.default_rng(11)
     found = linkability(adult, gower, SIDES, attacks=500, count=5, rng=rng)

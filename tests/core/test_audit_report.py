@@ -134,7 +134,7 @@ class TestJson:
             report_of_json_object(document)
 
     def test_a_report_of_an_earlier_version_still_reads(self):
-        """Its five checks, its three runs a side and its words are what they were."""
+        """The five checks, three runs a side and words of the report are unchanged."""
         text = (Path(__file__).parent / "report_of_five_checks.json").read_text()
         earlier = report_of_json_object(json.loads(text))
         assert report_to_json_object(earlier) == json.loads(text)
@@ -209,7 +209,7 @@ class TestTries:
 
     @pytest.fixture
     def weak(self, report):
-        """Nothing that one try at level 0.00833 would be rejected for."""
+        """Report with p-values of which none rejects a try at level 0.00833."""
         results = tuple(
             replace(r, p_value=0.02, direction=1) if r.check is Check.MEAN else replace(r, p_value=1.0)
             for r in report.checks
@@ -236,7 +236,7 @@ class TestTries:
         assert replace(weak, earlier=(before,)).p_value == weak.p_value
 
     def test_nor_does_one_that_could_not_be_made(self, weak, pooled):
-        """Its p-value of 1 is no evidence for the box, in whichever try it stands."""
+        """A p-value of 1 is no evidence for the box, in any of the tries."""
         gone = tuple(replace(r, p_value=1.0, direction=0, not_run="no cube") for r in weak.checks)
         before = replace(pooled.earlier[0], checks=gone)
         assert replace(weak, earlier=(before,)).p_value == weak.p_value

@@ -14,19 +14,19 @@ from gencard.core.errors import (
     InvalidNumberError,
     TooLargeError,
 )
-from gencard.core.privacy.attacks.attack import Tables
-from gencard.core.privacy.attacks.neighbours import inference, linkability, membership
-from gencard.core.privacy.attacks.singling_out import singling_out
-from gencard.core.privacy.canaries.canaries import reconstruct_cells
-from gencard.core.privacy.disclosure import disclosure_risk
-from gencard.core.privacy.distances.dcr import dcr, equal_share
-from gencard.core.privacy.distances.gower import Missing, gower_of
-from gencard.core.privacy.distances.nearest import clones, nearest
-from gencard.core.privacy.records import Records
-from gencard.core.privacy.uniques import replicated_uniques
-from gencard.core.utility.gap import Gap, gap_error
-from gencard.core.utility.propensity import regression_propensity, tree_pmse
-from gencard.core.utility.table_utility import marginal_error, mean_table_utility, table_utilities
+from gencard.measures.privacy.attacks.attack import Tables
+from gencard.measures.privacy.attacks.neighbours import inference, linkability, membership
+from gencard.measures.privacy.attacks.singling_out import singling_out
+from gencard.measures.privacy.canaries.canaries import reconstruct_cells
+from gencard.measures.privacy.disclosure import disclosure_risk
+from gencard.measures.privacy.distances.dcr import dcr, equal_share
+from gencard.measures.privacy.distances.gower import Missing, gower_of
+from gencard.measures.privacy.distances.nearest import clones, nearest
+from gencard.measures.privacy.records import Records
+from gencard.measures.privacy.uniques import replicated_uniques
+from gencard.measures.utility.gap import Gap, gap_error
+from gencard.measures.utility.propensity import regression_propensity, tree_pmse
+from gencard.measures.utility.table_utility import marginal_error, mean_table_utility, table_utilities
 
 NAMES = ("a", "b")
 
@@ -115,7 +115,7 @@ class TestCodes:
             assert BY_CODES[name](one, far) == pytest.approx(moved, abs=1e-9)
 
     def test_levels_that_one_side_alone_has(self, name):
-        """Nothing in common: as far apart as each measure goes."""
+        """The sides have no level in common: they are as far apart as each measure goes."""
         one, other = coded((4, 4), [[0, 0], [1, 1]] * 50), coded((4, 4), [[2, 2], [3, 3]] * 50)
         most = {
             "table utility": 2 * 4 * 50,
@@ -178,7 +178,7 @@ BY_RECORDS = {
     "inference": lambda t: inference(t.tables, t.gower, "b", attacks=1, rng=rng()).attack.share,
 }
 MAY_FIND_NOTHING = ("singling out",)
-"""Where nobody is singled out, that is an error and no share of 0."""
+"""Attacks that end in an error, not in a share of 0, if they single out no record."""
 
 
 def mixed(numbers, levels):
@@ -232,7 +232,7 @@ class TestRecords:
             assert 0 <= value(name, three) <= 1
 
     def test_all_is_constant(self, name):
-        """Nobody is nearer to anybody, and everybody's secret is known."""
+        """All distances are equal, and every record's secret is known."""
         three = Three(*(mixed([3.0] * rows, [1] * rows) for rows in (4, 3, 5)))
         expected = {"singling out": 0.0, "inference": 1.0, "linkability": None}.get(name, 0.5)
         found = value(name, three)

@@ -148,7 +148,7 @@ class TestCanonical:
 
 
 def told(box, output):
-    """What the receiver of the hidden bit would read."""
+    """Read the hidden bit as its receiver would."""
     if box is hostile.InFirstRow:
         return bool(output.codes[0, 0])
     order = np.lexsort(output.codes.T)

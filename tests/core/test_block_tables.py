@@ -98,7 +98,7 @@ def test_the_bits_are_the_same_for_ever():
 
 
 def test_what_a_fit_compares_is_added_up_in_order():
-    """Whether a fit has ended must not hang on the order in which a version of numpy adds."""
+    """The end of a fit must not depend on the order in which a version of numpy adds."""
     rng = np.random.default_rng(3)
     target, table = TargetMarginal.of(("a",), rng.random(5_000), ("a",)), rng.random(5_000)
     error = 0.0

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gencard.analysis.output_checks.card_sums import NumberedRecords, ReleasedNumbers, judged_sums
+from gencard.analysis.output_checks.influence import of_means, of_person_means
+from gencard.analysis.output_checks.rules import USUAL_RULES, Rule
 from gencard.core.card.mechanism import Transform
 from gencard.core.card.sums import Sum
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
-from gencard.core.output_checks.card_sums import NumberedRecords, ReleasedNumbers, judged_sums
-from gencard.core.output_checks.influence import of_means, of_person_means
-from gencard.core.output_checks.rules import USUAL_RULES, Rule
 from tests.core.tiny_domains import number
 
 PAY = number("pay", [1, 1_000], [1, 1], missing=True)  # 3 is a level of its own, then 4 to 1003

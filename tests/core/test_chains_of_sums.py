@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gencard.core.output_checks import differencing
-from gencard.core.output_checks.differencing import chain_of_sums
-from gencard.core.output_checks.rules import PASSED, Rule, Rules
+from gencard.analysis.output_checks import differencing
+from gencard.analysis.output_checks.differencing import chain_of_sums
+from gencard.analysis.output_checks.rules import PASSED, Rule, Rules
 
 RULES = Rules()
 TOLD = (Rule.DIFFERENCING,)

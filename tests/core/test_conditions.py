@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gencard.analysis.formulas.conditions import read_condition
 from gencard.core.coding import BOOLEANS, Attribute, Coding, Edges, Labels
-from gencard.formulas.conditions import read_condition
 
 CODING = Coding(
     (

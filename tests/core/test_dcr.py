@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.core.errors import DomainMismatchError, InvalidDatasetError, InvalidNumberError
-from gencard.core.privacy.distances.dcr import closer_share, dcr, equal_share
-from gencard.core.privacy.distances.gower import Missing, gower_of
-from gencard.core.privacy.distances.nearest import Nearest, clones, distance_histogram, nearest, nndr
-from gencard.core.privacy.records import Records
-from gencard.core.privacy.uniques import replicated_uniques
+from gencard.measures.privacy.distances.dcr import closer_share, dcr, equal_share
+from gencard.measures.privacy.distances.gower import Missing, gower_of
+from gencard.measures.privacy.distances.nearest import Nearest, clones, distance_histogram, nearest, nndr
+from gencard.measures.privacy.records import Records
+from gencard.measures.privacy.uniques import replicated_uniques
 from tests.core.mixed import adult, compared
 from tests.core.oracles import coded
 from tests.shared_data import oracle_file
@@ -126,7 +126,7 @@ def test_half_the_records_are_closer_by_chance_at_equal_sizes_only():
 
 
 def test_the_interval_covers_the_share_of_a_generator():
-    """It copies 40 % of its records from train; train and holdout stay as they are."""
+    """The generator copies 40 % of its records from train; train and holdout stay as they are."""
     rng = np.random.default_rng(3)
     train, holdout = (Records(("a", "b"), tuple(rng.normal(size=(2, rows)))) for rows in (200, 100))
     gower = gower_of(train, holdout)

@@ -28,7 +28,7 @@ def in_span(rows, others):
 
 @given(two_workloads())
 def test_on_two_versions_every_two_workloads_share_something(drawn):
-    """What both span is the sum of the blocks in both closures; it is never nothing."""
+    """The shared span is the sum of the blocks in both closures; it is never empty."""
     domain, first, second = drawn
     one, other = queries(domain, first), queries(domain, second)
     shared = matrix_rank(one) + matrix_rank(other) - matrix_rank(np.vstack([one, other]))

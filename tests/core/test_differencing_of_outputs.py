@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.core.dataset import Dataset
-from gencard.core.domain import Domain
-from gencard.core.errors import DomainMismatchError
-from gencard.core.output_checks import differencing
-from gencard.core.output_checks.differencing import differences, nearly_natural
-from gencard.core.output_checks.populations import (
+from gencard.analysis.output_checks import differencing
+from gencard.analysis.output_checks.differencing import differences, nearly_natural
+from gencard.analysis.output_checks.populations import (
     EVERYBODY,
     Condition,
     ToldOutput,
     cell_numbers,
     not_missing,
 )
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Domain
+from gencard.core.errors import DomainMismatchError
 
 DOMAIN = Domain.of({"age": 6, "job": 4, "ill": 2})
 ALL = ToldOutput((EVERYBODY,), ())

@@ -17,8 +17,8 @@ from gencard.core.errors import (
     InvalidNumberError,
     UnknownAttributeError,
 )
-from gencard.core.privacy.disclosure import disclosure_risk
-from gencard.core.privacy.key_table import NOTHING, Excluded, Exclusions
+from gencard.measures.privacy.disclosure import disclosure_risk
+from gencard.measures.privacy.key_table import NOTHING, Excluded, Exclusions
 from tests.core.oracles import coded, read
 from tests.core.strategies import datasets, domains
 from tests.shared_data import oracle_file
@@ -29,7 +29,7 @@ def oracle(name, section):
 
 
 def check_against_synthpop(found, case):
-    """Its percentages are our shares."""
+    """The percentages of synthpop are our shares."""
     for family, measures in (
         (found.uniques.named, case["ident"]),
         (found.attribute.named, case["attrib"]),

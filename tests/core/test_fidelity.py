@@ -16,7 +16,7 @@ from gencard.core.generators.maximum_entropy.family import ipf
 from gencard.core.statistics.linear import mean
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement, Psi
-from gencard.core.utility.fidelity import FALSE_ALARMS, fidelity
+from gencard.measures.utility.fidelity import FALSE_ALARMS, fidelity
 from tests.core.strategies import brute_count, datasets, domains, workloads
 from tests.core.tables import dense_dataset, pairs
 

@@ -9,15 +9,15 @@ import patsy
 import pytest
 import statsmodels.formula.api as smf
 
-from gencard.core.answers.kinds import KINDS
-from gencard.core.answers.margins import RecordMargins
+from gencard.analysis.answers.kinds import KINDS
+from gencard.analysis.answers.margins import RecordMargins
+from gencard.analysis.formulas.answering import answer_of
+from gencard.analysis.formulas.conditions import read_condition
+from gencard.analysis.formulas.design import read_design
 from gencard.core.coding import BOOLEANS, Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError
 from gencard.core.statistics.formula import Analysis
-from gencard.formulas.answering import answer_of
-from gencard.formulas.conditions import read_condition
-from gencard.formulas.design import read_design
 
 NUMBERS = ("0", "1", "2")
 SIZE = 600

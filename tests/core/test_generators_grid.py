@@ -316,7 +316,7 @@ class TestBadPsi:
             tracemalloc.stop()
 
     def test_a_marginal_of_ten_thousand_by_ten_thousand_levels_is_refused_by_name(self, row):
-        """Its counts would take 800 MB: what cannot be fitted need not be measured."""
+        """The counts would take 800 MB: a marginal that cannot be fitted need not be measured."""
         domain = Domain.of({"a": 10_000, "b": 10_000})
         if not row.pairs:
             pytest.skip("sees the two attributes alone, which are small")

@@ -16,10 +16,10 @@ from gencard.core.errors import (
     InvalidNumberError,
     UnknownAttributeError,
 )
-from gencard.core.privacy.distances.distances import distances
-from gencard.core.privacy.distances.gower import Gower, Missing, gower_of
-from gencard.core.privacy.distances.nearest import nearest
-from gencard.core.privacy.records import Records, records_of
+from gencard.measures.privacy.distances.distances import distances
+from gencard.measures.privacy.distances.gower import Gower, Missing, gower_of
+from gencard.measures.privacy.distances.nearest import nearest
+from gencard.measures.privacy.records import Records, records_of
 from tests.core.mixed import by_hand, compared, tables
 from tests.shared_data import oracle_file
 

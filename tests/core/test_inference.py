@@ -1,4 +1,4 @@
-"""What outputs together leave open about small counts, beside brute force on tiny tables."""
+"""Bounds on small counts from all outputs together, beside brute force on tiny tables."""
 
 from dataclasses import replace
 from itertools import product
@@ -8,22 +8,22 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gencard.core.answers.design import Question
-from gencard.core.answers.kinds import answered
-from gencard.core.answers.margins import RecordMargins
+from gencard.analysis.answers.design import Question
+from gencard.analysis.answers.kinds import answered
+from gencard.analysis.answers.margins import RecordMargins
+from gencard.analysis.formulas.answering import read_question
+from gencard.analysis.formulas.numbers import NumbersUsed
+from gencard.analysis.output_checks.populations import Condition, Merged
+from gencard.analysis.output_checks.released import of_rounded_counts, released
+from gencard.analysis.output_checks.rules import USUAL_RULES
+from gencard.analysis.output_checks.small_counts import facts, inference, linear_programs
+from gencard.analysis.output_checks.small_counts.inference import Outcome, tells_small_counts
+from gencard.analysis.output_checks.small_counts.lattice import WIDTH, CountFacts, Lattice
+from gencard.analysis.output_checks.small_counts.linear_programs import LinearProgram
 from gencard.core.card.mechanism import Transform
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
-from gencard.core.output_checks.populations import Condition, Merged
-from gencard.core.output_checks.released import of_rounded_counts, released
-from gencard.core.output_checks.rules import USUAL_RULES
-from gencard.core.output_checks.small_counts import facts, inference, linear_programs
-from gencard.core.output_checks.small_counts.inference import Outcome, tells_small_counts
-from gencard.core.output_checks.small_counts.lattice import WIDTH, CountFacts, Lattice
-from gencard.core.output_checks.small_counts.linear_programs import LinearProgram
 from gencard.core.statistics.formula import Analysis
-from gencard.formulas.answering import read_question
-from gencard.formulas.numbers import NumbersUsed
 
 CODING = Coding(
     (
@@ -219,7 +219,7 @@ def wide(rng, records=300):
 
 
 def test_a_wide_lattice_is_judged_whole():
-    """Of 720 cells, an answer that tells one small count is found, and one that rounds it is not."""
+    """Among 720 cells, an exact small count in an answer is detected, and a rounded count is not."""
     one = Lattice.of(wide(np.random.default_rng(1)), WIDE.domain.attributes, CHECKS)
     assert len(one.cells) == 720
     assert sum(len(small.places) for small in one.small) > 700
@@ -317,7 +317,7 @@ def test_stored_numbers_tell_how_large_their_groups_are():
 
 @pytest.mark.parametrize("apart", [1e-1, 1e-2, 1e-3, 1e-4, 1e-5])
 def test_the_basis_of_functions_that_are_nearly_dependent_is_orthonormal(apart):
-    """As by a singular value decomposition: what exact facts determine, and nothing else."""
+    """The basis is that of a singular value decomposition: what exact facts determine, and no more."""
     rng = np.random.default_rng(4)
     rows = (rng.random((12, 40)) < 0.4).astype(float)
     rows = np.vstack([rows, rows[:6] + apart * rng.standard_normal((6, 40)), rows[:3] * 1e4])

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gencard.core.coding import Attribute, Coding, Edges
-from gencard.core.output_checks.influence import (
+from gencard.analysis.output_checks.influence import (
     Correlated,
     of_contrasts,
     of_correlation,
@@ -18,9 +17,10 @@ from gencard.core.output_checks.influence import (
     of_spreads,
     waits,
 )
-from gencard.core.output_checks.rules import Colour, Rules
-from gencard.core.psi_risk.risk import least_group, long_tails
+from gencard.analysis.output_checks.rules import Colour, Rules
+from gencard.core.coding import Attribute, Coding, Edges
 from gencard.core.scale import Scale
+from gencard.measures.psi_risk.risk import least_group, long_tails
 
 RECORDS = st.integers(12, 40)
 SEEDS = st.integers(0, 2**32 - 1)
@@ -165,7 +165,7 @@ def residual_spread(rows, values):
 
 
 def largest_leverage(rows, n, placed):
-    """Of a record that is left out and put into each group."""
+    """Compute the largest leverage of a record that is left out and put into each group."""
     largest = 0.0
     for one in range(len(rows)):
         left = np.delete(np.arange(n), one) if one < n else np.arange(n)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.core.utility.analyses import jaro
+from gencard.measures.utility.analyses import jaro
 from tests.shared_data import oracle_file
 
 words = st.lists(st.integers(0, 5), max_size=8)
@@ -27,7 +27,7 @@ class TestOtherProgramsSayTheSame:
             )
 
     def test_libraries_round_transpositions_down(self, oracle):
-        """So they find half a transposition less, or none; and one symbol is like itself to them."""
+        """Libraries count half a transposition less, or none; and one symbol is like itself to them."""
         for case in oracle["cases"]:
             found = jaro(case["a"], case["b"])
             halves = [0, *(1 / 6 / common for common in range(1, len(case["a"]) + 1))]

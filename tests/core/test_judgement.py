@@ -3,15 +3,17 @@
 import numpy as np
 import pytest
 
-from gencard.core.answers.design import observed_levels
-from gencard.core.answers.kinds import answered
-from gencard.core.answers.margins import RecordMargins
+from gencard.analysis.answers.design import observed_levels
+from gencard.analysis.answers.kinds import answered
+from gencard.analysis.answers.margins import RecordMargins
+from gencard.analysis.formulas.answering import read_question
+from gencard.analysis.formulas.formulas import read_formula
+from gencard.analysis.output_checks.judgement import judged, output_cliques
+from gencard.analysis.output_checks.released import numbers_in, released
+from gencard.analysis.output_checks.rules import USUAL_RULES, Colour, Rule
+from gencard.analysis.output_checks.tables import judged_outputs
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
-from gencard.core.output_checks.judgement import judged, output_cliques
-from gencard.core.output_checks.released import numbers_in, released
-from gencard.core.output_checks.rules import USUAL_RULES, Colour, Rule
-from gencard.core.output_checks.tables import judged_outputs
 from gencard.core.program_outputs import (
     Output,
     OutputKind,
@@ -21,8 +23,6 @@ from gencard.core.program_outputs import (
     outputs_to_json,
 )
 from gencard.core.statistics.formula import Analysis
-from gencard.formulas.answering import read_question
-from gencard.formulas.formulas import read_formula
 from tests.core.stored_runs import stored_run
 
 CODING = Coding(
@@ -62,7 +62,7 @@ NAMES_OF_FEW = {formula for _, formula in KINDS if "region" in formula}
 
 
 def records(isle: int, rows: int = 6_000) -> Dataset:
-    """So many people on the isle; the others everywhere else."""
+    """Records with ``isle`` people on the isle and the others everywhere else."""
     rng = np.random.default_rng(3)
     scores = rng.normal(size=(rows, len(CODING.attributes))) + 0.5 * rng.normal(size=(rows, 1))
     cuts = [np.linspace(-1.2, 1.2, size + 1)[1:-1] for size in CODING.domain.sizes]

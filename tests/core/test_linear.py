@@ -22,7 +22,6 @@ from gencard.core.errors import (
     UnknownAttributeError,
 )
 from gencard.core.generators.targets import admitted
-from gencard.core.noise import sensitivity, sum_scales
 from gencard.core.statistics.consistency import check_consistent
 from gencard.core.statistics.linear import (
     LARGEST_VALUE,
@@ -37,6 +36,7 @@ from gencard.core.statistics.linear import (
     variance,
 )
 from gencard.core.statistics.measure import measure, measure_dataset
+from gencard.core.statistics.noise import sensitivity, sum_scales
 from gencard.core.statistics.psi import LinearMeasurement, Psi
 from tests.core.strategies import summed
 

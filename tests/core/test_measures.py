@@ -14,14 +14,16 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from scipy.stats.contingency import association
 
-from gencard.client.report.finding_plots import draw
-from gencard.client.report.findings import EXPLANATIONS, sentence
+from gencard.client.findings.finding_plots import draw
+from gencard.client.findings.findings import EXPLANATIONS, sentence
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import EmptyDatasetError, InvalidInputError, InvalidPsiError
-from gencard.core.evaluation.evaluation import Finding, Group, Need, finding_to_json_object
-from gencard.core.evaluation.material import Declared, Material
-from gencard.core.evaluation.registry import (
+from gencard.core.statistics.counting import count
+from gencard.core.statistics.psi import Measurement, Psi
+from gencard.measures.evaluation.evaluation import Finding, Group, Need, finding_to_json_object
+from gencard.measures.evaluation.material import Declared, Material
+from gencard.measures.evaluation.registry import (
     EVALUATIONS,
     REPORTED,
     evaluate,
@@ -29,9 +31,7 @@ from gencard.core.evaluation.registry import (
     finding_of_json_object,
     price_in_statistics,
 )
-from gencard.core.statistics.counting import count
-from gencard.core.statistics.psi import Measurement, Psi
-from gencard.core.utility.gap import GapWords
+from gencard.measures.utility.gap import GapWords
 
 CODING = Coding(
     (

@@ -12,9 +12,9 @@ from gencard.core.errors import (
     InvalidDatasetError,
     InvalidNumberError,
 )
-from gencard.core.privacy.attacks.attack import Tables
-from gencard.core.privacy.attacks.neighbours import Membership, membership
-from gencard.core.privacy.distances.gower import gower_of
+from gencard.measures.privacy.attacks.attack import Tables
+from gencard.measures.privacy.attacks.neighbours import Membership, membership
+from gencard.measures.privacy.distances.gower import gower_of
 from tests.core.populations import copied, records
 
 

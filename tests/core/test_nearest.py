@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.core.errors import DomainMismatchError
-from gencard.core.privacy.distances.dcr import closer_share
-from gencard.core.privacy.distances.distances import distances
-from gencard.core.privacy.distances.gower import Gower, Missing, gower_of
-from gencard.core.privacy.distances.nearest import (
+from gencard.measures.privacy.distances.dcr import closer_share
+from gencard.measures.privacy.distances.distances import distances
+from gencard.measures.privacy.distances.gower import Gower, Missing, gower_of
+from gencard.measures.privacy.distances.nearest import (
     distance_histogram,
     first_of_each,
     nearest,
     twin_numbers,
 )
-from gencard.core.privacy.distances.rare_levels import RareLevels, rare_levels
-from gencard.core.privacy.records import Records
+from gencard.measures.privacy.distances.rare_levels import RareLevels, rare_levels
+from gencard.measures.privacy.records import Records
 from tests.core.mixed import adult, compared
 from tests.shared_data import oracle_file
 

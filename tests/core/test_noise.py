@@ -14,8 +14,8 @@ from gencard.core.card.noise import NOISES, Gaussian, Laplace, gaussian, laplace
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidPsiError
-from gencard.core.noise import noisy, scales
 from gencard.core.statistics.measure import measure, measure_dataset
+from gencard.core.statistics.noise import noisy, scales
 from tests.core.strategies import brute_count, measured
 
 amounts = st.decimals("0.000000001", 1_000_000, places=9)

@@ -131,7 +131,7 @@ def neighbours(relation: Neighbouring, seed: int, records: int) -> tuple[Dataset
 
 
 def replayed(path: Callable, relation, *, pure: bool, seed: int, records: int) -> float:
-    """What the path spends on a pair of neighbours; asserts that calls and result are the same."""
+    """Return the spending of the path on two neighbours; assert that calls and result are the same."""
     first, second = neighbours(relation, seed, records)
     recording = Recording(seed)
     result = path(first, recording)
@@ -172,7 +172,7 @@ class TestPsi:
     @pytest.mark.parametrize("relation", Neighbouring)
     @pytest.mark.parametrize("noise", [laplace, gaussian])
     def test_the_last_record_leaves_no_error(self, relation, noise):
-        """Whether there is any record at all is as private as the record."""
+        """The existence of any record is as private as the record."""
         empty = Dataset(DOMAIN, np.empty((0, 3), dtype=np.int64))
         drawn = psi_with(noise(1, neighbouring=relation), PAIRS)(empty, SeededNoise(0))
         assert len(drawn[0]) == len(PAIRS)

@@ -8,21 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from gencard.core.answers import kinds
-from gencard.core.answers.design import Block
-from gencard.core.answers.margins import PsiMargins, within
-from gencard.core.answers.noise.bootstrap import INTERVALS, Bootstrap, bootstrapped, simulated
-from gencard.core.answers.noise.reconciled import NoisyMargins, margins_of
+from gencard.analysis.answers import kinds
+from gencard.analysis.answers.design import Block
+from gencard.analysis.answers.margins import PsiMargins, within
+from gencard.analysis.answers.noise.bootstrap import INTERVALS, Bootstrap, bootstrapped, simulated
+from gencard.analysis.answers.noise.reconciled import NoisyMargins, margins_of
+from gencard.analysis.formulas.answering import answer_of, read_question
+from gencard.analysis.formulas.conditions import read_condition
 from gencard.core.card.mechanism import Mechanism
 from gencard.core.card.noise import NOISES, laplace
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.errors import InvalidInputError, LackingMarginalsError, NoiseDrownsError
-from gencard.core.noise import noisy
 from gencard.core.statistics.consistency import agreeing
 from gencard.core.statistics.formula import Analysis
+from gencard.core.statistics.noise import noisy
 from gencard.core.statistics.psi import Measurement, Psi
-from gencard.formulas.answering import answer_of, read_question
-from gencard.formulas.conditions import read_condition
 from tests.core.seeded_noise import SeededNoise
 from tests.core.test_reconcile import each_stddev, least_squares, noisy_workloads, psi_of
 

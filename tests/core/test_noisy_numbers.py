@@ -8,13 +8,13 @@ import pytest
 from scipy import stats
 
 from benchmarks.answers_grid import alarming, contradicting, misstated, outcome, settings
-from gencard.core.answers import kinds
-from gencard.core.answers.answer import NOISE, Scalar, numbers_in_json, table_of
-from gencard.core.answers.margins import PsiMargins, RecordMargins
-from gencard.core.answers.noise.bootstrap import Bootstrap
-from gencard.core.answers.noise.differences import name_of
-from gencard.core.answers.noise.intervals import with_noise
-from gencard.core.answers.noise.numbers import (
+from gencard.analysis.answers import kinds
+from gencard.analysis.answers.answer import NOISE, Scalar, numbers_in_json, table_of
+from gencard.analysis.answers.margins import PsiMargins, RecordMargins
+from gencard.analysis.answers.noise.bootstrap import Bootstrap
+from gencard.analysis.answers.noise.differences import name_of
+from gencard.analysis.answers.noise.intervals import with_noise
+from gencard.analysis.answers.noise.numbers import (
     COEFFICIENTS,
     RECORDS,
     SCALARS,
@@ -24,15 +24,15 @@ from gencard.core.answers.noise.numbers import (
     rule_of,
     use_of,
 )
-from gencard.core.answers.noise.reconciled import NoisyMargins, margins_of
+from gencard.analysis.answers.noise.reconciled import NoisyMargins, margins_of
+from gencard.analysis.formulas.answering import answer_of, read_question
+from gencard.analysis.formulas.formulas import read_formula
 from gencard.core.card.noise import gaussian, laplace
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.errors import GencardError, NoEstimateError, NoiseDrownsError, TooLargeError
-from gencard.core.noise import noisy
 from gencard.core.statistics.formula import Analysis, sufficient_cliques
+from gencard.core.statistics.noise import noisy
 from gencard.core.statistics.psi import Measurement, Psi
-from gencard.formulas.answering import answer_of, read_question
-from gencard.formulas.formulas import read_formula
 from tests.core.seeded_noise import SeededNoise
 from tests.core.test_answers_of_tables import CODING, psi_of, records
 
@@ -244,7 +244,7 @@ JUDGED = {
         "left out": "scalars.llf, scalars.llnull",
     },
 }
-"""What is judged of every number: a new one has to be judged here, and in ``RULES``."""
+"""Judgement of every number of an analysis: a new number needs an entry here, and in ``RULES``."""
 
 
 def judged_name(address):
@@ -271,7 +271,7 @@ def exact_answer(kind, formula, options):
 
 
 def noisy_psi(kind, formula, rows=20_000, seed=1):
-    """What the analysis needs; all its attributes together where one has missing values."""
+    """Noisy psi of the analysis; all attributes together if one has missing values."""
     read = read_formula(formula, CODING)
     cliques = list(sufficient_cliques(read, Analysis(kind), CODING.domain))
     if not COMPLETE.issuperset(read.attributes):

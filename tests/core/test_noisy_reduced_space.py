@@ -30,7 +30,7 @@ def survey(*names):
 
 
 def with_laplace_noise(psi, epsilon, seed):
-    """Of one record in place of another: two counts of each marginal change by one."""
+    """Add noise for the replacement of one record: two counts of each marginal change by one."""
     scale = 2 * len(psi.measurements) / epsilon
     noise = np.random.default_rng(seed)
     return Psi(

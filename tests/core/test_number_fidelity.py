@@ -21,9 +21,6 @@ from gencard.core.card.noise import gaussian
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.coding import PLAIN, Attribute, Coding, Edges, Labels, codes_of_numbers
 from gencard.core.dataset import Dataset
-from gencard.core.evaluation.evaluation import finding_to_json_object
-from gencard.core.evaluation.registry import finding_of_json_object
-from gencard.core.evaluation.tables import FidelityFinding
 from gencard.core.generators.contract import rng_of
 from gencard.core.generators.registry import generator_named
 from gencard.core.scale import Scale
@@ -31,9 +28,12 @@ from gencard.core.statistics.measure import measure
 from gencard.core.statistics.places import places_of
 from gencard.core.statistics.psi import HistogramMeasurement, Measurement, Psi, SumMeasurement
 from gencard.core.statistics.unit_sums import UnitSums
-from gencard.core.utility.fidelity import Fidelity, fidelity
-from gencard.core.utility.numbers import NumberFigure, Source, Statistic, compare_with_records
-from gencard.core.utility.psi_numbers import PsiNumbers, compare_with_psi
+from gencard.measures.evaluation.evaluation import finding_to_json_object
+from gencard.measures.evaluation.registry import finding_of_json_object
+from gencard.measures.evaluation.tables import FidelityFinding
+from gencard.measures.utility.fidelity import Fidelity, fidelity
+from gencard.measures.utility.numbers import NumberFigure, Source, Statistic, compare_with_records
+from gencard.measures.utility.psi_numbers import PsiNumbers, compare_with_psi
 from gencard.run.levels import Midpoints, Numbers
 from tests.shared_data import shared_file
 

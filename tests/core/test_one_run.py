@@ -11,7 +11,7 @@ from scipy.stats import binom
 
 from gencard.core.card.budget import Neighbouring
 from gencard.core.errors import InvalidNumberError
-from gencard.core.privacy.canaries.counts import Guesses
+from gencard.measures.privacy.canaries.counts import Guesses
 from tests.shared_data import oracle_file
 
 ADD = Neighbouring.ADD_REMOVE
@@ -34,7 +34,7 @@ def test_p_values_are_those_of_another_program():
 
 @pytest.mark.shared
 def test_bounds_are_those_of_another_program():
-    """It bisects to 2e-7; where a bound is above 0, p is beta to rounding here."""
+    """The other program bisects to 2e-7; if a bound is above 0, p is beta to rounding here."""
     for case in oracles("one_run"):
         bound = guesses_of(case).bound(delta=case["delta"], beta=case["significance"], neighbouring=ADD)
         assert bound.epsilon == pytest.approx(case["eps_lower"], abs=1e-6)

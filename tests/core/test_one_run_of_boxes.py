@@ -14,7 +14,7 @@ from gencard.core.card.budget import Neighbouring
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.generators.sampling import NetworkModel
-from gencard.core.privacy.canaries.counts import Guesses
+from gencard.measures.privacy.canaries.counts import Guesses
 from tests.core.seeded_noise import SeededNoise, Silent
 
 CANARIES = 400
@@ -37,7 +37,7 @@ def records(inside, *, replaced):
 
 
 def seen(model):
-    """What the model says of each canary's level, up to a factor."""
+    """Return the model's weight of each canary's level, up to a factor."""
     if not isinstance(model, NetworkModel):
         return model.marginal(("who",))[:CANARIES]
     (node,) = (node for node in model.nodes if node.attribute == "who")
@@ -63,7 +63,7 @@ def bound(name, noise, epsilon, seed):
 @pytest.mark.parametrize("epsilon", ["0.5", "4"])
 @pytest.mark.parametrize("name", ["mst", "aim", "privbayes"])
 def test_the_audit_never_exceeds_the_claim(name, epsilon):
-    """Of right boxes each run gives an alarm with probability BETA at most."""
+    """A right box raises an alarm with probability BETA at most, in each run."""
     assert max(bound(name, SeededNoise(seed), epsilon, seed) for seed in range(4)) <= float(epsilon)
 
 

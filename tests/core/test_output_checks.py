@@ -5,10 +5,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gencard.analysis.output_checks import models, rounding, tables
+from gencard.analysis.output_checks.rules import (
+    PASSED,
+    USUAL_RULES,
+    Colour,
+    Rule,
+    Rules,
+    Verdict,
+    together,
+)
 from gencard.core.card.mechanism import USUAL_CHECKS, Transform
 from gencard.core.errors import InvalidNumberError
-from gencard.core.output_checks import models, rounding, tables
-from gencard.core.output_checks.rules import PASSED, USUAL_RULES, Colour, Rule, Rules, Verdict, together
 
 finite = st.floats(-1e9, 1e9).filter(lambda number: abs(number) > 1e-6)
 errors = st.floats(1e-6, 1e6)
@@ -77,7 +85,7 @@ class TestModels:
 
     @pytest.mark.parametrize(("few", "red"), [(1, True), (9, True), (10, False)])
     def test_the_dummy_of_a_few_in_any_disguise(self, few, red):
-        """As a dummy, as a contrast, as level values, hidden in a sum, or in the smallest of units."""
+        """A dummy, a contrast, level values, a hidden sum, and the smallest of units."""
         counts = np.array([400, 300, few])
         dummy = np.array([[1.0, 0, 0], [1, 1, 0], [1, 0, 1]])
         disguises = [

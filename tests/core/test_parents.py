@@ -191,7 +191,7 @@ class TestSets:
         assert offered == [Pair("b", ("a",)), Pair("c", ())]
 
     def test_where_they_are_too_many_parents_are_fewer(self, monkeypatch):
-        """Of 11 attributes 165 sets of three, 55 of two, 11 of one: nothing is refused half-way."""
+        """From 11 attributes: 165 sets of three, 55 of two, 11 of one. No set is dropped half-way."""
         domain = Domain(tuple(f"x{i}" for i in range(12)), (2,) * 12)
         network = [Pair(name, ()) for name in domain.attributes[:-1]]
         for most, expected in ((165, 165), (164, 55), (54, 11), (10, 1)):

@@ -19,7 +19,7 @@ from gencard.core.card.budget import Neighbouring
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError
-from gencard.core.privacy.canaries.counts import Guesses
+from gencard.measures.privacy.canaries.counts import Guesses
 from tests.core.seeded_noise import Recorded, SeededNoise
 
 DOMAIN = Domain.of({"a": 3, "b": 5, "c": 4})
@@ -80,7 +80,7 @@ class TestAccountant:
     @given(st.integers(1, 12), st.floats(0.5, 20), st.floats(0, 4))
     @settings(max_examples=60, deadline=None)
     def test_it_is_the_sum_over_all_sequences_of_noise(self, votes, scale, epsilon):
-        """Of randomised response: by brute force over how often the loss is positive."""
+        """For randomised response: brute force over how often the loss is positive."""
         one = 1 / scale
         share = 1 / (1 + exp(-one))
         total = 0.0
@@ -232,7 +232,7 @@ class TestBox:
         assert np.bincount(made.column("a"), minlength=4)[0] > 400
 
     def test_the_one_run_audit_does_not_exceed_the_claim(self):
-        """Of a right box each run gives an alarm with probability 5 % at most."""
+        """A right box raises an alarm with probability 5 % at most, in each run."""
         bounds = [_audited(seed) for seed in range(3)]
         assert max(bounds) <= 1.0
 

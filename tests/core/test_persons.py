@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from gencard.core.card.budget import MOST_RECORDS, Neighbouring
 from gencard.core.card.noise import gaussian, laplace
 from gencard.core.errors import InvalidNumberError
-from gencard.core.noise import sensitivity
 from gencard.core.statistics.linear import Function, LinearStatistic
+from gencard.core.statistics.noise import sensitivity
 
 ADD, REPLACE = Neighbouring.ADD_REMOVE, Neighbouring.REPLACE_ONE
 NOISES = {1: laplace, 2: gaussian}
@@ -25,7 +25,7 @@ def of_persons(norm, relation, most_records):
 
 
 def differences(values, relation, k):
-    """Of the sums over neighbouring datasets: shape (pairs, functions)."""
+    """Differences of the sums over neighbouring datasets: shape (pairs, functions)."""
     cells = values.shape[1]
     persons = [
         values[:, list(records)].sum(axis=1)

@@ -414,7 +414,7 @@ class TestStream:
             np.testing.assert_array_equal(stored[name], whole)
 
     def test_rows_of_a_black_box_have_the_seed_of_their_digest(self):
-        """They come without a seed, and psi places their numbers all the same."""
+        """Rows of a box come without a seed, and psi places their numbers all the same."""
         rows, places = rows_of_kinds(), places_of(psi_of_kinds(0.0), KINDS)
         box = AuditedBox("ab" * 32, "cd" * 32)
         facts = ("datasets/d/cards/c/releases/r", "0" * 64, rows.digest(), len(rows), (), 1)
@@ -430,7 +430,7 @@ class TestStream:
         assert dict(uniform.lines())["Numbers"].startswith("values inside levels are invented: point")
 
     def test_words_of_a_row_are_its_own_whatever_its_level(self):
-        """So that another code of one row changes no other number."""
+        """Another code of one row changes no other number."""
         own, places = KINDS.attribute("amount").coding, places_of(psi_of_kinds(0.0), KINDS)
         codes = rows_of_kinds().column("amount").copy()
         before = Numbers(9, places=places).of("amount", own, codes)
@@ -483,7 +483,7 @@ class TestOfRecords:
         assert distance(whole, spent) < 0.03
 
     def test_without_the_histogram_the_mean_is_off(self, psi, records):
-        """So that the test above would notice."""
+        """Control: without the histogram the test above would fail."""
         edges = self.CODING.attribute("spent").coding
         rows = synthesise(GENERATOR, psi.fitted, psi.fitted.domain, 20_000, 1)
         drawn = Numbers(1).of("spent", edges, rows.column("spent"))

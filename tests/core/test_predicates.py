@@ -1,11 +1,11 @@
-"""What attacks are made of: neighbours, and conditions that single somebody out."""
+"""Parts of attacks: neighbours, and conditions that single out one record."""
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.core.privacy.attacks.neighbours import neighbours
-from gencard.core.privacy.attacks.singling_out import (
+from gencard.measures.privacy.attacks.neighbours import neighbours
+from gencard.measures.privacy.attacks.singling_out import (
     AttributeCondition,
     Relation,
     by_luck,
@@ -14,7 +14,7 @@ from gencard.core.privacy.attacks.singling_out import (
     portrait,
     singles_out,
 )
-from gencard.core.privacy.distances.gower import gower_of
+from gencard.measures.privacy.distances.gower import gower_of
 from tests.core.mixed import by_hand, compared
 from tests.core.populations import records
 

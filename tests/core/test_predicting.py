@@ -1,17 +1,17 @@
-"""What noise will do, said before anything is measured, beside what it does."""
+"""Predicted noise, before measuring, beside the noise in results."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from gencard.core.answers.noise.reconciled import margins_of
+from gencard.analysis.answers.noise.reconciled import margins_of
+from gencard.analysis.formulas.answering import answer_of
+from gencard.analysis.formulas.predicting import predicted
+from gencard.analysis.formulas.summing import question_needs
 from gencard.core.card.sums import product_ends
 from gencard.core.errors import GencardError
 from gencard.core.generators.contract import rng_of
 from gencard.core.statistics.formula import Analysis
-from gencard.formulas.answering import answer_of
-from gencard.formulas.predicting import predicted
-from gencard.formulas.summing import question_needs
 from tests.core.test_answers_of_numbers import CODING, noisy_of, psi_with
 
 N = 4_000

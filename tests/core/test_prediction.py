@@ -14,16 +14,16 @@ from gencard.core.errors import (
     TooLargeError,
     UnknownAttributeError,
 )
-from gencard.core.utility import prediction
-from gencard.core.utility.analyses import (
+from gencard.measures.utility import prediction
+from gencard.measures.utility.analyses import (
     RandomForest,
     forest_reference,
     forest_utility,
     importances,
     order_similarity,
 )
-from gencard.core.utility.prediction import Split, Task, accuracies, accuracy, split
-from gencard.core.utility.predictors import LogisticRegression, predictor_matrix
+from gencard.measures.utility.prediction import Split, Task, accuracies, accuracy, split
+from gencard.measures.utility.predictors import LogisticRegression, predictor_matrix
 
 DOMAIN = Domain.of({"signal": 4, "noise": 3, "age": 5, "health": 3})
 AGES = (10.0, 20.0, 35.0, 80.0, np.nan)

@@ -22,7 +22,7 @@ from gencard.core.card.budget import Neighbouring
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import BlackBoxError, GencardError, InvalidDatasetError, InvalidInputError
-from gencard.core.noise import rho_of
+from gencard.core.statistics.noise import rho_of
 from tests.core.seeded_noise import Recorded, SeededNoise
 from tests.core.strategies import datasets, domains, workloads
 from tests.core.tables import dense_dataset
@@ -64,7 +64,7 @@ class Scripted:
 
 
 def transcript(name, dataset, seed, **parameters):
-    """What each step of a fit was given: its kind, counts or scores, scale, sensitivity of scores."""
+    """Record each step of a fit: its kind, counts or scores, scale, sensitivity of scores."""
     noise, sensitivities = Scripted(seed), []
     with pytest.MonkeyPatch.context() as patch:
         watch(patch, sensitivities)
@@ -81,7 +81,7 @@ def check_moves(one, other):
 
 
 def zcdp(one, other):
-    """Of one step: Bun and Steinke 2016 for noise, a range of log ratios for choices."""
+    """zCDP loss of one step: Bun and Steinke 2016 for noise, a range of log ratios for choices."""
     (kind, before, scale, _), (_, after, other_scale, _) = one, other
     assert scale == other_scale
     moved = [int(step) for step in (after - before).ravel()]

@@ -1,4 +1,4 @@
-"""What a box of tier private spends: its price covers its draws, and what rows show stays below it."""
+"""Spending of a box of tier private: its price covers its draws, and rows disclose less."""
 
 from fractions import Fraction
 from math import exp, log
@@ -17,8 +17,8 @@ from gencard.core.card.noise import Mechanism, laplace
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError
-from gencard.core.noise import epsilon_of
 from gencard.core.statistics.measure import measure_dataset
+from gencard.core.statistics.noise import epsilon_of
 
 EPSILON = 1.0
 DOMAIN = Domain.of({"a": 2, "b": 2})
@@ -26,7 +26,7 @@ FITS, ROWS, RECORDS = 300, 400, 30
 
 
 class NoNoise:
-    """What an implementation would be that forgot its noise."""
+    """An implementation that forgot its noise."""
 
     def laplace(self, counts, scale):
         return counts

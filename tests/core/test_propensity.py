@@ -19,16 +19,16 @@ from gencard.core.errors import (
     UnknownAttributeError,
 )
 from gencard.core.statistics.counting import count
-from gencard.core.utility import propensity_regression
-from gencard.core.utility.predictors import cells_of
-from gencard.core.utility.propensity import (
+from gencard.measures.utility import propensity_regression
+from gencard.measures.utility.predictors import cells_of
+from gencard.measures.utility.propensity import (
     regression_propensity,
     tree_pmse,
     tree_propensity,
 )
-from gencard.core.utility.propensity_tree import TreeSettings, _Tree, tree_scores
-from gencard.core.utility.table_statistics import score_ranks
-from gencard.core.utility.table_utility import table_utility
+from gencard.measures.utility.propensity_tree import TreeSettings, _Tree, tree_scores
+from gencard.measures.utility.table_statistics import score_ranks
+from gencard.measures.utility.table_utility import table_utility
 from tests.core.oracles import read
 from tests.core.strategies import datasets
 from tests.shared_data import oracle_file
@@ -139,7 +139,7 @@ class TestLaws:
     @given(datasets(DOMAIN, fewest=1), datasets(DOMAIN, fewest=1))
     @settings(max_examples=60)
     def test_a_saturated_regression_is_the_whole_table(self, original, synthetic):
-        """As far as fits go where cells hold one kind of records alone."""
+        """The two agree as closely as fits allow if cells hold one kind of records alone."""
         table = table_utility(*(count(each, DOMAIN.attributes) for each in (original, synthetic)))
         found = regression_propensity(original, synthetic, {}, order=3)
         assert found.pmse == pytest.approx(table.pmse, abs=1e-6)
@@ -252,7 +252,7 @@ class TestTree:
         assert _impurity(chosen, stacked) == pytest.approx(min(impurities))
 
     def test_levels_of_equal_shares_are_taken_in_the_order_of_rpart(self):
-        """Its tree has the leaves (6, 3) and (2, 5): b and d, equally synthetic, are not parted."""
+        """The tree has the leaves (6, 3) and (2, 5): b and d, equally synthetic, are not parted."""
         domain = Domain.of({"x": 4})
         original, synthetic = (
             Dataset(domain, np.repeat(np.arange(4), counts)[:, None])

@@ -12,13 +12,13 @@ from scipy.optimize import LinearConstraint, milp
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError
-from gencard.core.psi_risk import risk as risk_of_psi
-from gencard.core.psi_risk.facts import certain_facts
-from gencard.core.psi_risk.guesses import confident_guesses, maximum_entropy
-from gencard.core.psi_risk.released import ReleasedTables, cell_bounds
-from gencard.core.psi_risk.risk import psi_risk
-from gencard.core.psi_risk.wide import wide_tables
 from gencard.core.statistics.counting import count
+from gencard.measures.psi_risk import risk as risk_of_psi
+from gencard.measures.psi_risk.facts import certain_facts
+from gencard.measures.psi_risk.guesses import confident_guesses, maximum_entropy
+from gencard.measures.psi_risk.released import ReleasedTables, cell_bounds
+from gencard.measures.psi_risk.risk import psi_risk
+from gencard.measures.psi_risk.wide import wide_tables
 
 TINY = Domain.of({"a": 2, "b": 3, "c": 2})
 PAIRS = (("a", "b"), ("a", "c"), ("b", "c"))
@@ -205,7 +205,7 @@ def test_guesses_come_from_the_table_of_largest_entropy():
 
 
 def test_cells_that_certainly_hold_somebody():
-    """Of 10 records 9 have a = 0 and 9 have b = 0: at least 8 have both, whatever the table is."""
+    """Among 10 records 9 have a = 0 and 9 have b = 0: at least 8 have both, in any table."""
     codes = np.array([[0, 0]] * 8 + [[0, 1], [1, 0]])
     dataset = Dataset(Domain.of({"a": 2, "b": 2}), codes)
     guesses = confident_guesses(dataset, ReleasedTables.of(dataset, [("a",), ("b",)]), 1)

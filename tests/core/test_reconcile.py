@@ -140,7 +140,7 @@ def test_an_honest_reconciliation_never_raises_the_expected_squared_error(clique
 
 
 def test_empty_cells_are_not_filled_to_make_marginals_agree():
-    """What is mixed in of the uniform table stays below a thousandth, on 45 sparse pairs too."""
+    """The share of the uniform table stays below a thousandth, on 45 sparse pairs too."""
     rng = np.random.default_rng(4)
     domain = Domain.of(dict.fromkeys("abcdefghij", 16))
     level = rng.geometric(0.3, 20_000).clip(max=16) - 1

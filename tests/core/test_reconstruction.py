@@ -20,23 +20,23 @@ from gencard.core.errors import (
     InvalidDatasetError,
     InvalidNumberError,
 )
-from gencard.core.privacy.canaries import sums as distance_sums
-from gencard.core.privacy.canaries.canaries import (
+from gencard.measures.privacy.canaries import sums as distance_sums
+from gencard.measures.privacy.canaries.canaries import (
     Reconstruction,
     draw_cells,
     draw_points,
     reconstruct_cells,
     reconstruct_points,
 )
-from gencard.core.privacy.canaries.counts import HitCount, hit_count, log_q_of
-from gencard.core.privacy.canaries.epsilon_bound import (
+from gencard.measures.privacy.canaries.counts import HitCount, hit_count, log_q_of
+from gencard.measures.privacy.canaries.epsilon_bound import (
     Cells,
     Cube,
     EpsilonBound,
     log_chance,
     tilted_chance,
 )
-from gencard.core.privacy.canaries.sums import log_sum_at_most, published_bound, sum_bound
+from gencard.measures.privacy.canaries.sums import log_sum_at_most, published_bound, sum_bound
 from tests.shared_data import oracle_file
 
 BETA = 0.05
@@ -295,7 +295,7 @@ def test_levels_taken_for_numbers_would_be_refuted_in_every_run():
 
 @pytest.mark.parametrize("epsilon", [2.0, 4.0])
 def test_randomised_response_is_bounded_by_its_own_epsilon(epsilon):
-    """Of one canary each row keeps the level, or takes any other: replace-one epsilon exactly."""
+    """For one canary each row keeps the level, or takes any other: replace-one epsilon exactly."""
     m, size, runs = 8, 500, 3000
     rng = np.random.default_rng(5)
     space = Cells(domain_of((size,)))

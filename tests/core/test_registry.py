@@ -66,12 +66,12 @@ def test_the_digest_is_of_the_name_and_the_version(monkeypatch):
 
 
 def test_s35_an_edited_source_is_another_source_digest_and_the_same_generator(monkeypatch, tmp_path):
-    """What cards name is the algorithm; sources are stated for information."""
+    """Cards name the algorithm; sources are stated for information."""
     copied = tmp_path / "core"
     shutil.copytree(files("gencard.core"), copied, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(registry, "files", lambda _: copied)
     before = source_digest.__wrapped__(), generator_digest("ipf")
-    edited = copied / "utility" / "__init__.py"
+    edited = copied / "generators" / "__init__.py"
     edited.write_text(edited.read_text() + "# A comment.\n")
     after = source_digest.__wrapped__(), generator_digest("ipf")
     assert (before[0] != after[0], before[1]) == (True, after[1])

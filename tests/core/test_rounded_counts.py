@@ -5,15 +5,15 @@ from itertools import product
 import numpy as np
 import pytest
 
-from gencard.core.answers.families import contingency
-from gencard.core.answers.kinds import answered
-from gencard.core.answers.margins import RecordMargins
+from gencard.analysis.answers.families import contingency
+from gencard.analysis.answers.kinds import answered
+from gencard.analysis.answers.margins import RecordMargins
+from gencard.analysis.formulas.answering import read_question
+from gencard.analysis.output_checks.released import of_rounded_counts, released, undoes_rounding
+from gencard.analysis.output_checks.rules import USUAL_RULES
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
-from gencard.core.output_checks.released import of_rounded_counts, released, undoes_rounding
-from gencard.core.output_checks.rules import USUAL_RULES
 from gencard.core.statistics.formula import Analysis
-from gencard.formulas.answering import read_question
 
 CODING = Coding(
     tuple(

@@ -1,4 +1,4 @@
-"""What chance does to a marginal: against all that can happen, and against repeated draws."""
+"""Sampling error of a marginal: against all possible samples, and against repeated draws."""
 
 from itertools import product
 from math import comb, factorial, prod
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.core.utility.fidelity import expected_variation, variation_bound
+from gencard.measures.utility.fidelity import expected_variation, variation_bound
 
 RNG = np.random.default_rng(11)
 TABLES = {

@@ -7,10 +7,10 @@ import pytest
 
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.privacy.disclosure import disclosure_risk
-from gencard.core.privacy.distances.dcr import closer_share
-from gencard.core.privacy.distances.gower import gower_of
-from gencard.core.privacy.distances.nearest import nearest
+from gencard.measures.privacy.disclosure import disclosure_risk
+from gencard.measures.privacy.distances.dcr import closer_share
+from gencard.measures.privacy.distances.gower import gower_of
+from gencard.measures.privacy.distances.nearest import nearest
 from tests.core.mixed import adult
 from tests.core.oracles import coded, read
 from tests.shared_data import oracle_file
@@ -25,7 +25,7 @@ def figures(name):
 
 
 def test_dcr_overfitting_protection():
-    """Its ranges are those of train and of holdout, each for itself; ties go to holdout."""
+    """SDMetrics takes the ranges of train and of holdout separately; ties go to holdout."""
     train, holdout, synthetic = adult(TRAIN, HOLDOUT, SYNTHETIC)
     distances = [nearest(synthetic, real, gower_of(real)).distance for real in (train, holdout)]
     share, case = closer_share(*distances, (300, 300)), figures("DCROverfittingProtection")

@@ -1,4 +1,4 @@
-"""What a holdout of few records shows of copies: tests by labels, their level, power and words."""
+"""Evidence of copies from a holdout of few records: tests by labels, their level, power and words."""
 
 import json
 from itertools import combinations
@@ -9,16 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from gencard.client.report.findings import sentence
+from gencard.client.findings.findings import sentence
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidDatasetError
-from gencard.core.evaluation.distances import BLIND, CloneFinding, DistanceFinding
-from gencard.core.evaluation.evaluation import finding_to_json_object
-from gencard.core.evaluation.material import NOTHING_DECLARED, Material
-from gencard.core.evaluation.registry import EVALUATIONS, evaluate, finding_of_json_object
-from gencard.core.privacy.attacks.attack import Proportion
-from gencard.core.privacy.distances.dcr import LEVEL, POWER, clone_test, nearness_test
+from gencard.measures.evaluation.distances import BLIND, CloneFinding, DistanceFinding
+from gencard.measures.evaluation.evaluation import finding_to_json_object
+from gencard.measures.evaluation.material import NOTHING_DECLARED, Material
+from gencard.measures.evaluation.registry import EVALUATIONS, evaluate, finding_of_json_object
+from gencard.measures.privacy.attacks.attack import Proportion
+from gencard.measures.privacy.distances.dcr import LEVEL, POWER, clone_test, nearness_test
 
 CODING = Coding(tuple(Attribute(name, Labels(tuple("abcdefg"))) for name in "uvwxyz"))
 

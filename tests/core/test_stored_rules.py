@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gencard.analysis.output_checks.rules import Colour, Rule, Rules
 from gencard.core.coding import Attribute, Coding, Edges, Labels
-from gencard.core.output_checks.rules import Colour, Rule, Rules
 from gencard.core.typed_json import PLAIN
 from tests.core.stored_runs import stored_run
 

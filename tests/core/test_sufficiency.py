@@ -8,7 +8,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gencard.core.answers.margins import RecordMargins
+from gencard.analysis.answers.margins import RecordMargins
+from gencard.analysis.formulas.answering import answer_of
+from gencard.analysis.formulas.formulas import read_formula
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
@@ -17,12 +19,10 @@ from gencard.core.generators.maximum_entropy.family import ipf
 from gencard.core.statistics.formula import Analysis, Formula, analysis_of, sufficient_cliques
 from gencard.core.statistics.marginals import closure, dimension
 from gencard.core.statistics.psi import Measurement, Psi
-from gencard.formulas.answering import answer_of
-from gencard.formulas.formulas import read_formula
 
 DOMAIN = Domain.of({"a": 2, "y": 3, "b": 3, "c": 2})
 SCORES = np.array([-1.0, 0.5, 3.0])
-"""Of the response's levels, for linear regression."""
+"""Scores of the response's levels, for linear regression."""
 
 PAPER = Domain.of({"ethnic": 6, "birth": 3, "family": 7, "grade": 5})
 """Application 2 of Houssiau et al., 2022."""
@@ -175,7 +175,7 @@ def test_without_any_marginal_of_phi_two_fits_are_possible(text, kind):
 @pytest.mark.parametrize("kind", FITTED)
 @pytest.mark.parametrize("text", FORMULAS)
 def test_a_generator_that_sees_phi_alone_gives_the_fit_of_the_records(text, kind):
-    """Its model's table, scaled to the number of records, in place of the records."""
+    """The model's table, scaled to the number of records, takes the place of the records."""
     formula, table = read(text), random_table(np.random.default_rng(3))
     phi = sufficient_cliques(formula, kind, DOMAIN)
     measured = tuple(Measurement(clique, marginal(table, clique)) for clique in phi)
@@ -267,7 +267,7 @@ TABLE_ANALYSES = [
     ("discriminant", "y ~ a + b + c"),
 ]
 JOINT = {"accuracy", "log_loss", "confusion"}
-"""Of a classifier, given only where the table of all attributes is there."""
+"""Numbers of a classifier that need the table of all attributes."""
 
 
 def answer_vector(kind, text, table):

@@ -239,7 +239,7 @@ class TestNoise:
 
 
 def units_and_counts(products: tuple[int, ...], cells: int, largest: int) -> IntArray:
-    """What each record adds to the cells' sums, then to their counts, in units of ``largest``."""
+    """Return what each record adds to the cells' sums, then to their counts, in units of ``largest``."""
     kinds = list(product(range(cells), products))
     sums = [[value * (cell == own) for own, value in kinds] for cell in range(cells)]
     return np.array(sums + [[largest * (cell == own) for own, _ in kinds] for cell in range(cells)])

@@ -7,8 +7,13 @@ import statsmodels.formula.api as smf
 from scipy import stats
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from gencard.core.answers.margins import PsiMargins
-from gencard.core.answers.noise.reconciled import margins_of
+from gencard.analysis.answers.margins import PsiMargins
+from gencard.analysis.answers.noise.reconciled import margins_of
+from gencard.analysis.formulas.answering import answer_of, level_notes
+from gencard.analysis.formulas.design import numbers_of
+from gencard.analysis.formulas.formulas import read_factors
+from gencard.analysis.formulas.numbers import NumbersUsed
+from gencard.analysis.formulas.summing import question_needs
 from gencard.core.coding import Attribute, Coding, Edges
 from gencard.core.errors import (
     InvalidFormulaError,
@@ -18,11 +23,6 @@ from gencard.core.errors import (
     NoEstimateError,
 )
 from gencard.core.statistics.formula import Analysis
-from gencard.formulas.answering import answer_of, level_notes
-from gencard.formulas.design import numbers_of
-from gencard.formulas.formulas import read_factors
-from gencard.formulas.numbers import NumbersUsed
-from gencard.formulas.summing import question_needs
 from tests.core.test_answers_of_numbers import (
     CODING,
     complete_records,
@@ -36,7 +36,7 @@ __all__ = ["records"]
 
 
 def planned_psi(frame, text, kind, *, where="", missing="drop"):
-    """What the plan of a question names, exactly."""
+    """Measure the statistics that the plan of a question names, exactly."""
     needs = question_needs(text, kind, CODING, where=where, missing=missing)
     return psi_with(frame, needs.cliques, needs.sums)
 

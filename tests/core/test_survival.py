@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from gencard.core.answers.margins import RecordMargins
+from gencard.analysis.answers.margins import RecordMargins
+from gencard.analysis.formulas.answering import answer_of
+from gencard.analysis.output_checks.models import coarse, of_curves
+from gencard.analysis.output_checks.released import released
+from gencard.analysis.output_checks.rules import USUAL_RULES, Colour, Rule
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError
-from gencard.core.output_checks.models import coarse, of_curves
-from gencard.core.output_checks.released import released
-from gencard.core.output_checks.rules import USUAL_RULES, Colour, Rule
 from gencard.core.statistics.formula import Analysis
-from gencard.formulas.answering import answer_of
 
 CODING = Coding(
     (

@@ -26,7 +26,7 @@ from gencard.core.errors import (
     OperationCancelledError,
 )
 from gencard.core.statistics.counting import count
-from gencard.core.utility.table_utility import mean_table_utility, table_utility
+from gencard.measures.utility.table_utility import mean_table_utility, table_utility
 from tests.core.oracles import coded
 from tests.core.strategies import datasets
 

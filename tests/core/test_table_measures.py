@@ -10,7 +10,7 @@ from scipy import stats
 
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.utility.table_utility import table_utilities, table_utility
+from gencard.measures.utility.table_utility import table_utilities, table_utility
 
 counts = st.integers(0, 12)
 tables = st.lists(st.tuples(counts, counts), min_size=1, max_size=8).filter(
@@ -26,7 +26,7 @@ def arrays(cells):
 
 
 def scores(cells):
-    """Of each original and of each synthetic record: the synthetic share of its cell."""
+    """Return the synthetic share of its cell for each original and for each synthetic record."""
     each = [(ours, theirs, theirs / (ours + theirs)) for ours, theirs in cells if ours + theirs]
     return (
         [score for ours, _, score in each for _ in range(ours)],

@@ -18,8 +18,8 @@ from gencard.core.errors import (
     TooLargeError,
 )
 from gencard.core.statistics.counting import count
-from gencard.core.utility.table_statistics import expected_jensen_shannon
-from gencard.core.utility.table_utility import mean_table_utility, table_utility
+from gencard.measures.utility.table_statistics import expected_jensen_shannon
+from gencard.measures.utility.table_utility import mean_table_utility, table_utility
 from tests.core.oracles import coded
 from tests.core.strategies import datasets
 from tests.shared_data import oracle_file
@@ -30,7 +30,7 @@ tables = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1,
 
 
 def synthpop_factor(found):
-    """Its S_JSD by ours: (n1 + n2) / (4 ln(2)**2 n2), for any two sizes."""
+    """Return S_JSD of synthpop over ours: (n1 + n2) / (4 ln(2)**2 n2), for any two sizes."""
     return 1 / (4 * log(2) ** 2 * found.synthetic_share)
 
 

@@ -5,20 +5,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gencard.core.answers.answer import Answer
-from gencard.core.answers.design import observed_levels
-from gencard.core.answers.kinds import KINDS, answered
-from gencard.core.answers.margins import RecordMargins
+from gencard.analysis.answers.answer import Answer
+from gencard.analysis.answers.design import observed_levels
+from gencard.analysis.answers.kinds import KINDS, answered
+from gencard.analysis.answers.margins import RecordMargins
+from gencard.analysis.formulas.answering import read_question
+from gencard.analysis.output_checks.judgement import COUNTED, judged
+from gencard.analysis.output_checks.released import numbers_of, released
+from gencard.analysis.output_checks.rules import USUAL_RULES, Colour, Rule
+from gencard.analysis.output_checks.slopes import slopes_of
+from gencard.analysis.output_checks.small_counts import facts
+from gencard.analysis.output_checks.small_counts.lattice import Lattice
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
-from gencard.core.output_checks.judgement import COUNTED, judged
-from gencard.core.output_checks.released import numbers_of, released
-from gencard.core.output_checks.rules import USUAL_RULES, Colour, Rule
-from gencard.core.output_checks.slopes import slopes_of
-from gencard.core.output_checks.small_counts import facts
-from gencard.core.output_checks.small_counts.lattice import Lattice
 from gencard.core.statistics.formula import Analysis
-from gencard.formulas.answering import read_question
 
 CODING = Coding(
     (
@@ -153,7 +153,7 @@ def test_no_choice_of_an_option_tells_more_than_the_rounded_estimate(kind, name,
     ],
 )
 def test_degrees_of_freedom_count_records_no_finer_than_counts(kind, test, rows):
-    """Of a small group, they told the number of records exactly; Welch's all digits of the variances."""
+    """In a small group they disclosed the number of records; Welch's, digits of the variances."""
     margins = RecordMargins.of(people(rows=rows))
     answer = released(answered(asked(kind, margins, test=test), margins), USUAL_RULES)
     of_records = [

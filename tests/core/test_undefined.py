@@ -10,37 +10,37 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from scipy import stats
 
-from gencard.client.report import plots
-from gencard.client.report.card_page import card_page
-from gencard.client.report.finding_plots import draw
-from gencard.client.report.findings import sentence
-from gencard.client.report.utility import UtilityOptions, utility_report
-from gencard.core.answers.families import contingency
-from gencard.core.answers.families.correlations import (
+from gencard.analysis.answers.families import contingency
+from gencard.analysis.answers.families.correlations import (
     correlation_pvalue,
     kendall_pvalue,
     kendall_tau,
 )
+from gencard.client.findings import plots
+from gencard.client.findings.finding_plots import draw
+from gencard.client.findings.findings import sentence
+from gencard.client.findings.utility import UtilityOptions, utility_report
+from gencard.client.report.card_page import card_page
 from gencard.core.audit.arms.exploration import _Block
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.evaluation.attacks import DisclosureFinding
-from gencard.core.evaluation.distances import CloneFinding
-from gencard.core.evaluation.evaluation import finding_to_json_object
-from gencard.core.evaluation.material import Declared, Material
-from gencard.core.evaluation.models import GapFinding, PropensityFinding
-from gencard.core.evaluation.registry import REPORTED, evaluate, finding_of_json_object
-from gencard.core.evaluation.tables import Association, AssociationsFinding
-from gencard.core.privacy.disclosure import disclosure_risk
-from gencard.core.privacy.distances.gower import Missing
-from gencard.core.privacy.uniques import replicated_uniques
 from gencard.core.statistics.measure import measure_dataset
-from gencard.core.utility.gap import GapWords
-from gencard.core.utility.propensity import LARGEST_ERROR, tree_propensity
-from gencard.core.utility.propensity_tree import TreeSettings
-from gencard.core.utility.table_statistics import cramers_v
-from gencard.core.utility.table_utility import mean_measure, table_utilities, table_utility
+from gencard.measures.evaluation.attacks import DisclosureFinding
+from gencard.measures.evaluation.distances import CloneFinding
+from gencard.measures.evaluation.evaluation import finding_to_json_object
+from gencard.measures.evaluation.material import Declared, Material
+from gencard.measures.evaluation.models import GapFinding, PropensityFinding
+from gencard.measures.evaluation.registry import REPORTED, evaluate, finding_of_json_object
+from gencard.measures.evaluation.tables import Association, AssociationsFinding
+from gencard.measures.privacy.disclosure import disclosure_risk
+from gencard.measures.privacy.distances.gower import Missing
+from gencard.measures.privacy.uniques import replicated_uniques
+from gencard.measures.utility.gap import GapWords
+from gencard.measures.utility.propensity import LARGEST_ERROR, tree_propensity
+from gencard.measures.utility.propensity_tree import TreeSettings
+from gencard.measures.utility.table_statistics import cramers_v
+from gencard.measures.utility.table_utility import mean_measure, table_utilities, table_utility
 from tests.client.test_card_report import report
 from tests.core.strategies import datasets
 

@@ -23,7 +23,7 @@ STEWARDS = (
     ("ledger", "--json"),
     ("audits", "--json"),
 )
-"""Of the steward's shell, at the state that was kept."""
+"""Commands of the steward's shell, at the stored state."""
 
 SENTENCES = frozenset(
     {"advice", "claim", "description", "detail", "sentence", "what", "why", "wording", "summary", "text",
@@ -33,7 +33,7 @@ SENTENCES = frozenset(
 
 
 def offline_commands(bundles: Iterable[str]) -> list[list[str]]:
-    """Of the client's shell, run where the golden files lie."""
+    """List commands of the client's shell, run in the folder of the golden files."""
     commands = []
     for name in bundles:
         folder = f"bundles/{name}"

@@ -1,4 +1,4 @@
-"""Where the golden files lie, and how they are read. Tests read them; only ``make`` ever wrote them."""
+"""Paths of the golden files, and readers. Tests read the files; only ``make`` ever wrote them."""
 
 import gzip
 import json

@@ -33,8 +33,8 @@ from gencard.controller.shell.main import app as steward_shell
 from gencard.core.audit.wording import report_to_json_object
 from gencard.core.card.terms import AuditTerms
 from gencard.core.errors import GencardError
-from gencard.core.evaluation.evaluation import finding_to_json_object
 from gencard.core.generators.registry import BY_CONSTRUCTION
+from gencard.measures.evaluation.evaluation import finding_to_json_object
 from gencard.wire.codecs.error_table import BY_REASON, status_message
 from gencard.wire.documents.enrolment import request_of_document
 from gencard.wire.documents.psi_document import psi_document
@@ -192,7 +192,7 @@ def commands(card: Card) -> list[tuple[str, list[str]]]:
 
 
 def shells(maker: Maker, card: Card, scratch: Path) -> None:
-    """What both shells say, and the messages that the client's were answered with."""
+    """Store the output of both shells, and the messages that answered the client's."""
     exchanges, shown = Exchanges(), []
     for name in ("ana", "aud"):
         source, kept = maker.house.person(name), maker.folder / "people" / name
@@ -268,7 +268,7 @@ def enrolled(maker: Maker) -> None:
 
 
 def offline(maker: Maker) -> None:
-    """What the commands say that need no controller."""
+    """Store the output of the commands that need no controller."""
     bundles = sorted(path.name for path in (maker.folder / "bundles").iterdir())
     shown = {" ".join(words): offline_output(maker.folder, words) for words in offline_commands(bundles)}
     maker.write_packed("shell/offline.json.gz", shown)

@@ -26,7 +26,7 @@ from tests.golden.files import golden
 
 MAX_CELLS = 10_000_000
 ROWS = 100_000
-"""So many that a change of a probability by 1e-5 changes a row."""
+"""Number of rows: so many that a change of a probability by 1e-5 changes a row."""
 ZEROS: Mapping[str, tuple[StructuralZeros, ...]] = {
     "zeros": (
         StructuralZeros(("a", "b"), ((0, 1), (1, 2))),
@@ -160,7 +160,7 @@ def _statistics() -> list[LinearStatistic]:
 
 
 def linear_psis() -> dict[str, Psi]:
-    """Those with sums besides marginals."""
+    """Make psis with sums besides marginals."""
     exact = measure_dataset(_records(_SMALL, 900, 8), [("a", "b"), *_statistics()])
     return {"moments": exact, "noisy-moments": _noisy(exact, 4.0)}
 

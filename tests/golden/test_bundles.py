@@ -142,7 +142,7 @@ def test_a_changed_histogram_is_found(tmp_path):
 @pytest.mark.parametrize("kind", ["card", "receipt", "psi"])
 @pytest.mark.parametrize("name", ["ipf", "gaussian", "audited"])
 def test_a_changed_byte_is_found(name, kind, keys, tmp_path):
-    """So that the tests above would notice."""
+    """Control: the tests above would notice a changed byte."""
     for path in (BUNDLES / name).iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     content = bytearray((tmp_path / f"{kind}.json").read_bytes())

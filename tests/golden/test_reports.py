@@ -8,8 +8,8 @@ from google.rpc import error_details_pb2, status_pb2
 
 from gencard.core.audit.report import Verdict
 from gencard.core.audit.wording import report_of_json_object, report_to_json_object
-from gencard.core.evaluation.evaluation import finding_to_json_object
-from gencard.core.evaluation.registry import EVALUATIONS, finding_of_json_object
+from gencard.measures.evaluation.evaluation import finding_to_json_object
+from gencard.measures.evaluation.registry import EVALUATIONS, finding_of_json_object
 from gencard.wire.codecs.error_table import BY_REASON, error_of, status_message
 from gencard.wire.documents.enrolment import answer_of_document, request_of_document
 from gencard.wire.signatures import dsse
@@ -68,7 +68,7 @@ def test_no_reason_is_gone():
 
 @pytest.mark.parametrize("reason", ERRORS)
 def test_an_error_keeps_its_code_reason_and_fields(reason):
-    """Its sentence may be written better."""
+    """The sentence of an error may change."""
     status = status_pb2.Status.FromString(base64.b64decode(ERRORS[reason]))
     error = error_of(status)
     assert error is not None

@@ -1,4 +1,4 @@
-"""What both shells print for programs: the JSON of the first version, but for sentences."""
+"""Output of both shells for programs: the JSON of the first version, but for sentences."""
 
 import json
 import shutil
@@ -12,16 +12,16 @@ import pytest
 from typer.testing import CliRunner
 
 from gencard.client.connection.credentials import Credentials, public_key
-from gencard.client.report.findings import EXPLANATIONS
+from gencard.client.findings.findings import EXPLANATIONS
 from gencard.client.shell.main import app as client_shell
-from gencard.controller.controller_state import open_controller_state
 from gencard.controller.jobs.rows_file import RowsFile
 from gencard.controller.people.signing_keys import key_history
 from gencard.controller.settings.settings import Settings
 from gencard.controller.shell import terminal
 from gencard.controller.shell.main import app as steward_shell
 from gencard.controller.state.log import verify
-from gencard.core.evaluation.registry import EVALUATIONS
+from gencard.controller.wiring.opening import open_controller_state
+from gencard.measures.evaluation.registry import EVALUATIONS
 from gencard.wire.documents.key_history import LOG
 from tests.golden.commands import STEWARDS, offline_commands, offline_output, without_sentences
 from tests.golden.exchanges import Exchanges, answering

@@ -2,7 +2,7 @@
 
 from tests.mutation.mutant import mutants_of
 
-MECHANISMS = "gencard.core.noise"
+MECHANISMS = "gencard.core.statistics.noise"
 NOISE = "gencard.core.card.noise"
 DECIMALS = "gencard.core.card.budget"
 

@@ -29,7 +29,7 @@ Value = TypeVar("Value")
 
 
 class Outcome(StrEnum):
-    """What the tests made of a mutant."""
+    """Outcome of the tests for a mutant."""
 
     KILLED = "killed"
     SURVIVED = "survived"

@@ -63,7 +63,7 @@ def chromium_running() -> Iterator[Browser]:
 
 @dataclass
 class Watch:
-    """What happened in a visitor's pages that nothing may cause.
+    """Events in a visitor's pages that no input may cause.
 
     Args:
         origin: The page's own; requests to any other are foreign.
@@ -72,7 +72,7 @@ class Watch:
     origin: str
     dialogs: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
-    """Of scripts and of the content security policy, as the console shows them."""
+    """Errors of scripts and of the content security policy, as the console shows them."""
     foreign: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     """Responses of 500 and above."""
@@ -103,7 +103,7 @@ class Watch:
             self.failures.append(f"{response.status} {response.url}")
 
     def assert_calm(self) -> None:
-        """Nothing happened."""
+        """Assert that the watch is empty."""
         seen = self.dialogs, self.errors, self.foreign, self.failures
         assert seen == ([], [], [], []), seen
 
@@ -120,7 +120,7 @@ class Visitor:
 
     @property
     def passkeys(self) -> list[Mapping[str, Any]]:
-        """What the virtual authenticator holds, private keys included."""
+        """Return the content of the virtual authenticator, private keys included."""
         held = self.devtools.send("WebAuthn.getCredentials", {"authenticatorId": self.authenticator})
         return list(held["credentials"])
 
@@ -130,7 +130,7 @@ class Visitor:
         self.devtools.send("WebAuthn.addCredential", sent)
 
     def verify_user(self, verified: bool) -> None:
-        """Whether the authenticator knows its user, by finger or PIN."""
+        """Set whether the authenticator knows its user, by finger or PIN."""
         sent = {"authenticatorId": self.authenticator, "isUserVerified": verified}
         self.devtools.send("WebAuthn.setUserVerified", sent)
 
@@ -170,7 +170,7 @@ def visitor(
 
 
 def grave_findings(page: Page) -> list[str]:
-    """What axe-core calls serious or critical on the page as it stands: rule and element."""
+    """List the findings of axe-core on the page that are serious or critical: rule and element."""
     if not page.evaluate("'axe' in window"):
         page.evaluate(_AXE.axe_script)
     found = f"axe.run({json.dumps(_STANDARDS)}).then(results => results.violations)"

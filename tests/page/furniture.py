@@ -28,7 +28,7 @@ RUNS = (
     'analyses = { kinds = ["crosstab"], checked_runs = 3, numbers = 200, reviewed_runs = 3, '
     'program_numbers = 60, release = "steward" }\n'
 )
-"""Of a policy that lets analyses and analysts' programs run; all wait for a steward."""
+"""Part of a policy that lets analyses and analysts' programs run; all wait for a steward."""
 
 PROGRAM = f"""
 # {SCRIPT}

@@ -1,4 +1,4 @@
-"""What no browser sends: mutated requests, raw bytes over TLS, and a page at another origin."""
+"""Requests that no browser sends: mutated requests, raw bytes over TLS, and a page at another origin."""
 
 import random
 import socket
@@ -99,7 +99,7 @@ def _mutated_path(path: str, rng: random.Random) -> str:
 
 
 def answer_to(origin: str, authority: Path, sent: bytes, *, seconds: float = 5.0) -> bytes:
-    """What comes back for raw bytes over TLS until the other side closes, or nothing more comes."""
+    """Send raw bytes over TLS; return the answer until the other side closes or sends nothing more."""
     received = b""
     with connected(origin, authority, seconds) as channel:
         try:
@@ -125,7 +125,7 @@ def connected(origin: str, authority: Path, seconds: float = 5.0) -> Iterator[ss
 
 @contextmanager
 def foreign_origin(certificate: Path, key: Path, page: Callable[[str], str]) -> Iterator[str]:
-    """Somebody else's site on this machine: same host, so same site to a browser, but another port.
+    """Serve a foreign site on this machine: same host, so same site to a browser, but another port.
 
     Args:
         page: The page's text, by its path.

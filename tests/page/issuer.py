@@ -29,7 +29,7 @@ def new_key(name: str) -> ECKey:
 
 @dataclass
 class Issuer:
-    """What it says of itself and of whoever asks.
+    """Statements of the issuer about itself and about the person who signs in.
 
     Args:
         subject: Who signs in next.

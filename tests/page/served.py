@@ -25,7 +25,7 @@ def with_page(folder: Path, *, idle_minutes: int = 15) -> House:
 
 
 def origin_of(house: House) -> str:
-    """Where the page is."""
+    """Return the origin of the page."""
     assert house.controller is not None
     assert house.controller.page is not None
     return house.controller.page.origin

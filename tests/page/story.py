@@ -25,7 +25,7 @@ from tests.system.house import survey
 from tests.system.receivers import PASSWORD, Receiver, secret_file, smtp_receiver
 
 SIZE = (1_080, 760)
-"""Of the pictures, in pixels."""
+"""Size of the pictures, in pixels."""
 
 PURPOSE = "Does health at work differ between regions once age is the same?"
 ASKED = [("sex", "health", "work"), ("health", "region"), ("health", "age"), ("work", "age")]
@@ -54,12 +54,12 @@ sender = "gencard@agency.example"
 to = ["stewards@agency.example"]
 """
 SECRETS = (PURPOSE, "health", "region", "survey")
-"""What no mail may hold."""
+"""Words that no mail may hold."""
 
 
 @dataclass(frozen=True)
 class Cast:
-    """Who is on stage.
+    """People and tools of the story.
 
     Args:
         pictures: Where pictures go; None where nobody wants them.
@@ -72,7 +72,7 @@ class Cast:
     pictures: Path | None
 
     def picture(self, page: Page, name: str, *, height: int = SIZE[1], top: str = "body") -> None:
-        """What is seen from the top of an element on."""
+        """Take a picture from the top of an element on."""
         if self.pictures is not None:
             file = self.pictures / f"steward-{name}.png"
             take_picture(page, file, height=height, top=page.locator(top).first)
@@ -167,7 +167,7 @@ def stewards_sign_in(cast: Cast) -> None:
 
 
 def they_look(cast: Cast, name: str) -> None:
-    """What was asked and would be offered, the heat map, and what psi would show."""
+    """Look at the proposal and the offer, at the heat map, and at the preview of psi."""
     page = cast.sam.open(f"/cards/{name}")
     expect(page.get_by_role("heading", name=PURPOSE)).to_be_visible()
     assert page.locator(".statistics .removed").count() == 1, "the policy allows no three at once"

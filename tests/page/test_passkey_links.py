@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from gencard.controller.controller_state import open_controller_state
 from gencard.controller.settings.settings import Settings
+from gencard.controller.wiring.opening import open_controller_state
 from gencard.core.errors import InvalidInputError
 from tests.system.house import build
 from tests.system.people import steward

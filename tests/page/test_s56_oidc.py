@@ -66,7 +66,7 @@ def house(issuer_and_house):
 
 @pytest.fixture
 def issuer(issuer_and_house, monkeypatch):
-    """As it should be again after each test, and asked anew in each."""
+    """Issuer without faults in each test, and without cached answers."""
     issuer, _ = issuer_and_house
     monkeypatch.setattr(oidc, "KEPT_SECONDS", -1.0)
     monkeypatch.setattr(oidc, "AGAIN_SECONDS", -1.0)
@@ -84,7 +84,7 @@ def guest(house, issuer):
 
 
 def led_back(guest):
-    """Where the issuer sends the browser to, after it was sent to the issuer."""
+    """Return the address to which the issuer redirects the browser."""
     to_issuer = guest.http.get("/sign-in/oidc").headers["location"]
     return guest.http.get(to_issuer).headers["location"]
 

@@ -172,7 +172,7 @@ def test_s56_a_removed_passkey_ends_its_sessions(house, kim):
 
 
 def test_s56_other_keys_end_passkeys_links_and_sessions(house, kim, tmp_path):
-    """Whoever had the old keys may have made a passkey, or have a link for one."""
+    """A holder of the old keys may have made a passkey, or may have a link for one."""
     link, keys = house.link("kim"), new_request(tmp_path, "kim")
     text, desk = keys.file.read_text(), Steward(house.controller.controller_state)
     given = {"request": text, "again": True, "address": "localhost:1"}
@@ -214,7 +214,7 @@ def test_s56_nobody_but_stewards_gets_a_passkey(house, name):
 
 
 def test_s56_a_copied_passkey_that_counts_less_is_refused(house, sam):
-    """Who copies a key and lets its owner go first comes with an old count."""
+    """A thief who copies a key, and lets its owner sign in first, comes with an old count."""
     copy = sam.key
     assert sam.sign_in().status_code == 303
     options = sam.http.post("/sign-in/options").json()

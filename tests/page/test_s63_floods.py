@@ -32,7 +32,7 @@ def flooded(guest: HttpSteward, path: str, **form: str) -> Counter[int]:
 
 
 def test_s63_strangers_use_up_their_own_share_alone(house):
-    """They come from the steward's own address, as through one tunnel."""
+    """The strangers come from the steward's own address, as through one tunnel."""
     stranger = HttpSteward.of(house, "sam")
     with http_steward(house, "sam", signed_in=False) as sam, stranger.http:
         assert flooded(stranger, "/sign-in", assertion=JUNK)[429]

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from gencard.controller.cards.negotiations import _fresh
-from gencard.controller.controller_state import ControllerState, open_controller_state
+from gencard.controller.controller_state import ControllerState
+from gencard.controller.wiring.opening import open_controller_state
 from gencard.core.card.terms import Proposal
 from gencard.wire.signatures.identity import Identity, Role
 from tests.system.house import House
@@ -17,7 +18,7 @@ TOPICS = ("health at work", "regional differences", "age and care", "part-time w
 
 
 def proposal(number: int, pairs: Sequence[tuple[str, str]] = PAIRS[:4]) -> Proposal:
-    """What somebody might propose."""
+    """Make a proposal with a purpose and pairs of its own."""
     purpose = f"Study {number} of {TOPICS[number % len(TOPICS)]}, for a report to the ministry"
     asked = PAIRS[number % 5 : number % 5 + len(pairs)]
     return Proposal(dataset=DATASET, marginals=asked, generator="ipf", rows=1_000, purpose=purpose)

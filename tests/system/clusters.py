@@ -77,7 +77,7 @@ class Cluster:
 
 
 def first_line(process: subprocess.Popen[str]) -> str:
-    """What a member says once it is ready."""
+    """Read the line that a member prints once it is ready."""
     assert process.stdout
     return process.stdout.readline()
 

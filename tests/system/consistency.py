@@ -1,4 +1,4 @@
-"""Whether a controller's ledger, log, releases and operations agree with one another."""
+"""Check that a controller's ledger, log, releases and operations agree with one another."""
 
 from collections import Counter
 from typing import Any

@@ -143,13 +143,13 @@ class Visitor:
         return self.ended(self.call(self.audit.RunAudit, request))
 
     def visited(self, card: str, black_box: str, dataset: Dataset) -> list[Any]:
-        """What a black box makes of a made-up dataset, up to its error."""
+        """Run a black box on a made-up dataset, and return its messages up to its error."""
         with contextlib.suppress(grpc.RpcError):
             return self.lent(card, black_box, dataset)
         return []
 
     def lent(self, card: str, black_box: str, dataset: Dataset) -> list[Any]:
-        """What a black box makes of a made-up dataset; raises where it fails."""
+        """Run a black box on a made-up dataset; raise if the box fails."""
         start = audit_pb2.RunBlackBoxStart(
             card=card, black_box=black_box, rows=100, seed=1, request_id=request_id()
         )

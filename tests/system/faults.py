@@ -94,7 +94,7 @@ class Faults:
             raise error()
 
     def heard(self, name: str, args: tuple[Any, ...]) -> None:
-        """What Python is about to do."""
+        """Count an event of Python's audit hook as a step."""
         if (name in _EVENTS and self.owns(args[0])) or name == "subprocess.Popen":
             self.step(name)
 

@@ -15,7 +15,7 @@ _ended = worker.ended
 
 
 def command(gate):
-    """What starts this worker."""
+    """Return the command that starts this worker."""
     return (sys.executable, "-I", __file__, str(gate))
 
 

@@ -15,7 +15,7 @@ _runs_by_seed = JournaledBox.runs_by_seed
 
 
 def command(hold, runs):
-    """What starts this worker."""
+    """Return the command that starts this worker."""
     return (sys.executable, "-I", __file__, str(hold), str(runs))
 
 

@@ -188,7 +188,7 @@ class House:
         self.edit(dict.fromkeys(fields, caps) | {"generators": generators})
 
     def allow_audits(self, most: int) -> None:
-        """So many by one submitter on one dataset."""
+        """Set the most audits by one submitter on one dataset."""
         text = self.settings_file.read_text()
         self.settings_file.write_text(re.sub(r"(?m)^\[limits\].*$", f"[limits]\naudits = {most}", text))
 
@@ -227,7 +227,7 @@ class House:
         return channel
 
     def enrol(self, name: str, role: Role = Role.ANALYST, project: str = "survey") -> None:
-        """As two people do it; the person's folder lies where those of the demonstration's people do."""
+        """Enrol a person as two people do it, in a folder beside those of the demonstration's people."""
         request = new_request(self.person(name), name)
         answer = enrol(
             self.folder,
@@ -245,7 +245,7 @@ _DRAFTS: dict[tuple[bytes, str, date], SchemaDraft] = {}
 
 
 def _drafted(place: Path, title: str, *, today: date, **_: object) -> SchemaDraft:
-    """As ``draft_schema``; records of the same bytes are looked at once."""
+    """Replace ``draft_schema``; records of the same bytes are looked at once."""
     known = (place.read_bytes(), title, today)
     if known not in _DRAFTS:
         _DRAFTS[known] = draft_schema(place, title, today=today)

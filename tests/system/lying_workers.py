@@ -46,7 +46,7 @@ class Truth:
         return parts_of(self.answer(content))
 
     def answer(self, content: bytes) -> bytes:
-        """What an honest worker answers."""
+        """Answer as an honest worker does."""
         job = self.orders[-1].job if self.orders else ""
         return self._performers.setdefault(job, Performer())(content)
 

@@ -12,14 +12,14 @@ from tests.system.house import House
 
 
 def person(*words: object, code: int = 0) -> Result:
-    """What a person's shell says."""
+    """Run a command of the client's shell."""
     result = CliRunner().invoke(person_shell, [str(word) for word in words])
     assert result.exit_code == code, result.output
     return result
 
 
 def steward(house: House, *words: object, typed: str = "") -> Result:
-    """What the steward's shell says."""
+    """Run a command of the steward's shell."""
     words = (*words, "--steward", "sam", "--config", house.settings_file)
     return CliRunner().invoke(steward_shell, [str(word) for word in words], input=typed)
 

@@ -24,7 +24,7 @@ from tests.system.raw_calls import eventually
 from tests.system.standbys import Controllers
 
 MOST_WINDOWS = 8
-"""Of the tests here: no family has so many tries that more are pooled."""
+"""Most windows of the tests here: no family has so many tries that more are pooled."""
 
 
 def operation_of(analyst: Analyst, name: str) -> operations_pb2.Operation:
@@ -54,7 +54,7 @@ def full_report(auditor: Analyst, audit: str) -> dict[str, Any]:
 
 
 def audit_answer(outcome: str | float, job: AuditJob) -> AuditResult:
-    """What the job of an audit answers.
+    """Make the result of an audit's job.
 
     Args:
         outcome: "leakage", just found by the mean; "no-evidence", all p-values 1; or the p-value of this

@@ -110,14 +110,14 @@ def missing_r_packages(*declared: str) -> list[str]:
 
 
 def libraries_of(text: str) -> tuple[str, ...]:
-    """What an example in R declares."""
+    """Return the libraries that an example in R declares."""
     named = re.findall(r"^library\((\w+)\)", text, re.MULTILINE)
     return ("R", *(f"R-{name}" for name in named))
 
 
 @cache
 def libraries() -> tuple[str, ...]:
-    """Those of the examples that are installed here."""
+    """Return the libraries of the examples that are installed here."""
     modules = {"statsmodels": "statsmodels", "scikit-learn": "sklearn"}
     return tuple(name for name, module in sorted(modules.items()) if find_spec(module))
 

@@ -48,7 +48,7 @@ def headers_of(path: str) -> bytes:
 
 @dataclass
 class Tally:
-    """What an attack came to.
+    """Result of an attack.
 
     Args:
         streams: How many were opened, over all connections.
@@ -77,7 +77,7 @@ class Attack:
     _buffered: bytes = b""
 
     def run(self, seconds: float) -> Tally:
-        """What it came to after as many seconds."""
+        """Attack for as many seconds, and count."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             try:

@@ -197,7 +197,7 @@ TABLES = (
     "runs",
 )  # fmt: skip
 LASTING = ("balances", "cards", "psis", "releases", "audits", "measures", "runs")
-"""What must be as before even where a failed operation leaves its own trace."""
+"""State that must not change even if a failed operation leaves its own trace."""
 
 
 def state_of(house: House, tables: Iterable[str] = TABLES) -> str:
@@ -254,7 +254,7 @@ def quickest(act: Callable[[], object], within: float, tries: int = 5) -> float:
 
 
 def open_files(pid: int | str = "self") -> dict[str, str]:
-    """What a process has open, by number; one that is closed meanwhile is none."""
+    """Return the open files of a process, by number; a file closed meanwhile is left out."""
     found = {}
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(FileNotFoundError):

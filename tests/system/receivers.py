@@ -21,7 +21,7 @@ PASSWORD = "correct horse"
 
 @dataclass
 class Receiver:
-    """What came, and where it is to be sent.
+    """Receiver of mail and webhooks: its address, and the messages that came.
 
     Args:
         port: On localhost.

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gencard.client import Analyst
-from gencard.controller.controller_state import ControllerState, open_controller_state
+from gencard.controller.controller_state import ControllerState
 from gencard.controller.service.health import is_serving
+from gencard.controller.wiring.opening import open_controller_state
 from tests.controller.state import postgres
 from tests.system.house import House, build, survey
 from tests.system.raw_calls import eventually, is_alive

@@ -64,7 +64,7 @@ def audited(person, card):
 
 
 def digests_of(counts, cliques):
-    """What anybody can compute for guessed one-way counts, in every form that the product has had."""
+    """Compute the digests of guessed one-way counts, in every form that the product has had."""
     body = b"gencard.marginals.v1"
     for (name,), cells in zip(cliques, counts, strict=True):
         body += f"\x00{name}\x00{len(cells)}\x00\x00".encode()

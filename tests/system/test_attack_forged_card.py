@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from typer.testing import CliRunner
 
 from gencard.client import Analyst
-from gencard.client.checking.agreement import Agreement
+from gencard.client.agreement import Agreement
 from gencard.client.checking.bundle import Bundle, Keys, with_fingerprint
 from gencard.client.checking.verify import Outcome, verify
 from gencard.client.connection.credentials import Credentials, private_key
@@ -180,7 +180,7 @@ class TestTheAnalyst:
 
 
 class TestAThirdParty:
-    """Somebody who is enrolled here too, and to whom the analyst told the fingerprint."""
+    """A third person, enrolled here too, to whom the analyst gave the fingerprint."""
 
     def words(self, folder, key, aud, fingerprint):
         return ("verify", folder, "-c", aud, "--analyst-key", key, "--analyst-fingerprint", fingerprint)
@@ -200,7 +200,7 @@ class TestAThirdParty:
         person(*self.words(folder, ana / "signing_key.pub", aud, real), code=1)
 
     def test_who_believes_the_controller_about_the_key_is_not_protected(self, aud, forgery):
-        """What does not hold: a key that comes from the controller makes the forged card look right."""
+        """Limit of the defence: with a key from the controller the forged card looks right."""
         folder, own = forgery
         (folder.parent / "ana.pub").write_bytes(public_pem(own.public_key()))
         keys = Keys.of(Credentials.of_folder(aud))

@@ -140,7 +140,7 @@ class TestReviewed:
         assert admitted.verdict is Verdict.NO_EVIDENCE
 
     def test_its_rows_hand_out_unique_records(self, admitted):
-        """So an audit says nothing of an author who hides: that is what the review is for."""
+        """An audit is no evidence against an author who hides: this is the purpose of the review."""
         unique = set(records()[-UNIQUE:].tolist())
         assert admitted.found <= unique
         assert len(admitted.found) >= 20
@@ -152,7 +152,7 @@ class TestReviewed:
         assert "an audit cannot find what an author hides on purpose" in lines["Reliable for"]
 
     def test_without_the_review_no_further_row_leaves(self, admitted, house):
-        """Of an old card too: it still verifies, and its rows wait for a review."""
+        """An old card still verifies, but its rows wait for a review, too."""
         house.stop()
         text = house.settings_file.read_text()
         review = next(line for line in text.splitlines() if line.startswith("reviewed_by"))

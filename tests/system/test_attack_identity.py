@@ -86,7 +86,7 @@ CRAFTED = {
     "empty": [(URI_TAG, b"")],
     "no names": [],
 }
-"""What stands in the certificate: mostly the steward's URI in a form that some reader would accept."""
+"""Names in the certificate: mostly the steward's URI in a form that some reader would accept."""
 
 TRAILING = x509.UnrecognizedExtension(
     x509.SubjectAlternativeName.oid, der(0x30, der(URI_TAG, SAM)) + b"\x00\x00"
@@ -161,7 +161,7 @@ def test_the_authority_issues_no_such_certificate(uri):
 
 
 class _Peer:
-    """What gRPC says of a connection: its certificates, and URIs that nobody may look at."""
+    """Connection as gRPC describes it: its certificates, and URIs that no code may read."""
 
     def __init__(self, *pems: bytes) -> None:
         self._pems = pems

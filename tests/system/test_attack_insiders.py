@@ -448,7 +448,7 @@ def opened(house):
 
 
 def test_a_program_that_fails_by_a_record_looks_like_any_other_and_cancelling_costs(tmp_path):
-    """It counts in the limit of refusals; programs that wait, as all of them do, count nowhere."""
+    """The failure counts in the limit of refusals; waiting programs, which all are, do not count."""
     house = made(tmp_path, survey(900), refusals=1)
     texts = [QUICK, SLOW.format(seconds=0), SLOW.format(seconds=60)]
     programs = sorted(sha256(text.encode()) for text in texts)

@@ -18,9 +18,9 @@ import pytest
 
 from gencard.client import evaluation
 from gencard.core.errors import GencardError, TooLargeError
-from gencard.core.evaluation.evaluation import finding_to_json_object
 from gencard.core.generators.contract import rng_of
 from gencard.core.generators.registry import generator_named
+from gencard.measures.evaluation.evaluation import finding_to_json_object
 from gencard.v1 import measures_pb2
 from tests.system.house import build, request_id
 from tests.system.raw_calls import call, configure
@@ -144,7 +144,7 @@ def same_draws(monkeypatch):
 
 
 def both(folder, policy, person, names, *, offline=True):
-    """What is told in the two worlds."""
+    """Return what the attacker sees in the two worlds."""
     found = []
     for healthy in (ALONE, OTHER):
         with world(folder / str(healthy), healthy, policy) as house:
@@ -165,7 +165,7 @@ def test_one_row_and_a_question_tell_nothing(tmp_path, same_draws, person):
 
 @pytest.mark.parametrize("person", ["ana", "aud"])
 def test_nothing_looks_past_a_forbidden_set(tmp_path, same_draws, person):
-    """Nobody may look at age and health together: measures of all attributes are refused."""
+    """No caller may see age and health together: measures of all attributes are refused."""
     names = ("replicated-uniques", "tables", "marginals")
     offered = '["replicated-uniques", "tables", "marginals"]'
     policy = {"measures": offered, "forbidden": '[["age", "health"]]'}

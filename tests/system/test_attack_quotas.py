@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from gencard.controller import controller_state
-from gencard.controller.controller_state import quotas_of
 from gencard.controller.service import health
 from gencard.controller.shell.main import app as steward_shell
+from gencard.controller.wiring.opening import quotas_of
 from gencard.core.errors import QuotaExceededError, StorageReserveError
 from tests.system.house import House, build
 from tests.system.raw_calls import agreed, configure, enrolled

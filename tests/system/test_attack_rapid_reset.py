@@ -93,7 +93,7 @@ def test_resets_of_one_cancel_nobody_elses_calls(house, path, at_once, connectio
 
 
 def test_streams_that_were_served_and_left_give_their_places_back(house):
-    """Who stops reading has done nothing wrong, as often as it may be."""
+    """A caller that stops reading has done nothing wrong, however often."""
     watch = house.channel("ana").unary_stream("/grpc.health.v1.Health/Watch")
     for _ in range(40):
         stream = watch(b"")

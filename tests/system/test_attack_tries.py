@@ -41,7 +41,7 @@ def house(tmp_path):
 
 @pytest.fixture(autouse=True)
 def outcomes(monkeypatch):
-    """What the next audits find by themselves: p-values, or words of ``prepared_audits``."""
+    """Findings of the next audits: p-values, or words of ``prepared_audits``."""
     coming: list[str | float] = []
     real = run_module.Run.job
 
@@ -68,7 +68,7 @@ def audit(card: Card, box: str = "") -> Audit:
 
 
 def verdicts_of(house: House, outcomes: list, number: int, person: str = "ana") -> list[str]:
-    """So many tries that each pass by themselves."""
+    """Run as many tries that each pass alone."""
     outcomes += [ALMOST] * number
     with house.analyst(person) as analyst:
         return [audit(agreed(analyst)).verdict for _ in range(number)]

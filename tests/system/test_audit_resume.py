@@ -81,7 +81,7 @@ def at_half(analyst: Analyst, name: str) -> OperationProgress:
 
 
 def journals(house: House) -> list[Path]:
-    """What is kept of runs; a folder may go while it is listed, which `os.walk` passes over."""
+    """List the journals of runs; a folder may go while it is listed, which `os.walk` passes over."""
     kept = os.walk(house.settings().state.journals)
     return sorted(Path(folder, name) for folder, _, names in kept for name in names)
 

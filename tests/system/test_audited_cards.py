@@ -343,7 +343,7 @@ def reviewed(_name):
 
 class TestOtherTerms:
     def test_noise_does_not_bind_what_reads_records(self):
-        """So a black box goes with exact counts alone; see also ``test_policy``."""
+        """Black boxes require exact counts; see also ``test_policy``."""
         noise = Laplace(Neighbouring.ADD_REMOVE, decimal_of("1", "epsilon"))
         terms = Proposal("datasets/survey", "a test", (("sex",),), "trusty", 10)
         for privacy, transform in ((noise, AS_COUNTED), (EXACT, Transform(rounding=5))):

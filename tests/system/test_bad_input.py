@@ -33,7 +33,7 @@ def clock():
 
 @pytest.fixture(scope="module")
 def careful_house(tmp_path_factory, clock):
-    """Its clock can be set, and a steward looks at each proposal first."""
+    """House whose clock can be set, and whose steward looks at each proposal first."""
     house = build(tmp_path_factory.mktemp("careful"))
     house.edit({"automatic": "false"})
     house.controller = serve(house.settings(), clock)

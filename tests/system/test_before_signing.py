@@ -78,7 +78,7 @@ class At:
         return result.stderr + result.stdout
 
     def statistics(self, formula: str) -> tuple[object, ...]:
-        """What a plan proposes, as an analyst without a plan would."""
+        """Return the statistics that a plan proposes, as an analyst without a plan would write them."""
         plan = self.analyst.plan("survey", formula, kind=KIND, **ENOUGH)
         return (*plan.marginals, *plan.numbers)
 
@@ -93,7 +93,7 @@ class At:
 
 
 def flat(shown: str) -> str:
-    """What a panel says, in one line."""
+    """Join the text of a panel in one line."""
     return " ".join(shown.replace("│", " ").split())
 
 
@@ -260,7 +260,7 @@ def test_no_other_mechanism_is_signed_without_a_question(noisy, way, monkeypatch
 
 
 def test_plan_price_and_offer_have_the_same_effects(at):
-    """As lines, in the shell, and as JSON, with the errors that are predicted side by side."""
+    """The effects are the same as lines, in the shell and as JSON; predicted errors are side by side."""
     plan = at.analyst.plan("survey", FORMULA, kind=KIND, **ENOUGH)
     effects = plan.answer.effects
     assert [name for name, _ in effects.lines()] == ["Noise"]

@@ -78,7 +78,7 @@ def look(desk, name, who=SAM):
 
 
 def lookers(house, name):
-    """Who looked at the risk of a card, by the log, and that it holds nothing else."""
+    """Return who looked at the risk of a card; assert that the log holds nothing else of it."""
     opened = house.controller.controller_state
     with opened.database.reading() as tx:
         events = [event_of(entry.body) for entry in opened.log.entries(tx)]

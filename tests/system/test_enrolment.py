@@ -36,7 +36,7 @@ def house(tmp_path_factory):
 
 @pytest.fixture
 def ana(house, tmp_path):
-    """Somebody newly enrolled, under a name that no other test has."""
+    """A person newly enrolled, under a name that no other test has."""
     name = f"ana-{len(list((house.folder / 'identities').glob('*')))}"
     return enrolled_person(house, tmp_path / "ana", name)
 

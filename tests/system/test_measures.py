@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from gencard.client import evaluation
 from gencard.client.connection.connection import result_of
-from gencard.client.report.findings import EXPLANATIONS
+from gencard.client.findings.findings import EXPLANATIONS
 from gencard.client.shell.main import app
 from gencard.controller.operations import run as run_module
 from gencard.controller.releases.evaluations import EvaluationRun
@@ -22,8 +22,8 @@ from gencard.core.errors import (
     NotFoundError,
     PermissionDeniedError,
 )
-from gencard.core.evaluation.evaluation import Group
-from gencard.core.evaluation.registry import EVALUATIONS, price_in_statistics
+from gencard.measures.evaluation.evaluation import Group
+from gencard.measures.evaluation.registry import EVALUATIONS, price_in_statistics
 from gencard.v1 import measures_pb2
 from tests.system.house import build, declare, request_id, survey
 from tests.system.raw_calls import call, configure, enrolled, state_unchanged
@@ -33,7 +33,7 @@ PAIRS = [("sex", "health"), ("sex", "work"), ("health", "region"), ("age",)]
 RUN = "/gencard.v1.MeasuresService/RunMeasures"
 MINE = ("dcr", "marginals")
 OWN = {"fidelity", "row-uniques", "associations"}
-"""What analysts compute by themselves."""
+"""Measures that analysts compute by themselves."""
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +171,7 @@ class TestRounding:
 
 
 class TestTheQuote:
-    """What measures will cost is said before anything is agreed."""
+    """Prices of measures are quoted before anything is agreed."""
 
     def test_it_is_what_is_then_charged_once(self, people, fresh, measured_house):
         with state_unchanged(measured_house):

@@ -102,7 +102,7 @@ def state_of(analyst, name):
 
 
 class Spent:
-    """What somebody spends from now on."""
+    """Spending of an analyst from now on."""
 
     def __init__(self, analyst):
         self.before = {line.line for line in analyst.spends()}

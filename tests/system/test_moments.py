@@ -35,7 +35,7 @@ description = "Says it releases moments, and smuggles in a marginal."
 """
 PHI = (("work",), variance("age"), group_means("age", by="sex"))
 MIDDLES = (23, 37.5, 55, 80)
-"""Of the schema's intervals of age."""
+"""Midpoints of the schema's intervals of age."""
 
 
 def records() -> pd.DataFrame:

@@ -18,7 +18,7 @@ from gencard.controller.state import results
 from gencard.controller.state.ledger import Account, Scope
 from gencard.core.card.budget import Neighbouring, Price, SpendState
 from gencard.core.errors import BudgetExceededError, CardStateError, StorageError
-from gencard.core.noise import epsilon_of, in_words, together
+from gencard.core.statistics.noise import epsilon_of, in_words, together
 from gencard.wire.documents.psi_document import psi_document
 from tests.system.consistency import assert_consistent, lines_of
 from tests.system.house import House, survey
@@ -94,8 +94,8 @@ class TestTheWholeWay:
         assert spent(house) == before + price
 
     def _check_noise(self, card) -> None:
-        """Of the stddev that was foretold. A false alarm has less than one chance in 10^9: 26 draws are
-        not all 0, and none is 40 stddevs off.
+        """Compare noise with the predicted stddev. A false alarm has less than one chance in 10^9: 26
+        draws are not all 0, and none is 40 stddevs off.
         """
         tables, expected = card.psi.measurements, stddevs(card.terms)
         assert [table.stddev for table in tables] == pytest.approx(expected)

@@ -1,4 +1,4 @@
-"""What people say about noise, well and badly: to the library, in the shell, on the wire."""
+"""Wordings of noise, good and bad: to the library, in the shell, on the wire."""
 
 import json
 from decimal import Decimal

@@ -22,7 +22,7 @@ from gencard.core.errors import VerificationError
 from gencard.core.statistics.places import places_of
 from gencard.core.statistics.psi import Psi
 from gencard.core.statistics.rank import rank
-from gencard.core.utility.numbers import Source, Statistic
+from gencard.measures.utility.numbers import Source, Statistic
 from gencard.run.frames import frame_of
 from gencard.run.levels import Numbers
 from gencard.wire.signatures.canonical import json_bytes

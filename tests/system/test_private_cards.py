@@ -334,7 +334,7 @@ class World:
     data: pd.DataFrame
 
     def answers(self, patch: pytest.MonkeyPatch) -> list[Ending]:
-        """What analyst and auditor are told of a private card, byte by byte."""
+        """Record the answers about a private card to analyst and auditor, byte by byte."""
         # each caller has a count of its own: calls draw traces while a job draws names and seeds, so
         # that one count of all would depend on threads
         names, seeds = defaultdict(lambda: count(1)), count(1)

@@ -396,7 +396,7 @@ def test_a_program_finds_nothing_beyond_the_columns_of_its_card(run):
 
 
 def test_a_card_without_columns_gives_its_programs_levels(house, tmp_path):
-    """So do cards that were signed before programs asked for all columns."""
+    """Cards that were signed before programs asked for all columns do the same."""
     program = tmp_path / "values.py"
     program.write_text(IN_PYTHON)
     granted = {"programs": [sha256(IN_PYTHON.encode())], "reviewed_runs": 1, "columns": []}

@@ -4,9 +4,9 @@ from importlib.util import find_spec
 
 import pytest
 
+from gencard.analysis.output_checks.rules import Rule
+from gencard.analysis.output_checks.tables import judged_outputs as judged
 from gencard.core.errors import BlackBoxError, InvalidInputError
-from gencard.core.output_checks.rules import Rule
-from gencard.core.output_checks.tables import judged_outputs as judged
 from gencard.core.program_outputs import FIT, Output, OutputKind, difference_in_shape
 from tests.system.programs import (
     EXAMPLES,
@@ -116,7 +116,7 @@ def test_the_same_program_in_r_gives_the_same_numbers(path):
 
 
 def _numbers(outputs):
-    """What both languages define alike; what a fit says besides, each counts in its own way."""
+    """Return the numbers that both languages define alike; other numbers of a fit differ."""
     main = [one for one in outputs if not one.name.endswith(FIT)]
     return [(one.name, one.column_names, one.counts, one.values) for one in main]
 

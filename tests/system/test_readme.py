@@ -21,7 +21,7 @@ from tests.printed import check_regression, lines_of_text, regressions
 
 ROOT = Path(__file__).resolve().parents[2]
 AUDIT = {'card.audit("smuggler")': 'card.audit("smuggler", runs=6)'}
-"""What a test shortens."""
+"""Calls that a test shortens."""
 
 WITHOUT_AUDITS = """
 from examples import demo
@@ -65,7 +65,7 @@ def test_the_session_of_a_plan(controller, tmp_path) -> None:
 
 
 def test_the_answer_of_the_guide_is_that_of_the_file(controller, survey) -> None:
-    """Its one line, on a card that its own plan makes."""
+    """The guide's one line is run on a card that its own plan makes."""
     page = (ROOT / "docs" / "answers.md").read_text(encoding="utf-8")
     ((formula, kind),) = re.findall(r'answer = card\.answer\("([^"]+)", "([^"]+)"\)', page)
     with Analyst.connect(controller.address, folder=controller.people / "ana") as analyst:
@@ -93,7 +93,7 @@ def test_the_demonstration_prints_regressions_of_the_file(survey, tmp_path) -> N
 
 
 def run(page: Path, in_place: dict[str, str], controller: LocalController, tmp_path: Path) -> str:
-    """What the one session of a page says."""
+    """Run the one session of a page, and return its output."""
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     (session,) = (block for block in blocks if "Analyst.connect" in block)
     for shown, tested in in_place.items():

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gencard.controller.controller_state import open_controller_state
 from gencard.controller.jobs import process
 from gencard.controller.state.cards import list_cards
+from gencard.controller.wiring.opening import open_controller_state
 from gencard.core.card.budget import SpendState
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
@@ -30,7 +30,7 @@ GONE_WITHIN = 2.0
 
 
 class Gate:
-    """Where workers wait before they work."""
+    """Gate at which workers wait before they work."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -123,7 +123,7 @@ def test_s19_a_stop_keeps_reservation_and_operation_for_the_next_start(
 def test_s19_no_process_to_be_had_is_a_typed_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the system has no process to give, the job fails, and the next one finds one again."""
+    """The system has no process to give: the job fails, and the next job gets a process again."""
 
     def none(*_: object, **__: object) -> None:
         raise BlockingIOError(11, f"no process for {canaries.WORD}")

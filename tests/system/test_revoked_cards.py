@@ -73,7 +73,7 @@ def test_online_after_a_rotation_of_the_key_that_signs_the_revocation(house, kep
 
 
 def test_another_analyst_learns_that_it_was_not_checked(house, kept):
-    """As for a card that does not exist: the controller shows an analyst no card of another one."""
+    """The result is that of a missing card: the controller shows no analyst the card of another."""
     name, folder = kept
     revoke(house, name)
     code, said = verified(house, folder, "--online", who="bea")

@@ -38,7 +38,7 @@ def events_of(house: House) -> list[Event]:
 
 
 def restarted(house: House) -> list[Event]:
-    """What a restart adds to the log."""
+    """Restart the house, and return what the restart adds to the log."""
     before = len(events_of(house))
     house.stop()
     house.start()

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from gencard.analysis.formulas.conditions import read_condition
 from gencard.controller.answers import decisions
 from gencard.controller.jobs import answering
 from gencard.controller.questions import run_question
 from gencard.core.errors import RunRefusedError
-from gencard.formulas.conditions import read_condition
 from tests.system.house import SCHEMA, build, survey
 from tests.system.raw_calls import configure
 from tests.system.thread_jobs import run_jobs_in_threads
@@ -54,7 +54,7 @@ def asked_for(frame):
 
 
 def rounded(count):
-    """As a run tells it."""
+    """Round a count as a run does."""
     return 5 * round(count / 5)
 
 

@@ -53,7 +53,7 @@ def test_nine_people_are_left_out_of_no_run(card):
 
 
 def test_everybody_but_one_man_and_his_like_never(card):
-    """Whether there is such a man is not told either: the empty groups are refused too."""
+    """The existence of such a man is not disclosed either: the empty groups are refused too."""
     for sex in ("male", "female"):
         for work in ("none", "part", "full"):
             for sign in ("not ", ""):

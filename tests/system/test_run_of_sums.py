@@ -12,7 +12,7 @@ EITHER = "health == 'good' or work == 'part'"
 
 
 def three_who_work_part_time():
-    """Of all in good health, three work part time; nobody is of an extreme age."""
+    """Survey in which three people in good health work part time; no age is extreme."""
     frame = survey(900)
     frame["age"] = frame.age.clip(30, 60)
     both = frame.index[(frame.health == "good") & (frame.work == "part")]

@@ -12,6 +12,7 @@ import pytest
 from google.longrunning import operations_pb2, operations_pb2_grpc
 from typer.testing import CliRunner
 
+from gencard.analysis.output_checks.rules import OUTPUT_RULES
 from gencard.controller.shell.main import app
 from gencard.controller.state import results
 from gencard.controller.state.cards import as_of
@@ -24,7 +25,6 @@ from gencard.core.errors import (
     RunRefusedError,
     TooManyRefusalsError,
 )
-from gencard.core.output_checks.rules import OUTPUT_RULES
 from gencard.v1 import answers_pb2, answers_pb2_grpc
 from tests.system.house import SCHEMA, Clock, build, survey
 from tests.system.raw_calls import configure, enrolled
@@ -142,7 +142,7 @@ def test_refusals_of_two_worlds_look_alike_in_all_that_is_read(worlds):
 
 
 def test_a_refusal_takes_whole_duration_classes(worlds):
-    """It ends 1, 2, 4, ... seconds after it began, whatever rule refused it."""
+    """The refusal ends 1, 2, 4, ... seconds after it began, whichever rule refused it."""
     house = worlds[0]
     with house.analyst() as analyst:
         card = proposed(analyst)

@@ -178,7 +178,7 @@ def as_of_before(house, name, **options):
 
 
 def test_a_run_of_before_is_released_read_verified_and_judged_beside(tmp_path):
-    """It waited for a steward while the service was renewed."""
+    """The run waited for a steward while the service was renewed."""
     house = opened(tmp_path, analyses=POLICY.replace(" }", ', release = "steward" }'))
     try:
         with house.analyst() as ana:

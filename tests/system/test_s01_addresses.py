@@ -125,7 +125,7 @@ def test_s01_an_address_of_another_machine_and_a_name_without_address_are_refuse
 
 
 def test_s01_without_ipv6_localhost_is_ipv4(monkeypatch):
-    """As in many containers; their list of hosts may name ::1 all the same."""
+    """Many containers are like this; their list of hosts may name ::1 all the same."""
     made = socket.socket
 
     def without(family=socket.AF_INET, *arguments, **options):

@@ -66,7 +66,7 @@ EXPECTED = {
     },
     "Health": {"Check": "AUSC", "Watch": "AUS", "List": ""},
 }  # fmt: skip
-"""Who may call what, written a second time: A analyst, U auditor, S steward, C the controller."""
+"""Permitted callers, written a second time: A analyst, U auditor, S steward, C the controller."""
 
 DENIED = {grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED}
 BROKEN = {grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN}

@@ -20,7 +20,7 @@ BY_STEWARD = {path for path in PATHS if "StewardService" in path}
 
 
 def channel_for(house, path: str) -> grpc.Channel:
-    """Of somebody who may call the method, so that the message is read."""
+    """Return the channel of a person who may call the method, so that the message is read."""
     name = "sam" if path in BY_STEWARD else "aud" if path in BY_AUDITOR else "ana"
     return house.channel(name)
 
@@ -177,7 +177,7 @@ def test_s08_an_unknown_field_inside_a_known_one_is_refused(house):
 
 @pytest.mark.parametrize("mark", ["\0", "\x1b[2J", "\x9b2J", "\n", "\x7f", "\u2028"])
 def test_s08_a_control_character_in_a_text_is_refused(house, mark):
-    """What an analyst writes is shown on a steward's terminal, before a decision."""
+    """Texts of an analyst are shown on a steward's terminal, before a decision."""
     terms = common.Terms(dataset="datasets/survey", purpose=f"to see {mark}")
     asked = {
         "GetCard": negotiation_pb2.GetCardRequest(name=f"datasets/survey/cards/{mark}"),

@@ -68,7 +68,7 @@ class Silent:
         yield from ()
 
     def are_few(self):
-        """Whether all but the caller's share were refused."""
+        """Return whether all but the caller's share were refused."""
         return sum(not silent.done() for silent in self.calls) <= 8
 
     def endings(self):
@@ -88,7 +88,7 @@ class Silent:
 class TestS12Patience:
     @pytest.mark.parametrize("path", [LIST, CHECK, WATCH, UPLOAD])
     def test_s12_two_hundred_silent_calls_end_and_keep_nobody_out(self, hasty_house, path):
-        """They end before their own deadline; another is served while they are open, and they after."""
+        """The calls end before their deadline; other calls are served meanwhile, and theirs later."""
         ana, aud = hasty_house.channel("ana"), hasty_house.channel("aud")
         assert eventually(lambda: call(ana, CHECK, b"").code is OK, SECONDS)
         with Silent(ana, path) as silent:
@@ -101,7 +101,7 @@ class TestS12Patience:
         assert eventually(lambda: call(ana, LIST, b"").code is OK, SECONDS)
 
     def test_s12_memory_stays_flat(self, hasty_house):
-        """As many again, and again, take no more memory than the first."""
+        """Further calls take no more memory than the first."""
         channel, sizes = hasty_house.channel("ana"), []
         for _ in range(3):
             with Silent(channel, LIST) as silent:
@@ -111,7 +111,7 @@ class TestS12Patience:
 
     @pytest.mark.parametrize("secured", [False, True])
     def test_s12_connections_that_say_nothing_are_closed(self, hasty_house, monkeypatch, secured):
-        """As plain sockets, or after TLS and before a word of HTTP/2."""
+        """Such connections are plain sockets, or end after TLS and before a word of HTTP/2."""
         hasty_house.stop()
         short = {"grpc.server_handshake_timeout_ms": 4_000}
         assert short.keys() <= dict(server.OPTIONS).keys()
@@ -289,7 +289,7 @@ def connected(house, secured):
 
 
 def is_closed(connection):
-    """Whether the service ends it, whatever it says before."""
+    """Return whether the service ends the connection, whatever it sends before."""
     try:
         while connection.recv(4096):
             pass

@@ -30,7 +30,7 @@ CANCEL = "/google.longrunning.Operations/CancelOperation"
 
 @pytest.fixture(scope="module")
 def slow_house(tmp_path_factory):
-    """Its records never end: whoever measures or audits reads on until stopped."""
+    """House whose records never end: a measurement or an audit reads on until it is stopped."""
     folder, describe = tmp_path_factory.mktemp("slow"), Descriptions._records
 
     def endless(*args, **more):

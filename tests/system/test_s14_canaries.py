@@ -50,7 +50,7 @@ class Evidence:
 
 
 def walk(evidence: Evidence) -> None:
-    """Everybody, everywhere."""
+    """Call every method as every person."""
     visitors = {
         name: Visitor(evidence.house, name, f"localhost:{tap.port}", evidence.recorder)
         for name, tap in evidence.taps.items()

@@ -27,7 +27,7 @@ from tests.system.house import House
 from tests.system.raw_calls import eventually
 
 TYPED = {"STORAGE", "DATASET_UNAVAILABLE", "UNAUTHENTICATED"}
-"""What a failing disk, database or engine may end a call with; who cannot be looked up stays outside."""
+"""Errors of a call at a failing disk, database or engine; unknown callers are rejected."""
 
 
 @dataclass
@@ -137,7 +137,7 @@ def _fails_once_then_works(frail: Frail, site: str, nth: int) -> None:
 
 @pytest.mark.parametrize("nth", [1, 9, 25, 60])
 def test_s19_a_disk_that_fails_for_a_while_ends_the_operation_late(frail: Frail, nth: int) -> None:
-    """Nobody waits for ever: how an operation ended is written down once it can be."""
+    """No caller waits for ever: the end of an operation is written down once it can be."""
     card = frail.ana.agreed().name
     with frail.faults.armed(nth, JOB, lasting=True):
         operation = frail.ana.begun(card)

@@ -15,10 +15,11 @@ from gencard.client.checking.history import LOG_SEEN
 from gencard.client.shell.main import app as client_app
 from gencard.controller.backup.backup import DATABASE, FILE, digest_of_file, list_of
 from gencard.controller.backup.restoration import HELD
-from gencard.controller.controller_state import open_controller_state, utc_now
+from gencard.controller.controller_state import utc_now
 from gencard.controller.shell.main import app
 from gencard.controller.state import requests, stewards, tables
 from gencard.controller.state.stewards import LIFE, StoredDecision
+from gencard.controller.wiring.opening import open_controller_state
 from gencard.core.card.budget import Price, SpendState
 from gencard.core.errors import (
     BudgetExceededError,
@@ -58,7 +59,7 @@ def elsewhere(house, tmp_path):
 
 
 def run(house, *words):
-    """What a command says; an error of ours rises."""
+    """Run a command and return its output; an error of ours is raised."""
     result = CliRunner().invoke(app, [*map(str, words), "--config", str(house.settings_file)])
     if isinstance(result.exception, GencardError):
         raise result.exception
@@ -99,7 +100,7 @@ def release_until(house, done):
 
 
 def begin_and_reserve(controller_state, tx, card):
-    """What a crash leaves of a release."""
+    """Leave the state of a release that crashed."""
     now, owner = controller_state.cards.clock(), "spiffe://gencard.local/pilot/analyst/ana"
     request = json.dumps({"card": card, "rows": 5, "seed": 1}).encode()
     requests.create_operation(

@@ -7,9 +7,10 @@ from itertools import count
 import pytest
 from sqlalchemy import select
 
-from gencard.controller.controller_state import ControllerState, open_controller_state
+from gencard.controller.controller_state import ControllerState
 from gencard.controller.state import tables
 from gencard.controller.state.requests import OperationState
+from gencard.controller.wiring.opening import open_controller_state
 from gencard.core.card.budget import SpendState
 from gencard.v1 import synthesis_pb2
 from tests.system import consistency

@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from gencard.analysis.output_checks.populations import Rounded
 from gencard.client.card import Card
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.core.card.budget import SpendState
 from gencard.core.card.card import CardState
 from gencard.core.card.mechanism import USUAL_CHECKS, Transform
 from gencard.core.errors import MeasurementRefusedError, VerificationError
-from gencard.core.output_checks.populations import Rounded
 from gencard.core.statistics.psi import Measurement, Psi, rounded, rounding_stddev
 from gencard.v1 import common_pb2, negotiation_pb2
 from gencard.wire.codec import message_of
@@ -42,7 +42,7 @@ RUNS = '{ kinds = ["crosstab"], checked_runs = 9 }'
 
 
 def records(counts=COUNTS) -> pd.DataFrame:
-    """So many of each sex and health; every second one works."""
+    """Make records with this number of each sex and health; every second person works."""
     rows = [cell for cell, number in counts.items() for _ in range(number)]
     frame = pd.DataFrame(rows, columns=["sex", "health"])
     frame["work"] = np.resize(LEVELS["work"], len(frame))

@@ -20,11 +20,11 @@ from gencard.controller.noise import OpenDpNoise
 from gencard.core.card.budget import Neighbouring
 from gencard.core.card.noise import NOISES, AddedNoise, Gaussian, Laplace, gaussian, laplace
 from gencard.core.domain import Domain
-from gencard.core.noise import noisy, scales
+from gencard.core.statistics.noise import noisy, scales
 from gencard.core.statistics.psi import Measurement, Psi
 
 FALSE_ALARM = 1e-11
-"""Of one test; there are less than a hundred."""
+"""Probability of a false alarm in one test; there are less than a hundred tests."""
 DRAWS = 20_000
 NOISE = OpenDpNoise()
 LAWS = [(mechanism, scale) for mechanism in NOISES for scale in (0.4, 1.0, 7.3, 500.0)]
@@ -71,8 +71,8 @@ class TestDistribution:
             assert is_usual(bin_hits, DRAWS, min(share, 1.0), len(expected))
 
     def test_s27_the_variance_is_the_one_that_psi_says(self, sample):
-        r"""Of squares cut at 7 stddevs, by Bernstein: the mean of n values between 0 and B with variance
-        V is off by t with probability at most :math:`2 e^{-n t^2 / (2 (V + B t / 3))}`.
+        r"""The mean of squares cut at 7 stddevs, by Bernstein: n values between 0 and B with variance
+        V have a mean off by t with probability at most :math:`2 e^{-n t^2 / (2 (V + B t / 3))}`.
         """
         mechanism, scale, found = sample
         steps, shares = law(mechanism, scale)
@@ -127,7 +127,7 @@ class TestChoice:
 
 
 class TestGrid:
-    """What leaks through floats (Mironov 2012; Casacuberta et al. 2022) has no place here."""
+    """Leaks through floats (Mironov 2012; Casacuberta et al. 2022) cannot occur here."""
 
     @pytest.mark.parametrize("mechanism", NOISES)
     @pytest.mark.parametrize("count", [0, 1, 2**31, 2**52 + 1])
@@ -139,7 +139,7 @@ class TestGrid:
                 assert is_usual(hits, len(found), 1 / modulus, 13)
 
     def test_s27_noise_does_not_depend_on_the_count_under_it(self):
-        """Of empty cells and of full ones, the share of draws below -1 is the same law's."""
+        """Empty cells and full ones have the same share of draws below -1, that of the law."""
         counts = np.tile([0, 10**12], DRAWS // 2)
         found = NOISE.laplace(counts, 2.0) - counts
         steps, shares = law(Laplace, 2.0)
@@ -169,7 +169,7 @@ class TestGrid:
 
 
 class TestOpenDpAgrees:
-    """What OpenDP itself says that its noise spends."""
+    """Spending of the noise as OpenDP itself computes it."""
 
     @pytest.mark.parametrize("amount", ["0.000000001", "0.01", "0.3", "1", "17.123456789"])
     @pytest.mark.parametrize("weights", [(1,), (3, 1, 2), (7, 7, 1)])
@@ -201,7 +201,7 @@ class TestBanList:
         assert type(_noise()) is OpenDpNoise
 
     def test_s27_no_other_randomness_is_in_reach_of_a_measurement(self):
-        """Nothing that counts, adds noise or checks names a generator of random numbers.
+        """No code that counts, adds noise or checks names a generator of random numbers.
 
         The sandbox of a program draws the user that a run has, and where a counter begins.
         """

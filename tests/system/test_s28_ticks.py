@@ -97,7 +97,7 @@ def test_s28_nothing_tells_before_the_tick(house, held, gates):
 
 
 def test_s28_a_cancel_before_the_tick_tells_nothing(house, held):
-    """Whatever had become of the work: it ends as if it had not been done."""
+    """The operation ends as if its work had not been done, whatever had become of it."""
     _, name, card = held
     cancel(house, name)
     assert is_in(house, name, Progress.STATE_CANCELLED)()

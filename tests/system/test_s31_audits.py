@@ -51,7 +51,7 @@ def audit(card, box, seed=0):
 
 
 class TestRealAudits:
-    """Nothing is made up: real records, real jobs."""
+    """Audits of real records by real jobs."""
 
     @pytest.fixture(autouse=True)
     def seeds(self):
@@ -137,7 +137,7 @@ class TestManyTries:
             assert all(found.wording.startswith("Evidence of leakage") for found in tries)
 
     def test_s31_a_leak_is_not_held_against_a_card_that_allows_more(self, audit_house, verdicts):
-        """What uses more than a small Phi may well use no more than a large one."""
+        """A box that uses more than a small Phi may use no more than a large one."""
         with audit_house.analyst() as analyst:
             small, large = (
                 analyst.propose("survey", pairs, purpose="a test").accept()

@@ -42,7 +42,7 @@ def test_s33_the_catalogue_shows_what_was_declared(twins):
 
 @pytest.mark.parametrize("order", [1, 2, 3, 5])
 def test_s29_the_answer_to_a_proposal_depends_on_no_record(twins, order):
-    """What is too rich, what is offered in its place, and what that costs, are the same at both."""
+    """The excess, the offer in its place, and the price are the same at both."""
     terms = common.Terms(
         dataset="datasets/survey",
         purpose="to see",
@@ -63,7 +63,7 @@ def test_s29_the_answer_to_a_proposal_depends_on_no_record(twins, order):
 
 @pytest.fixture
 def drafted(tmp_path):
-    """Nobody has looked at its schema yet."""
+    """House whose schema no steward has reviewed yet."""
     house = build(tmp_path, survey(90))
     schema = house.folder / "schema.toml"
     schema.write_text(schema.read_text().replace("reviewed = true", "reviewed = false"))

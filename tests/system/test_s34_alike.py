@@ -30,13 +30,13 @@ WIDE = Dataset.of_columns(Domain.of({"a": 256, "b": 8000}), [np.arange(50), np.a
 
 
 def seen(rows: Dataset) -> str:
-    """What a program saw and told: a letter and its place in each row, in whatever order."""
+    """Read the message of a program: a letter and its place in each row, in any order."""
     letters = rows.column("a")[np.argsort(rows.column("b"))]
     return bytes(letters.astype(np.uint8)).rstrip(b"\0").decode()
 
 
 def test_s34_one_run_looks_like_the_other(tmp_path):
-    """Whoever starts it and however often: but for seed, clock, counters and its user's number."""
+    """Runs differ in seed, clock, counters and user number only, for any caller and number of runs."""
     (tmp_path / "box").mkdir()
     (tmp_path / "box" / "box").write_text(SEES)
     upload = RowsFile(tmp_path / "upload")

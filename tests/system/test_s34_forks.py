@@ -240,7 +240,7 @@ def tried():
         assert eventually(lambda: not children_of(waiting))
 
     def test_s34_without_its_zygote_a_run_fails(self):
-        """Whoever ended it: nothing runs in the place of what was to run."""
+        """No other program runs in the place of the zygote, whoever ended it."""
         made = box(STATE + BYTES)
         told(made, rows=1)
         (waiting,) = zygotes()
@@ -277,7 +277,7 @@ def celled(name: str, *, forks: bool = True) -> Sandbox:
 
 
 class TestRows:
-    """What comes out is what came out of processes started anew, to the byte."""
+    """Output of forks equals the output of new processes, to the byte."""
 
     def test_a_built_in_box(self):
         small = Dataset(Domain.of({"a": 3, "b": 2}), np.arange(40).reshape(20, 2) % [3, 2])

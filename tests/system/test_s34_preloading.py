@@ -37,14 +37,14 @@ def box(text, *more, libraries=("scikit-learn",), **changes):
 
 
 def test_s34_what_a_box_imports_of_declared_packages_is_there_when_it_begins():
-    """Of what it does not import nothing is loaded; a sandbox that forks without libraries has none."""
+    """Packages that are not imported are not loaded; a sandbox that forks without libraries has none."""
     made = box(LOADED + USES + BYTES)
     assert [told(made, 3) for _ in range(2)] == [bytes([1, 0, 0])] * 2
     assert told(box(LOADED + USES + BYTES, preloads=False), 3) == bytes(3)
 
 
 def test_s34_no_file_of_the_box_runs_before_the_fork():
-    """Its own modules are loaded in each run; one with the name of a package takes its place."""
+    """The box's own modules are loaded in each run; a module named as a package takes its place."""
     own = ("helper.py", b"import sys\nfrom joblib import hash\nsys.seen = getattr(sys, 'seen', 0) + 1\n")
     text = "import helper, sys\nimport joblib\n"
     text += "def tried(): return bytes([sys.seen, hasattr(joblib, 'own')])\n"
@@ -145,7 +145,7 @@ def test_s34_sources_are_compiled_and_not_run(tmp_path, monkeypatch):
 
 
 class TestImports:
-    """What is loaded beforehand is read from the text of a program, in time linear in its length."""
+    """Modules to preload are read from the text of a program, in time linear in its length."""
 
     def imports(self, text, *more, libraries=("scikit-learn",)):
         program = Program(("python", "./box"), (("box", text.encode()), *more), {}, libraries)

@@ -54,7 +54,7 @@ def running_with(mark: str) -> list[int]:
 
 @pytest.mark.usefixtures("each_way")
 class TestContained:
-    """It tries, and nothing comes of it."""
+    """Attempts of a program that have no effect."""
 
     def test_s34_the_environment_holds_nothing(self, monkeypatch):
         monkeypatch.setenv("CANARY", "secret")
@@ -239,7 +239,7 @@ def tried():
 
 
 class TestCaught:
-    """It is stopped, and the run fails in fixed words."""
+    """Programs that are stopped: the run fails in fixed words."""
 
     def test_s34_ten_gigabytes_of_output(self):
         def ended():
@@ -289,7 +289,7 @@ def tried():
 
 @pytest.mark.usefixtures("each_way")
 class TestNeutralised:
-    """It does as it likes, and it makes no difference."""
+    """Programs that may do as they like: the result is the same."""
 
     def test_s34_what_it_remembers_is_gone(self):
         body = """
@@ -344,7 +344,7 @@ def test_s34_an_open_cell_is_refused_in_production(tmp_path):
 class TestStart:
     @pytest.fixture
     def settings(self, tmp_path):
-        """Those that the page shows, with the example as their program."""
+        """Settings of the page, with the example as their program."""
         root = Path(__file__).parents[2]
         page = (root / "docs" / "controllers.md").read_text(encoding="utf-8")
         (shown,) = re.findall(r"```toml\n(\[\[black_boxes\]\].*?)```", page, re.DOTALL)
@@ -367,7 +367,7 @@ class TestStart:
 
 
 class TestJob:
-    """As the service does it: in a job's process, under its limits."""
+    """Runs as in the service: in a job's process, under its limits."""
 
     @pytest.fixture
     def job(self, tmp_path):

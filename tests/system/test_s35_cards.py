@@ -143,7 +143,7 @@ def test_the_catalogue_and_the_card_say_what_runs_and_what_it_claims(ana: Analys
     ("box", "alpha", "verdict"), [("tree", "0.000001", "no-evidence"), ("bootstrap", "0.05", "leakage")]
 )
 def test_s31_a_real_audit_of_real_cells(ana: Analyst, box: str, alpha: str, verdict: str) -> None:
-    """Nothing is made up: records, jobs, cells; MST keeps to the pairs, a bootstrap does not."""
+    """Records, jobs and cells are real; MST keeps to the pairs, a bootstrap does not."""
     terms = {"purpose": "a test", "rows": ROWS, "audit": AuditTerms(runs=6, alpha=alpha)}
     card = ana.propose("survey", PAIRS, generator="ipf", **terms).accept()
     with known_seeds():

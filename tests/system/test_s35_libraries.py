@@ -225,7 +225,7 @@ class TestDigest:
             watched(RECORDS, 1, seed=0)
 
     def test_s35_a_hard_link_made_elsewhere_changes_no_content_and_refuses_nothing(self, installed):
-        """As an installer makes it that shares files between environments, while an audit runs."""
+        """An installer that shares files between environments makes such a link, while an audit runs."""
         present = python_environment(["tiny"])
         os.link(installed / "tiny" / "__init__.py", installed.parent / "elsewhere.py")
         assert stamp_of(present.distributions) != present.stamp
@@ -253,7 +253,7 @@ class TestDigest:
         """Only name and version of an algorithm count; another process imports the edited copy."""
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(str(files("gencard.core")), tmp_path / "gencard" / "core", ignore=ignored)
-        edited = tmp_path / "gencard" / "core" / "utility" / "__init__.py"
+        edited = tmp_path / "gencard" / "core" / "generators" / "__init__.py"
         edited.write_text('"""Other words."""\n')
         told = [DIGESTS.format(path=path) for path in ("", str(tmp_path))]
         before, after = (
@@ -340,7 +340,7 @@ def tried():
 
 
 class TestPython:
-    """Its cell shows the system, the interpreter, Gencard and what is declared."""
+    """The cell shows the system, the interpreter, Gencard and the declared packages."""
 
     @needs_sandbox
     def test_s35_every_file_in_the_cell_is_of_the_system_or_declared(self):
@@ -367,7 +367,7 @@ def tried():
 
     @needs_sandbox
     def test_s35_nothing_of_the_controller_is_there(self):
-        """Its code either, but the noise of private boxes; no home, no settings of the system."""
+        """No code of the controller but the noise of private boxes; no home, no system settings."""
         folders = {"/home", "/proc", "/sys", "/tmp", "/var", "/run", "/etc/passwd", "/etc/ssl"}
         folders |= {"/etc/shadow", str(Path.cwd() / "tests"), str(Path.cwd() / ".git")}
         folders -= {*map(str, Path.cwd().parents)}  # the packages themselves lie below these

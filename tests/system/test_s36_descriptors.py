@@ -23,7 +23,7 @@ SEEN = r"""
 
 
 def seen(text: str) -> int:
-    """What a program found that is in no file, so that it has opened none."""
+    """Return what a program saw without any file, so that it has opened none."""
     files = tuple((f"part{number}", b"content") for number in range(20))
     program = Program(("/usr/bin/perl", "-e", SEEN.format(text=text)), files)
     made = SandboxedProgram(program, Sandbox(LIMITS, Isolation.NAMESPACES, program.environment()))(

@@ -194,7 +194,7 @@ class TestOtherCertificates:
     """Certificates of the right authority with the right name, for keys that are not the newest."""
 
     def test_s41_a_certificate_for_a_key_that_was_never_enrolled(self, house):
-        """As the thief of the authority's key would issue it."""
+        """The thief of the authority's key would issue such a certificate."""
         authority = read_authority(house.folder / "authority")
         uri = "spiffe://gencard.local/pilot/steward/sam"
         assert refused(channel_of(house, issue(authority, uri, datetime.now(UTC))))
@@ -246,7 +246,7 @@ class TestOtherCertificates:
 
 class TestTime:
     def test_s41_an_ended_certificate_ends_an_open_connection(self, house):
-        """Its next call is refused, and its stream ends; TLS looks at the time only at first."""
+        """The next call is refused, and its stream ends; TLS checks the time only at first."""
         left = timedelta(seconds=3)
         pair = certificate(
             house, "spiffe://gencard.local/pilot/analyst/ana", datetime.now(UTC) - LEAF_LIFE + left
@@ -262,7 +262,7 @@ class TestTime:
         assert refused(opened)
 
     def test_s41_so_does_one_that_is_not_valid_yet(self, house, monkeypatch):
-        """As after the clock was set back."""
+        """The clock was set back."""
         opened = house.channel()
         assert call(opened, LIST, b"").answers
         earlier = datetime.now(UTC) - timedelta(days=1)
@@ -283,7 +283,7 @@ class TestTime:
             assert not is_valid
 
     def test_s41_a_key_of_another_kind_is_no_enrolled_one(self):
-        """Its fingerprint is empty, which no recorded key is."""
+        """The fingerprint of such a key is empty, which no recorded key's is."""
         authority = new_authority("gencard.local", datetime.now(UTC))
         pair = issue(authority, "spiffe://gencard.local/pilot/analyst/ana", datetime.now(UTC))
         assert isinstance(pair.key, ec.EllipticCurvePrivateKey)

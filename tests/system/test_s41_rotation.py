@@ -14,16 +14,17 @@ from typer.testing import CliRunner
 
 from gencard.client import Analyst, install_answer, new_request
 from gencard.client.checking.bundle import Bundle, Keys
-from gencard.client.checking.history import KEYS_SEEN
 from gencard.client.checking.verify import Outcome, verify
 from gencard.client.connection.credentials import Credentials
+from gencard.client.connection.keys import KEYS_SEEN
 from gencard.client.shell.main import app as client_app
 from gencard.controller.base.files import signing_key
-from gencard.controller.controller_state import ControllerState, open_controller_state
+from gencard.controller.controller_state import ControllerState
 from gencard.controller.people import signing_keys
 from gencard.controller.people.signing_keys import SigningKey, key_history
 from gencard.controller.shell.main import app
 from gencard.controller.state.log import event_of
+from gencard.controller.wiring.opening import open_controller_state
 from gencard.core.errors import (
     InvalidInputError,
     StorageError,
@@ -44,7 +45,7 @@ SAM = "spiffe://gencard.local/service/steward/sam"
 
 
 def steward(house: House, *words: str) -> str:
-    """What the steward's shell says, beside the running service."""
+    """Run a command of the steward's shell, beside the running service."""
     result = CliRunner().invoke(
         app, [*words, "--config", str(house.settings_file)], catch_exceptions=False
     )
@@ -274,7 +275,7 @@ class TestAtRest:
         assert key_ids(controller_state)[-1] == self.file(house)
 
     def test_s41_killed_before_its_file_is_in_place(self, house, controller_state, monkeypatch):
-        """What was committed counts: the key is found aside, and the next rotation begins with it."""
+        """The committed key counts: it lies aside, and the next rotation begins with it."""
         old = self.file(house)
         with monkeypatch.context() as patch:
             patch.setattr(SigningKey, "settle", lambda *_: None)
@@ -328,7 +329,7 @@ class TestAtRest:
         assert_ledger_and_log(controller_state)
 
     def test_s41_a_key_that_is_not_the_newest_is_refused_at_the_start(self, house, controller_state):
-        """As after a restore of ``signing/`` from before the rotation."""
+        """Such a key comes back by a restore of ``signing/`` from before the rotation."""
         file = house.settings().signing.card_key
         old = file.read_bytes()
         Steward(controller_state, SAM).rotate(CARDS)

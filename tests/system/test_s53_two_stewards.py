@@ -270,7 +270,7 @@ class TestS53:
 
 
 class TestSingleRules:
-    """Where a policy names kinds of decisions, and settings those on the whole controller."""
+    """Policies that name kinds of decisions, and settings for decisions on the whole controller."""
 
     @pytest.fixture
     def ruled(self, house):
@@ -469,7 +469,7 @@ class TestS54:
         assert len(list((house.folder / "identities").glob("twin*.toml"))) == 1
 
     def test_s54_the_key_of_the_connection_counts_too(self, house, card):
-        """Of people who were enrolled before TLS keys were kept."""
+        """The people were enrolled before TLS keys were kept."""
         state, who = house.controller.controller_state, Identity.of(SAM.format("sam"))
         known = state.desk()
         desk = replace(known, person=lambda who: replace(known.person(who), tls_keys=()))

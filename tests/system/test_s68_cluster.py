@@ -310,7 +310,7 @@ def run(house, *words):
 
 
 def found(house):
-    """What `doctor` says of the cluster."""
+    """Return what `doctor` reports of the cluster."""
     (finding,) = (
         one for one in json.loads(run(house, "doctor", "--json").stdout) if one["check"] == "cluster"
     )

@@ -206,7 +206,7 @@ class TestRepetition:
             box.weigh(list(range(10)), values)
 
     def test_runs_kept_by_an_earlier_start_are_drawn_from_too(self, tmp_path):
-        """Who cancels an audit before the comparison and resumes it does not save its lies."""
+        """An owner who cancels an audit before the comparison and resumes it does not save its lies."""
         outputs = self.box(tmp_path, lies=set(range(9))).runs_by_seed(RECORDS, 20, seeds=list(range(10)))
         for _ in range(9):
             next(outputs)

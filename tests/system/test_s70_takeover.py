@@ -248,7 +248,7 @@ class TestS70Takeover:
 
 
 def copy_database(socket: str, url: str) -> str:
-    """As ``pg_dump`` makes it, into another database; its name."""
+    """Copy the database as ``pg_dump`` does, into another database; return its name."""
     name = str(make_url(url).database)
     with psycopg.connect(host=socket, user="gencard", dbname="postgres", autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}_dump TEMPLATE {name}")
@@ -256,7 +256,7 @@ def copy_database(socket: str, url: str) -> str:
 
 
 def put_back(socket: str, url: str, dump: str) -> None:
-    """As ``pg_restore`` does, over what is there."""
+    """Restore the database as ``pg_restore`` does, over the present one."""
     name = str(make_url(url).database)
     with psycopg.connect(host=socket, user="gencard", dbname="postgres", autocommit=True) as connection:
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")

@@ -28,7 +28,7 @@ ROWS = 300
 BEYOND = 15
 """Runs of 70 after which a held audit waits."""
 STORED = 5
-"""Of these the runs that the database has at least: they are brought there when progress is told."""
+"""Least stored runs among these: they reach the database when progress is reported."""
 BOX = """
 [[black_boxes]]
 name = "mst"
@@ -135,7 +135,7 @@ def receipts_of(card, number):
 
 
 def ended(future):
-    """Whoever waited may have heard that the leader was gone; the operation goes on."""
+    """Await a call; the caller may learn that the leader was gone, but the operation continues."""
     if future.exception() is not None:
         assert isinstance(future.exception(), ServiceUnavailableError), future.exception()
 

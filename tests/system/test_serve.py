@@ -1,4 +1,4 @@
-"""What starts, and what is refused before it can do harm."""
+"""Start of the service, and settings that are refused before they can do harm."""
 
 import socket
 import subprocess

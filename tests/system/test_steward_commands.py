@@ -300,7 +300,7 @@ def test_the_guide_works_from_a_fresh_clone(tmp_path, monkeypatch):
 
 
 def typed(line, house, monkeypatch):
-    """What a line of the guide prints."""
+    """Run a line of the guide, and return its output."""
     program, *words = shlex.split(line)
     if program == "export":
         monkeypatch.setenv(*words[0].split("="))

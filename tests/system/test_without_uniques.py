@@ -22,7 +22,7 @@ from gencard.core.errors import (
     StorageError,
     UniqueFreeFailedError,
 )
-from gencard.core.privacy.uniques import replicated_rows
+from gencard.measures.privacy.uniques import replicated_rows
 from gencard.v1 import synthesis_pb2
 from tests.system.house import build, request_id
 from tests.system.raw_calls import configure, eventually, state_unchanged
@@ -125,7 +125,7 @@ def _checks(release, folder, analyst):
 
 
 class TestOneTry:
-    """Whether enough rows are nobody's twins is a fact about records; a card tells it once."""
+    """The number of rows without twins is a fact about records; a card discloses it once."""
 
     def test_a_failure_is_the_last_word_also_after_a_restart(self, house, ana, card, tasks):
         with pytest.raises(UniqueFreeFailedError):

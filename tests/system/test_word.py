@@ -13,13 +13,13 @@ import pytest
 from standardwebhooks.webhooks import Webhook as Verifier
 from typer.testing import CliRunner
 
-from gencard.controller.controller_state import open_controller_state
 from gencard.controller.notify import channels
 from gencard.controller.notify.channels import Fate, channels_of
 from gencard.controller.notify.messages import Message, NoticeKind
 from gencard.controller.notify.notifier import Notifier, post_of
 from gencard.controller.shell.main import app
 from gencard.controller.state import stewards
+from gencard.controller.wiring.opening import open_controller_state
 from gencard.core.errors import InvalidInputError, StorageError
 from gencard.wire.steward import Kind as Action
 from tests.system.canaries import DIGITS, WORD, assert_none
@@ -88,7 +88,7 @@ def propose(house):
 
 
 def post(house, clock):
-    """What the service's threads work at, step by step."""
+    """Make the part of the service that its threads work at, step by step."""
     return post_of(open_controller_state(house.settings(), clock))
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gencard.analysis.output_checks.rules import Colour
 from gencard.core.card.budget import Claim, Neighbouring, Price, Spend, SpendState
 from gencard.core.card.card import Change
 from gencard.core.card.terms import Tier
@@ -15,7 +16,6 @@ from gencard.core.catalogue import CatalogueEntry, DeclaredAttribute, GeneratorE
 from gencard.core.coding import Attribute, Coding, Labels, Reading, StructuralZeros
 from gencard.core.errors import GencardError, InvalidInputError, InvalidNumberError
 from gencard.core.json_codecs import written
-from gencard.core.output_checks.rules import Colour
 from gencard.core.policy import AnalysesPolicy, Policy
 from gencard.v1 import catalog_pb2, common_pb2, ledger_pb2, negotiation_pb2, steward_pb2
 from gencard.wire import steward

@@ -60,7 +60,7 @@ class TestRequest:
         assert grouped(request.fingerprint).replace(" ", "") == request.fingerprint
 
     def test_each_key_vouches_for_the_other(self):
-        """Somebody else's certificate request, or somebody else's signing key, cannot be put in."""
+        """A foreign certificate request, or a foreign signing key, cannot be put in."""
         own = facts_of(self.DOCUMENT)
         other = facts_of(request_document(OTHER_TLS, OTHER_SIGNING, name="ana"))
         stolen_tls = own | {"certificateRequest": other["certificateRequest"]}

@@ -71,7 +71,7 @@ class TestChain:
 
     @given(st.data())
     def test_s41_a_changed_link_is_refused(self, data):
-        """Whatever is changed in what was signed, with the signatures left as they are."""
+        """Any change of the signed bytes is refused, with the signatures left as they are."""
         payload, signatures = dsse.opened(CHAIN[1])
         place = data.draw(st.integers(0, len(payload) - 1))
         forged = bytearray(payload)

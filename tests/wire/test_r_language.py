@@ -1,4 +1,4 @@
-"""What a program in R finds in ``records()`` is what one in Python finds."""
+"""Programs in R read the same from ``records()`` as programs in Python."""
 
 import shutil
 from dataclasses import replace
@@ -82,7 +82,7 @@ def test_an_output_that_there_is_not_is_told_with_those_that_there_are(tmp_path,
 
 
 def _numbers(column):
-    """As R counts: levels from 0, days since 1970, NaN where nothing is known."""
+    """Convert a column to R's numbers: levels from 0, days since 1970, NaN for a missing value."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         column = column.cat.codes.replace(-1, None)
     if pd.api.types.is_datetime64_dtype(column):

@@ -75,7 +75,7 @@ def test_a_missing_part_is_refused(name):
 
 
 class TestAuditedReceipts:
-    """Of rows that a black box made: no seed, but the box and the verdict that speaks for it."""
+    """Receipts of a black box's rows: no seed, but the box and the verdict about it."""
 
     RECEIPT = replace(RECEIPT, seed=None, audited=AuditedBox("44" * 32, "55" * 32))
 

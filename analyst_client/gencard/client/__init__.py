@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from gencard.client.audit import Audit
     from gencard.client.card import Card
     from gencard.client.connection.enrolment import install_answer, new_request, renewal_request
+    from gencard.client.findings.fidelity import FidelityReport
     from gencard.client.planning import Plan
     from gencard.client.release import Release
-    from gencard.client.report.fidelity import FidelityReport
     from gencard.client.steward import Steward
     from gencard.client.terms import (
         all_marginals,

@@ -2,107 +2,32 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Self, Unpack
+from typing import Unpack
 from uuid import uuid4
 
 from gencard.client import catalogue
-from gencard.client.answers.question import Question
 from gencard.client.arguments import checked, instance, path
 from gencard.client.card import Card
 from gencard.client.card_view import LIST_HEADS, PlannedAnalysis, list_line
 from gencard.client.catalogue import AUTO, Budget, CatalogueEntry, GeneratorEntry
-from gencard.client.checking.history import Checkpoint, LogWatch
+from gencard.client.checking.history import LogWatch
 from gencard.client.checking.signing import checked_answer
-from gencard.client.connection.connection import Connection, ProgressDisplay, pages
-from gencard.client.connection.credentials import Credentials, address_in
+from gencard.client.connection.connection import Connection, Party, ProgressDisplay, pages
+from gencard.client.connection.keys import Checkpoint
 from gencard.client.display import Listed
 from gencard.client.files.rows import check_rows_fit
 from gencard.client.planning import Consent, Plan, rows_of, usual_purpose
+from gencard.client.question import Question
 from gencard.client.release import Release
 from gencard.client.terms import Marginals, Measured, all_columns, proposed
 from gencard.core.card.budget import Price, Spend
 from gencard.core.card.card import Card as Negotiation
 from gencard.core.card.terms import USUAL_AUDIT, AuditTerms, Proposal
-from gencard.core.errors import InvalidInputError
 from gencard.run.levels import ValueForm
 from gencard.v1 import common_pb2
 from gencard.v1 import negotiation_pb2 as pb
 from gencard.wire.codec import message_of
 from gencard.wire.codecs.card_codec import card_of
-from gencard.wire.signatures.identity import Identity
-
-
-class Party:
-    """A connection to a controller, in the role that the certificate states."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    @classmethod
-    @checked()
-    def connect(
-        cls,
-        address: str | None = None,
-        *,
-        folder: str | Path | None = None,
-        certificate: str | Path | None = None,
-        key: str | Path | None = None,
-        authority: str | Path | None = None,
-        signing_key: str | Path | None = None,
-        controller_key: str | Path | None = None,
-        log_key: str | Path | None = None,
-    ) -> Self:
-        """Connect with the files of a connection folder, as ``gencard enrol`` makes it.
-
-        Args:
-            address: ``host:port``, or those of several controllers, separated by commas, of which one
-                leads; default: from ``connection.toml`` in the folder.
-            folder: Connection folder with all files under their usual names.
-            certificate: Client certificate outside a connection folder; other files default to its
-                folder.
-            key: Private key of the certificate.
-            authority: Certificate of the authority that both sides trust.
-            signing_key: Ed25519 key that signs cards.
-            controller_key: The controller's public key for cards and receipts, present or earlier;
-                signed key rotations are followed.
-            log_key: The public key of the controller's log, present or earlier.
-
-        Raises:
-            InvalidInputError: Neither folder nor certificate was given, or a file is unusable.
-        """
-        if certificate is None:
-            if folder is None:
-                call = f'{cls.__name__}.connect(folder="...")'
-                advice = f"Write {call}, the folder that `gencard enrol` made."
-                problem = "is required unless certificate is given"
-                raise InvalidInputError(field="folder", problem=problem, advice=advice)
-            certificate = Path(folder) / "certificate.pem"
-        credentials = Credentials.beside(
-            Path(certificate),
-            key=_path(key),
-            authority=_path(authority),
-            signing_key=_path(signing_key),
-            controller_key=_path(controller_key),
-            log_key=_path(log_key),
-        )
-        return cls(Connection(address or address_in(credentials.folder), credentials))
-
-    def close(self) -> None:
-        self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.identity.uri} at {self._connection.address}>"
-
-    @property
-    def identity(self) -> Identity:
-        """The identity in the client certificate."""
-        return self._connection.credentials.identity()
 
 
 class Analyst(Party):
@@ -184,7 +109,7 @@ class Analyst(Party):
         negotiation = catalogue.with_generator(
             self._connection, entry, proposal, partial(self._sent, dry_run=dry_run)
         )
-        return Card(self._connection, negotiation, aim=aim, entry=entry)
+        return Card(self._connection, negotiation, self.plan, aim=aim, entry=entry)
 
     def _sent(self, proposal: Proposal, *, dry_run: bool) -> Negotiation:
         request = pb.ProposeCardRequest(
@@ -289,7 +214,7 @@ class Analyst(Party):
         if formula is None:
             statistics = all_columns(entry, measured)
         else:
-            from gencard.formulas.formulas import read_formula  # noqa: PLC0415 - loads pandas
+            from gencard.analysis.formulas.formulas import read_formula  # noqa: PLC0415 - loads pandas
 
             aim = PlannedAnalysis.of(Question(formula, kind, where=where, missing=missing), entry.coding)
             statistics, read = (*aim.marginals, *aim.numbers), read_formula(formula, entry.coding)
@@ -378,14 +303,16 @@ class Analyst(Party):
         """One card; raises NotFoundError."""
         request = pb.GetCardRequest(name=name)
         answer = self._connection.call(self._connection.negotiation.GetCard, request)
-        return Card(self._connection, card_of(answer.card))
+        return Card(self._connection, card_of(answer.card), self.plan)
 
     @checked()
     def cards(self, dataset: str = "-") -> Listed[Card]:
         """The caller's cards (for auditors and stewards: all cards), newest first."""
         request = pb.ListCardsRequest(parent=_dataset(dataset))
         answers = pages(self._connection, self._connection.negotiation.ListCards, request)
-        all_cards = (Card(self._connection, card_of(card)) for page in answers for card in page.cards)
+        all_cards = (
+            Card(self._connection, card_of(card), self.plan) for page in answers for card in page.cards
+        )
         return Listed(all_cards, "Cards", LIST_HEADS, list_line)
 
     def spends(self) -> Listed[Spend]:
@@ -404,7 +331,3 @@ class Analyst(Party):
 
 def _dataset(name: str) -> str:
     return name if name.startswith("datasets/") else f"datasets/{name}"
-
-
-def _path(path: str | Path | None) -> Path | None:
-    return None if path is None else Path(path)

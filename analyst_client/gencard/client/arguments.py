@@ -30,7 +30,7 @@ Check = Callable[[str, Any], Any]
 """From a parameter's name and an argument to the value to use; raises InvalidInputError."""
 
 LARGEST_WORD = 2**64 - 1
-"""Of seeds and of positions in the log: unsigned 64-bit numbers on the wire."""
+"""Largest seed and largest position in the log: unsigned 64-bit numbers on the wire."""
 
 _OPTIONS = inspect.Parameter.VAR_KEYWORD
 
@@ -378,7 +378,7 @@ def progress(field: str, value: Any) -> Any:
 
 
 _MANY = 10
-"""So many words are listed once, in the advice."""
+"""Number of permitted words from which on an error lists them in its advice alone."""
 
 _EXAMPLES = {"rows": 1_000, "seed": 7, "order": 2, "runs": 40}
 _READ_FIRST = "A file must be read first, such as pandas.read_csv(path) or pandas.read_parquet(path)."

@@ -10,9 +10,9 @@ from functools import partial
 from importlib.metadata import version
 from uuid import uuid4
 
+from gencard.client.agreement import Agreement
 from gencard.client.arguments import Where, checked_seed
 from gencard.client.audit import Audit
-from gencard.client.checking.agreement import Agreement
 from gencard.client.connection.connection import ProgressDisplay, pages, progress_bar, result_of
 from gencard.client.connection.tables import RemoteBox
 from gencard.core.audit.arms.planted_pair import made_up
@@ -223,7 +223,7 @@ class Clock:
             self.report(f"{runs} runs, about {spoken(runs * (self.now() - begin))}", 0.0)
 
     def _left(self, run: int, runs: int) -> str:
-        """What is left by the runs since the first reported one; work between runs counts with them."""
+        """Estimate the time left from the pace since the first reported run, pauses included."""
         now = self.now()
         first, since = self._first = self._first or (run, now)
         if run == first:

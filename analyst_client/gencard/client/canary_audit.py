@@ -8,9 +8,9 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gencard.client.agreement import Agreement
 from gencard.client.arguments import checked_number, checked_rows
 from gencard.client.audit_run import NoticedBox
-from gencard.client.checking.agreement import Agreement
 from gencard.client.connection.connection import ProgressDisplay, progress_bar
 from gencard.client.connection.tables import RemoteBox
 from gencard.client.display import Displayable, Facts, Grid, Part
@@ -20,8 +20,8 @@ from gencard.core.coding import Coding, Edges
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.generators.contract import rng_of
-from gencard.core.privacy.canaries.canaries import FEWEST, plant
-from gencard.core.privacy.canaries.findings import (
+from gencard.measures.privacy.canaries.canaries import FEWEST, plant
+from gencard.measures.privacy.canaries.findings import (
     CanaryFinding,
     CanaryFindings,
     CanaryPlan,
@@ -91,7 +91,7 @@ class CanaryAudit(Displayable):
 
     @property
     def meaning(self) -> str:
-        """What the bounds mean."""
+        """Sentence that explains the bounds."""
         return MEANING.format(sure=f"{1 - self.beta:g}")
 
     def lines(self) -> list[tuple[str, str, str, str]]:

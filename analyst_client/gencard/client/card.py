@@ -1,13 +1,13 @@
 """A card as the analyst holds it: terms, negotiation and, once agreed, releases."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 from uuid import uuid4
 
-from gencard.client.answers.question import AnswerOptions, Question
+from gencard.client.agreement import Agreement
 from gencard.client.arguments import checked, choice, level_values, text, values_of_before
 from gencard.client.card_view import CardView, OfferEffects, PlannedAnalysis, effects_of
 from gencard.client.catalogue import (
@@ -16,12 +16,12 @@ from gencard.client.catalogue import (
     suggesting_generators,
     with_generator,
 )
-from gencard.client.checking.agreement import Agreement
 from gencard.client.checking.replay import Replayed
 from gencard.client.checking.signing import checked_answer, checked_offer
 from gencard.client.connection.connection import Connection, ProgressDisplay
 from gencard.client.display import Listed, Part
 from gencard.client.files.psi_tables import NamedPsi, PsiTables
+from gencard.client.question import AnswerOptions, Question
 from gencard.client.release import Release
 from gencard.client.terms import Marginals, Measured, countered
 from gencard.client.waiting import ANSWERED, wait_for
@@ -29,7 +29,7 @@ from gencard.core.card import card as core_card
 from gencard.core.card.card import CardState
 from gencard.core.card.terms import AuditTerms, Proposal
 from gencard.core.dataset import Dataset
-from gencard.core.errors import GencardError, InvalidInputError
+from gencard.core.errors import GencardError, InvalidInputError, LackingMarginalsError
 from gencard.run.levels import ValueForm
 from gencard.v1 import common_pb2
 from gencard.v1 import negotiation_pb2 as pb
@@ -45,14 +45,15 @@ if TYPE_CHECKING:
     from gencard.client.answers.running import RunOnRecords
     from gencard.client.audit import Audit
     from gencard.client.evaluation import CardMeasures
+    from gencard.client.findings.fidelity import FidelityReport
     from gencard.client.report.card_report import CardReport
-    from gencard.client.report.fidelity import FidelityReport
 
 
 class Card(CardView):
     """A card in the state in which it was last read; ``refresh`` reads it again.
 
-    ``aim`` is the analysis that it is for, if that is known here: no card names it.
+    ``plan`` is ``Analyst.plan``, which finds the card for a question that this one leaves open. ``aim``
+    is the analysis that the card is for, if that is known here: no card names it.
     ``accept``, ``counter`` and ``terminate`` return the card, so that they can be chained.
     """
 
@@ -60,6 +61,7 @@ class Card(CardView):
         self,
         connection: Connection,
         negotiation: core_card.Card,
+        plan: Callable[..., Any],
         *,
         aim: PlannedAnalysis | None = None,
         entry: CatalogueEntry | None = None,
@@ -72,6 +74,7 @@ class Card(CardView):
         self._proposal = negotiation.proposed
         self._connection = connection
         self._agreement: Agreement | None = None
+        self._plan = plan
 
     @cached_property
     def entry(self) -> CatalogueEntry:
@@ -294,11 +297,38 @@ class Card(CardView):
             NoPsiError: The card is of tier private.
             NoEstimateError, NotConvergedError: The model has no estimate.
         """
-        from gencard.client.answers.answering import answer_of_card  # noqa: PLC0415 - loads scipy.stats
+        from gencard.client.answers.answering import answer_from  # noqa: PLC0415 - loads scipy.stats
 
         if self.terms.where:
             options.setdefault("where", self.terms.where)
-        return answer_of_card(self, Question.of(formula, kind, options))
+        question, agreement = Question.of(formula, kind, options), self.agreement
+        about, mechanism = [("Card", self.name)], self.terms.privacy.mechanism
+        try:
+            return answer_from(agreement.psi, agreement.coding, question, mechanism, about)
+        except LackingMarginalsError as error:
+            error.plan = self._planned(question)
+            if error.plan is not None:
+                error.advice = (
+                    f'A card that has them costs {error.plan.price}: error.plan.propose(purpose="...").'
+                )
+            raise
+
+    def _planned(self, question: Question) -> Any:
+        """Plan the card that determines a question, measured as this one; None if there is none."""
+        terms = self.terms
+        with suppress(GencardError):
+            plan = self._plan(
+                terms.dataset,
+                question.formula,
+                kind=question.kind,
+                missing=question.missing,
+                where=question.where,
+                generator=terms.generator,
+                rows=terms.rows,
+                privacy=terms.privacy,
+            )
+            return None if plan.lacking or plan.lacking_sums else plan
+        return None
 
     @checked(values=values_of_before, where=text, kind=text)
     def run(

@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
-from gencard.client.answers.question import Question
 from gencard.client.catalogue import CatalogueEntry
 from gencard.client.checking.signing import card_of_statement
 from gencard.client.display import LEFT_OUT, Diff, Displayable, Facts, Grid, Part, named
+from gencard.client.question import Question
 from gencard.client.terms import measured_with, stddevs
 from gencard.core.card.budget import FREE, NO_CLAIM, Price
 from gencard.core.card.card import Card, CardState, Change, Offer, Turn
@@ -23,12 +23,12 @@ from gencard.core.derived_cells import invented_words
 from gencard.core.domain import Clique
 from gencard.core.errors import CardStateError, GencardError
 from gencard.core.generators.contract import rng_of
-from gencard.core.noise import USUAL_DELTA, epsilon_of, in_words
 from gencard.core.statistics.formula import Analysis, Formula, analysis_of
+from gencard.core.statistics.noise import USUAL_DELTA, epsilon_of, in_words
 from gencard.wire.signatures.canonical import time_text
 
 if TYPE_CHECKING:
-    from gencard.formulas.predicting import Prediction
+    from gencard.analysis.formulas.predicting import Prediction
 
 NEXT = {
     CardState.REQUESTED: "wait() for the controller's steward",
@@ -90,7 +90,7 @@ class PlannedAnalysis:
                 with the formula, or with what it needs.
             LevelsTooWideError: No card determines it.
         """
-        from gencard.formulas.summing import question_needs  # noqa: PLC0415 - loads pandas
+        from gencard.analysis.formulas.summing import question_needs  # noqa: PLC0415 - loads pandas
 
         kind, where, missing = analysis_of(question.kind), question.where, question.missing
         needs = question_needs(question.formula, kind, coding, where=where, missing=missing)
@@ -119,7 +119,7 @@ class PlannedAnalysis:
             None without noise, if the number of records is not declared, and if the analysis has no
             standard errors or the terms do not give it.
         """
-        from gencard.formulas.predicting import predicted  # noqa: PLC0415 - loads pandas
+        from gencard.analysis.formulas.predicting import predicted  # noqa: PLC0415 - loads pandas
 
         if not isinstance(terms.privacy, AddedNoise) or not entry.records:
             return None
@@ -318,7 +318,7 @@ class CardView(Displayable):
 
     @property
     def waits_for(self) -> str:
-        """Who or what has to act before the card goes on; empty if nobody has."""
+        """Person or operation that has to act before the card proceeds; empty if there is none."""
         return _WAITS_FOR.get(self.state, "") if self.name else ""
 
     @property
@@ -381,7 +381,7 @@ class CardView(Displayable):
 
 
 LIST_HEADS = ("Card", "State", "Turn", "Price", "Next")
-"""Of a list of cards."""
+"""Column heads of a list of cards."""
 
 
 def list_line(card: CardView) -> tuple[str, str, str, str, str]:

@@ -1,4 +1,4 @@
-"""What there is to choose from: datasets with schemas and policies, generators, and the budget left."""
+"""Catalogue of the service: datasets with schemas and policies, generators, and the budget left."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -15,8 +15,8 @@ from gencard.core.card.noise import CURRENCIES, NOISES
 from gencard.core.card.terms import Proposal
 from gencard.core.errors import ModelTooLargeError, NotFoundError, TooLargeError, advice_on
 from gencard.core.json_codecs import written
-from gencard.core.noise import USUAL_DELTA, in_words, together
 from gencard.core.policy import NumbersOffer, Policy
+from gencard.core.statistics.noise import USUAL_DELTA, in_words, together
 from gencard.v1 import catalog_pb2 as pb
 from gencard.v1 import ledger_pb2 as ledger
 from gencard.wire.codec import prepare, value_of
@@ -223,7 +223,7 @@ def with_generator(
 
 
 def suggesting_generators(connection: Connection, name: str) -> AbstractContextManager[None]:
-    """Where a call finds no generator of this name, the error suggests one of the catalogue."""
+    """Suggest a generator of the catalogue in the error of a call that knows none of this name."""
     return _suggesting("generator", name, lambda: list_generators(connection))
 
 

@@ -12,8 +12,8 @@ from gencard.client.connection.connection import (
     result_of,
 )
 from gencard.core.errors import VerificationError
-from gencard.core.evaluation.evaluation import Finding
-from gencard.core.evaluation.registry import REPORTED, finding_of_json_object
+from gencard.measures.evaluation.evaluation import Finding
+from gencard.measures.evaluation.registry import REPORTED, finding_of_json_object
 from gencard.v1 import measures_pb2 as pb
 from gencard.wire.signatures.canonical import Document, document_of
 

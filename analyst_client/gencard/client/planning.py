@@ -29,7 +29,7 @@ from gencard.core.statistics.formula import Analysis, Formula, analysis_of
 from gencard.core.statistics.unit_sums import fine_cells
 
 if TYPE_CHECKING:
-    from gencard.formulas.predicting import Prediction
+    from gencard.analysis.formulas.predicting import Prediction
 
 _HEADS = ("Cells", "For")
 _PURPOSES = {Histogram: "values inside levels", Sum: "values of the records"}
@@ -288,7 +288,7 @@ def _options(privacy: Privacy, generator: str) -> str:
 
 
 def _answer(shown: Plan | Card, question: str) -> bool | None:
-    """What the analyst answers in a terminal or notebook; None where there is none."""
+    """Ask the analyst in a terminal or notebook; None if there is neither."""
     console = Console(stderr=True, highlight=False)
     if not (console.is_jupyter or (sys.stdin is not None and sys.stdin.isatty())):
         return None
@@ -353,7 +353,7 @@ def _holds(card: Card, plan: Plan, purpose: str) -> bool:
 
 
 def _facts(card: CardTerms) -> tuple[Any, ...]:
-    """What two cards must share so that one gives the rows of the other."""
+    """Facts that two cards must share so that one gives the rows of the other."""
     terms = replace(card.terms, purpose="-", rows=1)
     generator = (card.tier, card.generator_digest, card.parameters, card.claim)
     return terms, card.analyst, card.version, card.coding_digest, generator

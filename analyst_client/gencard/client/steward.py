@@ -9,12 +9,12 @@ from uuid import uuid4
 
 from google.protobuf.empty_pb2 import Empty
 
-from gencard.client.analyst import Party
 from gencard.client.arguments import checked, instance, optional_text
 from gencard.client.catalogue import list_spends
 from gencard.client.checking.history import LogWatch
 from gencard.client.connection.connection import (
     Connection,
+    Party,
     ProgressDisplay,
     pages,
     progress_bar,
@@ -79,7 +79,7 @@ class Steward(Party):
         self._watch = LogWatch(connection)
 
     def queue(self) -> Listed[Waiting]:
-        """What waits, oldest first, and for whom."""
+        """List the waiting items, oldest first, each with the role that must act."""
         answers = self._pages("ListQueue", pb.ListQueueRequest(page_size=_MOST))
         waiting = (value_of(Waiting, one) for page in answers for one in page.waiting)
         return Listed(waiting, "Queue", QUEUE_HEADS, Waiting.line)
@@ -249,7 +249,7 @@ class Steward(Party):
         return Listed(list_spends(self._connection), "Ledger", LINE_HEADS, spend_line)
 
     def people(self) -> Listed[Person]:
-        """Everybody enrolled."""
+        """List all enrolled people."""
         answers = self._pages("ListPeople", pb.ListPeopleRequest(page_size=_MOST))
         people = (value_of(Person, one) for page in answers for one in page.people)
         return Listed(people, "People", PEOPLE_HEADS, Person.line)
@@ -286,7 +286,7 @@ class Steward(Party):
 
     @checked()
     def risk(self, name: str, *, again: bool = False, progress: ProgressDisplay = True) -> RiskReview:
-        """What the exact counts of a card, with all granted before, reveal about the records.
+        """Examine what the exact counts of a card, with all granted before, reveal about the records.
 
         Reads the records once for a card, which may take minutes; the log says who looked.
 
@@ -310,7 +310,7 @@ class Steward(Party):
 
     @checked()
     def preview(self, action: str, resource: str, arguments: Mapping[str, Any] | None = None) -> Preview:
-        """What a decision is about that is not on a card or an answer, and its digest.
+        """Show the subject of a decision that is not on a card or an answer, with its digest.
 
         Args:
             action: settle, void, dismiss-refusal, clear-audits, enrol, disable, enable or rotate.
@@ -343,7 +343,7 @@ class Steward(Party):
         address: str = "",
         again: bool = False,
     ) -> Preview:
-        """What enrolling from a request would do; ``decide`` enrols, and its result holds the answer.
+        """Show the effect of enrolling from a request; ``decide`` enrols and returns the answer to send.
 
         Args:
             request: The person's request, a file.

@@ -8,20 +8,20 @@ from itertools import combinations
 from typing import Any, NamedTuple, TypedDict
 
 from gencard.client.arguments import checked, names_only, whole
-from gencard.client.catalogue import CatalogueEntry
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Neighbouring, decimal_of, neighbouring_of
 from gencard.core.card.mechanism import EXACT, Exact, InsideGenerator, Privacy, privacy_with
 from gencard.core.card.noise import CURRENCIES, AddedNoise, Mechanism, usual_noise
 from gencard.core.card.sums import Histogram, Sum, check_numbers, product_ends
 from gencard.core.card.terms import LARGEST_WEIGHT, AuditTerms, Proposal
+from gencard.core.catalogue import CatalogueEntry
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError, advice_on
 from gencard.core.moment import HIGHEST_ORDER, Moment, MomentKind
-from gencard.core.noise import scales, sum_scales
 from gencard.core.policy import NumbersOffer, Policy
 from gencard.core.statistics.linear import LinearStatistic
+from gencard.core.statistics.noise import scales, sum_scales
 from gencard.core.statistics.psi import rounding_stddev
 from gencard.core.statistics.sum_noise import sum_noise
 from gencard.core.statistics.unit_sums import fine_cells
@@ -412,7 +412,7 @@ def _within(where: str | None, cliques: tuple[Clique, ...], coding: Coding) -> t
     """Each clique with the attributes of a condition, each set once."""
     if not where:
         return cliques
-    from gencard.formulas.conditions import read_condition  # noqa: PLC0415 - loads pandas
+    from gencard.analysis.formulas.conditions import read_condition  # noqa: PLC0415 - loads pandas
 
     attributes, _ = read_condition(where, coding)
     together = (coding.domain.canonical({*clique, *attributes}) for clique in cliques)

@@ -25,14 +25,14 @@ from gencard.core.errors import (
 )
 
 ANSWERED, AGREED, AUDITED = TARGETS = ("answered", "agreed", "audited")
-"""What a card may be waited for: an offer or a refusal, both signatures, or a passed audit."""
+"""States of a card to wait for: an offer or a refusal, both signatures, or a passed audit."""
 
 _SHORTEST, _LONGEST = 2.0, 15.0
 """Seconds between two looks at a card: at first, and after some minutes."""
 
 _SLOWER = 1.1
 _RETRY_SECONDS = 30.0
-"""So long an unreachable service is tried again: a restart takes less."""
+"""Seconds for which an unreachable service is tried again: a restart takes less."""
 
 _ENDED = frozenset({CardState.AUDIT_FAILED, CardState.EXPIRED, CardState.TERMINATED, CardState.REVOKED})
 _TIME_OVER = (
@@ -151,7 +151,7 @@ def _busy_html(card: CardView) -> str:
 
 
 def waiting_line(card: CardView) -> str:
-    """Whom a card waits for, and for how long now."""
+    """Return the line that names who must act on a card, and how long it has waited."""
     since = card.since
     past = "" if since is None else f", {_duration((datetime.now(UTC) - since).total_seconds())} so far"
     return f"Waiting for {card.waits_for or 'an audit'}{past}. An interruption leaves the card as it is."

@@ -1,8 +1,8 @@
 """State and cards as the settings say: what a steward works at, with or without a running service."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,7 +10,6 @@ from sqlalchemy import Connection
 
 from gencard.controller.answers.decisions import Decisions
 from gencard.controller.base.disk import StateFiles
-from gencard.controller.base.files import secret_bytes
 from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.cards.book import CardBook
 from gencard.controller.operations.failures import Refusals
@@ -18,14 +17,10 @@ from gencard.controller.operations.operations import Operations
 from gencard.controller.people.identities import Roster
 from gencard.controller.people.passkeys import Passkeys
 from gencard.controller.people.signing_keys import KeyRotation, SigningKey
-from gencard.controller.policy.judgement import ProposalLimits
-from gencard.controller.records.catalogue import PREFIX, Catalogue, DatasetEntry
-from gencard.controller.records.records import entry_of
 from gencard.controller.settings.settings import Settings
-from gencard.controller.state.database import Database, Fence
-from gencard.controller.state.ledger import Caps, Ledger
-from gencard.controller.state.log import Clock, EventLog, LogClock, kept_rules
-from gencard.controller.state.quotas import Quotas
+from gencard.controller.state.database import Database
+from gencard.controller.state.ledger import Ledger
+from gencard.controller.state.log import Clock, EventLog
 from gencard.controller.state.shared_files import SharedFiles
 from gencard.controller.stewards.answers import AnswerEffect
 from gencard.controller.stewards.cards import CardEffect
@@ -38,7 +33,6 @@ from gencard.controller.stewards.risk import Risks
 from gencard.core.card.card import USABLE
 from gencard.core.errors import NotFoundError
 from gencard.core.generators.model_file import KeptFits
-from gencard.wire.documents.key_history import CARDS, LOG
 
 
 def utc_now() -> datetime:
@@ -148,101 +142,3 @@ class ControllerState:
             people,
             KeyEffect(KeyRotation(self.database, log, self.keys, clock)),
         )
-
-
-def open_controller_state(
-    settings: Settings,
-    clock: Clock = utc_now,
-    fence: Fence | None = None,
-    read: Collection[DatasetEntry] = (),
-) -> ControllerState:
-    """The state and the cards.
-
-    Args:
-        fence: The leadership of a service, where several share the database.
-        read: Datasets of these settings that were read before; see ``_entries``.
-
-    Raises:
-        InvalidInputError, StorageError, DatasetError: Settings, state or records cannot be used.
-    """
-    salt = secret_bytes(settings.signing.version_salt, "signing.version_salt")
-    keys = _signing_keys(settings)
-    database = Database(settings.state.database_url, fence)
-    database.migrate()
-    with database.reading() as tx:
-        for key in keys.values():
-            key.check(tx)
-        rules = kept_rules(tx) if read else {}
-    catalogue = Catalogue(_entries(settings, salt, rules, read))
-    boxes = Boxes(settings.black_boxes, settings.limits.model_cells, settings.cell, settings.state.work)
-    log = EventLog(keys[LOG].current, clock)
-
-    def end(tx: Connection, card: str) -> None:
-        opened.decisions.end_with_cards(tx, card)
-        opened.fits.drop(card)
-
-    cards = CardBook(
-        database=database,
-        log=log,
-        catalogue=catalogue,
-        limits=_limits(settings),
-        quotas=quotas_of(settings),
-        facts=boxes.facts,
-        controller=settings.identity.uri,
-        signing_key=keys[CARDS].current,
-        clock=LogClock(clock, database, log),
-        on_end=end,
-    )
-    ledger = Ledger(caps_of(settings))
-    opened = ControllerState(settings, database, ledger, cards, boxes, keys, salt, KeptFits(), clock)
-    return opened
-
-
-def _entries(
-    settings: Settings,
-    salt: bytes,
-    rules: Mapping[str, Mapping[str, str]],
-    read: Collection[DatasetEntry],
-) -> Iterator[DatasetEntry]:
-    """All datasets; records are not read again that are of the version which was served last.
-
-    They may have changed since, as under a running service: each measurement looks at their version.
-
-    Args:
-        rules: The log's.
-    """
-    served = {one.name: one for one in read if one.versions.items() <= rules.get(one.name, {}).items()}
-    for table in settings.datasets:
-        yield served.get(f"{PREFIX}{table.name}") or entry_of(table.source, salt)
-
-
-def _signing_keys(settings: Settings) -> Mapping[str, SigningKey]:
-    files = settings.signing
-    return {
-        CARDS: SigningKey(CARDS, files.card_key, "signing.card_key"),
-        LOG: SigningKey(LOG, files.log_key, "signing.log_key"),
-    }
-
-
-def _limits(settings: Settings) -> ProposalLimits:
-    names = (field.name for field in fields(ProposalLimits))
-    return ProposalLimits(**{name: getattr(settings.limits, name) for name in names})
-
-
-def caps_of(settings: Settings) -> dict[str, Caps]:
-    """The caps of all datasets, by name."""
-    return {f"{PREFIX}{entry.name}": entry.caps for entry in settings.datasets}
-
-
-def quotas_of(settings: Settings) -> Quotas:
-    """Bounds on what one analyst may fill, as the settings give them."""
-    limits = settings.limits
-    return Quotas(
-        limits.open_proposals,
-        limits.cards,
-        limits.card_mib,
-        limits.releases,
-        limits.release_mib,
-        limits.reserve_mib,
-        settings.state.folder,
-    )

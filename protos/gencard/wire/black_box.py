@@ -47,7 +47,7 @@ class Table:
 
 
 class Author(Protocol):
-    """What is decorated: so many rows, as a dataset or as codes of each attribute by name."""
+    """Function of an author: returns ``rows`` rows, as a dataset or as codes by attribute."""
 
     def __call__(
         self, table: Table, rows: int, /, *, rng: np.random.Generator

@@ -1,4 +1,4 @@
-"""What a program writes to its standard output: progress, a header line, and rows, a fit or outputs."""
+"""Standard output of a program: progress, a header line, and rows, a fit or outputs."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -54,7 +54,7 @@ def expected_line(request: BoxRequest) -> bytes:
 
 
 def refusal_answer(reason: str, fields: Document) -> bytes:
-    """What a built-in box says where it will not work: an error of the catalogue."""
+    """Write the answer of a built-in box that refuses to run: an error of the catalogue."""
     return json_bytes({"refused": reason, "fields": fields}) + b"\n"
 
 
@@ -127,7 +127,7 @@ class AnswerReader:
         return saved
 
     def outputs(self) -> Outputs:
-        """What an analyst's program gave, rounded; its numbers alone are not determined by its shape.
+        """Return the outputs of an analyst's program, rounded; the shape fixes all but the numbers.
 
         Raises:
             BlackBoxError: The answer is anything else, or has another spelling than the one.

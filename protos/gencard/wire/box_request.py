@@ -1,4 +1,4 @@
-"""What a black box is asked on its standard input: a line of JSON, then codes (docs/authors.md)."""
+"""Request to a black box on its standard input: a line of JSON, then codes (docs/authors.md)."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -91,7 +91,7 @@ def bytes_of_request(request: BoxRequest) -> bytes:
 
 
 def read_request(stream: BinaryIO) -> BoxRequest:
-    """What stands on a standard input.
+    """Read the request from a standard input.
 
     Raises:
         InvalidInputError: It is not such a request, or is cut short.

@@ -10,16 +10,16 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from gencard.analysis.output_checks.rounding import rounded_count
+from gencard.analysis.output_checks.rules import Colour
 from gencard.core.card.budget import Price
 from gencard.core.card.card import Card, Change
 from gencard.core.card.terms import Proposal
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError, TooLargeError
 from gencard.core.json_codecs import written
-from gencard.core.output_checks.rounding import rounded_count
-from gencard.core.output_checks.rules import Colour
 from gencard.core.program_outputs import Number
-from gencard.core.psi_risk.risk import PsiRisk
+from gencard.measures.psi_risk.risk import PsiRisk
 from gencard.wire.documents.answer_document import Question
 from gencard.wire.signatures.canonical import digest_of, json_bytes, time_text
 from gencard.wire.signatures.identity import Identity

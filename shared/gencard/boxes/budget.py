@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from gencard.core.card.noise import AddedNoise, Noise
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
-from gencard.core.noise import (
+from gencard.core.statistics.counting import count_all
+from gencard.core.statistics.noise import (
     noisy_marginal as with_noise,
 )
-from gencard.core.statistics.counting import count_all
 from gencard.core.statistics.psi import Measurement
 from gencard.core.types import IntArray
 

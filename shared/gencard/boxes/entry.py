@@ -13,7 +13,7 @@ from gencard.core.card.mechanism import InsideGenerator, Privacy
 from gencard.core.card.noise import Gaussian, Noise
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError
-from gencard.core.noise import rho_of
+from gencard.core.statistics.noise import rho_of
 from gencard.core.types import FloatArray
 
 Parameters = Mapping[str, str]

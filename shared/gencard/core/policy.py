@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeVar
 
+from gencard.analysis.output_checks.rules import USUAL_RULES, Rules
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Price
 from gencard.core.card.card import Change
@@ -18,7 +19,6 @@ from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
 from gencard.core.json_codecs import entries_of, written
 from gencard.core.moment import MomentKind
-from gencard.core.output_checks.rules import USUAL_RULES, Rules
 
 ROWS = "TOO_MANY_ROWS"
 

@@ -76,7 +76,7 @@ def _user() -> str | None:
 
 @contextmanager
 def _running(binaries: Path, folder: Path, user: str | None) -> Iterator[None]:
-    """It ends with the context, and also where this process is killed."""
+    """Run a server that ends with the context, and also if this process is killed."""
     with (folder / "log").open("w") as log:
         run = partial(subprocess.run, user=user, cwd=folder, stdout=log, stderr=log, timeout=240)
         data = ("-D", str(folder / "data"))

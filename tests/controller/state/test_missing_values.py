@@ -1,4 +1,4 @@
-"""What is missing: proposed, listed and never silent; and dates that end no first look."""
+"""Missing values: proposed, listed and never silent; and dates that end no first look."""
 
 from datetime import date
 

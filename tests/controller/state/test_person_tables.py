@@ -46,7 +46,7 @@ RECORDS = 3_000
 
 
 def schema_of(most_records: int) -> PublicSchema:
-    """Of each record for itself where it is 0; with attributes of persons where it is 1."""
+    """Make a schema: 0 lets each record stand for itself, and 1 adds attributes of persons."""
     attributes = [*STORED, *DERIVED, *(OF_PERSONS if most_records == 1 else ())]
     persons = {"person": "id", "most_records": most_records} if most_records else {}
     table = {"title": "Visits", "declared_by": "the office", "attributes": attributes, **persons}

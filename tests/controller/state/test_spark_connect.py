@@ -36,7 +36,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully suppo
 
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """Of a server on loopback that wants the token."""
+    """Yield the port of a server on loopback that requires the token."""
     (location,) = find_spec("pyspark").submodule_search_locations
     chosen = free_port()
     settings = {

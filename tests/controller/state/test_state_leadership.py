@@ -53,7 +53,7 @@ def writes(url: str, leads: Leadership) -> bool:
 
 
 def end_session(url: str) -> None:
-    """As the database does with one that is silent."""
+    """End a session as the database ends a silent one."""
     database = Database(url)
     with database.transaction() as tx:
         end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = :name"
@@ -131,7 +131,7 @@ class TestS69OneLeader:
 
 
 class TestS70AStateThatWentBack:
-    """As after a ``pg_restore``: what was decided since is known to the world, and not to the ledger."""
+    """State after a ``pg_restore``: the ledger lacks later decisions, which are known elsewhere."""
 
     @pytest.fixture
     def grown(self, two, url) -> tuple[Leadership, Leadership]:

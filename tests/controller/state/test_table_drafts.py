@@ -151,7 +151,7 @@ def test_init_and_dataset_add_take_an_address_and_what_they_draft_fits(people, t
     assert settings.datasets[0].name == "people"
     policy = settings.datasets[0].policy
     assert (policy.histograms, policy.sums) == (NumbersOffer.NOISE, NumbersOffer.NOISE)
-    check_records(settings.datasets[0].source, partial(allowed_pairs, policy))
+    check_records(settings.datasets[0], partial(allowed_pairs, policy))
     other = tmp_path / "second"
     assert CliRunner().invoke(app, ["init", str(other), "--data", str(file)]).exit_code == 0
     options = ["--config", str(other / "controller.toml")]

@@ -149,7 +149,7 @@ def test_sums_by_a_derived_attribute_and_of_wide_numbers(kept, tmp_path):
 
 
 def test_values_at_and_beside_halves_of_steps(kept, tmp_path):
-    """Of steps that floats do not have, and of many steps; cells of single numbers, too."""
+    """Steps that floats do not have, and many steps; cells of single numbers, too."""
     steps = {"a": "0.0000001", "b": "0.1", "c": "3", "d": "1000", "e": "0.25", "f": "0.07"}
     random, columns, attributes = np.random.default_rng(7), {}, []
     for name, step in steps.items():

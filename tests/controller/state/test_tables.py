@@ -61,7 +61,7 @@ def socket(postgres_socket: str) -> str:
 
 
 def stored(engine: str, records: pa.Table, folder: Path, socket: str) -> TableAddress:
-    """Where the engine has the records, for a role that may read them and nothing else."""
+    """Store the records in the engine, for a role that may read them and nothing else."""
     folder = Path(tempfile.mkdtemp(dir=folder))
     (folder / "records").mkdir()
     pq.write_table(records, folder / "records" / "0.parquet")

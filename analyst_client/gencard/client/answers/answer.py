@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from gencard.analysis.answers import answer as core_answer
+from gencard.analysis.answers.answer import Coefficients, Table
 from gencard.client.answers.display import (
     COEFFICIENTS,
     NUMBERS,
@@ -20,8 +22,6 @@ from gencard.client.arguments import checked, number
 from gencard.client.display import Displayable, Facts, Part, WrittenAsJson, named
 from gencard.client.files.folder import ANSWER, appearing, check_free, save_documents, write_bytes
 from gencard.client.files.rows import neutral
-from gencard.core.answers import answer as core_answer
-from gencard.core.answers.answer import Coefficients, Table
 from gencard.core.errors import InvalidInputError, advice_on
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ class Answer(WrittenAsJson, Displayable):
         return {"format": FORMAT, "answer": self.estimates.to_json(), "about": dict(self.about)}
 
     def lines(self) -> list[tuple[str, str]]:
-        """What it is of and rests on, in names and values."""
+        """Return the kind of analysis, its statistics, noise and notes, as names and values."""
         estimates = self.estimates
         statistics = [*map(named, estimates.rests_on), *estimates.sums]
         rests_on = statistics[:MOST_CLIQUES]
@@ -256,7 +256,7 @@ class Answer(WrittenAsJson, Displayable):
 
 
 def _uses(answer: Answer) -> str:
-    """What an answer without coefficients has instead."""
+    """Return the expressions that read an answer without coefficients."""
     tables = [f'to_frame("{name}")' for name in answer.tables[:2]]
     numbers = [f'answer["{scalar.name}"]' for scalar in answer.estimates.scalars[:2]]
     return ", ".join([*tables, *numbers]) or "to_frame()"

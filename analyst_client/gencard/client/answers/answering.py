@@ -1,24 +1,23 @@
 """From a formula to its answer: out of the psi of a card, or of a saved release without a connection."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
+from gencard.analysis.answers.noise.bootstrap import Bootstrap
+from gencard.analysis.answers.noise.reconciled import margins_of
 from gencard.client.answers.answer import Answer
-from gencard.client.answers.question import AnswerOptions, Question
 from gencard.client.arguments import checked, level_values, text
 from gencard.client.checking.bundle import Bundle, Keys, checked_schema, receipt_in, signed_card
 from gencard.client.checking.replay import check_psi
 from gencard.client.checking.signing import card_of_statement
 from gencard.client.connection.connection import progress_bar
 from gencard.client.connection.credentials import Credentials
-from gencard.core.answers.noise.bootstrap import Bootstrap
-from gencard.core.answers.noise.reconciled import margins_of
+from gencard.client.question import AnswerOptions, Question
 from gencard.core.card.noise import Mechanism
 from gencard.core.card.terms import CardTerms
 from gencard.core.coding import Coding
-from gencard.core.errors import GencardError, LackingMarginalsError, VerificationError
+from gencard.core.errors import VerificationError
 from gencard.core.generators.contract import rng_of
 from gencard.core.statistics.formula import analysis_of
 from gencard.core.statistics.psi import Psi
@@ -27,10 +26,6 @@ from gencard.wire.documents.psi_document import psi_document
 from gencard.wire.documents.receipt import receipt_of_document
 from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import sha256
-
-if TYPE_CHECKING:
-    from gencard.client.card import Card
-    from gencard.client.planning import Plan
 
 _VERIFIED = "card and receipts: signatures and digests agree"
 _UNVERIFIED = "digests agree; signatures not checked (use `gencard verify`)"
@@ -53,7 +48,7 @@ def answer_from(
         NoEstimateError, NotConvergedError: The model has no estimate.
         NoiseDrownsError: psi has too much noise for it.
     """
-    from gencard.formulas.answering import answer_of  # noqa: PLC0415 - loads pandas
+    from gencard.analysis.formulas.answering import answer_of  # noqa: PLC0415 - loads pandas
 
     with progress_bar("Bootstrap", bool(question.bootstrap)) as progress:
         estimates = answer_of(
@@ -74,41 +69,6 @@ def _bootstrap(question: Question, mechanism: Mechanism, progress: Progress) -> 
     if not question.bootstrap:
         return None
     return Bootstrap(rng_of(question.bootstrap_seed), mechanism, question.bootstrap, progress)
-
-
-def answer_of_card(card: "Card", question: Question) -> Answer:
-    """The answer from the psi of an agreed card; see ``Card.answer``."""
-    agreement = card.agreement
-    psi, mechanism = agreement.psi, card.terms.privacy.mechanism
-    try:
-        return answer_from(psi, agreement.coding, question, mechanism, [("Card", card.name)])
-    except LackingMarginalsError as error:
-        error.plan = _plan(card, question)
-        if error.plan is not None:
-            error.advice = (
-                f'A card that has them costs {error.plan.price}: error.plan.propose(purpose="...").'
-            )
-        raise
-
-
-def _plan(card: "Card", question: Question) -> "Plan | None":
-    """The card that would determine a question, measured as this one; None where there is none."""
-    from gencard.client.analyst import Analyst  # noqa: PLC0415 - imports cards, as this is for them
-
-    terms = card.terms
-    with suppress(GencardError):
-        plan = Analyst(card.agreement.connection).plan(
-            terms.dataset,
-            question.formula,
-            kind=question.kind,
-            missing=question.missing,
-            where=question.where,
-            generator=terms.generator,
-            rows=terms.rows,
-            privacy=terms.privacy,
-        )
-        return None if plan.lacking or plan.lacking_sums else plan
-    return None
 
 
 @checked(values=level_values, where=text)
@@ -158,7 +118,7 @@ def _card(bundle: Bundle, keys: Keys | None) -> CardTerms:
 
 
 def _confirmed(bundle: Bundle, card: CardTerms, keys: Keys | None) -> str:
-    """What confirms the counts of psi; raises VerificationError where a receipt names another psi."""
+    """Say what confirms the counts of psi; raise VerificationError if a receipt names another psi."""
     digest = sha256(bundle.one("psi").content)
     for file in bundle.all("receipt"):
         if keys is None:

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gencard.analysis.answers.answer import Answer, Coefficients, Scalar, Table
 from gencard.client.arguments import checked
 from gencard.client.display import Grid, page_module
 from gencard.client.files.folder import appearing
-from gencard.core.answers.answer import Answer, Coefficients, Scalar, Table
 from gencard.core.errors import InvalidInputError
 
 if TYPE_CHECKING:
     import pandas as pd
 
 HEADS = ("", "coef", "std err", "{0}", "P>|{0}|", "[0.025", "0.975]")
-"""As statsmodels heads them, with the statistic in the blanks."""
+"""Column heads of a table of coefficients as in statsmodels; the statistic fills the blanks."""
 
 MOST_LINES = 60
 MOST_TABLES = 4
 MOST_COLUMNS = 12
-"""What is shown; ``to_frame`` and ``save_json`` have all."""
+"""Most tables and columns that are shown; ``to_frame`` and ``save_json`` have all."""
 
 NOT_DEFINED = "–"
 COEFFICIENTS, NUMBERS = "Coefficients", "Numbers"
@@ -225,7 +225,7 @@ class CoefficientPlot:
 
     @property
     def note(self) -> str:
-        """What is not drawn; empty where all is."""
+        """Sentence about values that are not drawn; empty if all are drawn."""
         return f"{self.left_out:,} more are not drawn; to_frame() has all." if self.left_out else ""
 
     @checked()

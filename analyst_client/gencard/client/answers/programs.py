@@ -11,9 +11,9 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from uuid import uuid4
 
+from gencard.client.agreement import Agreement
 from gencard.client.answers.answer import Answer
 from gencard.client.answers.running import fetch
-from gencard.client.checking.agreement import Agreement
 from gencard.client.connection.connection import ProgressDisplay, progress_bar, result_of
 from gencard.client.display import Displayable, Facts, Grid, Part
 from gencard.client.release import Release
@@ -64,12 +64,12 @@ class DryRun(Displayable):
 
     @property
     def document(self) -> bytes:
-        """As the controller reads it."""
+        """Return the JSON that the controller reads."""
         outputs = outputs_to_json(self.outputs)
         return json_bytes({"release": self.release, "seed": str(self.seed), **outputs})
 
     def lines(self) -> list[tuple[str, str]]:
-        """What it is, for people."""
+        """Return digest, rows and outputs of the program, as names and values for display."""
         lines = [
             ("Program", self.digest),
             ("Rows", self.release),
@@ -150,7 +150,7 @@ def dry_run(
 
 
 def outputs_here(path: Path, request: BoxRequest) -> Outputs:
-    """What a program gives on this machine; raises InvalidInputError as ``dry_run``."""
+    """Run a program on this machine and return its outputs; raise InvalidInputError as ``dry_run``."""
     process = _in_r(path, request) if is_r(text_of(path)) else _in_python(path, request)
     if process.returncode:
         problem = f"failed on the synthetic rows with exit code {process.returncode}"

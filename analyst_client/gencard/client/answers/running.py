@@ -6,13 +6,14 @@ from datetime import datetime
 from functools import partial
 from uuid import uuid4
 
+from gencard.analysis.answers import answer as core_answer
+from gencard.analysis.output_checks.rules import OUTPUT_RULES, Rule
+from gencard.client.agreement import Agreement
 from gencard.client.answers.answer import Answer
-from gencard.client.answers.question import Question as AnalystQuestion
-from gencard.client.checking.agreement import Agreement
 from gencard.client.checking.history import LogWatch
 from gencard.client.checking.signing import checked_signed_answer
 from gencard.client.connection.connection import ProgressDisplay, pages, progress_bar, result_of
-from gencard.core.answers import answer as core_answer
+from gencard.client.question import Question as AnalystQuestion
 from gencard.core.card.budget import Price
 from gencard.core.errors import (
     AnswerWaitingError,
@@ -21,7 +22,6 @@ from gencard.core.errors import (
     RunRefusedError,
     VerificationError,
 )
-from gencard.core.output_checks.rules import OUTPUT_RULES, Rule
 from gencard.v1 import answers_pb2 as pb
 from gencard.wire.codec import datetime_of
 from gencard.wire.documents.answer_document import Question, SignedAnswer, Verdict
@@ -61,7 +61,7 @@ _OTHER_REFUSAL = (
 """Advice where a steward refused, the card ended, or an older controller named the rule."""
 
 LIST_HEADS = ("Answer", "Kind", "Formula", "State", "Paid")
-"""Of a list of runs."""
+"""Column heads of a list of runs."""
 
 
 def list_line(run: RunOnRecords) -> tuple[str, str, str, str, str]:
@@ -168,7 +168,7 @@ def _paid(agreement: Agreement, answer: pb.Answer) -> Price:
 
 
 def _about(signed: SignedAnswer) -> tuple[tuple[str, str], ...]:
-    """What vouches for an answer, in names and values."""
+    """Return name, version, rules and signature of an answer, as names and values."""
     question = signed.question
     return (
         ("Answer", signed.name),

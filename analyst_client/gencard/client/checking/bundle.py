@@ -7,10 +7,10 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from gencard.client.checking.history import known_history
 from gencard.client.checking.replay import rebuilt
 from gencard.client.checking.signing import card_of_statement, card_payload, checked_receipt
 from gencard.client.connection.credentials import Credentials
+from gencard.client.connection.keys import known_history
 from gencard.client.files.folder import WELL_KNOWN
 from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.coding import Coding
@@ -66,7 +66,7 @@ _NOT_SIGNED = (
     "name the folder of a release, or its card.json and receipt.json"
 )
 OWN_KEY = "your own, from your connection folder"
-"""Whom to believe about the keys of a connection folder."""
+"""Text that names the connection folder as the source of the analyst's keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """What some files hold, by kind: those of ``ENVELOPES`` and ``WELL_KNOWN``, and "rows".
+    """Contents of some files, by kind: the kinds of ``ENVELOPES`` and ``WELL_KNOWN``, and "rows".
 
     Args:
         damaged: Files that were meant to hold a document and do not.
@@ -175,7 +175,7 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Whom to believe. They must not come from the bundle itself.
+    """Trusted keys. They must not come from the bundle itself.
 
     Args:
         analyst: The analyst's key, and those that the analyst signed with before; empty where they
@@ -191,7 +191,7 @@ class Keys:
 
     @classmethod
     def of(cls, credentials: Credentials) -> "Keys":
-        """Those that we were handed, and those that followed; our own as the analyst's."""
+        """Take the controller's pinned keys with their successors, and our own keys as the analyst's."""
         cards, log = (known_history(credentials, use) for use in (CARDS, LOG))
         return cls(cards, credentials.public_signing_keys(), log)
 

@@ -169,7 +169,7 @@ if TYPE_CHECKING:
 
 
 def places_by(card: CardTerms, psi: Callable[[], Psi], coding: Coding) -> dict[str, Places]:
-    """Where numbers of a card's rows lie inside their levels, by attribute.
+    """Return the places of the numbers of a card's rows inside their levels, by attribute.
 
     Args:
         psi: Called if the card has histograms.
@@ -255,7 +255,7 @@ def _nearest(problems: list[str | None]) -> str:
 
 
 def _file_problem(path: Path, dataset: Dataset, coding: Coding, values: Values | None) -> str | None:
-    """What differs from the file that is written from these codes; None where nothing does."""
+    """Return the difference from the file that these codes give; None if there is none."""
     with tempfile.TemporaryDirectory() as folder:
         again = Path(folder) / f"again{path.suffix.lower()}"
         write_rows(dataset, coding, again, values)

@@ -1,12 +1,12 @@
-"""What we sign, and what we believe because others signed it."""
+"""Statements that the client signs, and checks of statements that others signed."""
 
 from collections.abc import Iterable, Sequence
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from gencard.client.catalogue import CatalogueEntry
 from gencard.core.card.card import Card, Offer
 from gencard.core.card.terms import CardTerms, Proposal, Tier
+from gencard.core.catalogue import CatalogueEntry
 from gencard.core.errors import GencardError, VerificationError
 from gencard.core.types import VersionKind
 from gencard.wire.documents.answer_document import (
@@ -122,7 +122,7 @@ def checked_receipt(envelope: bytes, keys: KeyHistory, card: CardTerms, *, card_
 
 
 def version_kind_of(receipts: Iterable[Receipt]) -> VersionKind | None:
-    """What the version of the card's records is, as its receipts say; None where none says it.
+    """Return the kind of version of the card's records from its receipts; None if no receipt has it.
 
     Raises:
         VerificationError: They contradict each other, although one card is of one version.

@@ -24,7 +24,7 @@ from gencard.core.errors import (
 )
 
 TAKEOVER_SECONDS = 30.0
-"""So long calls look for the controller that leads, from their first failure on."""
+"""Seconds that a call looks for the leading controller, from its first failure on."""
 _PAUSE = 0.2
 """Seconds after each address was tried once more."""
 
@@ -73,7 +73,7 @@ class Channels(grpc.Channel):
         return self._calls("stream_stream", arguments, options)
 
     def _calls(self, kind: str, arguments: Any, options: Any) -> Callable[..., Any]:
-        """What a stub keeps of a method: made at each channel, chosen at each call."""
+        """Make a stub's method at each channel; each call chooses the channel."""
         calls = [getattr(channel, kind)(*arguments, **options) for channel in self._channels]
 
         def call(*request: Any, **settings: Any) -> Any:
@@ -109,7 +109,7 @@ _OTHER_HOST, _OTHER_ADDRESS = 62, 64
 
 
 def failure_of_tls(address: str, credentials: Credentials) -> GencardError | None:
-    """What is wrong with a certificate, ours or the service's: a second handshake, after a failed call.
+    """Find the fault of a certificate, ours or the service's: a second handshake, after a failed call.
 
     gRPC ends such a call with UNAVAILABLE and a free text, whatever the cause. Python's ``ssl`` gives
     OpenSSL's code of the cause, so one more handshake with the same files tells the cases apart.

@@ -2,9 +2,10 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Protocol, TypeVar
+from pathlib import Path
+from typing import Protocol, Self, TypeVar
 
 import grpc
 from google.longrunning import operations_pb2 as pb
@@ -14,9 +15,10 @@ from google.protobuf.message import Message
 from rich import progress as bars
 from rich.console import Console
 
-from gencard.client.checking.history import KeyWatch
+from gencard.client.arguments import checked
 from gencard.client.connection.channels import TAKEOVER_SECONDS, Channels, failure_of_tls
-from gencard.client.connection.credentials import Credentials, read, read_secret
+from gencard.client.connection.credentials import Credentials, address_in, read, read_secret
+from gencard.client.connection.keys import KeyWatch
 from gencard.client.display import notebook_bar
 from gencard.core.errors import (
     ConnectionClosedError,
@@ -48,6 +50,7 @@ from gencard.v1 import (
 )
 from gencard.v1.synthesis_pb2 import OperationProgress
 from gencard.wire.codecs.error_table import error_of, error_of_call
+from gencard.wire.signatures.identity import Identity
 
 CALL_SECONDS = 30.0
 STREAM_SECONDS = 600.0
@@ -79,7 +82,7 @@ class Connection:
     def __init__(self, address: str, credentials: Credentials) -> None:
         self.address, self.credentials, self.closed = address, credentials, False
         self.channel = _channel(address, credentials)
-        self.keys = KeyWatch(self)
+        self.keys = KeyWatch(credentials, self._key_changes)
         self.catalog = catalog_pb2_grpc.CatalogServiceStub(self.channel)
         self.negotiation = negotiation_pb2_grpc.NegotiationServiceStub(self.channel)
         self.synthesis = synthesis_pb2_grpc.SynthesisServiceStub(self.channel)
@@ -94,6 +97,9 @@ class Connection:
     def close(self) -> None:
         self.closed = True
         self.channel.close()
+
+    def _key_changes(self) -> Sequence[bytes]:
+        return self.call(self.log.GetKeyHistory, ledger_pb2.GetKeyHistoryRequest()).changes
 
     def check_open(self) -> None:
         """Raises ConnectionClosedError after ``close``."""
@@ -211,7 +217,7 @@ def _service_config() -> dict[str, object]:
 
 
 def idempotent_methods() -> Iterator[dict[str, str]]:
-    """What may be sent again: what only reads, and what carries a request_id. Uploads do neither."""
+    """Methods that may be retried: they only read, or carry a request_id. Uploads do neither."""
     for module in _SERVICES:
         for service in module.DESCRIPTOR.services_by_name.values():
             for method in service.methods:
@@ -352,3 +358,80 @@ def progress_bar(title: str, display: ProgressDisplay) -> Iterator[Progress]:
     with bars.Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(title, total=1.0, stage="")
         yield lambda stage, share: bar.update(task, completed=share, stage=stage)
+
+
+class Party:
+    """A connection to a controller, in the role that the certificate states."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @classmethod
+    @checked()
+    def connect(
+        cls,
+        address: str | None = None,
+        *,
+        folder: str | Path | None = None,
+        certificate: str | Path | None = None,
+        key: str | Path | None = None,
+        authority: str | Path | None = None,
+        signing_key: str | Path | None = None,
+        controller_key: str | Path | None = None,
+        log_key: str | Path | None = None,
+    ) -> Self:
+        """Connect with the files of a connection folder, as ``gencard enrol`` makes it.
+
+        Args:
+            address: ``host:port``, or those of several controllers, separated by commas, of which one
+                leads; default: from ``connection.toml`` in the folder.
+            folder: Connection folder with all files under their usual names.
+            certificate: Client certificate outside a connection folder; other files default to its
+                folder.
+            key: Private key of the certificate.
+            authority: Certificate of the authority that both sides trust.
+            signing_key: Ed25519 key that signs cards.
+            controller_key: The controller's public key for cards and receipts, present or earlier;
+                signed key rotations are followed.
+            log_key: The public key of the controller's log, present or earlier.
+
+        Raises:
+            InvalidInputError: Neither folder nor certificate was given, or a file is unusable.
+        """
+        if certificate is None:
+            if folder is None:
+                call = f'{cls.__name__}.connect(folder="...")'
+                advice = f"Write {call}, the folder that `gencard enrol` made."
+                problem = "is required unless certificate is given"
+                raise InvalidInputError(field="folder", problem=problem, advice=advice)
+            certificate = Path(folder) / "certificate.pem"
+        credentials = Credentials.beside(
+            Path(certificate),
+            key=_path(key),
+            authority=_path(authority),
+            signing_key=_path(signing_key),
+            controller_key=_path(controller_key),
+            log_key=_path(log_key),
+        )
+        return cls(Connection(address or address_in(credentials.folder), credentials))
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.identity.uri} at {self._connection.address}>"
+
+    @property
+    def identity(self) -> Identity:
+        """The identity in the client certificate."""
+        return self._connection.credentials.identity()
+
+
+def _path(path: str | Path | None) -> Path | None:
+    return None if path is None else Path(path)

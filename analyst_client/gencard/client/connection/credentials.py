@@ -1,4 +1,4 @@
-"""Who we are and whom we believe: one folder of files, as ``gencard enrol`` makes it."""
+"""Our identity and the trusted keys: one folder of files, as ``gencard enrol`` makes it."""
 
 import stat
 import tomllib
@@ -19,7 +19,7 @@ _END = b"-----END PUBLIC KEY-----"
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Where the files are; each is read only when it is needed.
+    """Paths of the credentials; each file is read only when it is needed.
 
     Args:
         certificate: Our certificate, PEM; its URI says who we are.
@@ -48,7 +48,7 @@ class Credentials:
         controller_key: Path | None = None,
         log_key: Path | None = None,
     ) -> "Credentials":
-        """What is not given is looked for beside the certificate, under its usual name."""
+        """Complete the paths: a missing path is beside the certificate, under its usual name."""
         folder = certificate.parent
         return cls(
             certificate,
@@ -68,7 +68,7 @@ class Credentials:
         return self.certificate.parent
 
     def identity(self) -> Identity:
-        """Who the certificate says we are.
+        """Identity that the certificate gives us.
 
         Raises:
             UnauthenticatedError: It is no certificate, or its URI is not an identity.

@@ -30,7 +30,7 @@ WELL_KNOWN = {
     ANSWER: "answer",
     KEYS: "keys",
 }
-"""What a file must hold that has one of the names by which releases are saved."""
+"""Names under which releases are saved -> kind of document that such a file must hold."""
 
 
 def check_free(path: Path, *, replace: bool) -> None:

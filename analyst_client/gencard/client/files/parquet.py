@@ -77,7 +77,7 @@ INVENTED = b"gencard"
 
 
 def _metadata(names: Clique, coding: Coding, values: Values | None) -> dict[bytes, bytes] | None:
-    """What the file says of itself; nothing for schemas without steps, whose files stay as they were."""
+    """Return the file's metadata; None for schemas without steps, whose files stay as they were."""
     words = values.invented(coding, names) if isinstance(values, Numbers) else ""
     return {INVENTED: words.encode()} if words else None
 
@@ -96,7 +96,7 @@ def _check_size(path: Path) -> None:
 
 
 def difference(path: Path, again: Path) -> str | None:
-    """What a file holds otherwise than the same rows written again by this installation.
+    """Return the first difference between a file and the same rows written by this installation.
 
     Files of one version of pyarrow are equal to the byte. Of a file by another version, columns, types
     and values are compared, and that it holds nothing else that a reader would use.

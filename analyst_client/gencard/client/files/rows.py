@@ -56,7 +56,7 @@ from gencard.run.levels import (
 )
 
 _UNREADABLE = (OSError, ValueError, LookupError, NotImplementedError, OverflowError, MemoryError)
-"""What readers raise at damaged files."""
+"""Exceptions that readers raise at damaged files."""
 
 _CHECK_ROWS = "Check that it is a file of the format that its name says, and not damaged."
 
@@ -321,11 +321,11 @@ def _has_empty_label(attribute: Attribute) -> bool:
 
 
 Texts = Callable[[NDArray[Any]], NDArray[np.object_] | list[str]]
-"""What is written for each of some codes of one attribute, with what follows it."""
+"""Function from codes of one attribute to the text of each cell and of the separator after the cell."""
 
 
 def write_csv(dataset: Dataset, coding: Coding, path: Path, values: Values | None) -> None:
-    """As RFC 4180 says. Every level is quoted once, and rows are joined from that."""
+    """Write CSV as RFC 4180 defines it. Every level is quoted once; rows are joined from these texts."""
     names = dataset.domain.attributes
     ends = [","] * (len(names) - 1) + ["\r\n"]
     attributes = map(coding.attribute, names)
@@ -476,7 +476,7 @@ def _number_text(coding: Edges, values: Values) -> Callable[[float], str]:
 
 
 def _cells(attribute: Attribute, end: str) -> NDArray[np.object_]:
-    """What is written for each code, with what follows it."""
+    """Return the text of each code, with the separator after it."""
     return np.array([_quoted(text) + end for text in (*_labels(attribute), "")], dtype=object)
 
 

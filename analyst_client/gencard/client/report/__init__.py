@@ -1,4 +1,4 @@
-"""Audit reports as pages; needs ``pip install 'gencard[report]'``.
+"""The report on a card: what is known of it, gathered, and its page.
 
-In: reports with their numbers. Out: text, HTML and figures.
+In: an agreed card and the findings on it. Out: one report, with its page in HTML.
 """

@@ -10,16 +10,16 @@ from matplotlib.figure import Figure
 from gencard.client.answers.answer import Answer
 from gencard.client.answers.display import CoefficientPlot, grids
 from gencard.client.display import named, number, percent
-from gencard.client.report import plots
+from gencard.client.findings import plots
+from gencard.client.findings.findings import EXPLANATIONS, result_of
+from gencard.client.findings.pages import numbers_section, rendered
+from gencard.client.findings.plots import HIGH, INK, STYLE, WIDTH, shortened, svg
 from gencard.client.report.card_report import CardReport
-from gencard.client.report.findings import EXPLANATIONS, result_of
-from gencard.client.report.pages import numbers_section, rendered
-from gencard.client.report.plots import HIGH, INK, STYLE, WIDTH, shortened, svg
 from gencard.core.audit.report import Verdict
 from gencard.core.card.terms import Tier
-from gencard.core.evaluation.evaluation import Finding, Group
-from gencard.core.evaluation.registry import REPORTED
-from gencard.core.evaluation.tables import TablesFinding
+from gencard.measures.evaluation.evaluation import Finding, Group
+from gencard.measures.evaluation.registry import REPORTED
+from gencard.measures.evaluation.tables import TablesFinding
 
 if TYPE_CHECKING:
     from gencard.client.audit import Audit

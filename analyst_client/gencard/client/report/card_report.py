@@ -15,15 +15,15 @@ from gencard.client.display import (
     page_module,
     percent,
 )
-from gencard.client.report.findings import EXPLANATIONS, result_of, sentence, unseen_words
-from gencard.client.report.numbers import NumberReport
+from gencard.client.findings.findings import EXPLANATIONS, result_of, sentence, unseen_words
+from gencard.client.findings.numbers import NumberReport
 from gencard.core.audit.wording import report_to_json_object
 from gencard.core.card.terms import CardTerms
 from gencard.core.coding import Coding
-from gencard.core.evaluation.evaluation import Finding, Group, finding_to_json_object
-from gencard.core.evaluation.registry import EVALUATIONS, REPORTED
-from gencard.core.evaluation.tables import FidelityFinding
-from gencard.core.noise import USUAL_DELTA, in_words, together
+from gencard.core.statistics.noise import USUAL_DELTA, in_words, together
+from gencard.measures.evaluation.evaluation import Finding, Group, finding_to_json_object
+from gencard.measures.evaluation.registry import EVALUATIONS, REPORTED
+from gencard.measures.evaluation.tables import FidelityFinding
 from gencard.wire.documents.card_document import card_document, json_of
 from gencard.wire.documents.receipt import Receipt
 
@@ -174,7 +174,7 @@ class CardReport(WrittenAsPage, Displayable):
             yield f"Audit of {audit.black_box}", audit.wording, leaked
 
     def left_out_lines(self) -> list[tuple[str, str]]:
-        """What is not included and what would add it, one line for each group and reason."""
+        """Evaluations that are not included and how to add each, one line per group and reason."""
         by_reason: dict[tuple[Group | None, str], list[str]] = {}
         for left in self.left_out:
             by_reason.setdefault((left.group, left.why), []).append(left.what)
@@ -232,7 +232,7 @@ def _not_included(group: Group | None) -> str:
 
 
 def _risk_bound(card: CardTerms) -> list[tuple[str, str]]:
-    r"""What noise alone guarantees; empty for exact counts.
+    r"""Return the guarantee of the noise alone; empty for exact counts.
 
     With :math:`(\varepsilon, \delta)`, a guess between two equally likely datasets that differ in one
     person is right with probability at most :math:`(e^\varepsilon + \delta) / (e^\varepsilon + 1)`

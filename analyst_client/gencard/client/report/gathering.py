@@ -6,18 +6,18 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gencard.client import evaluation
+from gencard.client.agreement import Agreement
 from gencard.client.audit_run import known_audits
 from gencard.client.catalogue import get_dataset
-from gencard.client.checking.agreement import Agreement
 from gencard.client.connection.connection import ProgressDisplay
 from gencard.client.evaluation import CardMeasures
+from gencard.client.findings.findings import EXPLANATIONS
 from gencard.client.report.card_report import CardReport, LeftOut
-from gencard.client.report.findings import EXPLANATIONS
 from gencard.core.card.terms import Tier
 from gencard.core.errors import InvalidInputError
-from gencard.core.evaluation.evaluation import Group, Need
-from gencard.core.evaluation.material import NOTHING_DECLARED, Material
-from gencard.core.evaluation.registry import EVALUATIONS, REPORTED, evaluate, price_in_statistics
+from gencard.measures.evaluation.evaluation import Group, Need
+from gencard.measures.evaluation.material import NOTHING_DECLARED, Material
+from gencard.measures.evaluation.registry import EVALUATIONS, REPORTED, evaluate, price_in_statistics
 from gencard.wire.documents.receipt import Receipt
 from gencard.wire.signatures.identity import Role
 
@@ -131,7 +131,7 @@ class _Gathering:
         return get_dataset(agreement.connection, agreement.card.terms.dataset).policy.measures
 
     def _how(self, how: str, names: Sequence[str]) -> str:
-        """What adds evaluations, and their price."""
+        """Return the options that add evaluations, and their price."""
         terms = self.agreement.card.terms
         price = price_in_statistics(
             names, attributes=len(self.agreement.domain), marginals=len(terms.marginals)
@@ -172,7 +172,7 @@ def card_report(
 
 
 def _order(left: LeftOut) -> tuple[bool, int]:
-    """What the reader can have first, then the rest by group."""
+    """Sort key: first the evaluations that an option adds, then the rest by group."""
     groups = list(Group)
     return "gencard" not in left.why, groups.index(left.group) if left.group else len(groups)
 

@@ -22,8 +22,8 @@ from gencard.core.card.analyses import NO_ANALYSES
 from gencard.core.card.budget import Spend, decimal_text
 from gencard.core.card.terms import Tier
 from gencard.core.catalogue import DeclaredAttribute
-from gencard.core.noise import USUAL_DELTA
 from gencard.core.policy import NumbersOffer, Policy
+from gencard.core.statistics.noise import USUAL_DELTA
 from gencard.wire.documents.card_document import claim_document, json_of
 from gencard.wire.documents.schema_document import coding_document
 from gencard.wire.signatures.canonical import time_text
@@ -108,7 +108,7 @@ def _document(entry: CatalogueEntry) -> dict[str, object]:
 
 
 def _declared_document(entry: CatalogueEntry) -> dict[str, object]:
-    """What the schema file states besides the coding; empty where it states nothing."""
+    """Return the statements of the schema file besides the coding; empty if there are none."""
     readings = {one.name: _reading_document(one) for one in entry.attributes}
     readings = {name: reading for name, reading in readings.items() if reading}
     records = {} if entry.records is None else {"records": entry.records}

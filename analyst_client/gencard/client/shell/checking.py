@@ -16,12 +16,12 @@ from gencard.client.checking.bundle import (
     rebuild,
     with_fingerprint,
 )
-from gencard.client.checking.history import known_history
 from gencard.client.checking.replay import Replayed, check_delivered_file, places_by
 from gencard.client.checking.signing import card_of_statement
 from gencard.client.checking.verify import AnsweredOnline, CheckLine, Outcome, evidence_time
 from gencard.client.checking.verify import verify as verify_bundle
 from gencard.client.connection.credentials import Credentials, public_key
+from gencard.client.connection.keys import known_history
 from gencard.client.display import plain
 from gencard.client.files.rows import BY_VALUES, is_by_values, read_rows
 from gencard.client.shell.terminal import (

@@ -291,7 +291,7 @@ _NEXT = {
 
 
 def _next(card: Card, name: str) -> str:
-    """What to do with a card in the shell; empty where it was only priced.
+    """Return the next command for a card in the shell; empty if the card was only priced.
 
     Args:
         name: How the card is called in the command.

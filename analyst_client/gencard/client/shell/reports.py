@@ -6,21 +6,21 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from gencard.client.checking.agreement import Agreement
+from gencard.client.agreement import Agreement
 from gencard.client.checking.bundle import Bundle
 from gencard.client.files.folder import make_folder
 from gencard.client.files.rows import read_numbered, unread_columns
+from gencard.client.findings.fidelity import FidelityReport
+from gencard.client.findings.utility import UtilityOptions, UtilityReport, utility_report
 from gencard.client.release import Release
-from gencard.client.report.fidelity import FidelityReport
-from gencard.client.report.utility import UtilityOptions, UtilityReport, utility_report
 from gencard.client.shell.terminal import HERE, AsJson, Folder, connected, console, say, say_json
 from gencard.core.coding import Coding
 from gencard.core.domain import Domain
 from gencard.core.errors import DomainMismatchError, InvalidInputError
 from gencard.core.statistics.formula import Analysis, analysis_of
-from gencard.core.utility.fidelity import fidelity as fidelity_to
-from gencard.core.utility.gap import GapWords
-from gencard.core.utility.numbers import compare_with_records
+from gencard.measures.utility.fidelity import fidelity as fidelity_to
+from gencard.measures.utility.gap import GapWords
+from gencard.measures.utility.numbers import compare_with_records
 from gencard.shell import visible
 
 

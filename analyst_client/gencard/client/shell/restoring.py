@@ -68,7 +68,7 @@ def approve_restore(
 
 
 def _preview(content: bytes, complete: bool) -> Preview:
-    """What the steward sees of the backup."""
+    """Make the preview of the backup that the steward sees."""
     facts = backup_facts(content)
     backup = {
         "made": facts.made,

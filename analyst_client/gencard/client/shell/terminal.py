@@ -1,4 +1,4 @@
-"""What all commands share: connection, console, errors in one line, and options of several commands."""
+"""Parts that all commands share: connection, console, errors in one line, and common options."""
 
 import json
 import sys

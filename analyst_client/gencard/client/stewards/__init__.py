@@ -1,1 +1,1 @@
-"""What stewards see and decide: queue, cards, answers, budgets, people and log."""
+"""Views and decisions of stewards: queue, cards, answers, budgets, people and log."""

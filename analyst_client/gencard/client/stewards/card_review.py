@@ -11,7 +11,7 @@ from gencard.client.display import Diff, Displayable, Facts, Grid, Part, named
 from gencard.core.card.card import CardState
 from gencard.core.card.mechanism import AS_COUNTED
 from gencard.core.json_codecs import written
-from gencard.core.psi_risk.risk import REFUSED
+from gencard.measures.psi_risk.risk import REFUSED
 from gencard.wire import steward
 from gencard.wire.signatures.canonical import time_text
 from gencard.wire.signatures.identity import short_name
@@ -85,7 +85,7 @@ class CardReview(steward.CardReview, Displayable):
 
     @property
     def next_step(self) -> str:
-        """What a steward may do."""
+        """Decisions that a steward may take about the card."""
         if self.waits:
             fails = self.refusal or self.checks.startswith(REFUSED)
             return "counter or reject" if fails else "approve, counter or reject"
@@ -139,7 +139,7 @@ class Decision(steward.Decision, Displayable):
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """What the second steward types: look, then decide the same; none once it is done."""
+        """Commands of the second steward: look, then decide the same; empty after the decision."""
         if self.done:
             return ()
         decide = command_of(self.kind, self.resource, self.arguments, self.shown)

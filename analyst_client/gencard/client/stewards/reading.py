@@ -9,7 +9,7 @@ from gencard.client.display import Displayable, Grid, Part, named, percent
 from gencard.client.stewards.card_review import WIDEST_MAP, CardReview
 from gencard.client.stewards.registers import AnswerReview
 from gencard.core.errors import GencardError, VerificationError
-from gencard.core.psi_risk.risk import PsiRisk
+from gencard.measures.psi_risk.risk import PsiRisk
 from gencard.v1 import steward_pb2 as pb
 from gencard.wire import steward
 from gencard.wire.codec import value_of
@@ -107,7 +107,7 @@ def _heat_map(report: PsiRisk) -> list[Part]:
 
 
 def _share(share: float) -> str:
-    """What is not 0 is never shown as 0."""
+    """Format a share; a share above 0 is never shown as 0."""
     return "·" if not share else percent(share) if share >= 0.01 else "< 1 %"
 
 

@@ -1,16 +1,16 @@
-"""What stewards look at besides cards: the queue, answers to release, budgets, people, the log."""
+"""Registers that stewards read besides cards: queue, answers to release, budgets, people, log."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gencard.analysis.answers.answer import Answer
+from gencard.analysis.output_checks.rules import Colour
 from gencard.client.display import Displayable, Facts, Grid, Part
 from gencard.client.stewards.card_review import first_line
-from gencard.core.answers.answer import Answer
 from gencard.core.card.budget import Spend
 from gencard.core.errors import GencardError
-from gencard.core.output_checks.rules import Colour
 from gencard.core.program_outputs import DIGITS, Number
 from gencard.wire import steward
 from gencard.wire.signatures.canonical import time_text

@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from gencard.analysis.output_checks.rules import RULES_VERSION
 from gencard.controller.answers.decisions import Decisions
 from gencard.controller.cards.book import CardBook
 from gencard.controller.cards.released import rules_of
@@ -35,7 +36,6 @@ from gencard.core.errors import (
     RecordsProtectedError,
     TooLargeError,
 )
-from gencard.core.output_checks.rules import RULES_VERSION
 from gencard.wire.documents.answer_document import Question
 from gencard.wire.signatures.canonical import json_bytes
 from gencard.wire.signatures.dsse import DOCUMENT

@@ -15,6 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from gencard.analysis.output_checks.rules import OUTPUT_RULES, RULES_VERSION, Colour, Rule
 from gencard.controller.cards.book import CardBook
 from gencard.controller.cards.released import question_of
 from gencard.controller.state import results
@@ -24,7 +25,6 @@ from gencard.controller.state.results import RunRow, RunState, RunTier
 from gencard.core.card.budget import Price, SpendState
 from gencard.core.card.card import Card, CardState
 from gencard.core.errors import CardStateError, InvalidInputError
-from gencard.core.output_checks.rules import OUTPUT_RULES, RULES_VERSION, Colour, Rule
 from gencard.wire.documents.answer_document import (
     SignedAnswer,
     Verdict,

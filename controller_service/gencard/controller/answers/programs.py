@@ -15,6 +15,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
+from gencard.analysis.output_checks.rules import RULES_VERSION, USUAL_RULES, Rule
 from gencard.controller.answers.answers import PROGRAM, Answers, check_numbers
 from gencard.controller.answers.decisions import Outcome
 from gencard.controller.answers.review import answer_of, marks_document, notes_on, numbers_in
@@ -48,7 +49,6 @@ from gencard.core.errors import (
     ProgramNotRunError,
     ProgramRunFailedError,
 )
-from gencard.core.output_checks.rules import RULES_VERSION, USUAL_RULES, Rule
 from gencard.core.program_outputs import Outputs, check_outputs, outputs_of_json, outputs_to_json
 from gencard.run.levels import by_levels
 from gencard.run.r_language import is_r

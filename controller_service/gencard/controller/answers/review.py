@@ -4,12 +4,12 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gencard.analysis.answers.answer import Answer, Table
+from gencard.analysis.output_checks.rules import USUAL_RULES, Colour, Rules
+from gencard.analysis.output_checks.tables import judged_outputs
 from gencard.controller.answers.decisions import Outcome
-from gencard.core.answers.answer import Answer, Table
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
-from gencard.core.output_checks.rules import USUAL_RULES, Colour, Rules
-from gencard.core.output_checks.tables import judged_outputs
 from gencard.core.program_outputs import (
     Number,
     Output,

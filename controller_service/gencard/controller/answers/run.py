@@ -7,6 +7,8 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from gencard.analysis.answers.answer import EXACT, NOISE, numbers_in_json
+from gencard.analysis.output_checks.rules import Rule
 from gencard.controller.answers.answers import Answers
 from gencard.controller.answers.decisions import PRICE, Outcome
 from gencard.controller.cards.released import question_of, released_before
@@ -19,7 +21,6 @@ from gencard.controller.state import requests, results
 from gencard.controller.state.cards import in_force, offer_of
 from gencard.controller.state.requests import OperationRow
 from gencard.controller.state.results import RunRow, RunState
-from gencard.core.answers.answer import EXACT, NOISE, numbers_in_json
 from gencard.core.card.analyses import Analyses
 from gencard.core.card.budget import Price, Spend, SpendState
 from gencard.core.errors import (
@@ -30,7 +31,6 @@ from gencard.core.errors import (
     OperationCancelledError,
     ProgramRunFailedError,
 )
-from gencard.core.output_checks.rules import Rule
 
 AT_RECORDS = ("answer", "read")
 """Stages that jobs of runs report before they read records."""

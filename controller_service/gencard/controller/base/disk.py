@@ -6,16 +6,18 @@ Workers write files too: nothing here takes long to import.
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gencard.core.errors import InvalidInputError, StorageError
+from gencard.core.errors import InvalidInputError, StorageError, StorageReserveError
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+
+_MIB = 1 << 20
 
 
 def write_whole(path: Path, parts: Iterable[bytes | memoryview], *, lasting: bool = True) -> None:
@@ -44,6 +46,26 @@ def write_whole(path: Path, parts: Iterable[bytes | memoryview], *, lasting: boo
             if draft:
                 draft.unlink()
     raise StorageError
+
+
+def free_bytes(folder: Path) -> int:
+    """Free space of the file system that holds a folder, in bytes."""
+    return shutil.disk_usage(folder).free
+
+
+def check_space(folder: Path, reserve_mib: int, free: Callable[[Path], int] = free_bytes) -> None:
+    """Raises StorageReserveError where only ledger and log may still write."""
+    if free(folder) < reserve_mib * _MIB:
+        raise StorageReserveError(reserve=reserve_mib)
+
+
+def reserve_warning(folder: Path, reserve_mib: int) -> str:
+    """Return the sentence for a steward where space is below the reserve; empty above it."""
+    try:
+        check_space(folder, reserve_mib)
+    except StorageReserveError as error:
+        return f"{error.message} Until then, no card, offer or operation can start. {error.advice}"
+    return ""
 
 
 def flush_folder(folder: Path) -> None:

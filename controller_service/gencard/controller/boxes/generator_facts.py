@@ -20,7 +20,7 @@ from gencard.core.errors import (
     NotFoundError,
 )
 from gencard.core.generators.registry import GENERATORS
-from gencard.core.noise import epsilon_of
+from gencard.core.statistics.noise import epsilon_of
 
 
 @dataclass(frozen=True, slots=True)

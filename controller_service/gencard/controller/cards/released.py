@@ -6,15 +6,15 @@ from functools import lru_cache
 
 from sqlalchemy import Connection
 
+from gencard.analysis.output_checks.populations import Rounded
+from gencard.analysis.output_checks.rules import OF_PRESENT
 from gencard.controller.cards.book import CardBook
-from gencard.controller.questions.before import Before, EndedQuestion
+from gencard.controller.jobs.tasks import Before, EndedQuestion
 from gencard.controller.state import results
 from gencard.controller.state.cards import names_of_measured, signed_card
 from gencard.controller.state.results import RunRow, RunState, RunTier
 from gencard.core.card.sums import Sum
 from gencard.core.domain import Clique
-from gencard.core.output_checks.populations import Rounded
-from gencard.core.output_checks.rules import OF_PRESENT
 from gencard.wire.documents.answer_document import Question, answer_of_document
 from gencard.wire.signatures.canonical import document_of
 from gencard.wire.signatures.dsse import ANSWER, DOCUMENT, opened, predicate_of

@@ -19,7 +19,7 @@ from gencard.controller.records.tables.address import TableAddress
 from gencard.core.coding import Coding, Edges
 from gencard.core.domain import Domain
 from gencard.core.generators.registry import BY_CONSTRUCTION
-from gencard.core.noise import epsilon_of
+from gencard.core.statistics.noise import epsilon_of
 from gencard.core.statistics.unit_sums import fine_cells
 
 CARD_RHO, ANALYST_RHO, PROJECT_RHO, DATASET_RHO = map(Decimal, ("0.05", "0.1", "0.25", "0.5"))

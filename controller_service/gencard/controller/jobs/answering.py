@@ -10,21 +10,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from gencard.controller.jobs.measurement import measured, records_as_stored
-from gencard.controller.jobs.tasks import AnswerJob, AnswerResult
-from gencard.controller.questions.earlier import Earlier
-from gencard.controller.questions.run_question import Limited, NoisyRun, RunQuestion
-from gencard.core.answers.answer import Answer, numbers_in_json
-from gencard.core.answers.kinds import answered
-from gencard.core.answers.margins import RecordMargins
-from gencard.core.answers.trial import tried
-from gencard.core.card.mechanism import Privacy
-from gencard.core.dataset import Dataset
-from gencard.core.errors import GencardError, NoAnswerError, TooLargeError
-from gencard.core.output_checks.judgement import Judgement, judged
-from gencard.core.output_checks.populations import Kept
-from gencard.core.output_checks.released import of_rounded_counts, released, undoes_rounding
-from gencard.core.output_checks.rules import (
+from gencard.analysis.answers.answer import Answer, numbers_in_json
+from gencard.analysis.answers.kinds import answered
+from gencard.analysis.answers.margins import RecordMargins
+from gencard.analysis.answers.trial import tried
+from gencard.analysis.output_checks.judgement import Judgement, judged
+from gencard.analysis.output_checks.populations import Kept
+from gencard.analysis.output_checks.released import of_rounded_counts, released, undoes_rounding
+from gencard.analysis.output_checks.rules import (
     OUTPUT_RULES,
     RULES_VERSION,
     Colour,
@@ -34,8 +27,15 @@ from gencard.core.output_checks.rules import (
     Verdict,
     breaking,
 )
-from gencard.core.output_checks.small_counts.inference import Outcome
-from gencard.core.output_checks.stored import StoredRun
+from gencard.analysis.output_checks.small_counts.inference import Outcome
+from gencard.analysis.output_checks.stored import StoredRun
+from gencard.controller.jobs.measurement import earlier_of, measured, records_as_stored
+from gencard.controller.jobs.tasks import AnswerJob, AnswerResult
+from gencard.controller.questions.earlier import Earlier
+from gencard.controller.questions.run_question import Limited, NoisyRun, RunQuestion
+from gencard.core.card.mechanism import Privacy
+from gencard.core.dataset import Dataset
+from gencard.core.errors import GencardError, NoAnswerError, TooLargeError
 from gencard.core.statistics.marginals import project, subsets
 from gencard.core.types import FloatArray, Progress
 
@@ -60,7 +60,7 @@ def answer(job: AnswerJob, progress: Progress) -> AnswerResult:
     check_answerable(run, job.numbers)
     if job.privacy is not None:
         return _noisy(job, job.privacy, run)
-    earlier = Earlier.of(job.before, coding)
+    earlier = earlier_of(job.before, coding)
     cliques = [earlier.attributes_with(run)]
     stored = earlier.stored_with(run)
     dataset, numbers = records_as_stored(cliques, stored, job.records)

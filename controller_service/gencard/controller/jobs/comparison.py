@@ -20,11 +20,14 @@ from gencard.core.card.sums import Histogram, cell_names
 from gencard.core.coding import Coding, Edges
 from gencard.core.dataset import Dataset, NumbersOf
 from gencard.core.domain import Clique
-from gencard.core.evaluation.evaluation import finding_to_json_object
-from gencard.core.evaluation.material import Material
-from gencard.core.evaluation.registry import evaluate, evaluation_named
-from gencard.core.privacy.uniques import unique_free
-from gencard.core.psi_risk.risk import (
+from gencard.core.scale import Places
+from gencard.core.statistics.places import places_of
+from gencard.core.types import FloatArray, IntArray, Progress
+from gencard.measures.evaluation.evaluation import finding_to_json_object
+from gencard.measures.evaluation.material import Material
+from gencard.measures.evaluation.registry import evaluate, evaluation_named
+from gencard.measures.privacy.uniques import unique_free
+from gencard.measures.psi_risk.risk import (
     FailingTable,
     failing_counts,
     failing_table,
@@ -33,9 +36,6 @@ from gencard.core.psi_risk.risk import (
     psi_risk,
     small_cells,
 )
-from gencard.core.scale import Places
-from gencard.core.statistics.places import places_of
-from gencard.core.types import FloatArray, IntArray, Progress
 from gencard.run.levels import Numbers
 from gencard.wire.documents.psi_document import psi_of_document
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 from gencard.boxes.reference import ReferenceRecipe
 from gencard.controller.jobs.tasks import (
+    NOTHING_BEFORE,
     AnswerJob,
     AuditJob,
+    Before,
     BlackBoxJob,
     ClusterPart,
     CompareJob,
@@ -23,7 +25,6 @@ from gencard.controller.jobs.tasks import (
     SynthesisJob,
     ThinOutJob,
 )
-from gencard.controller.questions.before import NOTHING_BEFORE, Before
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.records.tables.address import TableAddress, secret_of
 from gencard.controller.sandbox.analyses import AnalysisRecipe
@@ -34,10 +35,10 @@ from gencard.core.card.terms import CardTerms, Proposal
 from gencard.core.coding import Coding, Edges, Labels
 from gencard.core.derived_cells import computed_for, zeros_for
 from gencard.core.domain import Clique
-from gencard.core.evaluation.evaluation import Evaluation, Need
-from gencard.core.evaluation.material import AllowedTogether
 from gencard.core.program_outputs import Outputs
 from gencard.core.statistics.linear import statistics_of
+from gencard.measures.evaluation.evaluation import Evaluation, Need
+from gencard.measures.evaluation.material import AllowedTogether
 from gencard.wire.box_request import Values
 from gencard.wire.documents.answer_document import Question
 

@@ -5,13 +5,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gencard.controller.jobs.tasks import MeasureJob, MeasureResult, Records
+from gencard.controller.jobs.tasks import Before, MeasureJob, MeasureResult, Records
 from gencard.controller.records.source import RecordSource, check_values
 from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.records.vault import open_source
 from gencard.core.card.mechanism import AS_COUNTED, Privacy, Transform
 from gencard.core.card.noise import Noise
 from gencard.core.card.sums import Histogram, Sum
+from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import MeasurementRefusedError
@@ -22,7 +23,8 @@ from gencard.core.types import FloatArray, Progress
 from gencard.wire.documents.psi_document import psi_document
 
 if TYPE_CHECKING:
-    from gencard.core.output_checks.card_sums import JudgedSum
+    from gencard.analysis.output_checks.card_sums import JudgedSum
+    from gencard.controller.questions.earlier import Earlier
 
 
 def measure(job: MeasureJob, progress: Progress) -> MeasureResult:
@@ -44,6 +46,22 @@ def measure(job: MeasureJob, progress: Progress) -> MeasureResult:
     return MeasureResult(psi_document(psi))
 
 
+def earlier_of(before: Before, coding: Coding) -> "Earlier":
+    """Read what was released before by the schema."""
+    from gencard.controller.questions.earlier import Earlier  # noqa: PLC0415
+    from gencard.controller.questions.run_question import Population, RunQuestion  # noqa: PLC0415
+
+    return Earlier(
+        coding,
+        tuple(RunQuestion.of(one.question, coding, one.rules) for one in before.earlier),
+        before.released,
+        tuple(Population.of(one.question, coding, one.rules) for one in before.refused),
+        before.rounded,
+        before.histograms,
+        before.sums,
+    )
+
+
 def judged(job: MeasureJob) -> "tuple[JudgedSum, ...]":
     """Judge exact sums of a card at the records; empty if there are none.
 
@@ -53,11 +71,10 @@ def judged(job: MeasureJob) -> "tuple[JudgedSum, ...]":
     if job.rules is None:
         return ()
     # These load pandas and scipy, for which most measurements need not wait.
-    from gencard.controller.questions.earlier import Earlier  # noqa: PLC0415
-    from gencard.core.output_checks.card_sums import NumberedRecords, judged_sums  # noqa: PLC0415
+    from gencard.analysis.output_checks.card_sums import NumberedRecords, judged_sums  # noqa: PLC0415
 
     records, coding = job.records, job.records.schema.coding
-    earlier = Earlier.of(job.before, coding)
+    earlier = earlier_of(job.before, coding)
     attributes = coding.domain.canonical(earlier.attributes_with_sums(job.sums, job.cliques))
     numbers = tuple(dict.fromkeys(name for one in job.sums for name in one.of))
     with opened(records) as source:

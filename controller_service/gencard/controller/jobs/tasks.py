@@ -17,7 +17,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from gencard.controller.questions.before import NOTHING_BEFORE, Before
 from gencard.core.card.mechanism import Privacy, Transform, privacy_with
 from gencard.core.card.noise import Mechanism
 from gencard.core.card.sums import Sum
@@ -29,33 +28,34 @@ from gencard.core.typed_json import ANY_JSON, PLAIN, JsonForm, text_scalar
 from gencard.core.types import Progress, ignore_progress
 
 if TYPE_CHECKING:
+    from gencard.analysis.output_checks.populations import Rounded
+    from gencard.analysis.output_checks.rules import Mark, Rules
     from gencard.controller.records.file_format import FileFormat
     from gencard.controller.records.schema_file import PublicSchema
     from gencard.controller.sandbox.analyses import AnalysisRecipe
     from gencard.controller.sandbox.recipes import Recipe
     from gencard.core.audit.plan import AuditPlan
     from gencard.core.audit.report import AuditReport
-    from gencard.core.evaluation.material import AllowedTogether, Declared
-    from gencard.core.output_checks.rules import Mark, Rules
     from gencard.core.program_outputs import Outputs
-    from gencard.core.psi_risk.risk import PsiRisk
+    from gencard.measures.evaluation.material import AllowedTogether, Declared
+    from gencard.measures.psi_risk.risk import PsiRisk
     from gencard.wire.documents.answer_document import Question
 
 _MODULES = {
-    "AllowedTogether": "core.evaluation.material",
+    "AllowedTogether": "measures.evaluation.material",
     "AnalysisRecipe": "controller.sandbox.analyses",
     "AuditPlan": "core.audit.plan",
     "AuditReport": "core.audit.report",
-    "Declared": "core.evaluation.material",
+    "Declared": "measures.evaluation.material",
     "FileFormat": "controller.records.file_format",
-    "Mark": "core.output_checks.rules",
+    "Mark": "analysis.output_checks.rules",
     "Outputs": "core.program_outputs",
-    "PsiRisk": "core.psi_risk.risk",
+    "PsiRisk": "measures.psi_risk.risk",
     "PublicSchema": "controller.records.schema_file",
     "Question": "wire.documents.answer_document",
     "Recipe": "controller.sandbox.recipes",
-    "Rounded": "core.output_checks.populations",
-    "Rules": "core.output_checks.rules",
+    "Rounded": "analysis.output_checks.populations",
+    "Rules": "analysis.output_checks.rules",
 }
 
 
@@ -152,6 +152,44 @@ class ClusterPart:
     repeated: float
     cpu_seconds: int
     memory_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndedQuestion:
+    """Question of an earlier run, and how its condition is read.
+
+    Args:
+        rules: Version of the output rules under which it ended; empty if its condition means the same
+            now.
+    """
+
+    question: Question
+    rules: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """All that was or may be released of the same records before.
+
+    Args:
+        earlier: Questions of runs that are answered, or may be.
+        refused: Questions of runs that were refused or have failed; their populations are remembered.
+        released: Marginals that cards have released exactly.
+        rounded: Marginals that cards have released rounded.
+        histograms: Attributes whose histograms cards have released exactly.
+        sums: Sums that cards have released exactly.
+    """
+
+    earlier: tuple[EndedQuestion, ...] = ()
+    refused: tuple[EndedQuestion, ...] = ()
+    released: tuple[Clique, ...] = ()
+    rounded: tuple[Rounded, ...] = ()
+    histograms: Clique = ()
+    sums: tuple[Sum, ...] = ()
+
+
+NOTHING_BEFORE = Before()
+"""Nothing was released of these records."""
 
 
 @dataclass(frozen=True, slots=True)

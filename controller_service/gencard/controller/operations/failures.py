@@ -17,6 +17,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
+from gencard.analysis.output_checks.rules import OUTPUT_RULES
 from gencard.controller.cards.book import CardBook
 from gencard.controller.jobs import tasks
 from gencard.controller.records.catalogue import dataset_of
@@ -44,7 +45,6 @@ from gencard.core.errors import (
     TooManyRefusalsError,
     UniqueFreeFailedError,
 )
-from gencard.core.output_checks.rules import OUTPUT_RULES
 from gencard.wire.codecs.error_table import error_named
 from gencard.wire.signatures.identity import Identity, Role
 

@@ -15,10 +15,10 @@ from gencard.core.card.noise import Mechanism
 from gencard.core.card.offer_changes import parts_changed
 from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.errors import RecordsProtectedError
-from gencard.core.evaluation.evaluation import Evaluation
-from gencard.core.evaluation.material import AllowedTogether
-from gencard.core.evaluation.registry import EVALUATIONS, evaluation_named, price_in_statistics
 from gencard.core.policy import Policy
+from gencard.measures.evaluation.evaluation import Evaluation
+from gencard.measures.evaluation.material import AllowedTogether
+from gencard.measures.evaluation.registry import EVALUATIONS, evaluation_named, price_in_statistics
 
 NOISE = "the card has noise, which other numbers about the records would undo"
 TRANSFORM = "the card has rounding or checks, which other numbers about the records would undo"

@@ -10,20 +10,13 @@ from itertools import chain
 
 import numpy as np
 
-from gencard.controller.questions.before import Before
-from gencard.controller.questions.run_question import Population, RunQuestion
-from gencard.core.answers.margins import RecordMargins
-from gencard.core.card.sums import Sum
-from gencard.core.coding import Coding
-from gencard.core.dataset import Dataset
-from gencard.core.derived_cells import impossible
-from gencard.core.domain import Clique
-from gencard.core.errors import GencardError
-from gencard.core.output_checks.card_sums import NumberedRecords, ReleasedNumbers, sum_groups
-from gencard.core.output_checks.differencing import chain_of_sums, differences, nearly_natural
-from gencard.core.output_checks.groups import group_populations
-from gencard.core.output_checks.judgement import SUMMED
-from gencard.core.output_checks.populations import (
+from gencard.analysis.answers.margins import RecordMargins
+from gencard.analysis.formulas.numbers import record_numbers
+from gencard.analysis.output_checks.card_sums import NumberedRecords, ReleasedNumbers, sum_groups
+from gencard.analysis.output_checks.differencing import chain_of_sums, differences, nearly_natural
+from gencard.analysis.output_checks.groups import group_populations
+from gencard.analysis.output_checks.judgement import SUMMED
+from gencard.analysis.output_checks.populations import (
     EVERYBODY,
     Kept,
     Merged,
@@ -32,13 +25,24 @@ from gencard.core.output_checks.populations import (
     cell_numbers,
     not_missing,
 )
-from gencard.core.output_checks.rules import PASSED, Rules, Verdict
-from gencard.core.output_checks.small_counts import facts
-from gencard.core.output_checks.small_counts.inference import MOST_WHOLE, Outcome, tells_small_counts
-from gencard.core.output_checks.small_counts.lattice import MOST_CELLS, CountFacts, Lattice, lattice_size
-from gencard.core.output_checks.stored import contributed, origin_of
+from gencard.analysis.output_checks.rules import PASSED, Rules, Verdict
+from gencard.analysis.output_checks.small_counts import facts
+from gencard.analysis.output_checks.small_counts.inference import MOST_WHOLE, Outcome, tells_small_counts
+from gencard.analysis.output_checks.small_counts.lattice import (
+    MOST_CELLS,
+    CountFacts,
+    Lattice,
+    lattice_size,
+)
+from gencard.analysis.output_checks.stored import contributed, origin_of
+from gencard.controller.questions.run_question import Population, RunQuestion
+from gencard.core.card.sums import Sum
+from gencard.core.coding import Coding
+from gencard.core.dataset import Dataset
+from gencard.core.derived_cells import impossible
+from gencard.core.domain import Clique
+from gencard.core.errors import GencardError
 from gencard.core.types import FloatArray, IntArray
-from gencard.formulas.numbers import record_numbers
 
 _MOST_SCOPES = 16
 """Lattices around a run in which it is judged beside other outputs."""
@@ -68,14 +72,6 @@ class Earlier:
     rounded: tuple[Rounded, ...] = ()
     histograms: Clique = ()
     sums: tuple[Sum, ...] = ()
-
-    @classmethod
-    def of(cls, before: Before, coding: Coding) -> Earlier:
-        """Read the questions by the schema."""
-        runs = (RunQuestion.of(one.question, coding, one.rules) for one in before.earlier)
-        refused = (Population.of(one.question, coding, one.rules) for one in before.refused)
-        exact = before.histograms, before.sums
-        return cls(coding, tuple(runs), before.released, tuple(refused), before.rounded, *exact)
 
     @property
     def tables(self) -> tuple[Clique, ...]:

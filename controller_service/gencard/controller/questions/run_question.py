@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.answers import design
-from gencard.core.answers.answer import Answer
-from gencard.core.answers.design import observed_levels
-from gencard.core.answers.margins import Margins, Occupied, RecordMargins
-from gencard.core.answers.noise.reconciled import margins_of
-from gencard.core.answers.stored import (
+from gencard.analysis.answers import design
+from gencard.analysis.answers.answer import Answer
+from gencard.analysis.answers.design import observed_levels
+from gencard.analysis.answers.margins import Margins, Occupied, RecordMargins
+from gencard.analysis.answers.noise.reconciled import margins_of
+from gencard.analysis.answers.stored import (
     STORED,
     STORED_KINDS,
     StoredRecords,
@@ -21,22 +21,11 @@ from gencard.core.answers.stored import (
     wants_stored,
     wants_stored_quantiles,
 )
-from gencard.core.coding import Coding, Edges
-from gencard.core.dataset import Dataset
-from gencard.core.domain import Clique, Domain
-from gencard.core.errors import GencardError, LackingMarginalsError, LevelsTooWideError
-from gencard.core.output_checks.groups import group_cliques, group_populations
-from gencard.core.output_checks.judgement import output_cliques
-from gencard.core.output_checks.populations import EVERYBODY, Condition, Kept, ToldOutput, not_missing
-from gencard.core.output_checks.rules import OF_LEVELS, OF_PRESENT, RULES_VERSION
-from gencard.core.statistics.formula import SUMMED_TERMS, Analysis, analysis_of, written_name
-from gencard.core.statistics.psi import Psi
-from gencard.core.types import FloatArray
-from gencard.formulas.answering import answer_of, read_question
-from gencard.formulas.conditions import read_condition
-from gencard.formulas.design import Values
-from gencard.formulas.formulas import read_factors, read_formula
-from gencard.formulas.numbers import (
+from gencard.analysis.formulas.answering import answer_of, read_question
+from gencard.analysis.formulas.conditions import read_condition
+from gencard.analysis.formulas.design import Values
+from gencard.analysis.formulas.formulas import read_factors, read_formula
+from gencard.analysis.formulas.numbers import (
     Needs,
     NumbersUsed,
     cells_at_records,
@@ -45,8 +34,25 @@ from gencard.formulas.numbers import (
     numbers_at_records,
     record_numbers,
 )
-from gencard.formulas.run_functions import check_functions, grouping_of, number_factors
-from gencard.formulas.summing import AnswerRequest
+from gencard.analysis.formulas.run_functions import check_functions, grouping_of, number_factors
+from gencard.analysis.formulas.summing import AnswerRequest
+from gencard.analysis.output_checks.groups import group_cliques, group_populations
+from gencard.analysis.output_checks.judgement import output_cliques
+from gencard.analysis.output_checks.populations import (
+    EVERYBODY,
+    Condition,
+    Kept,
+    ToldOutput,
+    not_missing,
+)
+from gencard.analysis.output_checks.rules import OF_LEVELS, OF_PRESENT, RULES_VERSION
+from gencard.core.coding import Coding, Edges
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Clique, Domain
+from gencard.core.errors import GencardError, LackingMarginalsError, LevelsTooWideError
+from gencard.core.statistics.formula import SUMMED_TERMS, Analysis, analysis_of, written_name
+from gencard.core.statistics.psi import Psi
+from gencard.core.types import FloatArray
 from gencard.wire.documents.answer_document import Question, values_refused
 
 

@@ -3,42 +3,53 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
+from gencard.analysis.output_checks.rules import Rules
 from gencard.controller.records.file_format import USUAL, FileFormat
 from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.records.tables.address import TableAddress
 from gencard.core.domain import Domain
 from gencard.core.errors import NotFoundError
-from gencard.core.evaluation.material import NOTHING_DECLARED, Declared
-from gencard.core.output_checks.rules import Rules
 from gencard.core.policy import Policy
 from gencard.core.types import VersionKind
+from gencard.measures.evaluation.material import NOTHING_DECLARED, Declared
 from gencard.wire.documents.schema_document import coding_digest
 
 PREFIX = "datasets/"
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A dataset as the settings declare it, before its records are read.
+class DatasetSource(Protocol):
+    """A dataset before its records are read; a table of the settings is one.
 
-    Args:
-        name: Name without ``datasets/``.
-        schema_file: File that declares the attributes.
-        data: Place of the records.
-        policy: Policy of the steward.
-        holdout: Place of other records under the same schema; None where there are none.
-        format: How files of records are written.
-        declared: Declarations for evaluations.
+    Records are opened by these facts, so that no room below the settings imports them.
     """
 
-    name: str
-    schema_file: Path
-    data: Path | TableAddress
-    policy: Policy
-    holdout: Path | TableAddress | None = None
-    format: FileFormat = USUAL
-    declared: Declared = NOTHING_DECLARED
+    @property
+    def name(self) -> str:
+        """Name without ``datasets/``."""
+
+    @property
+    def schema_file(self) -> Path: ...
+
+    @property
+    def data(self) -> Path | TableAddress:
+        """Place of the records."""
+
+    @property
+    def holdout(self) -> Path | TableAddress | None:
+        """Place of other records under the same schema."""
+
+    @property
+    def file_format(self) -> FileFormat:
+        """How files of records are written."""
+
+    @property
+    def policy(self) -> Policy: ...
+
+    @property
+    def measures(self) -> Declared:
+        """Declarations for evaluations."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gencard.controller.records.catalogue import PREFIX, DatasetEntry, Holdout, Source
+from gencard.controller.records.catalogue import PREFIX, DatasetEntry, DatasetSource, Holdout
 from gencard.controller.records.encoding import are_plain_days, without_offset, without_zone
 from gencard.controller.records.file_format import enough_memory
 from gencard.controller.records.schema_file import PublicSchema, place_of, read_schema
@@ -19,12 +19,12 @@ from gencard.core.coding import PLAIN
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import GencardError, InvalidCodingError, UndeclaredLevelError
 from gencard.core.policy import NumbersOffer, Policy
-from gencard.core.psi_risk.risk import LongTail, long_tails
 from gencard.core.scale import Adjustments
 from gencard.core.types import Counts
+from gencard.measures.psi_risk.risk import LongTail, long_tails
 
 
-def entry_of(source: Source, salt: bytes) -> DatasetEntry:
+def entry_of(source: DatasetSource, salt: bytes) -> DatasetEntry:
     """A dataset on offer, with the version that its records are of.
 
     Args:
@@ -36,7 +36,7 @@ def entry_of(source: Source, salt: bytes) -> DatasetEntry:
     schema = read_schema(source.schema_file)
     for place in (source.data, source.holdout):
         if isinstance(place, Path):
-            check_detected(place, source.format)
+            check_detected(place, source.file_format)
     with _opened(source, schema) as records:
         digest = records.digest(salt)
         version, kind = records.version(salt, digest), records.version_kind
@@ -46,17 +46,17 @@ def entry_of(source: Source, salt: bytes) -> DatasetEntry:
         schema=schema,
         policy=source.policy,
         data=source.data,
-        format=source.format,
+        format=source.file_format,
         version=version,
         digest=digest,
         holdout=_holdout(source, schema, salt),
-        declared=source.declared,
+        declared=source.measures,
         version_kind=kind,
         covers_values=covers_values,
     )
 
 
-def check_rights(source: Source, among: Iterable[Source]) -> bool:
+def check_rights(source: DatasetSource, among: Iterable[DatasetSource]) -> bool:
     """Whoever reads tables for a dataset can read what the settings declare, and change nothing.
 
     Args:
@@ -94,7 +94,7 @@ class CheckedRecords:
 
 
 def check_records(
-    source: Source,
+    source: DatasetSource,
     pairs: Callable[[Domain], Sequence[Clique]],
     *,
     holdout: bool = False,
@@ -256,7 +256,7 @@ def _naming(place: str, schema_file: Path) -> Iterator[None]:
         raise
 
 
-def _holdout(source: Source, schema: PublicSchema, salt: bytes) -> Holdout | None:
+def _holdout(source: DatasetSource, schema: PublicSchema, salt: bytes) -> Holdout | None:
     if source.holdout is None:
         return None
     with _opened(source, schema, source.holdout) as records:
@@ -265,12 +265,12 @@ def _holdout(source: Source, schema: PublicSchema, salt: bytes) -> Holdout | Non
 
 
 def _opened(
-    source: Source,
+    source: DatasetSource,
     schema: PublicSchema,
     place: Path | TableAddress | None = None,
     held: Callable[[int], None] | None = None,
 ) -> AbstractContextManager[RecordSource]:
     place = place or source.data
     return open_source(
-        place, schema, source.format, schema.persons(), secret=secret_of(place), held=held
+        place, schema, source.file_format, schema.persons(), secret=secret_of(place), held=held
     )

@@ -45,9 +45,9 @@ from gencard.core.errors import (
     RecordsProtectedError,
     ServiceBusyError,
 )
-from gencard.core.evaluation.evaluation import Evaluation
-from gencard.core.evaluation.registry import EVALUATIONS, evaluation_named
 from gencard.core.statistics.psi import Psi
+from gencard.measures.evaluation.evaluation import Evaluation
+from gencard.measures.evaluation.registry import EVALUATIONS, evaluation_named
 from gencard.wire.documents.psi_document import psi_of_document
 from gencard.wire.signatures.identity import Identity, Role
 

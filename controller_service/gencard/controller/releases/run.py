@@ -23,9 +23,9 @@ from gencard.controller.cards.book import CardBook
 from gencard.controller.cards.released import released_before
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
+from gencard.controller.jobs.tasks import NOTHING_BEFORE, Before
 from gencard.controller.operations.failures import refund, single_attempt
 from gencard.controller.operations.run import VERSIONS, Run, scratch_folder
-from gencard.controller.questions.before import NOTHING_BEFORE, Before
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.releases.black_boxes import BoxRelease
 from gencard.controller.releases.releases import SPENT_ON, Releases

@@ -15,7 +15,7 @@ from pathlib import Path
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from gencard.controller.controller_state import quotas_of
+from gencard.controller.base.disk import reserve_warning
 from gencard.controller.settings.settings import Settings
 from gencard.files import KEY_LIMIT, read_file
 
@@ -55,7 +55,7 @@ def main(*words: str) -> int:
     folder = next((word for word in words if not word.startswith("--")), "health")
     config = Path(os.environ.get("GENCARD_CONTROLLER", "controller.toml")).absolute()
     settings = Settings.load(config)
-    if warning := quotas_of(settings).reserve_warning():
+    if warning := reserve_warning(settings.state.folder, settings.limits.reserve_mib):
         sys.stderr.write(f"{warning}\n")
     port = int(settings.server.address.rpartition(":")[2])
     return 0 if is_serving(port, config.parent / folder, alive="--alive" in words) else 1

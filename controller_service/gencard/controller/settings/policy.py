@@ -10,16 +10,16 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, PlainSerializer, PositiveInt, model_validator
 from pydantic_core import PydanticCustomError
 
+from gencard.analysis.output_checks.rules import USUAL_RULES
 from gencard.controller.base.files import Section, TableOf
 from gencard.controller.boxes.entries import Name
 from gencard.core.card.budget import Neighbouring, Price
 from gencard.core.card.mechanism import noise_with
 from gencard.core.card.noise import NOISES, AddedNoise, Mechanism
-from gencard.core.evaluation.registry import EVALUATIONS
 from gencard.core.generators.registry import BY_CONSTRUCTION
-from gencard.core.output_checks.rules import USUAL_RULES
 from gencard.core.policy import AnalysesPolicy, MomentPolicy
 from gencard.core.statistics.formula import Analysis
+from gencard.measures.evaluation.registry import EVALUATIONS
 
 MEASURES = TableOf(attacks=Annotated[int, Field(ge=10, le=10_000)])
 """Table of ``Declared``."""

@@ -20,7 +20,6 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from gencard.controller.base.files import Section, Stated, Table, TableOf, read_table, refusal_of
 from gencard.controller.base.listening import Address, is_loopback
 from gencard.controller.boxes.entries import SANDBOX, BoxEntry, LendingTable, Name
-from gencard.controller.records.catalogue import Source
 from gencard.controller.records.file_format import FileFormat
 from gencard.controller.records.tables.address import TableAddress, place_of
 from gencard.controller.sandbox.limits import Isolation, SandboxSettings
@@ -28,9 +27,9 @@ from gencard.controller.settings.policy import CAPS, MEASURES, POLICY
 from gencard.controller.settings.stewards import NotifyTable, PageTable
 from gencard.controller.state.ledger import Caps
 from gencard.core.errors import InvalidInputError
-from gencard.core.evaluation.material import NOTHING_DECLARED, Declared
 from gencard.core.generators.registry import GENERATORS
 from gencard.core.policy import Policy
+from gencard.measures.evaluation.material import NOTHING_DECLARED, Declared
 
 
 class Server(Section):
@@ -295,16 +294,8 @@ class DatasetTable(Section):
     """Budgets."""
 
     @property
-    def source(self) -> Source:
-        return Source(
-            self.name,
-            self.schema_file,
-            self.data,
-            self.policy,
-            self.holdout,
-            self.format.value,
-            self.measures,
-        )
+    def file_format(self) -> FileFormat:
+        return self.format.value
 
 
 class Settings(BaseSettings):
@@ -328,10 +319,6 @@ class Settings(BaseSettings):
     black_boxes: tuple[BoxEntry, ...] = ()
     lending: LendingTable = LendingTable()
     notify: NotifyTable = NotifyTable()
-
-    @property
-    def sources(self) -> tuple[Source, ...]:
-        return tuple(table.source for table in self.datasets)
 
     @classmethod
     def settings_customise_sources(

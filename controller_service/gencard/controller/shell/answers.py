@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+from gencard.analysis.output_checks.rules import Colour
 from gencard.controller.answers.decisions import STEWARD
 from gencard.controller.cards.released import question_of
 from gencard.controller.shell.terminal import (
@@ -21,7 +22,6 @@ from gencard.controller.shell.terminal import (
     table,
 )
 from gencard.controller.stewards.answers import summary_of
-from gencard.core.output_checks.rules import Colour
 from gencard.core.program_outputs import DIGITS, Number
 from gencard.shell import new_typer, visible
 from gencard.wire.signatures.canonical import time_text

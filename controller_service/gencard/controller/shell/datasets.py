@@ -10,7 +10,6 @@ import typer
 from rich.markup import escape
 
 from gencard.controller.boxes.entries import NAME
-from gencard.controller.controller_state import caps_of
 from gencard.controller.drafting.dataset_draft import dataset_text, drafted_schema_text
 from gencard.controller.drafting.edits import add_dataset, edit_caps, remove_dataset
 from gencard.controller.drafting.schema_draft import draft_schema
@@ -49,6 +48,7 @@ from gencard.controller.state.cards import ENDED, as_of, list_cards
 from gencard.controller.state.database import Database
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.log import EventLog
+from gencard.controller.wiring.opening import caps_of
 from gencard.controller.wiring.readiness import check_caps
 from gencard.core.errors import GencardError, InvalidInputError, StorageError
 from gencard.shell import new_typer

@@ -13,9 +13,8 @@ import typer
 from sqlalchemy import Connection, inspect, make_url, text
 
 from gencard.controller.audits.workers import RefusedWorkers
-from gencard.controller.base.disk import StateFiles
+from gencard.controller.base.disk import StateFiles, check_space, free_bytes
 from gencard.controller.base.files import secret_bytes
-from gencard.controller.controller_state import quotas_of
 from gencard.controller.people.certificates import certificate_ends
 from gencard.controller.records.records import check_rights
 from gencard.controller.records.tables.address import TableAddress
@@ -118,10 +117,10 @@ def _permissions(settings: Settings) -> Diagnosis:
 def _disk(settings: Settings) -> Diagnosis:
     if not settings.state.folder.is_dir():
         return Diagnosis("disk", Health.OK, "no state yet; the first `serve` creates it")
-    quotas = quotas_of(settings)
-    quotas.check_space()
-    free = quotas.free(quotas.folder) >> 20
-    return Diagnosis("disk", Health.OK, f"{free:,} MiB free, {quotas.reserve_mib:,} in reserve")
+    folder, reserve = settings.state.folder, settings.limits.reserve_mib
+    check_space(folder, reserve)
+    free = free_bytes(folder) >> 20
+    return Diagnosis("disk", Health.OK, f"{free:,} MiB free, {reserve:,} in reserve")
 
 
 def _certificates(settings: Settings) -> Diagnosis:
@@ -219,7 +218,7 @@ def _tables(settings: Settings) -> Diagnosis:
     places = (place for entry in settings.datasets for place in (entry.data, entry.holdout))
     if not any(isinstance(place, TableAddress) for place in places):
         return Diagnosis("tables", Health.OK, "not configured")
-    known = [check_rights(source, settings.sources) for source in settings.sources]
+    known = [check_rights(source, settings.datasets) for source in settings.datasets]
     if not all(known):
         advice = "Allow the Spark account to read the declared tables only."
         return Diagnosis("tables", Health.WARNING, "rights on Spark cannot be queried", advice)

@@ -22,7 +22,7 @@ from gencard.controller.shell.terminal import (
 )
 from gencard.controller.state.ledger import Account, Scope
 from gencard.core.card.budget import Spend
-from gencard.core.noise import USUAL_DELTA, in_words, together
+from gencard.core.statistics.noise import USUAL_DELTA, in_words, together
 from gencard.shell import new_typer
 from gencard.wire.documents.card_document import json_of
 from gencard.wire.signatures.canonical import time_text

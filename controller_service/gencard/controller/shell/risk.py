@@ -22,7 +22,7 @@ from gencard.controller.shell.terminal import (
     table,
 )
 from gencard.controller.stewards.risk import ExactTables, worst_of
-from gencard.core.psi_risk.risk import PsiRisk
+from gencard.measures.psi_risk.risk import PsiRisk
 from gencard.wire.steward import CertainKey
 
 WIDEST_HEAT_MAP = 16

@@ -19,6 +19,7 @@ from rich.status import Status
 
 from gencard.controller.backup.backup import is_served
 from gencard.controller.base import logs
+from gencard.controller.base.disk import reserve_warning
 from gencard.controller.base.files import toml_text
 from gencard.controller.base.listening import listened_on
 from gencard.controller.drafting.folder import ADDRESS, Draft, draft
@@ -221,7 +222,7 @@ def check(
     settings = Settings.load(config)
     _check_files(settings)
     for entry in settings.datasets:
-        if not check_rights(entry.source, settings.sources):
+        if not check_rights(entry, settings.datasets):
             say(
                 f"{entry.name}: Spark does not report what its account may do besides reading "
                 "these tables."
@@ -236,7 +237,7 @@ def check(
             ahead = ahead_of(tx, state.machine())
         if ahead is not None:
             _say_ahead(ahead, state.machine())
-        if warning := state.cards.quotas.reserve_warning():
+        if warning := reserve_warning(settings.state.folder, settings.limits.reserve_mib):
             say(warning)
         for entry in settings.datasets:
             _say_uncovered(entry, state.cards.catalogue)
@@ -282,7 +283,7 @@ def _check_all_records(
                 with console.status(f"Reading {entry.name}") as status:
                     progress = partial(_say_records, status, entry.name)
                     checked = check_records(
-                        entry.source,
+                        entry,
                         partial(allowed_pairs, entry.policy),
                         holdout=holdout,
                         progress=progress,

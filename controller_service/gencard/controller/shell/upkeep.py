@@ -11,7 +11,7 @@ from rich.markup import escape
 from gencard.controller.backup.approvals import agreed_on
 from gencard.controller.backup.backup import back_up, state_lock
 from gencard.controller.backup.restoration import Restored, alone, clear, place, take_over
-from gencard.controller.controller_state import open_controller_state, utc_now
+from gencard.controller.controller_state import utc_now
 from gencard.controller.notify.channels import Channel, Fate, channels_of
 from gencard.controller.notify.messages import Message, NoticeKind
 from gencard.controller.notify.notifier import link_of
@@ -28,6 +28,7 @@ from gencard.controller.shell.terminal import (
     say_json,
     steward_uri,
 )
+from gencard.controller.wiring.opening import open_controller_state
 from gencard.core.errors import VerificationError
 from gencard.files import DOCUMENT_LIMIT, read_file
 from gencard.shell import new_typer

@@ -1,22 +1,17 @@
 """How much of the state one analyst may fill, and the free space that is kept for ledger and log."""
 
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gencard.core.errors import QuotaExceededError, StorageReserveError
+from gencard.controller.base.disk import check_space, free_bytes
+from gencard.core.errors import QuotaExceededError
 
 if TYPE_CHECKING:  # the health check, which runs often, needs no database
     from gencard.controller.state.cards import CardUsage
 
 _MIB = 1 << 20
-
-
-def free_bytes(folder: Path) -> int:
-    """Free space of the file system that holds a folder, in bytes."""
-    return shutil.disk_usage(folder).free
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +39,7 @@ class Quotas:
 
     def check_space(self) -> None:
         """Raises StorageReserveError where only ledger and log may still write."""
-        if self.free(self.folder) < self.reserve_mib * _MIB:
-            raise StorageReserveError(reserve=self.reserve_mib)
-
-    def reserve_warning(self) -> str:
-        """What a steward is told below the reserve; nothing above it."""
-        try:
-            self.check_space()
-        except StorageReserveError as error:
-            return f"{error.message} Until then, no card, offer or operation can start. {error.advice}"
-        return ""
+        check_space(self.folder, self.reserve_mib, self.free)
 
     def check_size(self, usage: "CardUsage") -> None:
         """Raises QuotaExceededError where an analyst's cards may not grow."""

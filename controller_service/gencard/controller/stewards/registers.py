@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from gencard.analysis.output_checks.rules import OUTPUT_RULES
 from gencard.controller.operations.failures import Refusals, Refused
 from gencard.controller.people.signing_keys import KeyRotation
 from gencard.controller.records.catalogue import dataset_of
@@ -15,7 +16,6 @@ from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.log import EventLog
 from gencard.controller.stewards.actions import Applied, Demands, InTheState, argument, refuse_others
 from gencard.core.errors import InvalidInputError, NotFoundError
-from gencard.core.output_checks.rules import OUTPUT_RULES
 from gencard.wire.documents.card_document import price_document
 from gencard.wire.signatures.canonical import Document, digest_of
 from gencard.wire.signatures.dsse import key_id

@@ -16,11 +16,10 @@ from gencard.controller.cards.book import CardBook
 from gencard.controller.cards.released import released_before
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
-from gencard.controller.jobs.tasks import RiskJob
+from gencard.controller.jobs.tasks import NOTHING_BEFORE, Before, RiskJob
 from gencard.controller.operations.failures import error_of_document
 from gencard.controller.operations.operations import Operations
 from gencard.controller.operations.run import Run
-from gencard.controller.questions.before import NOTHING_BEFORE, Before
 from gencard.controller.records.catalogue import DatasetEntry, dataset_of
 from gencard.controller.state import requests
 from gencard.controller.state.cards import ENDED
@@ -40,8 +39,8 @@ from gencard.core.errors import (
     PermissionDeniedError,
     ServiceUnavailableError,
 )
-from gencard.core.psi_risk.risk import PsiRisk
 from gencard.core.typed_json import PLAIN
+from gencard.measures.psi_risk.risk import PsiRisk
 from gencard.wire.documents.card_document import transform_document
 from gencard.wire.signatures.canonical import Document, digest_of, sha256
 from gencard.wire.signatures.identity import Identity, Role

@@ -20,10 +20,10 @@ from gencard.core.card.mechanism import AS_COUNTED, Privacy
 from gencard.core.card.noise import Mechanism
 from gencard.core.coding import Edges
 from gencard.core.errors import InvalidInputError
-from gencard.core.evaluation.evaluation import Evaluation, Need, Sight
-from gencard.core.evaluation.registry import evaluation_named
 from gencard.core.policy import Policy
-from gencard.core.utility.gap import gap_of
+from gencard.measures.evaluation.evaluation import Evaluation, Need, Sight
+from gencard.measures.evaluation.registry import evaluation_named
+from gencard.measures.utility.gap import gap_of
 
 
 def check_catalogue(catalogue: Catalogue, boxes: Boxes, *, unreviewed: bool = False) -> None:

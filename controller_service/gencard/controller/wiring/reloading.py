@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from gencard.controller.base.disk import IN_FORCE, write_whole
-from gencard.controller.controller_state import ControllerState, caps_of
+from gencard.controller.controller_state import ControllerState
 from gencard.controller.records.catalogue import PREFIX, Catalogue, DatasetEntry
 from gencard.controller.records.records import check_rights, entry_of
 from gencard.controller.records.schema_file import read_schema
 from gencard.controller.settings.settings import DatasetTable, Settings
+from gencard.controller.wiring.opening import caps_of
 from gencard.controller.wiring.readiness import check_catalogue
 from gencard.controller.wiring.rule_log import RuleLog, rules_of
 from gencard.core.errors import DatasetUnavailableError, GencardError
@@ -107,7 +108,7 @@ class Reloading:
             changed = table.model_copy(update=update), replace(entry, policy=newer.policy)
             try:
                 with suppress(DatasetUnavailableError):  # caps can be lowered while a database is away
-                    check_rights(changed[0].source, settings.sources)
+                    check_rights(changed[0], settings.datasets)
                 self._check([*served[:place], changed, *served[place + 1 :]])
                 served[place] = changed
             except GencardError as error:
@@ -117,8 +118,8 @@ class Reloading:
                 served[place] = table.model_copy(update={"caps": lowered}), entry
         for table in tables.values():
             try:
-                check_rights(table.source, settings.sources)
-                added = [*served, (table, entry_of(table.source, self._state.salt))]
+                check_rights(table, settings.datasets)
+                added = [*served, (table, entry_of(table, self._state.salt))]
                 self._check(added)
                 served = added
             except GencardError as error:

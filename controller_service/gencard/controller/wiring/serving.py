@@ -23,7 +23,7 @@ from gencard.controller.base.files import secret_bytes
 from gencard.controller.base.listening import TlsFiles
 from gencard.controller.cards.audit_state import CardAudits
 from gencard.controller.cards.negotiations import Negotiations, Retention
-from gencard.controller.controller_state import ControllerState, open_controller_state, utc_now
+from gencard.controller.controller_state import ControllerState, utc_now
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.jobs.tasks import ClusterPart
@@ -59,6 +59,7 @@ from gencard.controller.state.log import Clock, Event, ahead_of
 from gencard.controller.stewards.deciding import Way
 from gencard.controller.stewards.risk import KIND as RISK
 from gencard.controller.stewards.risk import RiskRun, Risks
+from gencard.controller.wiring.opening import open_controller_state
 from gencard.controller.wiring.readiness import check_catalogue, check_cells
 from gencard.controller.wiring.reloading import InForce, Reload, Reloading
 from gencard.controller.wiring.rule_log import RuleLog, rules_of
@@ -272,7 +273,7 @@ class _DatasetReading:
     def _read(self) -> None:
         with suppress(GencardError):  # the start reads again what is missing, and says why it cannot
             salt = secret_bytes(self._settings.signing.version_salt, "signing.version_salt")
-            for source in self._settings.sources:
+            for source in self._settings.datasets:
                 self._entries.append(entry_of(source, salt))
 
     def entries(self) -> tuple[DatasetEntry, ...]:
@@ -360,8 +361,8 @@ def _served(
 ) -> Controller:
     leadership, reading = (leading.leadership, leading.reading) if leading else (None, None)
     people = read_identities(settings.signing.identities)
-    for source in settings.sources:
-        check_rights(source, settings.sources)
+    for source in settings.datasets:
+        check_rights(source, settings.datasets)
     controller_state = open_controller_state(
         settings,
         clock,

@@ -119,7 +119,7 @@ _FOREIGN: Mapping[grpc.StatusCode, Callable[[], GencardError]] = {
     grpc.StatusCode.UNIMPLEMENTED: errors.PermissionDeniedError,
     grpc.StatusCode.INTERNAL: lambda: errors.InternalError(incident="unknown"),
 }
-"""What gRPC itself or the network ended a call with."""
+"""Status with which gRPC itself or the network ended a call -> error to raise."""
 
 BY_REASON: Mapping[str, type[GencardError]] = {kind.reason: kind for kind in STATUS}
 

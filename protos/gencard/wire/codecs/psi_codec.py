@@ -114,7 +114,7 @@ def _tables(header: pb.PsiHeader) -> tuple[Domain, list[np.ndarray]]:
 
 
 def _shape(entry: pb.PsiStatistic, domain: Domain) -> tuple[int, ...]:
-    """Of the statistic's values."""
+    """Shape of the statistic's values."""
     if entry.HasField("linear"):
         return (len(entry.linear.functions),)
     return domain.project(tuple(entry.marginal.attributes)).sizes

@@ -27,7 +27,7 @@ from gencard.wire.codecs.packed_codes import NOT_FILLED, PackedTable, pack, pack
 
 MESSAGE_BYTES = 1_000_000
 MESSAGE_CODES = 1_000_000
-"""Of a packed table; those of a whole message fill whole bytes."""
+"""Largest packed table in a message, in bytes and codes; codes of a full message fill whole bytes."""
 
 ACCEPT_PACKED = ("gencard-accept-codes", "packed")
 """Metadata of a call whose caller reads packed tables; a controller that knows none ignores it."""
@@ -55,7 +55,7 @@ class ReadableColumns(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DatasetColumns:
-    """Those of a dataset in memory."""
+    """Columns of a dataset in memory."""
 
     dataset: Dataset
 
@@ -142,7 +142,7 @@ def _encoded(chunk: pb.TableChunk) -> bytes:
 
 
 def _tagged(number: int, length: int) -> bytes:
-    """What precedes bytes or a message as a field in protocol buffers: its number and its length."""
+    """Return the head of a field of bytes or of a message in protocol buffers: number and length."""
     return _varint(number << 3 | 2) + _varint(length)
 
 

@@ -17,7 +17,7 @@ LONGEST_OPTIONS = 10_000
 
 
 class Verdict(StrEnum):
-    """What happened to an answer."""
+    """Decision about an answer."""
 
     RELEASED = "released"
     REFUSED = "refused"
@@ -25,7 +25,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of the records. Equal questions under one card have one answer.
+    """Question to the records. Equal questions under one card have one answer.
 
     Args:
         kind: Of the analysis, such as "linear"; "program" where a program of the analyst's runs.
@@ -118,7 +118,7 @@ def _are_numbers(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SignedAnswer:
-    """What the controller says of one run.
+    """Answer of one run, as the controller signs it.
 
     Args:
         name: datasets/{dataset}/cards/{card}/answers/{answer}.
@@ -160,7 +160,7 @@ _ANSWER = DOCUMENT.codec(SignedAnswer)
 
 
 def answer_statement(answer: SignedAnswer) -> bytes:
-    """What the controller signs."""
+    """Return the statement that the controller signs."""
     return statement(ANSWER, answer.name, _ANSWER.write(answer))
 
 

@@ -145,7 +145,7 @@ def card_of_document(document: Document) -> CardTerms:
 
 
 def card_statement(card: CardTerms) -> bytes:
-    """What both parties sign."""
+    """Return the statement that both parties sign."""
     return statement(CARD, card.name, card_document(card))
 
 

@@ -71,7 +71,7 @@ class EnrolmentRequest:
 
 @dataclass(frozen=True, slots=True)
 class _RequestFacts:
-    """What stands in the statement of a request."""
+    """Fields in the statement of a request."""
 
     certificate_request: str
     name: str
@@ -181,7 +181,7 @@ def _request_of(facts: Mapping[str, object]) -> EnrolmentRequest:
 
 
 def _tls_key(request: x509.CertificateSigningRequest, fingerprint: str) -> ec.EllipticCurvePublicKey:
-    """Its key; raises ValueError where it is not signed with it, or names another signing key."""
+    """Return the TLS key that signed a request; raise ValueError for another signing key in it."""
     key = request.public_key()
     names = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(f"{_SIGNING_KEY}{fingerprint}")])
     try:
@@ -204,7 +204,7 @@ _CERTIFICATE = text_scalar(_certificate_pem, lambda text: x509.load_pem_x509_cer
 
 @dataclass(frozen=True, slots=True)
 class EnrolmentAnswer:
-    """What the steward sends back for a request.
+    """Answer of the steward to a request.
 
     Args:
         certificate: The person's, for the TLS key in the request.

@@ -21,7 +21,7 @@ from gencard.wire.signatures.canonical import document_of, json_bytes, time_text
 from gencard.wire.signatures.dsse import DOCUMENT, KEY_CHANGE, predicate_of, read_document, statement
 
 CARDS, LOG = "cards", "log"
-"""What the controller's two keys sign: cards, receipts, verdicts and revocations; checkpoints."""
+"""Uses of the controller's two keys: cards, receipts, verdicts and revocations; checkpoints."""
 
 LINKS = "keyChanges"
 """The one field of a file of changes."""
@@ -51,7 +51,7 @@ class KeyChange:
 
     @property
     def statement(self) -> bytes:
-        """What both sign; its subject is the new key."""
+        """Return the statement that both keys sign; its subject is the new key."""
         return statement(KEY_CHANGE, f"keys/{self.use}", DOCUMENT.write(self), dsse.key_id(self.key))
 
 
@@ -131,7 +131,7 @@ class KeyHistory:
             raise VerificationError(problem="the key history does not lead to the key that you hold")
 
     def followed(self, envelopes: Iterable[bytes]) -> "KeyHistory":
-        """What is known here or, where it goes further, what these changes tell; other uses aside.
+        """Extend the history by these changes if they go further; changes of another use are left out.
 
         Raises:
             VerificationError: A change is not right, or one of the two does not continue the other.

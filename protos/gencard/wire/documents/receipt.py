@@ -25,7 +25,7 @@ class AuditedBox:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What a release was made from. With psi and the card a seed fixes every byte of the rows.
+    """Sources of a release. With psi and the card a seed fixes every byte of the rows.
 
     Args:
         name: datasets/{dataset}/cards/{card}/releases/{release}.
@@ -75,12 +75,12 @@ class Receipt:
 
     @property
     def drawing_seed(self) -> int:
-        """What numbers inside intervals are drawn by: the seed, or one that follows from the rows."""
+        """Seed of the numbers inside intervals: the seed, or one that follows from the rows."""
         return int(self.rows_digest[:16], 16) if self.seed is None else self.seed
 
 
 def receipt_statement(receipt: Receipt) -> bytes:
-    """What the controller signs; its subject is the rows."""
+    """Return the statement that the controller signs; its subject is the rows."""
     return statement(RECEIPT, receipt.name, DOCUMENT.write(receipt), receipt.rows_digest)
 
 

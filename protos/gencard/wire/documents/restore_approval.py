@@ -33,7 +33,7 @@ LONGEST_REASON = 200
 
 @dataclass(frozen=True, slots=True)
 class BackupFacts:
-    """What a steward sees of a backup.
+    """Facts of a backup that a steward sees.
 
     Args:
         digest: SHA-256, in hex, of the list's canonical JSON.
@@ -67,12 +67,12 @@ class RestoreApproval:
     time: Time
 
     def signed(self, key: Ed25519PrivateKey) -> bytes:
-        """As a DSSE envelope."""
+        """Sign the approval in a DSSE envelope."""
         return dsse.sign(statement(RESTORE_APPROVAL, "state", DOCUMENT.write(self), self.backup), [key])
 
 
 def backup_facts(content: bytes) -> BackupFacts:
-    """What the list of a backup says; raises InvalidInputError where it is none."""
+    """Read the facts in the list of a backup; raise InvalidInputError if the content is no such list."""
     try:
         document = document_of(content, "backup")
         if document["kind"] != BACKUP:

@@ -59,7 +59,7 @@ def is_log_entry(document: Document) -> bool:
 
 
 def resource_of(body: bytes) -> str:
-    """What an entry is about; raises VerificationError where the bytes are no entry."""
+    """Return the name of an entry's subject; raise VerificationError if the bytes are no entry."""
     return _text(_facts(body), "resource")
 
 

@@ -49,7 +49,7 @@ def key_id(key: Ed25519PublicKey) -> str:
 
 
 def pre_authentication(payload: bytes, kind: str = PAYLOAD_TYPE) -> bytes:
-    """What is signed: ``DSSEv1 LEN(type) type LEN(payload) payload`` (DSSE protocol, PAE)."""
+    """Return the bytes to sign: ``DSSEv1 LEN(type) type LEN(payload) payload`` (DSSE protocol, PAE)."""
     name = kind.encode()
     return b"DSSEv1 %d %s %d %s" % (len(name), name, len(payload), payload)
 

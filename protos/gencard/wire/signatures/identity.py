@@ -1,4 +1,4 @@
-"""Who somebody is: the one URI in a certificate, and nothing else."""
+"""Identity of a person: the one URI in a certificate, and nothing else."""
 
 import re
 from dataclasses import dataclass, field
@@ -11,11 +11,11 @@ from gencard.core.errors import UnauthenticatedError
 _URI = re.compile(r"spiffe://([a-z0-9.-]{1,100})/([a-z0-9-]{1,63})/([a-z]{1,20})/([a-z0-9._-]{1,63})")
 
 _UNREADABLE = (x509.ExtensionNotFound, x509.DuplicateExtension, x509.UnsupportedGeneralNameType)
-"""What ``cryptography`` raises beside ValueError for a certificate's alternative names."""
+"""Errors beside ValueError that ``cryptography`` raises for a certificate's alternative names."""
 
 
 class Role(StrEnum):
-    """What a certificate lets its holder do."""
+    """Role of the holder of a certificate, which decides what calls are permitted."""
 
     ANALYST = "analyst"
     AUDITOR = "auditor"

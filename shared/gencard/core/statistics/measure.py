@@ -15,10 +15,10 @@ from gencard.core.coding import Coding, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, InvalidPsiError
-from gencard.core.noise import noisy
 from gencard.core.statistics.consistency import check_consistent
 from gencard.core.statistics.counting import count_all
 from gencard.core.statistics.linear import LinearStatistic, Statistic, divided
+from gencard.core.statistics.noise import noisy
 from gencard.core.statistics.numbers_agree import check_numbers_agree
 from gencard.core.statistics.psi import (
     HistogramMeasurement,

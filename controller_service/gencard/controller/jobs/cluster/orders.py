@@ -35,7 +35,7 @@ from gencard.v1.worker_pb2 import RunAnswer, RunOrder
 from gencard.wire.codecs.table_codec import row_bytes
 from gencard.wire.signatures.canonical import digest_of
 
-_PACKAGES = ("core", "boxes", "wire", "v1", "formulas", "run", "controller")
+_PACKAGES = ("core", "boxes", "wire", "v1", "measures", "analysis", "run", "controller")
 """Packages whose sources must be identical on worker and controller."""
 
 _BESIDE_CODES = 1_024

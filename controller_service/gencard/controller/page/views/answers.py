@@ -8,11 +8,11 @@ from typing import Any
 
 from starlette.requests import Request
 
+from gencard.analysis.answers.answer import Answer
+from gencard.analysis.output_checks.rules import Colour, Rule
 from gencard.controller.cards.released import question_of
 from gencard.controller.page.views import Change, Context, View
 from gencard.controller.stewards.desk import Desk
-from gencard.core.answers.answer import Answer
-from gencard.core.output_checks.rules import Colour, Rule
 from gencard.core.program_outputs import DIGITS, Number
 from gencard.wire.documents.answer_document import Question
 from gencard.wire.signatures.identity import Identity

@@ -9,7 +9,7 @@ from gencard.controller.page.decisions import request_id_of
 from gencard.controller.page.security import Form
 from gencard.controller.page.views import Change, Context, Done, View
 from gencard.controller.stewards.desk import Desk
-from gencard.core.psi_risk.risk import PsiRisk
+from gencard.measures.psi_risk.risk import PsiRisk
 from gencard.wire.signatures.identity import Identity
 from gencard.wire.steward import RiskState
 

@@ -1,0 +1,305 @@
+"""A card that both sides signed, and what it gives: rows, psi, replay."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from gencard.client.arguments import checked_rows, checked_seed
+from gencard.client.checking.history import LogWatch
+from gencard.client.checking.replay import (
+    Replayed,
+    check_delivered_frame,
+    check_psi,
+    places_by,
+    rebuilt,
+)
+from gencard.client.checking.signing import (
+    card_of_statement,
+    card_payload,
+    checked_receipt,
+    passing_verdict,
+    version_kind_of,
+)
+from gencard.client.connection.connection import (
+    Connection,
+    ProgressDisplay,
+    pages,
+    progress_bar,
+    result_of,
+)
+from gencard.client.connection.keys import Checkpoint
+from gencard.client.connection.tables import fetch_rows
+from gencard.client.files import folder
+from gencard.client.files.psi_tables import NamedPsi
+from gencard.client.release import Release
+from gencard.core.card.card import Card, CardState
+from gencard.core.card.terms import CardTerms, Tier
+from gencard.core.coding import Coding, StructuralZeros, zeros_inside
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Domain
+from gencard.core.errors import CardStateError, NoPsiError, NotReplayableError, VerificationError
+from gencard.core.scale import Places
+from gencard.core.types import Progress
+from gencard.run.levels import NumberedRows
+from gencard.v1 import negotiation_pb2 as negotiation
+from gencard.v1 import synthesis_pb2 as pb
+from gencard.wire.codec import part_of
+from gencard.wire.codecs.psi_codec import psi_of_chunks
+from gencard.wire.documents.psi_document import psi_document
+from gencard.wire.documents.receipt import Receipt
+from gencard.wire.documents.schema_document import coding_digest, coding_document
+from gencard.wire.log.log_entry import LogEntry, log_entry_document
+from gencard.wire.signatures import dsse
+from gencard.wire.signatures.canonical import json_bytes
+from gencard.wire.signatures.dsse import subject_digest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from gencard.client.findings.fidelity import FidelityReport
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """A card with the signatures of both parties, verified.
+
+    Args:
+        card: What was agreed.
+        digest: SHA-256, in hex, of the card.
+        envelope: The signed card.
+        coding: The schema that the card names.
+    """
+
+    connection: Connection
+    card: CardTerms
+    digest: str
+    envelope: bytes
+    coding: Coding
+
+    @classmethod
+    def of(cls, connection: Connection, negotiation: Card, coding: Coding) -> "Agreement":
+        """Raises CardStateError before agreement, VerificationError where a signature is not right."""
+        if not negotiation.envelope:
+            raise CardStateError(state=negotiation.state)
+        credentials = connection.credentials
+        envelope = negotiation.envelope
+        is_own = credentials.identity().uri == negotiation.analyst
+        own_keys = credentials.public_signing_keys() if is_own else ()
+        payload = card_payload(envelope, connection.keys.cards(envelope), own_keys)
+        card = card_of_statement(payload)
+        if card.name != negotiation.name or card.analyst != negotiation.analyst:
+            raise VerificationError(problem="the envelope contains another card")
+        if card.coding_digest != coding_digest(coding):
+            raise VerificationError(problem="the dataset's schema is not the one that the card names")
+        return cls(connection, card, subject_digest(payload), negotiation.envelope, coding)
+
+    @property
+    def domain(self) -> Domain:
+        """The attributes that the card names: what its rows are over."""
+        return self.coding.domain.covered_by(self.card.terms.cliques)
+
+    @property
+    def structural_zeros(self) -> tuple[StructuralZeros, ...]:
+        """Cells of these attributes that cannot occur."""
+        return zeros_inside(self.coding.structural_zeros, self.domain)
+
+    def check_is(self, statement: bytes) -> None:
+        """Raises VerificationError where both signed something else than this statement."""
+        if dsse.opened(self.envelope)[0] != statement:
+            raise VerificationError(problem="the controller signed a different card")
+
+    def release(self, rows: int, seed: int, progress: ProgressDisplay, scratch: Path | None) -> Release:
+        """Have rows made, and fetch them; raises InvalidNumberError."""
+        request = pb.GenerateReleaseRequest(
+            card=self.card.name,
+            rows=checked_rows(rows),
+            seed=checked_seed(seed),
+            request_id=str(uuid4()),
+        )
+        stub = self.connection.synthesis
+        with progress_bar("Generating", progress) as reported:
+            operation = self.connection.call(stub.GenerateRelease, request)
+            message = result_of(self.connection, operation, pb.Release, reported)
+            if (message.rows, message.seed) != (rows, seed):
+                raise VerificationError(
+                    problem="the release does not have the requested number of rows or seed"
+                )
+            return self._fetched(message, self._release(message.name).log_entry, reported, scratch)
+
+    def fetch(self, name: str, progress: ProgressDisplay, scratch: Path | None = None) -> Release:
+        """A release that was made before."""
+        with progress_bar("Fetching", progress) as reported:
+            answer = self._release(name)
+            return self._fetched(answer.release, answer.log_entry, reported, scratch)
+
+    def receipts(self) -> Iterator[Receipt]:
+        """Receipts of all releases, newest first, verified."""
+        request = pb.ListReleasesRequest(parent=self.card.name)
+        for page in pages(self.connection, self.connection.synthesis.ListReleases, request):
+            for message in page.releases:
+                yield self._receipt(message)
+
+    @cached_property
+    def psi(self) -> NamedPsi:
+        """Fetched once, checked against the card and against the digest that the receipts sign.
+
+        Raises:
+            NoPsiError: The card is of tier private.
+            CardStateError: There is no release yet, with which psi is measured; or the card has ended.
+        """
+        if self.card.tier is Tier.PRIVATE:
+            raise NoPsiError
+        request = pb.StreamPsiRequest(card=self.card.name)
+        stub = self.connection.synthesis
+        try:
+            psi, digest = psi_of_chunks(self.connection.stream(stub.StreamPsi, request))
+        except CardStateError as error:
+            if error.fields.get("state") == CardState.AGREED:
+                error.advice = (
+                    "psi is measured with the first release: `card.generate(...)`, then ask again."
+                )
+            raise
+        check_psi(self.card, psi, self.coding)
+        receipts = list(self.receipts())
+        version_kind_of(receipts)
+        if any(receipt.psi_digest != digest for receipt in receipts):
+            raise VerificationError(problem="a receipt of this card names another psi")
+        parts = (psi.domain, psi.measurements, psi.linear, psi.histograms, psi.sums)
+        return NamedPsi(*parts, coding=self.coding)
+
+    @cached_property
+    def places(self) -> dict[str, Places]:
+        """Places of the rows' numbers inside their levels, by attribute; raises as ``psi``."""
+        return places_by(self.card, lambda: self.psi, self.coding)
+
+    def replay(self, data: "pd.DataFrame | Release") -> Replayed:
+        """Make a release again and compare all that was delivered: rows, numbers, types, order, index.
+
+        Raises:
+            VerificationError: Something differs.
+            NotReplayableError: A black box made the rows, from records.
+        """
+        if self.card.tier is not Tier.BY_CONSTRUCTION:
+            raise NotReplayableError
+        dataset = self._rows_of(data).dataset
+        digest = dataset.digest()
+        receipts = [known for known in self.receipts() if known.rows_digest == digest]
+        if not receipts:
+            raise VerificationError(problem="the data are not a release of this card")
+        receipt = receipts[0]
+        rebuilt(self.card, self.psi, receipt, self.coding)
+        if not isinstance(data, Release):
+            seeds = [known.drawing_seed for known in receipts]
+            check_delivered_frame(data, dataset, self.coding, seeds, self.places)
+        return Replayed.of(receipt)
+
+    def fidelity(self, data: "pd.DataFrame | Release | Dataset | NumberedRows") -> "FidelityReport":
+        """Compare the marginals of rows with psi, and their numbers if the data have them."""
+        from gencard.client.findings.fidelity import (  # noqa: PLC0415 - scipy.special only where wanted
+            FidelityReport,
+        )
+        from gencard.measures.utility.fidelity import fidelity  # noqa: PLC0415 - as above
+
+        about = data.name if isinstance(data, Release) else self.card.name
+        rows, psi = self._rows_of(data), self.psi
+        facts = fidelity(psi, rows.dataset, coding=self.coding, numbers=rows.numbers)
+        return FidelityReport(facts, self.coding, about)
+
+    def _rows_of(self, data: "pd.DataFrame | Release | Dataset | NumberedRows") -> NumberedRows:
+        """The codes and the numbers behind any form of rows."""
+        if isinstance(data, NumberedRows):
+            return data
+        if isinstance(data, Dataset):
+            return NumberedRows(data, lambda _name: None)
+        if isinstance(data, Release):
+            return NumberedRows(data.dataset, data.numbers)
+        from gencard.run.frames import rows_of_frame  # noqa: PLC0415 - loads pandas
+
+        return rows_of_frame(data, self.coding, self.domain)
+
+    def _release(self, name: str) -> pb.GetReleaseResponse:
+        stub = self.connection.synthesis
+        return self.connection.call(stub.GetRelease, pb.GetReleaseRequest(name=name))
+
+    def _fetched(
+        self, message: pb.Release, entry: bytes, progress: Progress, scratch: Path | None
+    ) -> Release:
+        """The release, once receipt, rows, log entry and verdict are found to belong together."""
+        receipt = self._receipt(message)
+        dataset = fetch_rows(
+            self.connection,
+            receipt.name,
+            receipt.rows,
+            progress,
+            domain=self.domain,
+            scratch=scratch,
+            digest=receipt.rows_digest,
+        )
+        if len(dataset) != receipt.rows:
+            raise VerificationError(problem="the receipt names other rows")
+        logged = LogWatch(self.connection).release_entry(entry, receipt, self.card.controller)
+        documents = partial(self._documents, self._verdict(receipt), *logged)
+        return Release(
+            dataset,
+            self.coding,
+            receipt,
+            message.receipt,
+            documents,
+            self.card.derivations,
+            self.card.terms.histograms,
+            lambda: self.places,
+        )
+
+    def _verdict(self, receipt: Receipt) -> bytes | None:
+        """The verdict that an audited release names, off the card; None for one that names none."""
+        if receipt.audited is None:
+            return None
+        request = negotiation.GetCardRequest(name=self.card.name)
+        answer = self.connection.call(self.connection.negotiation.GetCard, request)
+        facts = answer.card.attestations
+        keys = self.connection.keys.cards(*facts)
+        return passing_verdict(facts, receipt.audited, keys, self.card, self.digest)
+
+    def _receipt(self, message: pb.Release) -> Receipt:
+        keys = self.connection.keys.cards(message.receipt)
+        receipt = checked_receipt(message.receipt, keys, self.card, card_digest=self.digest)
+        message.DiscardUnknownFields()  # a newer controller may say more than is compared here
+        others = {"digest": receipt.rows_digest, "receipt": message.receipt, "created": message.created}
+        if part_of(receipt, pb.Release, **others) != message:
+            raise VerificationError(problem="the release does not match its receipt")
+        return receipt
+
+    def _documents(
+        self, verdict: bytes | None, entry: LogEntry, checkpoint: Checkpoint
+    ) -> dict[str, bytes]:
+        """Return the documents saved beside the rows of a release, by file name: card, schema, psi, log.
+
+        There is no psi under a card of tier private.
+
+        Args:
+            verdict: That of the audit, where the release names one.
+            entry: The release's own, with its proof for the checkpoint.
+        """
+        return {
+            **({} if verdict is None else {folder.VERDICT: verdict}),
+            **self.proof(entry, checkpoint),
+            **({} if self.card.tier is Tier.PRIVATE else {folder.PSI: psi_document(self.psi)}),
+        }
+
+    def proof(self, entry: LogEntry, checkpoint: Checkpoint) -> dict[str, bytes]:
+        """Return the documents that all checks of the card need, by file name: keys, log, card, schema.
+
+        Args:
+            entry: That of what is checked, with its proof for the checkpoint.
+        """
+        changes = self.connection.keys.changes()
+        return {
+            **({} if changes is None else {folder.KEYS: changes}),
+            folder.CHECKPOINT: checkpoint.envelope,
+            folder.LOG_ENTRY: log_entry_document(entry),
+            folder.CARD: self.envelope,
+            folder.SCHEMA: json_bytes(coding_document(self.coding)),
+        }

@@ -1,0 +1,244 @@
+"""Utility of rows compared with records that the caller has, as a table and as JSON."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from gencard.client.display import (
+    Displayable,
+    Facts,
+    Grid,
+    Part,
+    WrittenAsPage,
+    named,
+    number,
+    page_module,
+    percent,
+)
+from gencard.client.findings.numbers import NumberReport, numbers_sentence
+from gencard.core.coding import Coding
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Clique
+from gencard.core.errors import TooLargeError
+from gencard.core.moment import level_values
+from gencard.measures.utility.analyses import Predictions, analyses
+from gencard.measures.utility.gap import GapWords, gap_error, gap_of
+from gencard.measures.utility.numbers import NumberTable
+from gencard.measures.utility.prediction import Task, split
+from gencard.measures.utility.propensity import Propensity, regression_propensity, tree_propensity
+from gencard.measures.utility.table_utility import marginal_error, mean_measure, table_utilities
+
+FORMAT = "gencard.utility.v1"
+HEADS = ("Trained on", "Model", "Accuracy on records", "Accuracy on rows", "Similarity of importances")
+_WIDEST = 2
+
+
+@dataclass(frozen=True, slots=True)
+class UtilityOptions:
+    """Evaluations in addition to tables and propensity scores.
+
+    Args:
+        target: Attribute to predict; empty for none.
+        predictors: Its predictors; empty for all other attributes.
+        marginals: Marginals whose errors are computed.
+        gap: Difference between two groups whose error is computed.
+    """
+
+    target: str = ""
+    predictors: Clique = ()
+    marginals: tuple[Clique, ...] = ()
+    gap: GapWords | None = None
+
+
+NO_OPTIONS = UtilityOptions()
+
+
+@dataclass(frozen=True)
+class UtilityReport(WrittenAsPage, Displayable):
+    """Utility of rows compared with other records.
+
+    Args:
+        rows, records: How many of each.
+        tables: Mean S_pMSE over the tables of so many attributes; see ``mean_measure``.
+        worst: The pair of attributes with the largest S_pMSE; None where no pair has one.
+        regression: None where it would have too many parameters.
+        predictions: None where no target was named.
+        target: What is predicted.
+        marginals: Marginals by name, and the root mean squared error of each, in shares.
+        gap: Root mean squared error of the gap between two groups; None where none was named, or no
+            level has both records and rows.
+        has_gap: Whether a gap was named.
+        numbers: Figures of numbers; None where no attribute has a step.
+    """
+
+    rows: int
+    records: int
+    tables: tuple[tuple[int, float | None], ...]
+    worst: tuple[str, float | None]
+    regression: Propensity | None
+    tree: Propensity
+    predictions: Predictions | None = None
+    target: str = ""
+    about: str = ""
+    marginals: tuple[tuple[str, float], ...] = ()
+    gap: float | None = None
+    has_gap: bool = False
+    numbers: NumberReport | None = None
+
+    def lines(self) -> list[tuple[str, str]]:
+        """The findings in names and values."""
+        means = ", ".join(f"{number(mean)} of {width}" for width, mean in self.tables)
+        return [
+            ("Compared", f"{self.rows:,} rows, {self.records:,} records"),
+            *self._numbers(),
+            (
+                "Tables",
+                f"mean S_pMSE {means} attributes; worst {self.worst[0]}, {number(self.worst[1])}",
+            ),
+            ("Regression", _propensity_text(self.regression)),
+            ("Tree", _propensity_text(self.tree)),
+            ("S_pMSE", "1 is as good as a resample of the records; larger is worse"),
+            *((f"Marginal {name}", f"RMSE {error:.3g}") for name, error in self.marginals),
+            *([("Gap", f"RMSE {number(self.gap)}")] if self.has_gap else []),
+            *([("Target", self.target)] if self.target else []),
+        ]
+
+    def _numbers(self) -> list[tuple[str, str]]:
+        if self.numbers is None:
+            return []
+        words = numbers_sentence(self.numbers.table)
+        return [*([("Numbers", words)] if words else []), *self.numbers.left_out()]
+
+    def grid(self) -> Iterator[tuple[str, ...]]:
+        """Accuracies under ``HEADS``; empty without a target."""
+        predictions = self.predictions
+        if predictions is None:
+            return
+        real, synthetic = predictions.real_forest, predictions.forest
+        yield "records", "regression", percent(predictions.real_regression), "", ""
+        yield "rows", "regression", *_shares(predictions.regression), ""
+        yield "records", "forest", percent(real.accuracy), "", ""
+        yield "rows", "forest", *_shares(synthetic.accuracies), f"{synthetic.similarity:.3g}"
+
+    def document(self) -> dict[str, Any]:
+        """All numbers as an object of JSON types."""
+        content = asdict(replace(self, numbers=None))
+        del content["has_gap"], content["numbers"]
+        return {"format": FORMAT, "unit": "shares of 1; S_pMSE is a ratio", **content} | {
+            "tables": {str(width): mean for width, mean in self.tables},
+            **{name: _object(getattr(self, name)) for name in ("regression", "tree")},
+            **({} if self.numbers is None else self.numbers.document()),
+        }
+
+    def _page(self) -> str:
+        rendered: str = page_module("pages").utility_page(
+            about=self.about,
+            lines=self.lines(),
+            grid=Grid(HEADS, list(self.grid())),
+            numbers=self.numbers,
+        )
+        return rendered
+
+    def _panel(self) -> tuple[str, Sequence[Part]]:
+        predictions = [] if self.predictions is None else [Grid(HEADS, self.grid())]
+        numbers = self.numbers.grids() if self.numbers else []
+        return self._title, [Facts(self.lines()), *numbers, *predictions]
+
+    @property
+    def _title(self) -> str:
+        return f"Utility: {self.about}" if self.about else "Utility"
+
+
+def utility_report(
+    synthetic: Dataset,
+    original: Dataset,
+    coding: Coding,
+    options: UtilityOptions = NO_OPTIONS,
+    *,
+    rng: np.random.Generator,
+    about: str = "",
+    numbers: NumberTable | None = None,
+) -> UtilityReport:
+    """Compare rows with records.
+
+    Args:
+        numbers: Their numbers, already compared.
+
+    Raises:
+        DomainMismatchError: The domains differ.
+        InvalidInputError: There is no record, too few for a prediction, scikit-learn is missing, or
+            there is no such gap.
+        UnknownAttributeError: An attribute is not there.
+    """
+    attributes = synthetic.domain.attributes
+    gap = None if options.gap is None else gap_of(options.gap, coding)
+    values = {name: each for name, each in level_values(coding).items() if name in attributes}
+    widths = range(1, min(_WIDEST, len(attributes)) + 1)
+    tables = {width: table_utilities(original, synthetic, width) for width in widths}
+    worst, propensity = max(tables[widths[-1]].items(), key=lambda table: table[1].standardised or 0.0)
+    means = ((k, mean_measure(tables[k].values(), "S_pMSE")) for k in widths)
+    taught = _predictions(_task(options, attributes, values), original, synthetic, rng)
+    return UtilityReport(
+        rows=len(synthetic),
+        records=len(original),
+        tables=tuple(means),
+        worst=(named(worst), propensity.standardised),
+        regression=_regression(original, synthetic, values),
+        tree=tree_propensity(original, synthetic, values, rng=rng),
+        predictions=taught,
+        target=options.target,
+        about=about,
+        marginals=tuple(
+            (named(one), marginal_error(original, synthetic, one)) for one in options.marginals
+        ),
+        gap=None if gap is None else gap_error(original, synthetic, gap, fewest=1),
+        has_gap=gap is not None,
+        numbers=None if numbers is None else NumberReport(numbers, coding),
+    )
+
+
+def _predictions(
+    task: Task | None, original: Dataset, synthetic: Dataset, rng: np.random.Generator
+) -> Predictions | None:
+    return analyses(task, split(original, task.target), synthetic, rng=rng) if task else None
+
+
+def _task(options: UtilityOptions, attributes: Clique, values: dict[str, Any]) -> Task | None:
+    if not options.target:
+        return None
+    others = options.predictors or tuple(name for name in attributes if name != options.target)
+    return Task(options.target, others, {name: each for name, each in values.items() if name in others})
+
+
+def _regression(original: Dataset, synthetic: Dataset, values: dict[str, Any]) -> Propensity | None:
+    """With pair interactions if the model permits, else without; None if too large even then."""
+    for order in (2, 1):
+        try:
+            return regression_propensity(original, synthetic, values, order=order)
+        except TooLargeError:
+            continue
+    return None
+
+
+def _propensity_text(propensity: Propensity | None) -> str:
+    if propensity is None:
+        return "too many parameters"
+    parameters = f", {propensity.parameters:,} parameters" if propensity.parameters else ""
+    return f"pMSE {propensity.pmse:.3g}, S_pMSE {number(propensity.standardised)}{parameters}"
+
+
+def _shares(accuracies: Any) -> tuple[str, str]:
+    return percent(accuracies.on_real), percent(accuracies.on_synthetic)
+
+
+def _object(propensity: Propensity | None) -> dict[str, Any] | None:
+    if propensity is None:
+        return None
+    document = asdict(propensity) | {"standardised": propensity.standardised}
+    error = document.pop("expected_error")
+    if propensity.standardised is None:  # what is expected is not known: say how badly
+        document["expected_error"] = error if isfinite(error) else None
+    return document

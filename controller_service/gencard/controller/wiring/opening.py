@@ -1,0 +1,120 @@
+"""Open the state, the datasets and the cards that the settings name."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import fields
+
+from sqlalchemy import Connection
+
+from gencard.controller.base.files import secret_bytes
+from gencard.controller.boxes.boxes import Boxes
+from gencard.controller.cards.book import CardBook
+from gencard.controller.controller_state import ControllerState, utc_now
+from gencard.controller.people.signing_keys import SigningKey
+from gencard.controller.policy.judgement import ProposalLimits
+from gencard.controller.records.catalogue import PREFIX, Catalogue, DatasetEntry
+from gencard.controller.records.records import entry_of
+from gencard.controller.settings.settings import Settings
+from gencard.controller.state.database import Database, Fence
+from gencard.controller.state.ledger import Caps, Ledger
+from gencard.controller.state.log import Clock, EventLog, LogClock, kept_rules
+from gencard.controller.state.quotas import Quotas
+from gencard.core.generators.model_file import KeptFits
+from gencard.wire.documents.key_history import CARDS, LOG
+
+
+def open_controller_state(
+    settings: Settings,
+    clock: Clock = utc_now,
+    fence: Fence | None = None,
+    read: Collection[DatasetEntry] = (),
+) -> ControllerState:
+    """The state and the cards.
+
+    Args:
+        fence: The leadership of a service, where several share the database.
+        read: Datasets of these settings that were read before; see ``_entries``.
+
+    Raises:
+        InvalidInputError, StorageError, DatasetError: Settings, state or records cannot be used.
+    """
+    salt = secret_bytes(settings.signing.version_salt, "signing.version_salt")
+    keys = _signing_keys(settings)
+    database = Database(settings.state.database_url, fence)
+    database.migrate()
+    with database.reading() as tx:
+        for key in keys.values():
+            key.check(tx)
+        rules = kept_rules(tx) if read else {}
+    catalogue = Catalogue(_entries(settings, salt, rules, read))
+    boxes = Boxes(settings.black_boxes, settings.limits.model_cells, settings.cell, settings.state.work)
+    log = EventLog(keys[LOG].current, clock)
+
+    def end(tx: Connection, card: str) -> None:
+        opened.decisions.end_with_cards(tx, card)
+        opened.fits.drop(card)
+
+    cards = CardBook(
+        database=database,
+        log=log,
+        catalogue=catalogue,
+        limits=_limits(settings),
+        quotas=quotas_of(settings),
+        facts=boxes.facts,
+        controller=settings.identity.uri,
+        signing_key=keys[CARDS].current,
+        clock=LogClock(clock, database, log),
+        on_end=end,
+    )
+    ledger = Ledger(caps_of(settings))
+    opened = ControllerState(settings, database, ledger, cards, boxes, keys, salt, KeptFits(), clock)
+    return opened
+
+
+def _entries(
+    settings: Settings,
+    salt: bytes,
+    rules: Mapping[str, Mapping[str, str]],
+    read: Collection[DatasetEntry],
+) -> Iterator[DatasetEntry]:
+    """All datasets; records are not read again that are of the version which was served last.
+
+    They may have changed since, as under a running service: each measurement looks at their version.
+
+    Args:
+        rules: The log's.
+    """
+    served = {one.name: one for one in read if one.versions.items() <= rules.get(one.name, {}).items()}
+    for table in settings.datasets:
+        yield served.get(f"{PREFIX}{table.name}") or entry_of(table, salt)
+
+
+def _signing_keys(settings: Settings) -> Mapping[str, SigningKey]:
+    files = settings.signing
+    return {
+        CARDS: SigningKey(CARDS, files.card_key, "signing.card_key"),
+        LOG: SigningKey(LOG, files.log_key, "signing.log_key"),
+    }
+
+
+def _limits(settings: Settings) -> ProposalLimits:
+    names = (field.name for field in fields(ProposalLimits))
+    return ProposalLimits(**{name: getattr(settings.limits, name) for name in names})
+
+
+def caps_of(settings: Settings) -> dict[str, Caps]:
+    """The caps of all datasets, by name."""
+    return {f"{PREFIX}{entry.name}": entry.caps for entry in settings.datasets}
+
+
+def quotas_of(settings: Settings) -> Quotas:
+    """Bounds on what one analyst may fill, as the settings give them."""
+    limits = settings.limits
+    return Quotas(
+        limits.open_proposals,
+        limits.cards,
+        limits.card_mib,
+        limits.releases,
+        limits.release_mib,
+        limits.reserve_mib,
+        settings.state.folder,
+    )

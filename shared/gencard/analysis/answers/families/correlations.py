@@ -1,0 +1,239 @@
+"""Correlations of all pairs of attributes: Pearson's, Spearman's, Kendall's tau-b and polychoric.
+
+Each is that of the coded records: a level counts as often as there are records, and equal levels are
+ties.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from math import atanh, copysign, sqrt, tanh
+
+import numpy as np
+from scipy import special
+
+from gencard.analysis.answers.answer import Answer, Scalar, Table, coefficients_of, finite, table_of
+from gencard.analysis.answers.design import Question
+from gencard.analysis.answers.exact import centred_products
+from gencard.analysis.answers.families.levels import (
+    LevelTable,
+    attributes_of,
+    choice,
+    level,
+    level_table,
+    missing_note,
+    number_gram,
+    numbers,
+    order,
+    test_scalar,
+)
+from gencard.analysis.answers.families.polychoric import polychoric
+from gencard.analysis.answers.margins import Margins, records_of
+from gencard.core.domain import Clique
+from gencard.core.errors import NoEstimateError
+from gencard.core.types import FloatArray
+
+_NAMES = {"pearson": "pearsonr", "spearman": "spearmanr", "kendall": "kendalltau"}
+
+
+def correlation_answer(margins: Margins, question: Question) -> Answer:
+    """Correlations of all pairs; ``method`` is "pearson", "spearman" or "kendall" (tau-b).
+
+    Each pair is of the records that have both values, as in pandas. Pearson's needs numbers, the others
+    an order of the levels. Pearson's interval is Fisher's.
+    """
+    attributes = attributes_of(question, 2)
+    method = choice(question, "method", tuple(_NAMES))
+    if question.columns:
+        correlations, answer = _of_sums(margins, question, attributes)
+        sizes = [answer.n] * len(correlations)
+        pvalues = [correlation_pvalue(r, answer.n) for r in correlations]
+    else:
+        tables, answer = _pairs(margins, question, attributes, numbers if method == "pearson" else order)
+        correlations, sizes = (
+            [_correlation(method, table) for table in tables],
+            [table.n for table in tables],
+        )
+        pvalues = [_pvalue(method, *pair) for pair in zip(tables, correlations, strict=True)]
+    parts = {"correlation": correlations, "pvalues": pvalues, "nobs": sizes}
+    if method == "pearson":
+        pairs = zip(correlations, sizes, strict=True)
+        ends = [correlation_interval(r, n, level(question)) for r, n in pairs]
+        parts |= {"lower": [low for low, _ in ends], "upper": [high for _, high in ends]}
+    answer = replace(answer, tables=_squares(attributes, parts))
+    if len(attributes) > 2:
+        return answer
+    scalar = Scalar(_NAMES[method], finite(correlations[0]), None, (), finite(pvalues[0]))
+    return replace(answer, scalars=(scalar,))
+
+
+def polychoric_answer(margins: Margins, question: Question) -> Answer:
+    """Polychoric correlations of all pairs of ordered attributes, with standard errors."""
+    attributes = attributes_of(question, 2)
+    tables, answer = _pairs(margins, question, attributes, order)
+    estimates = [polychoric(table.counts) for table in tables]
+    parts = {
+        "correlation": [one.rho for one in estimates],
+        "standard errors": [one.standard_error for one in estimates],
+        "nobs": [table.n for table in tables],
+    }
+    answer = replace(answer, tables=_squares(attributes, parts))
+    if len(attributes) > 2:
+        return answer
+    estimate = estimates[0]
+    rho = Scalar("rho", estimate.rho, estimate.standard_error)
+    fit = () if estimate.fit is None else (test_scalar("normality", estimate.fit),)
+    covariance = np.array([[estimate.standard_error**2]])
+    coefficients = coefficients_of(("rho",), np.array([estimate.rho]), covariance)
+    return replace(answer, coefficients=coefficients, scalars=(rho, *fit))
+
+
+def _pairs(
+    margins: Margins,
+    question: Question,
+    attributes: Clique,
+    key: Callable[[Question, str], FloatArray],
+) -> tuple[list[LevelTable], Answer]:
+    """The table of each pair, by ascending keys, and the answer that they begin.
+
+    Raises:
+        NoEstimateError: An attribute has a single level.
+    """
+    keys = {name: key(question, name) for name in attributes}
+    tables = []
+    for one, other in combinations(attributes, 2):
+        table = level_table(margins, question, (one,), (other,), keys, signed=True)
+        if min(table.counts.shape) < 2:
+            problem = f"'{one}' or '{other}' does not vary"
+            raise NoEstimateError(kind=question.kind, problem=problem)
+        tables.append(table)
+    n = max(table.n for table in tables)
+    return tables, Answer(question.kind, question.text, n, notes=missing_note(margins, keys))
+
+
+def _of_sums(margins: Margins, question: Question, attributes: Clique) -> tuple[list[float], Answer]:
+    """Pearson's correlation of each pair, of numbers as the records have them where they are summed.
+
+    Raises:
+        NoEstimateError: There are no records, or an attribute has a single value.
+    """
+    centred = centred_products(number_gram(margins, question, attributes))
+    correlations = []
+    for i, j in combinations(range(len(attributes)), 2):
+        square = float(centred[i, j] ** 2 / (centred[i, i] * centred[j, j]))
+        correlations.append(copysign(min(1.0, sqrt(square)), centred[i, j]))
+    return correlations, Answer(question.kind, question.text, records_of(margins))
+
+
+def _correlation(method: str, table: LevelTable) -> float:
+    if method == "kendall":
+        return kendall_tau(table.counts)
+    if method == "spearman":
+        return spearman_correlation(table.counts)
+    return pearson_correlation(table.counts, table.rows.keys, table.columns.keys)
+
+
+def _pvalue(method: str, table: LevelTable, correlation: float) -> float:
+    if method == "kendall":
+        return kendall_pvalue(table.counts)
+    return correlation_pvalue(correlation, table.n)
+
+
+def _squares(attributes: Clique, parts: Mapping[str, Sequence[float]]) -> tuple[Table, ...]:
+    """Numbers of pairs as symmetric tables; on the diagonal, what an attribute has with itself."""
+    tables = []
+    for name, pairs in parts.items():
+        of_itself = 1.0 if name == "correlation" else np.nan
+        square = np.full((len(attributes), len(attributes)), of_itself)
+        square[np.triu_indices(len(attributes), 1)] = pairs
+        square = np.where(np.tri(len(attributes), k=-1, dtype=bool), square.T, square)
+        tables.append(table_of(name, attributes, attributes, square))
+    return tuple(tables)
+
+
+def pearson_correlation(table: FloatArray, rows: FloatArray, columns: FloatArray) -> float:
+    """Pearson's correlation of the numbers that rows and columns stand for; NaN without variation."""
+    x, y = _centred(rows, table.sum(axis=1)), _centred(columns, table.sum(axis=0))
+    spread = (table.sum(axis=1) @ x**2) * (table.sum(axis=0) @ y**2)
+    return min(1.0, max(-1.0, float(x @ table @ y) / sqrt(spread))) if spread > 0 else float("nan")
+
+
+def spearman_correlation(table: FloatArray) -> float:
+    """Pearson's correlation of mid-ranks."""
+    return pearson_correlation(table, *(_ranks(table.sum(axis=axis)) for axis in (1, 0)))
+
+
+def kendall_tau(table: FloatArray) -> float:
+    """Kendall's tau-b; NaN without variation."""
+    all_pairs, rows, columns = (
+        _pair_count(x) for x in (table.sum(), table.sum(axis=1), table.sum(axis=0))
+    )
+    spread = (all_pairs - rows) * (all_pairs - columns)
+    return concordance(table) / sqrt(spread) if spread > 0 else float("nan")
+
+
+def concordance(table: FloatArray) -> float:
+    """Concordant less discordant pairs of records."""
+    after = _sums_after(table)
+    before = _sums_after(table[:, ::-1])[:, ::-1]
+    return float(np.sum(table * (after - before)))
+
+
+def correlation_pvalue(correlation: float, n: float) -> float:
+    """Two-sided, by Student's t with n - 2 degrees of freedom: exact for normal variables.
+
+    NaN without a degree of freedom: any two records are on a line.
+    """
+    if not (n > 2 and abs(correlation) < 1):
+        return 0.0 if n > 2 and abs(correlation) == 1 else float("nan")
+    t = correlation * sqrt((n - 2) / ((1 - correlation) * (1 + correlation)))
+    return float(2 * special.stdtr(n - 2, -abs(t)))
+
+
+def correlation_interval(correlation: float, n: float, alpha: float = 0.05) -> tuple[float, float]:
+    """By Fisher's transformation."""
+    if not (n > 3 and abs(correlation) < 1):
+        return float("nan"), float("nan")
+    half = -float(special.ndtri(alpha / 2)) / sqrt(n - 3)
+    return tanh(atanh(correlation) - half), tanh(atanh(correlation) + half)
+
+
+def kendall_pvalue(table: FloatArray) -> float:
+    """Two-sided, by the normal approximation with ties (Kendall 1970); NaN without variation."""
+    n, rows, columns = table.sum(), table.sum(axis=1), table.sum(axis=0)
+    pairs = n * (n - 1)
+    variance = (pairs * (2 * n + 5) - _fives(rows) - _fives(columns)) / 18
+    variance += 2 * _pair_count(rows) * _pair_count(columns) / pairs
+    variance += _triples(rows) * _triples(columns) / (9 * pairs * (n - 2))
+    if not variance > 0:
+        return float("nan")
+    return float(2 * special.ndtr(-abs(concordance(table)) / sqrt(variance)))
+
+
+def _centred(values: FloatArray, counts: FloatArray) -> FloatArray:
+    centred: FloatArray = values - counts @ values / counts.sum()
+    return centred
+
+
+def _ranks(counts: FloatArray) -> FloatArray:
+    ranks: FloatArray = np.cumsum(counts) - (counts - 1) / 2
+    return ranks
+
+
+def _pair_count(counts: FloatArray) -> float:
+    return float(np.sum(counts * (counts - 1) / 2))
+
+
+def _triples(counts: FloatArray) -> float:
+    return float(np.sum(counts * (counts - 1) * (counts - 2)))
+
+
+def _fives(counts: FloatArray) -> float:
+    return float(np.sum(counts * (counts - 1) * (2 * counts + 5)))
+
+
+def _sums_after(table: FloatArray) -> FloatArray:
+    """For each cell, the sum of all in later rows and later columns."""
+    sums = np.zeros_like(table)
+    sums[:-1, :-1] = np.cumsum(np.cumsum(table[::-1, ::-1], axis=0), axis=1)[::-1, ::-1][1:, 1:]
+    return sums

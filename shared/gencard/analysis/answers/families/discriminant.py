@@ -1,0 +1,239 @@
+r"""Linear discriminant analysis from pairs: classes by means, and sums of products inside the classes.
+
+References:
+    K. V. Mardia, J. T. Kent, J. M. Bibby, *Multivariate Analysis*, 1979, chapters 11 and 12.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from scipy import linalg, special
+
+from gencard.analysis.answers.answer import Answer, Scalar, Table, table_of
+from gencard.analysis.answers.design import Column, Question, independent
+from gencard.analysis.answers.exact import cross_products
+from gencard.analysis.answers.families.components import covariances
+from gencard.analysis.answers.families.levels import (
+    LevelTable,
+    Predicted,
+    TableSide,
+    attributes_of,
+    class_tables,
+    level_table,
+    number_columns,
+    number_gram,
+    numbers,
+    predictions,
+    response_of,
+)
+from gencard.analysis.answers.margins import Margins, records_of
+from gencard.core.domain import Clique
+from gencard.core.errors import NoEstimateError
+from gencard.core.types import FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Discriminant:
+    """Linear discriminant analysis of K classes by p numbers.
+
+    Args:
+        sizes: Records of each class, shape ``(K,)``.
+        means: Of each class, shape ``(K, p)``.
+        within: Sums of products about the means of the classes, shape ``(p, p)``; positive definite.
+    """
+
+    sizes: FloatArray
+    means: FloatArray
+    within: FloatArray
+
+    @property
+    def priors(self) -> FloatArray:
+        priors: FloatArray = self.sizes / self.sizes.sum()
+        return priors
+
+    @property
+    def centred(self) -> FloatArray:
+        """Means less the overall mean."""
+        centred: FloatArray = self.means - self.priors @ self.means
+        return centred
+
+    @property
+    def between(self) -> FloatArray:
+        """Sums of products of the means of the classes about the overall one."""
+        products: FloatArray = (self.centred.T * self.sizes) @ self.centred
+        return products
+
+    @property
+    def covariance(self) -> FloatArray:
+        """Inside the classes, by n as in scikit-learn; R's ``lda`` divides by n less the classes."""
+        covariance: FloatArray = self.within / self.sizes.sum()
+        return covariance
+
+    @property
+    def roots(self) -> tuple[FloatArray, FloatArray]:
+        """Eigenvalues of between in terms of within, the largest first, and scalings in columns.
+
+        The scalings have variance 1 inside the classes, and their largest entry is positive.
+        """
+        count = min(len(self.sizes) - 1, len(self.within))
+        values, vectors = linalg.eigh(self.between, self.within)
+        values, vectors = np.maximum(values[::-1][:count], 0), vectors[:, ::-1][:, :count]
+        vectors = vectors * np.sqrt(self.sizes.sum())
+        largest = vectors[np.argmax(np.abs(vectors).round(9), axis=0), np.arange(count)]
+        return values, vectors * np.where(largest < 0, -1.0, 1.0)
+
+    @property
+    def scores(self) -> tuple[FloatArray, FloatArray]:
+        """Linear functions, the largest of which is the class: ``(K, p)``, and intercepts ``(K,)``."""
+        coefficients = linalg.solve(self.covariance, self.centred.T, assume_a="pos").T
+        intercepts = np.log(self.priors) - np.sum(coefficients * self.centred, axis=1) / 2
+        return coefficients, intercepts - coefficients @ (self.priors @ self.means)
+
+    @property
+    def distances(self) -> FloatArray:
+        """Mahalanobis' distance of each two classes, shape ``(K, K)``."""
+        gaps = self.means[:, None, :] - self.means[None, :, :]
+        inverse = linalg.inv(self.covariance)
+        distances: FloatArray = np.sqrt(np.einsum("abi,ij,abj->ab", gaps, inverse, gaps))
+        return distances
+
+    @property
+    def wilks(self) -> tuple[float, float, tuple[float, float]]:
+        """Wilks' lambda, Rao's F and its degrees of freedom: do the classes' means differ."""
+        roots, _ = self.roots
+        n, k, p = self.sizes.sum(), len(self.sizes), len(self.within)
+        value = float(np.prod(1 / (1 + roots)))
+        hypothesis = p * (k - 1)
+        crossed = p**2 + (k - 1) ** 2 - 5
+        power = np.sqrt((hypothesis**2 - 4) / crossed) if crossed > 0 and hypothesis > 2 else 1.0
+        rest = power * (n - 1 - (p + k) / 2) - hypothesis / 2 + 1
+        root = value ** (1 / power)
+        return value, float((1 - root) / root * rest / hypothesis), (float(hypothesis), float(rest))
+
+
+def normal_error(discriminant: Discriminant) -> float:
+    """Share that two normal classes of one covariance would have classified wrong."""
+    (one, other), distance = discriminant.priors, discriminant.distances[0, 1]
+    shift = np.log(one / other) / distance
+    return float(one * special.ndtr(-distance / 2 - shift) + other * special.ndtr(-distance / 2 + shift))
+
+
+def discriminant_answer(margins: Margins, question: Question) -> Answer:
+    """Fisher's linear discriminant of the response by numeric attributes.
+
+    Raises:
+        InvalidInputError: There is no response, or an attribute is no number.
+        NoEstimateError: One class, or attributes that determine each other inside the classes.
+    """
+    response, features = response_of(question), attributes_of(question, 2)[1:]
+    if question.columns:
+        classes, analysis = _of_sums(margins, question, response, features)
+        return _answer(margins, question, classes, analysis, Predicted(None, _OF_RECORDS))
+    tables = class_tables(margins, question, response, [(name,) for name in features])
+    classes, analysis = tables[0].rows, _discriminant(margins, question, features, tables)
+    values = [numbers(question, name) for name in features]
+    coefficients, intercepts = analysis.scores
+
+    def scores(codes: IntArray) -> FloatArray:
+        numeric = np.column_stack([value[codes[:, i]] for i, value in enumerate(values)])
+        scores: FloatArray = numeric @ coefficients.T + intercepts
+        return scores
+
+    predicted = predictions(margins, response, features, classes.places, scores)
+    return _answer(margins, question, classes, analysis, predicted)
+
+
+_OF_RECORDS = "accuracy is not given: it needs the numbers of each record together, not their sums"
+
+
+def _answer(
+    margins: Margins,
+    question: Question,
+    classes: TableSide,
+    analysis: Discriminant,
+    predicted: Predicted,
+) -> Answer:
+    features = attributes_of(question, 2)[1:]
+    return Answer(
+        question.kind,
+        question.text,
+        records_of(margins),
+        scalars=(*_scalars(analysis), *predicted.scalars),
+        tables=(*_tables(analysis, classes.names, features), *predicted.tables(classes.names)),
+        notes=predicted.notes,
+    )
+
+
+def _of_sums(
+    margins: Margins, question: Question, response: str, features: Clique
+) -> tuple[TableSide, Discriminant]:
+    """The classes, and their analysis by numbers as the records have them where they are summed."""
+    table = level_table(margins, question, (response,), ())
+    classes, sizes = table.rows, table.counts[:, 0]
+    gram, columns = number_gram(margins, question, features), number_columns(margins, question, features)
+    indicators = np.eye(margins.domain.size(response))[classes.places]
+    each = [Column(name, (response,), own) for name, own in zip(classes.names, indicators, strict=True)]
+    sums = cross_products(margins, each, columns[1:], question.scales)
+    places = range(1, len(columns))
+    within = np.array([[gram.product(i, j) for j in places] for i in places], dtype=object)
+    for own, size in zip(sums, sizes.tolist(), strict=True):
+        within -= np.multiply.outer(own, own) / Fraction(size)
+    by_class = sums.astype(np.float64) / sizes[:, None]
+    return classes, _checked(question, sizes, by_class, within.astype(np.float64))
+
+
+def _discriminant(
+    margins: Margins, question: Question, features: Clique, tables: Sequence[LevelTable]
+) -> Discriminant:
+    means, covariance = covariances(margins, question, features)
+    sizes: FloatArray = tables[0].counts.sum(axis=1)
+    by_class = np.column_stack(
+        [
+            table.counts @ numbers(question, name)[table.columns.places] / table.counts.sum(axis=1)
+            for name, table in zip(features, tables, strict=True)
+        ]
+    )
+    centred = by_class - means
+    within = covariance * (records_of(margins) - 1) - (centred.T * sizes) @ centred
+    return _checked(question, sizes, by_class, within)
+
+
+def _checked(
+    question: Question, sizes: FloatArray, by_class: FloatArray, within: FloatArray
+) -> Discriminant:
+    """Raises NoEstimateError where the numbers do not tell classes apart."""
+    if len(sizes) < 2 or len(independent(within)) < len(within) or sizes.sum() <= len(sizes):
+        problem = "there is only one class, or attributes are collinear within the classes"
+        raise NoEstimateError(kind=question.kind, problem=problem)
+    return Discriminant(sizes, by_class, within)
+
+
+def _scalars(analysis: Discriminant) -> tuple[Scalar, ...]:
+    value, f, degrees = analysis.wilks
+    scalars = (
+        Scalar("wilks_lambda", value),
+        Scalar("fvalue", f, None, degrees, float(special.fdtrc(*degrees, f))),
+    )
+    return (
+        (*scalars, Scalar("normal_error", normal_error(analysis)))
+        if len(analysis.sizes) == 2
+        else scalars
+    )
+
+
+def _tables(analysis: Discriminant, classes: tuple[str, ...], features: Clique) -> tuple[Table, ...]:
+    coefficients, intercepts = analysis.scores
+    roots, scalings = analysis.roots
+    axes = tuple(f"ld_{place}" for place in range(len(roots)))
+    functions = np.column_stack([intercepts, coefficients])
+    return (
+        table_of("priors", classes, ("prior",), analysis.priors[:, None]),
+        table_of("means", classes, features, analysis.means),
+        table_of("covariance", features, features, analysis.covariance),
+        table_of("coef", classes, ("Intercept", *features), functions),
+        table_of("scalings", features, axes, scalings),
+        table_of("explained_variance_ratio", axes, ("ratio",), (roots / roots.sum())[:, None]),
+        table_of("distances", classes, classes, analysis.distances),
+    )

@@ -1,0 +1,407 @@
+"""From a formula to its answer: for the analyst from psi, for the controller from records.
+
+An analysis without a model matrix knows attributes and the numbers of their levels. A function in its
+formula is other numbers to it (``log(income)``), or the attribute itself (``C(age)``), or something that
+it cannot have: that is refused, for an answer as if the function were not there would be wrong.
+"""
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+from fractions import Fraction
+from typing import cast
+
+import numpy as np
+
+from gencard.analysis.answers.answer import Answer
+from gencard.analysis.answers.design import Option, Question, observed_levels
+from gencard.analysis.answers.families.histograms import (
+    histogram_quantiles,
+    level_means,
+    quantiles_inside_levels,
+)
+from gencard.analysis.answers.families.levels import has_noise
+from gencard.analysis.answers.kinds import AnalysisKind, answered, kind_of, plain_answer
+from gencard.analysis.answers.margins import (
+    Margins,
+    Mask,
+    check_determined,
+    records_of,
+    summed,
+    within,
+)
+from gencard.analysis.answers.noise.bootstrap import Bootstrap, bootstrapped
+from gencard.analysis.answers.noise.reconciled import measured_of, noisy_whole, reconciled, wider_clique
+from gencard.analysis.answers.stored import check_coded
+from gencard.analysis.formulas.conditions import read_condition
+from gencard.analysis.formulas.design import Values, numbers_of, read_design, summed_columns
+from gencard.analysis.formulas.evaluation import Levels, evaluated
+from gencard.analysis.formulas.formulas import read_factors
+from gencard.analysis.formulas.functions import NotUsableError
+from gencard.analysis.formulas.numbers import Needs, NumbersUsed, centred_numbers, is_categorical
+from gencard.analysis.formulas.summing import AnswerRequest, dropped_of, takes_ranks
+from gencard.core.coding import Coding, Edges
+from gencard.core.domain import Clique
+from gencard.core.errors import (
+    InvalidFormulaError,
+    InvalidInputError,
+)
+from gencard.core.scale import Scale
+from gencard.core.statistics.formula import (
+    Analysis,
+    Formula,
+    Written,
+    sufficient_cliques,
+    written_name,
+)
+
+_Numbers = Mapping[str, tuple[float, ...]]
+
+
+def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
+    text: str,
+    kind: Analysis,
+    margins: Margins,
+    coding: Coding,
+    *,
+    values: Values | None = None,
+    where: str = "",
+    missing: str = "level",
+    options: Mapping[str, Option] | None = None,
+    bootstrap: Bootstrap | None = None,
+    levels: bool = False,
+) -> Answer:
+    """The answer to a formula.
+
+    Args:
+        text: The formula.
+        kind: The analysis.
+        margins: The counts.
+        coding: The schema.
+        values: Numbers of levels; see ``numbers_of``.
+        where: Which records, such as ``region == 'North' and age < 40``; "" for all.
+        missing: "level", or "drop" to leave out records with a missing value in the formula.
+        options: What else the kind of analysis takes.
+        bootstrap: Gives each number an interval by bootstrap; where the margins have noise, only.
+        levels: Levels count as one number each, though the schema declares steps.
+
+    Raises:
+        LackingMarginalsError: The margins do not determine the answer; names all that are lacking.
+        InvalidFormulaError, InvalidInputError, UnknownAttributeError, TooLargeError: What is wrong
+            with the question.
+        NoEstimateError, NotConvergedError: The model has no estimate.
+        NoiseDrownsError: The margins have noise, and too much of it.
+    """
+    written = read_factors(text, coding)
+    formula = written.formula
+    sufficient_cliques(formula, kind, coding.domain)
+    kind_of(kind, options or ())
+    check_coded(options or {})
+    margins = reconciled(margins)
+    request = AnswerRequest(written, kind, coding, values or {}, where, missing, options or {})
+    dropped_of(formula, coding, missing)
+    if not levels and bootstrap is None:
+        placed = _histogram_answer(margins, text, request)
+        if placed is not None:
+            return placed
+    used = NumbersUsed() if levels else request.numbers()
+    notes: tuple[str, ...] = ()
+    if used.summed and bootstrap is not None:
+        problem = "does not cover sums of numbers; standard errors have their noise without it"
+        raise InvalidInputError(field="bootstrap", problem=problem)
+    if used.summed:
+        used, part, needs, notes = request.summed(margins, used)
+        used = replace(used, means=_means(part, written, coding, used))
+    else:
+        part = _part(margins, formula, coding, values, where, missing)
+        needs = Needs(sufficient_cliques(formula, kind, coding.domain))
+    cliques = needs.cliques
+    check_determined(part, cliques)
+    attributes = coding.domain.covered_by((*cliques, *(one.by for one in needs.sums))).attributes
+    question = read_question(
+        text,
+        kind,
+        coding,
+        values={**_histogram_means(margins, coding, used.grouped), **(values or {})},
+        observed=observed_levels(part, attributes),
+        options=options,
+        used=used,
+    )
+    if used.summed:
+        question = replace(question, needs=cliques, sums=needs.sums)
+    notes = (*notes, *_centred_note(used), *_values_note(formula, where, coding, values))
+    if bootstrap is None:
+        answer = answered(question, part)
+        if _counts_as_declared(request) and not any(has_noise(part, clique) for clique in cliques):
+            answer = quantiles_inside_levels(part, question, answer)
+        return replace(answer, notes=(*answer.notes, *notes))
+    whole = noisy_whole(margins)
+    if whole is None:
+        raise InvalidInputError(
+            field="bootstrap", problem="applies to noisy counts only; these are exact"
+        )
+
+    def analysis(drawn: Margins) -> Answer:
+        return plain_answer(question, _part(drawn, formula, coding, values, where, missing))
+
+    wider = tuple(coding.domain.canonical(wider_clique(part, clique)) for clique in cliques)
+    answer = bootstrapped(analysis, whole, wider, bootstrap)
+    return replace(answer, notes=(*answer.notes, *notes))
+
+
+def _means(part: Margins, written: Written, coding: Coding, used: NumbersUsed) -> dict[str, Fraction]:
+    """The means that ``center`` subtracts, of the records that count; without records 0."""
+    means, records = {}, Fraction(records_of(part))
+    for name in centred_numbers(written, used.summed):
+        scale = cast("Scale", cast("Edges", coding.attribute(name).coding).scale)
+        total = Fraction(summed(part).sums((name,), ()).item())
+        means[name] = Fraction(scale.step) * (scale.centre + total / records) if records else Fraction(0)
+    return means
+
+
+def _centred_note(used: NumbersUsed) -> tuple[str, ...]:
+    """A note on the means that are subtracted."""
+    means = ", ".join(f"{float(mean):.10g} from {name}" for name, mean in used.means.items())
+    return (f"center subtracts means of the records of the answer: {means}",) if means else ()
+
+
+def _histogram_answer(margins: Margins, text: str, request: AnswerRequest) -> Answer | None:
+    """Quantiles of a whole column whose histogram psi has; None for any other question."""
+    written, coding = request.written, request.coding
+    name, measured = written.formula.response, measured_of(margins)
+    whole = not written.formula.terms and not request.where
+    if name is None or not whole or not _counts_as_declared(request):
+        return None
+    one = coding.attribute(name).coding
+    histogram = measured.histogram(name) if measured else None
+    if histogram is None or not isinstance(one, Edges) or one.scale is None:
+        return None
+    question = read_question(text, request.kind, coding, options=request.options)
+    answer = histogram_quantiles(question, one, histogram)
+    noise = f"noise of standard deviation {histogram.stddev:.3g} on each count"
+    return replace(answer, rests_on=((name,),), noise=noise if histogram.stddev else answer.noise)
+
+
+def _counts_as_declared(request: AnswerRequest) -> bool:
+    """Whether quantiles are those of an attribute whose levels stand for the numbers declared."""
+    name, written = request.written.formula.response, request.written.response
+    is_plain = name is not None and written == written_name(name) and name not in request.values
+    return is_plain and request.kind is Analysis.QUANTILES
+
+
+def _histogram_means(margins: Margins, coding: Coding, names: Clique) -> dict[str, list[float]]:
+    """For grouped numbers whose histogram psi has, the mean inside each level."""
+    measured, means = measured_of(margins), {}
+    for name in names:
+        one, histogram = coding.attribute(name).coding, measured.histogram(name) if measured else None
+        if histogram is not None and isinstance(one, Edges) and one.scale is not None:
+            means[name] = level_means(one, histogram)
+    return means
+
+
+def _values_note(formula: Formula, where: str, coding: Coding, values: Values | None) -> tuple[str, ...]:
+    """A note that names the attributes whose levels have other numbers than the schema declares."""
+    used = {*formula.attributes, *(read_condition(where, coding, values)[0] if where else ())}
+    declared, given = numbers_of(coding), numbers_of(coding, values)
+    names = [
+        name
+        for name in values or ()
+        if name in used and not np.array_equal(declared.get(name, ()), given[name], equal_nan=True)
+    ]
+    text = f"the analyst gave the levels of {', '.join(names)} numbers that the schema does not declare"
+    return (text,) if names else ()
+
+
+def read_question(
+    text: str,
+    kind: Analysis,
+    coding: Coding,
+    *,
+    values: Values | None = None,
+    observed: Mapping[str, Mask] | None = None,
+    options: Mapping[str, Option] | None = None,
+    used: NumbersUsed = NumbersUsed(),  # noqa: B008 - frozen
+) -> Question:
+    """A question, checked against the schema alone unless ``observed`` says which levels there are.
+
+    Raises:
+        InvalidFormulaError, InvalidInputError, UnknownAttributeError, TooLargeError: What is wrong.
+    """
+    written = read_factors(text, coding)
+    formula, how, own_options = written.formula, kind_of(kind, options or ()), dict(options or {})
+    columns = summed_columns(text, coding, used)
+    declared = numbers_of(coding, values)
+    notes = level_notes(written, kind, coding, declared, used, own_options)
+    if not how.has_design:
+        numbers = transformed_numbers(text, how, coding, values, centred=frozenset(used.means))
+        return Question(
+            kind, text, formula, coding, numbers, options=own_options, columns=columns, notes=notes
+        )
+    design = read_design(text, coding, values=values, observed=observed, used=used)
+    columns = {name: one for name, one in columns.items() if name == formula.response}
+    return Question(
+        kind, text, formula, coding, declared, design, own_options, columns=columns, notes=notes
+    )
+
+
+_IN_ORDER = {
+    Analysis.POLYCHORIC: ("response", "terms"),
+    **dict.fromkeys((Analysis.ORDINAL, Analysis.KAPLAN_MEIER, Analysis.COX), ("response",)),
+}
+"""Sides of formulas whose levels count in their order."""
+
+_OF_MODELS = {Analysis.LINEAR: ("response", "terms"), Analysis.POISSON: ("response", "terms")}
+"""Sides of models whose levels are numbers; of all others, the terms."""
+
+_MOST_NUMBERS = 12
+
+
+def level_notes(
+    written: Written,
+    kind: Analysis,
+    coding: Coding,
+    numbers: _Numbers,
+    used: NumbersUsed,
+    options: Mapping[str, Option],
+) -> tuple[str, ...]:
+    """Say which attributes count by levels of several values, and with which numbers.
+
+    Args:
+        numbers: Of all levels.
+        used: Numbers that count as the records have them.
+    """
+    how = kind_of(kind)
+    of_numbers = _OF_MODELS.get(kind, ("terms",)) if how.has_design else how.numbers
+    of_order = _IN_ORDER.get(kind, ())
+    if takes_ranks(options):
+        of_numbers, of_order = (), of_numbers
+    factors = {
+        "response": [] if written.response is None else [written.response],
+        "terms": [factor for term in written.terms for factor in term],
+    }
+    groups = {
+        text: _several_values(written, coding, [one for side in sides for one in factors[side]])
+        for text, sides in (("numbers", of_numbers), ("order", of_order))
+    }
+    by_order = groups["order"] - used.attributes
+    by_number = groups["numbers"].union(used.grouped) - used.attributes - by_order
+    order = coding.domain.attributes
+    return (
+        *_number_note([name for name in order if name in by_number], numbers),
+        *_order_note([name for name in order if name in by_order]),
+    )
+
+
+def _several_values(written: Written, coding: Coding, factors: Sequence[str]) -> frozenset[str]:
+    """The attributes of some factors that are numbers with a level of several values."""
+    names = {name for one in factors if not is_categorical(one) for name in written.attributes[one]}
+    codings = {name: coding.attribute(name).coding for name in names}
+    return frozenset(
+        name
+        for name, one in codings.items()
+        if isinstance(one, Edges) and any(low != high for low, high in one.ends)
+    )
+
+
+def _number_note(names: Sequence[str], numbers: _Numbers) -> tuple[str, ...]:
+    listed = "; ".join(f"{name}: {_listed(numbers[name])}" for name in names)
+    text = "each level counts as one number, so that effects inside levels are not in the answer"
+    return (f"{', '.join(names)}: {text} ({listed})",) if names else ()
+
+
+def _listed(numbers: Sequence[float]) -> str:
+    known = [f"{number:.6g}" for number in numbers if np.isfinite(number)]
+    return ", ".join(known if len(known) <= _MOST_NUMBERS else [*known[:3], "...", known[-1]])
+
+
+def _order_note(names: Sequence[str]) -> tuple[str, ...]:
+    text = "levels count in their order, without the order of values inside them"
+    return (f"{', '.join(names)}: {text}",) if names else ()
+
+
+def _part(
+    margins: Margins, formula: Formula, coding: Coding, values: Values | None, where: str, missing: str
+) -> Margins:
+    """The margins of the records that are asked for."""
+    dropped = dropped_of(formula, coding, missing)
+    part = margins
+    if where:
+        part = within(part, *read_condition(where, coding, values))
+    for name in dropped:
+        size = coding.domain.size(name)
+        part = within(part, (name,), np.arange(size) != size - 1)
+    return part
+
+
+_SEVERAL = "this analysis does not support functions of several attributes"
+_COMPARED = "this analysis uses the levels themselves; write the attribute without a function"
+_INFINITE = (
+    "this is not a finite number at every level; answers from psi take other numbers with values={...}"
+)
+_TWICE = "the attribute appears in two forms; use one of them"
+
+
+def transformed_numbers(
+    text: str,
+    kind: AnalysisKind,
+    coding: Coding,
+    values: Values | None = None,
+    *,
+    centred: Set[str] = frozenset(),
+) -> dict[str, tuple[float, ...]]:
+    """``numbers_of``, where an attribute in a function has the function's values, NaN where it has none.
+
+    Args:
+        centred: Attributes that are summed and centred: a level of theirs has no value.
+
+    Raises:
+        InvalidFormulaError: A function that this kind of analysis cannot have.
+        InvalidInputError, UnknownAttributeError: As ``numbers_of``.
+    """
+    formula, numbers = read_factors(text, coding), numbers_of(coding, values)
+    sides = {"response": [formula.response] if formula.response else []}
+    sides["terms"] = [factor for term in formula.terms for factor in term]
+    transformed: dict[str, tuple[float, ...]] = {}
+    first: dict[str, str] = {}
+    for side, factors in sides.items():
+        for factor in factors:
+            own = formula.attributes[factor]
+            if len(own) == 1 and own[0] in centred:
+                name, way = own[0], None
+            else:
+                name, way = _way(text, factor, formula, coding, numbers)
+            if way is not None and side not in kind.numbers:
+                raise _wrong(text, factor, _COMPARED)
+            if first.setdefault(name, factor) != factor and (way or name in {*transformed, *centred}):
+                raise _wrong(text, factor, _TWICE)
+            if way is not None:
+                transformed[name] = way
+    return numbers | transformed
+
+
+def _way(
+    text: str, factor: str, written: Written, coding: Coding, numbers: _Numbers
+) -> tuple[str, tuple[float, ...] | None]:
+    """The attribute of a factor, and its numbers under a function; None for the attribute itself."""
+    own = written.attributes[factor]
+    if len(own) != 1:
+        raise _wrong(text, factor, _SEVERAL)
+    name = own[0]
+    levels = Levels(np.arange(coding.domain.size(name)), coding.attribute(name).coding.level_names)
+    level_numbers = np.array(numbers.get(name, (np.nan,) * len(levels.names)))
+    try:
+        value = evaluated(factor, {name: level_numbers} if name in numbers else {}, {name: levels})
+    except NotUsableError as error:
+        raise _wrong(text, factor, error.problem) from None
+    if isinstance(value, Levels):
+        if value.names != levels.names:
+            raise _wrong(text, factor, _COMPARED)
+        return name, None
+    if np.array_equal(value.values, level_numbers, equal_nan=True):
+        return name, None
+    if not np.isfinite(value.values[np.isfinite(level_numbers)]).all():
+        raise _wrong(text, factor, _INFINITE)
+    return name, tuple(value.values.tolist())
+
+
+def _wrong(text: str, factor: str, problem: str) -> InvalidFormulaError:
+    return InvalidFormulaError(position=max(text.find(factor), 0) + 1, problem=problem)

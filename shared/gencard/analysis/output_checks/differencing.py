@@ -1,0 +1,463 @@
+r"""Disclosure by a new output together with all earlier ones about the same records.
+
+Two outputs whose populations differ by a few records describe these few by subtraction. So a new output
+is refused where
+
+* **pairs**: the population of one output is, but for 1 to ``threshold - 1`` records, a union of cells of
+  the other (all records, or the 40-year-olds that a table of ages shows), in all or within a cell of the
+  attributes that both rest on;
+* **natural groups**: the same beside groups that anybody may be told of later, all cells of fewer of the
+  attributes that the population is chosen by: everybody but a few is refused at once, and so is
+  everybody but nobody, lest the refusal say that there is somebody;
+* **chains**: a sum of populations, each taken once, several times or subtracted, leaves fewer than
+  ``threshold`` records. With the populations as rows and their common refinement as columns, such a sum
+  is a vector of the row space that is zero on all large columns: searched exactly where few
+  combinations have to be tried, and refused unsearched where many would;
+* **sums**: means of a number with the sizes of their groups determine its sum in every cell of every
+  table. A combination of such sums weighs each record; with the largest weight 1, the weights of all
+  records must add up to the threshold, and what one record contributes to the combination may not be
+  most of it. The least of either is a linear program for each class of records. Leverage, a lower bound
+  of it, spares most of the programs.
+
+What this does not catch: that a refusal itself says "fewer than the threshold"; chains of counts through
+cells *inside* tables (``inference`` looks there); what an attacker knows besides, or another system
+published.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb, prod
+
+import numpy as np
+import scipy.optimize
+import scipy.sparse
+from numpy.typing import NDArray
+
+from gencard.analysis.output_checks.populations import Condition, Kept, ToldOutput, cell_numbers
+from gencard.analysis.output_checks.rules import PASSED, Rule, Rules, Verdict
+from gencard.core.card.mechanism import Transform
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Clique
+from gencard.core.types import FloatArray, IntArray
+
+MOST_COMBINATIONS = 2_000
+"""Sparse combinations that are tried before a chain is refused without a search."""
+
+_MOST_ATTRIBUTES = 12
+"""Most attributes on which a condition may depend, as 4,096 cells allow. All their subsets are tried."""
+
+_ZERO = 1e-7
+
+_MOST_SUMS = 1_000
+"""Sums that are judged together; beyond this number the answer waits for a steward."""
+
+_MOST_WEIGHTS = 10**8
+"""Classes of records times sums; the same."""
+
+_MOST_PROGRAMS = 60
+"""Linear programs of one answer; the same."""
+
+_MOST_SHARES = 10**7
+"""Classes of records times classes that are looked at; the same."""
+
+_TURNS, _BEYOND = 60, 1.02
+"""Turns of a search that spares most programs, and how far beyond the least mass it aims."""
+
+_MOST_CLASSES = 2_000
+"""Classes of records in one program, those of the smallest groups: the minimum over them is a bound."""
+
+
+def differences(
+    new: ToldOutput, earlier: Sequence[ToldOutput], dataset: Dataset, threshold: int
+) -> bool:
+    """Whether a new output must be refused because of earlier ones on the same records.
+
+    Args:
+        dataset: The records, over all attributes that the outputs name.
+        threshold: Fewest records that two outputs may differ by, unless they do not differ.
+    """
+    if threshold <= 1 or not earlier:
+        return False
+    population = _Population.of(new, dataset)
+    before = [_Population.of(output, dataset) for output in _distinct(earlier)]
+    if any(
+        _nearly_equal(one, other, dataset, threshold) or _nearly_equal(other, one, dataset, threshold)
+        for one, other in ((population, output) for output in before)
+    ):
+        return True
+    return _in_a_chain([population.kept, *(output.kept for output in before)], threshold)
+
+
+def nearly_natural(condition: Condition, dataset: Dataset, threshold: int) -> bool:
+    """Whether a population is a union of cells of fewer attributes, but for less than a few records.
+
+    None at all are too few as well, unless the union is the population by its very definition.
+    """
+    everything = condition.attributes
+    names = [name for name in everything if not _depends_on(condition, _without(everything, name))]
+    if len(names) > _MOST_ATTRIBUTES:
+        return True  # all subsets would be work in itself; too careful is the safe side
+    cells, number = cell_numbers(dataset, names)
+    mask, sizes = condition.kept(dataset), [dataset.domain.size(name) for name in names]
+    if number != prod(sizes):  # too many to be numbered by their place
+        return True
+    within, without = (np.bincount(cells[one], minlength=number).reshape(sizes) for one in (mask, ~mask))
+    for size in range(len(names)):
+        for away in combinations(range(len(names)), len(names) - size):
+            inside, outside = within.sum(axis=away), without.sum(axis=away)
+            is_near = bool(np.any(inside > outside))
+            if is_near and np.minimum(inside, outside).sum() < threshold:
+                return True
+    return False
+
+
+def _without(names: Clique, name: str) -> Clique:
+    return tuple(other for other in names if other != name)
+
+
+def _depends_on(condition: Condition, names: Sequence[str]) -> bool:
+    """Whether some attributes decide alone who is in."""
+    others = tuple(axis for axis, name in enumerate(condition.attributes) if name not in names)
+    decided = condition.cells.all(axis=others) == condition.cells.any(axis=others)
+    return bool(np.all(decided))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Population:
+    """An output beside which records it is about."""
+
+    output: ToldOutput
+    kept: Kept
+
+    @classmethod
+    def of(cls, output: ToldOutput, dataset: Dataset) -> "_Population":
+        return cls(output, output.kept(dataset))
+
+
+def _distinct(outputs: Sequence[ToldOutput]) -> list[ToldOutput]:
+    """The outputs without repetitions: psi of many cards rests on the same cliques."""
+    keys = {
+        (
+            tuple((test.attributes, test.cells.tobytes()) for test in output.tests),
+            frozenset(map(frozenset, output.cliques)),
+        ): output
+        for output in outputs
+    }
+    return list(keys.values())
+
+
+def _nearly_equal(narrow: _Population, wide: _Population, dataset: Dataset, threshold: int) -> bool:
+    """Whether unions of the wide output's cells come near to the narrow output, but not quite."""
+    return any(gap.is_small(threshold) for gap in _gaps(narrow, wide, dataset))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Gap:
+    """By how many records the nearest union of cells differs from a population.
+
+    Args:
+        records: One entry for each cell of the attributes that both rest on, 0 where no cell of the wide
+            output belongs to the union.
+        near: Whether any cell belongs to it.
+        total: Of all entries together, also of those where no cell belongs to it.
+    """
+
+    records: IntArray
+    near: bool
+    total: int
+
+    def is_small(self, threshold: int) -> bool:
+        few = np.append(self.records, self.total * self.near)
+        return bool(np.any((few > 0) & (few < threshold)))
+
+
+def _gaps(narrow: _Population, wide: _Population, dataset: Dataset) -> Iterator[_Gap]:
+    """For each pair of cliques, how far the nearest unions of cells are."""
+    about = narrow.output.attributes
+    for clique in [(), *wide.output.cliques]:
+        names = [name for name in clique if name in about]
+        shared = {frozenset(clique) & frozenset(other) for other in [(), *narrow.output.cliques]}
+        for common in shared:
+            within = [name for name in clique if name in common]
+            yield _gap(narrow.kept, wide.kept, dataset, within, names)
+
+
+def _gap(
+    narrow: Kept, wide: Kept, dataset: Dataset, within: Sequence[str], chosen: Sequence[str]
+) -> _Gap:
+    """How far a population is from the nearest union of another one's cells, by cells of ``within``.
+
+    A cell of ``chosen`` that is for the greater part in belongs to the nearest union; what it holds of
+    the others is the difference, and so is what lies outside the wide population. Where no cell belongs
+    to it, there is nothing to subtract: the difference is the output, which has rules of its own.
+    """
+    rows, many = cell_numbers(dataset, within)
+    split, each = cell_numbers(dataset, [name for name in chosen if name not in within])
+    cells = rows * each + split
+    inside = np.bincount(cells[narrow & wide], minlength=many * each).reshape(many, each)
+    outside = np.bincount(cells[~narrow & wide], minlength=many * each).reshape(many, each)
+    beyond = np.bincount(rows[narrow & ~wide], minlength=many)
+    gaps = np.minimum(inside, outside).sum(axis=1) + beyond
+    nearest = (inside > outside).any(axis=1)
+    return _Gap(np.where(nearest, gaps, 0), bool(nearest.any()), int(gaps.sum()))
+
+
+def _in_a_chain(populations: Sequence[Kept], threshold: int) -> bool:
+    """Whether a combination of populations that needs the first one leaves too few records."""
+    rows = np.array(populations, dtype=np.uint8)
+    columns, sizes = np.unique(rows, axis=1, return_counts=True)
+    columns, sizes = columns[:, columns.any(axis=0)], sizes[columns.any(axis=0)]
+    small = sizes < threshold
+    combination = _null_space(columns[:, ~small].T.astype(np.float64))
+    vectors = combination.T @ columns[:, small]
+    vectors = _independent(vectors)
+    return bool(len(vectors)) and _has_small_support(vectors, sizes[small], threshold)
+
+
+def _null_space(matrix: FloatArray) -> FloatArray:
+    """An orthonormal basis of what a matrix sends to 0, one vector a column."""
+    if not len(matrix):
+        return np.eye(matrix.shape[1])
+    _, sizes, right = np.linalg.svd(matrix)
+    rank = int((sizes > _ZERO * max(1.0, sizes.max(initial=0.0))).sum())
+    return np.asarray(right[rank:].T)
+
+
+def _independent(vectors: FloatArray) -> FloatArray:
+    """A basis of the space that some rows span."""
+    if not vectors.size:
+        return vectors[:0]
+    _, sizes, right = np.linalg.svd(vectors, full_matrices=False)
+    return np.asarray(right[sizes > _ZERO])
+
+
+def _has_small_support(basis: FloatArray, sizes: NDArray[np.integer], threshold: int) -> bool:
+    """Whether a vector of a space is nonzero on columns of fewer than ``threshold`` records together.
+
+    A vector of least support is, but for its length, the only one that is 0 on some ``d - 1`` columns.
+    """
+    dimension, columns = basis.shape
+    if comb(columns, dimension - 1) > MOST_COMBINATIONS:
+        return True  # to search would be work in itself; too careful is the safe side
+    for zeros in combinations(range(columns), dimension - 1):
+        weights = _null_space(basis[:, list(zeros)].T)
+        for vector in (basis.T @ weights).T:
+            support = np.abs(vector) > _ZERO
+            if 0 < sizes[support].sum() < threshold:
+                return True
+    return False
+
+
+def chain_of_sums(
+    new: Sequence[IntArray],
+    earlier: Sequence[IntArray],
+    values: FloatArray | None,
+    rules: Rules,
+    *,
+    most_records: int = 1,
+) -> Verdict:
+    """Return whether sums that are released, too, determine the numbers of too few records.
+
+    Args:
+        new: For each table of means of the answer, the group of each record; -1 outside all groups.
+        earlier: The same of all means of the number that were released before.
+        values: The number of each record; None where only how many records add to a sum is judged.
+        most_records: Most records of a person. What is left must be enough for persons, also where each
+            of them has so many of the largest records.
+
+    Returns:
+        ``DIFFERENCING`` where they do, ``UNDECIDED`` where that is not decided within the bounds.
+    """
+    if rules.checks.threshold <= 1:
+        return PASSED
+    known = {table.tobytes() for table in earlier}
+    fresh = list({table.tobytes(): table for table in new if table.tobytes() not in known}.values())
+    if not fresh:
+        return PASSED
+    before = list({table.tobytes(): table for table in earlier}.values())
+    sums = _GroupSums.of([*fresh, *before], len(fresh), values)
+    if sums is None:
+        return Verdict((Rule.UNDECIDED,))
+    parts = [sums.sizes_left(most_records * rules.checks.threshold)]
+    if values is not None:
+        parts.append(sums.contributions_left(most_records * (1 + _most_of(rules.checks)) - 1))
+    broken = {rule for rule in parts if rule is not None}
+    return Verdict(tuple(rule for rule in Rule if rule in broken))
+
+
+def _most_of(checks: Transform) -> float:
+    """How many times the largest contribution all others must be together.
+
+    The (n, k) rule and the p per cent rule let some of the others be known to the attacker. With this
+    many, both hold whatever these contribute; and one record contributes less than half.
+    """
+    most = 1.0
+    if checks.dominance_count and checks.dominance_percent:
+        percent = checks.dominance_percent
+        most = max(most, checks.dominance_count * 100 / percent - 1)
+    if checks.remainder_percent:
+        most = max(most, 1 + checks.remainder_percent / 100)
+    return most
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _GroupSums:
+    """Sums of a number over groups of records, by classes of records that are in the same groups.
+
+    Args:
+        weights: Which classes each sum is over, shape ``(classes, sums)``.
+        fresh: Sums of the new answer; those after them were released before.
+        sizes: Records of each class.
+        totals: Sum of the magnitudes of the number in each class, relative to the largest of all.
+        largest: The largest magnitude in each class; ``squares``: the sum of the squares.
+    """
+
+    weights: scipy.sparse.csr_array
+    fresh: int
+    sizes: FloatArray
+    totals: FloatArray
+    largest: FloatArray
+    squares: FloatArray
+
+    @classmethod
+    def of(
+        cls, tables: Sequence[IntArray], fresh: int, values: FloatArray | None
+    ) -> "_GroupSums | None":
+        """Sum by the groups of each table; None where there are too many groups or classes."""
+        number = [int(table.max(initial=-1)) + 1 for table in tables]
+        classes = np.zeros(len(tables[0]), dtype=np.int64)
+        for table, groups in zip(tables, number, strict=True):
+            _, classes = np.unique(classes * (groups + 1) + table + 1, return_inverse=True)
+        _, first, inverse = np.unique(classes, return_index=True, return_inverse=True)
+        if sum(number) > _MOST_SUMS or len(first) * sum(number) > _MOST_WEIGHTS:
+            return None
+        starts = np.cumsum([0, *number])
+        groups_of = np.stack([table[first] for table in tables], axis=1)
+        rows, axes = np.nonzero(groups_of >= 0)
+        columns = groups_of[rows, axes] + starts[axes]
+        shape = (len(first), sum(number))
+        weights = scipy.sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=shape)
+        sizes = np.bincount(inverse).astype(np.float64)
+        magnitudes = np.abs(np.nan_to_num(np.zeros(len(inverse)) if values is None else values))
+        magnitudes = magnitudes / max(float(magnitudes.max(initial=0.0)), np.finfo(float).tiny)
+        largest = np.zeros(len(first))
+        np.maximum.at(largest, inverse, magnitudes)
+        totals, squares = (
+            np.bincount(inverse, magnitudes**power).astype(np.float64) for power in (1, 2)
+        )
+        return cls(weights, int(starts[fresh]), sizes, totals, largest, squares)
+
+    def sizes_left(self, threshold: int) -> Rule | None:
+        """Return the rule broken by a combination that weighs fewer records than the threshold."""
+        few = self.sizes < threshold
+        return self._least(self.sizes, np.ones(len(self.sizes)), self.sizes, few, float(threshold))
+
+    def contributions_left(self, most: float) -> Rule | None:
+        """The same of a combination to which one record contributes too much of what it leaves."""
+        dominant = (self.totals < (1 + most) * self.largest) & (self.largest > 0)
+        return self._least(self.totals, self.largest, self.squares, dominant, 1 + most)
+
+    def _least(
+        self,
+        masses: FloatArray,
+        units: FloatArray,
+        squares: FloatArray,
+        chosen: NDArray[np.bool_],
+        least: float,
+    ) -> Rule | None:
+        """Compare the mass of the lightest combinations with the least that is permitted.
+
+        Args:
+            masses: Of each class at weight 1.
+            units: Largest contribution of a record of each class. The mass is measured in that of the
+                class that is looked at; where another record contributes more, its class finds a
+                smaller mass.
+            squares: Sums of squared units, of which the leverage is made.
+            chosen: Classes that are small enough to be looked at.
+            least: Fewest units.
+        """
+        left = np.flatnonzero(chosen & ~self._light(units, squares, least))
+        if len(left) * len(masses) > _MOST_SHARES:
+            return Rule.UNDECIDED
+        apart = self._apart(left, masses, units, least)
+        left = left[np.argsort(-apart, kind="stable")][: np.count_nonzero(apart > _BEYOND)]
+        for place in left[:_MOST_PROGRAMS]:
+            mass, whole = self._lightest(place, masses, units, self.weights)
+            if mass >= least - _ZERO:
+                continue
+            old = self.weights[:, self.fresh :]
+            if self._lightest(place, masses, units, old)[0] > mass + _ZERO:
+                return Rule.DIFFERENCING if whole else Rule.UNDECIDED
+        return Rule.UNDECIDED if len(left) > _MOST_PROGRAMS else None
+
+    def _light(self, units: FloatArray, squares: FloatArray, least: float) -> NDArray[np.bool_]:
+        """Classes whose leverage shows that no combination is too light.
+
+        No record contributes more than one unit, so a mass is at least the sum of squares, whose
+        minimum is the inverse of the leverage.
+        """
+        gram = (self.weights.T @ (self.weights * squares[:, None])).toarray()
+        sizes, vectors = np.linalg.eigh(gram)
+        kept = sizes > _ZERO * sizes.max(initial=0.0) * 1e-3
+        inside = self.weights @ vectors[:, kept]
+        beyond = self.weights.sum(axis=1) - np.square(inside).sum(axis=1)
+        leverages = (inside**2 / sizes[kept]).sum(axis=1) * units**2
+        light: NDArray[np.bool_] = (leverages * least <= 1 - _ZERO) & (beyond < _ZERO)
+        return light
+
+    def _apart(
+        self, places: IntArray, masses: FloatArray, units: FloatArray, least: float
+    ) -> FloatArray:
+        """How far a search stays from weights of ``_lightest`` that add up to the least mass.
+
+        The weights are moved in turn into their bounds and onto the sums, for all classes at once. At
+        ``_BEYOND`` or below they are there, and no program is needed.
+        """
+        ours = self.weights * masses[:, None]
+        inverse = np.linalg.pinv((self.weights.T @ ours).toarray(), rcond=1e-10, hermitian=True)
+        target = (self.weights[places] * (_BEYOND * least * units[places])[:, None]).T.toarray()
+        shares = np.zeros((len(masses), len(places)))
+        for _ in range(_TURNS):
+            shares = np.clip(shares, -1, 1)
+            shares += self.weights @ (inverse @ (target - ours.T @ shares))
+        missed = np.abs(target - ours.T @ shares).max(axis=0, initial=0.0)
+        exact = missed <= _ZERO * np.abs(target).max(axis=0, initial=0.0)
+        return np.where(exact, np.abs(shares).max(axis=0, initial=0.0), np.inf)
+
+    def _lightest(
+        self, place: int, masses: FloatArray, units: FloatArray, weights: scipy.sparse.csr_array
+    ) -> tuple[float, bool]:
+        """Least mass of a combination in which a class has weight 1, in units of the class.
+
+        Solved as the dual program, which has a row for each sum and not for each class: weights ``z`` of
+        the classes, none above its mass, that add up to a multiple of the class in every sum.
+
+        Returns:
+            The mass, infinite where no combination weighs the class; and whether all classes are in it.
+        """
+        if not weights.shape[1] or not weights[[place]].nnz:
+            return np.inf, True
+        rows = self._nearest(place, weights)
+        inside, own = weights[rows], weights[[place]]
+        sums = np.flatnonzero(inside.sum(axis=0))
+        most = masses[rows] / units[place]
+        solution = scipy.optimize.linprog(
+            np.append(np.zeros(len(rows)), -1.0),
+            A_eq=scipy.sparse.hstack([inside[:, sums].T, -own[:, sums].T], format="csc"),
+            b_eq=np.zeros(len(sums)),
+            bounds=[*zip(-most, most, strict=True), (0.0, None)],
+            method="highs",
+        )
+        mass = -float(solution.fun or 0.0) if solution.status == 0 else 0.0
+        return mass, len(rows) == len(masses)
+
+    def _nearest(self, place: int, weights: scipy.sparse.csr_array) -> IntArray:
+        """Classes that share a sum with one, those of the smallest sums first, up to the bound."""
+        if weights.shape[0] <= _MOST_CLASSES:
+            return np.arange(weights.shape[0])
+        records = weights.T @ self.sizes
+        own = weights[[place]].indices
+        nearness = (weights[:, own] * (1 / records[own])).sum(axis=1)
+        nearness[place] = np.inf
+        return np.sort(np.argsort(-nearness, kind="stable")[:_MOST_CLASSES])

@@ -1,0 +1,335 @@
+"""Which rules an answer from the records breaks: by its kind, from the records that it rests on.
+
+Every number is judged by what it can tell. Counts, and what determines them, are judged cell by cell, as
+are the coefficients of dummies: those of a logistic model with its features' table are the counts. Means
+are judged by what single records contribute. All else has degrees of freedom, and its model matrix.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from gencard.analysis.answers.answer import Answer
+from gencard.analysis.answers.design import Column, Design, Question
+from gencard.analysis.answers.margins import Mask, Occupied, RecordMargins
+from gencard.analysis.answers.stored import wants_stored_quantiles
+from gencard.analysis.answers.survival import event_of
+from gencard.analysis.output_checks import groups, models, tables
+from gencard.analysis.output_checks.influence import waits
+from gencard.analysis.output_checks.populations import cell_numbers
+from gencard.analysis.output_checks.rules import (
+    PASSED,
+    Colour,
+    Mark,
+    Rule,
+    Rules,
+    Verdict,
+    breaking,
+    together,
+)
+from gencard.analysis.output_checks.slopes import slopes_of
+from gencard.core.domain import Clique
+from gencard.core.errors import GencardError
+from gencard.core.statistics.formula import Analysis
+from gencard.core.types import FloatArray, IntArray
+
+COUNTED = {
+    Analysis.CROSSTAB,
+    Analysis.LOGLINEAR,
+    Analysis.NAIVE_BAYES,
+    Analysis.CORRESPONDENCE,
+    Analysis.QUANTILES,
+    Analysis.CHOW_LIU,
+}
+"""Tell the cells of the marginals that they need."""
+
+_NO_ERROR = 1e-9
+"""Standard errors that are 0 but for rounding."""
+
+_CLASSES = {Analysis.LOGISTIC, Analysis.MULTINOMIAL, Analysis.ORDINAL}
+GROUPED = {Analysis.MEANS, Analysis.TTEST, Analysis.ANOVA}
+SUMMED = {*GROUPED, Analysis.LINEAR, Analysis.POISSON}
+"""Determine the sums of the response in the cells of ``output_cliques``."""
+
+PAIRED = {Analysis.CORRELATION, Analysis.COMPONENTS, Analysis.POLYCHORIC}
+SURVIVAL = {Analysis.KAPLAN_MEIER, Analysis.COX}
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Verdict of the rules on an answer, for a steward: it depends on the records.
+
+    Args:
+        parts: What was looked at, such as "model" or "sex × edu", and the verdict on all numbers that
+            rest on it.
+    """
+
+    parts: tuple[tuple[str, Verdict], ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """On the answer as a whole: one number that must stay keeps all of them."""
+        return together(verdict for _, verdict in self.parts)
+
+    @property
+    def colour(self) -> Colour:
+        return self.verdict.colour
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        """Verdict on each part."""
+        return tuple(Mark(part, verdict.colour, verdict.broken) for part, verdict in self.parts)
+
+
+def judged(margins: RecordMargins, question: Question, answer: Answer, rules: Rules) -> Judgement:
+    """The judgement of an answer that was computed from these margins.
+
+    Raises:
+        TooLargeError: A table would have too many cells.
+    """
+    parts: dict[str, Verdict] = {}
+    for name, verdict in _parts(margins, question, answer, rules):
+        parts[name] = together([parts.get(name, PASSED), verdict])
+    return Judgement(tuple(parts.items()))
+
+
+def _parts(
+    margins: RecordMargins, question: Question, answer: Answer, rules: Rules
+) -> Iterator[tuple[str, Verdict]]:
+    kind = question.kind
+    yield from groups.of_groups(margins, question, rules)
+    yield "test", models.of_test(answer.n, parameters_of(answer), rules)
+    if question.design is not None:
+        yield "model", _of_design(margins, question.design, answer, rules)
+        yield from _told_by_dummies(margins, question, question.design, rules)
+    if kind in COUNTED:
+        yield from (
+            (clique_name(clique), _of_cells(margins, clique, rules)) for clique in question.cliques
+        )
+    if kind in GROUPED:
+        yield from _of_groups(margins, question, rules)
+    if kind is Analysis.QUANTILES:
+        yield from _of_quantiles(margins, question, answer, rules)
+    if kind in SURVIVAL:
+        yield from _of_survival(margins, question, answer, rules)
+    if kind in PAIRED:
+        small = (clique for clique in question.cliques if _is_fourfold(margins, clique))
+        yield from ((clique_name(clique), _of_cells(margins, clique, rules)) for clique in small)
+    if kind is Analysis.DISCRIMINANT:
+        yield from _of_class_means(margins, question, rules)
+    if kind in {Analysis.DISCRIMINANT, *_CLASSES}:
+        response = (question.formula.response or "",)
+        yield clique_name(response), _of_cells(margins, response, rules)
+    if kind not in COUNTED and rules.influence is not None:
+        yield "influence", _of_influence(margins, question, rules)
+
+
+def _of_influence(margins: RecordMargins, question: Question, rules: Rules) -> Verdict:
+    """Judge all numbers that are not judged cell by cell; an answer too wide to differentiate waits."""
+    try:
+        slopes = slopes_of(question, margins, rules)
+        return waits(slopes.influence(margins.counts(slopes.attributes)), rules)
+    except GencardError:
+        return breaking([(Rule.UNKNOWN, True)])
+
+
+def _of_survival(
+    margins: RecordMargins, question: Question, answer: Answer, rules: Rules
+) -> Iterator[tuple[str, Verdict]]:
+    """Judge curves step by step, and of a model the events in each cell that has its own coefficient."""
+    if question.kind is Analysis.KAPLAN_MEIER:
+        yield "curves", models.of_curves(answer, rules)
+    elif question.design is not None:
+        event, _ = event_of(question)
+        codes_held = {
+            one.attributes: _occupied(margins, one.attributes).codes for one in question.design.columns
+        }
+        for clique in _fully_coded(
+            question.design, lambda one: len(codes_held[one]), codes_held.__getitem__
+        ):
+            table = (event, *(name for name in clique if name != event))
+            yield clique_name(table), _of_cells(margins, table, rules)
+
+
+def clique_name(clique: Clique) -> str:
+    """Attributes as they stand in a judgement."""
+    return " × ".join(clique) or "all"
+
+
+def parameters_of(answer: Answer) -> int:
+    """Estimated coefficients; for tests without any, 1, as of a mean."""
+    return 1 if answer.coefficients is None else len(answer.coefficients.names)
+
+
+def _of_cells(margins: RecordMargins, clique: Clique, rules: Rules) -> Verdict:
+    """Judge all cells of a marginal, without levels of no record, which no table shows, as in ACRO."""
+    counts = margins.counts(clique)
+    occupied = [
+        counts.sum(axis=tuple(other for other in range(counts.ndim) if other != axis)) > 0
+        for axis in range(counts.ndim)
+    ]
+    return together(tables.verdicts(tables.of_counts(counts[np.ix_(*occupied)], rules)))
+
+
+def _is_fourfold(margins: RecordMargins, clique: Clique) -> bool:
+    """Whether a pair has two levels each: one number about it is then its table."""
+    return len(clique) == 2 and all(np.count_nonzero(margins.counts((name,))) == 2 for name in clique)
+
+
+def _occupied(margins: RecordMargins, clique: Clique) -> Occupied:
+    """The cells that hold somebody; of no attributes, the one cell of all."""
+    if clique:
+        return margins.occupied(clique)
+    return Occupied(np.zeros((1, 0), dtype=np.int64), margins.counts(()).reshape(1))
+
+
+def _of_design(margins: RecordMargins, design: Design, answer: Answer, rules: Rules) -> Verdict:
+    cells = _occupied(margins, design.attributes)
+    saturable = len(design.attributes) > 1
+    return together(
+        [
+            models.of_model(
+                answer.n, parameters_of(answer), len(cells.counts) if saturable else None, rules
+            ),
+            models.of_features(design.matrix(cells.codes), cells.counts, rules),
+            breaking([(Rule.SAME, fits_exactly(answer))]),
+        ]
+    )
+
+
+def fits_exactly(answer: Answer) -> bool:
+    """Whether a model leaves no residual: it then says of everybody what their response is."""
+    coefficients = answer.coefficients
+    return coefficients is not None and not np.all(coefficients.bse > _NO_ERROR)
+
+
+def output_cliques(question: Question, possible: Mapping[str, Mask]) -> tuple[Clique, ...]:
+    """The marginals in whose cells an answer tells counts or means; none for models of numbers alone.
+
+    Args:
+        possible: The levels of each attribute of the formula that the population leaves.
+    """
+    if question.kind in GROUPED or wants_stored_quantiles(question):
+        return question.formula.terms or ((),)
+    if question.kind in COUNTED or question.kind in PAIRED:
+        return question.cliques
+    if question.kind is Analysis.KAPLAN_MEIER:
+        return (event_of(question)[1],)
+    is_classified = question.kind in _CLASSES and question.formula.response is not None
+    response = (question.formula.response or "",) if is_classified else ()
+    if question.design is None:
+        return (response,)
+    coded = _fully_coded(
+        question.design,
+        lambda clique: prod(int(possible[name].sum()) for name in clique),
+        lambda clique: _cells_of([possible[name] for name in clique]),
+    )
+    return tuple((*response, *clique) for clique in coded)
+
+
+def _cells_of(levels: Sequence[Mask]) -> IntArray:
+    """Codes of all cells of some levels, shape ``(cells, attributes)``."""
+    grids = np.meshgrid(*map(np.flatnonzero, levels), indexing="ij")
+    return np.stack(grids, axis=-1).reshape(-1, len(levels)) if levels else np.zeros((1, 0), np.int64)
+
+
+def _told_by_dummies(
+    margins: RecordMargins, question: Question, design: Design, rules: Rules
+) -> Iterator[tuple[str, Verdict]]:
+    """Judge the tables that coefficients determine: response by each term with a value for each cell."""
+    response = design.response
+    if response is None or question.kind in SURVIVAL:
+        return
+    for clique in coded_cliques(margins, design):
+        if question.kind in _CLASSES:
+            table = (response.attribute, *clique)
+            yield clique_name(table), _of_cells(margins, table, rules)
+        else:
+            numbers = np.where(np.isnan(response.values), 0.0, response.values)
+            yield clique_name(clique), _of_sums(margins, clique, response.attribute, numbers, rules)
+
+
+def coded_cliques(margins: RecordMargins, design: Design) -> Iterator[Clique]:
+    """The sets of attributes for whose occupied cells a model has a fitted value of their own each."""
+    codes_held = {one.attributes: _occupied(margins, one.attributes).codes for one in design.columns}
+    return _fully_coded(design, lambda clique: len(codes_held[clique]), codes_held.__getitem__)
+
+
+def _fully_coded(
+    design: Design, number_of: Callable[[Clique], int], cells_of: Callable[[Clique], IntArray]
+) -> Iterator[Clique]:
+    """Sets of attributes for each of whose cells the model has a fitted value of its own.
+
+    Args:
+        number_of: How many cells there are; they are listed only where a model may be so wide.
+        cells_of: Their codes, shape ``(cells, attributes)``.
+    """
+    columns = [one for one in design.columns if not one.slopes]
+    for clique in dict.fromkeys(column.attributes for column in columns):
+        inside = [one for one in columns if {*one.attributes} <= {*clique}]
+        if number_of(clique) <= len(inside):
+            codes = cells_of(clique)
+            matrix = np.column_stack([_values(one, clique, codes) for one in inside])
+            if np.linalg.matrix_rank(matrix) == len(codes):
+                yield clique
+
+
+def _values(column: Column, clique: Clique, codes: IntArray) -> FloatArray:
+    """A column in cells of some attributes that hold all of its own."""
+    places = tuple(codes[:, clique.index(name)] for name in column.attributes)
+    return np.asarray(np.broadcast_to(column.values[places], len(codes)))
+
+
+def _of_groups(
+    margins: RecordMargins, question: Question, rules: Rules
+) -> Iterator[tuple[str, Verdict]]:
+    """Judge means and spreads of the response in the groups of each term."""
+    response = question.formula.response or ""
+    numbers = np.asarray(question.values[response], dtype=np.float64)
+    for term in question.formula.terms or ((),):
+        yield clique_name(term), _of_sums(margins, term, response, numbers, rules, spreads=True)
+
+
+def _of_class_means(
+    margins: RecordMargins, question: Question, rules: Rules
+) -> Iterator[tuple[str, Verdict]]:
+    """Judge the mean of each feature in each class."""
+    response = question.formula.response or ""
+    for name in dict.fromkeys(name for term in question.formula.terms for name in term):
+        numbers = np.asarray(question.values[name], dtype=np.float64)
+        yield clique_name((response, name)), _of_sums(margins, (response,), name, numbers, rules)
+
+
+def _of_sums(
+    margins: RecordMargins,
+    clique: Clique,
+    response: str,
+    numbers: FloatArray,
+    rules: Rules,
+    *,
+    spreads: bool = False,
+) -> Verdict:
+    """Judge sums of a response in the cells of a clique that hold a record."""
+    dataset = margins.dataset
+    values = numbers[dataset.column(response)]
+    cells, _ = cell_numbers(dataset, clique)
+    occupied, place = np.unique(cells, return_inverse=True)
+    sums = tables.contributions(
+        place, values, cells=len(occupied), most=max(rules.checks.dominance_count, 1)
+    )
+    verdicts = tables.verdicts(tables.of_sums(sums, rules))
+    if spreads:
+        verdicts += tables.verdicts(tables.of_spreads(sums, rules))
+    return together(verdicts)
+
+
+def _of_quantiles(
+    margins: RecordMargins, question: Question, answer: Answer, rules: Rules
+) -> Iterator[tuple[str, Verdict]]:
+    term = question.formula.terms[0] if question.formula.terms else ()
+    counts = _occupied(margins, term).counts
+    for name in answer.table("quantiles").column_names:
+        broken = tables.of_quantiles(counts, float(name), rules)
+        yield f"quantile {name}", together(tables.verdicts(broken))

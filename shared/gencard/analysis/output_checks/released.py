@@ -1,0 +1,405 @@
+"""An answer as it leaves: every number rounded to what its standard error earns.
+
+Numbers that follow from others are computed again from the rounded ones (``derived``): an interval for
+any level that the analyst chooses, or a test of any value, then says no more than the estimate does.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import permutations
+from math import sqrt
+
+import numpy as np
+
+from gencard.analysis.answers.answer import Answer, Coefficients, Scalar, Table
+from gencard.analysis.answers.design import Question
+from gencard.analysis.answers.kinds import answered
+from gencard.analysis.answers.margins import Margins, PsiMargins, records_of
+from gencard.analysis.output_checks import rounding
+from gencard.analysis.output_checks.derived import LIKELIHOODS, derived, is_count
+from gencard.analysis.output_checks.models import coarse
+from gencard.analysis.output_checks.rules import Rules
+from gencard.core.domain import Clique
+from gencard.core.errors import GencardError
+from gencard.core.statistics.formula import Analysis
+from gencard.core.statistics.marginals import maximal, project
+from gencard.core.statistics.psi import Measurement, Psi
+from gencard.core.types import FloatArray
+
+_COUNTS = {"at_risk", "events", "nevents", "counts", "count", "confusion", "nobs", "n"}
+"""Names of tables and columns that hold numbers of records."""
+
+_SHARES = {
+    "rsquared", "rsquared_adj", "prsquared", "accuracy", "baseline", "cramers_v", "phi", "pearsonr",
+    "spearmanr", "kendalltau", "auc", "mutual_information", "lambda", "eta_squared", "omega_squared",
+    "wilks_lambda", "normal_error",
+}  # fmt: skip
+"""Names of scalars between -1 and 1."""
+
+_BY_MEAN = {"mean", "lower", "upper"}
+_PVALUES = {"pvalue", "pvalues"}
+
+
+def released(answer: Answer, rules: Rules) -> Answer:
+    """The answer with rounded numbers.
+
+    Counts become multiples of the rounding base, and so do degrees of freedom that follow from numbers
+    of records. Coefficients are rounded to two digits of their standard errors, and so are scalars and
+    means that have one. Test statistics are rounded to two digits of their standard deviation,
+    likelihoods to one digit of their standard error. Other numbers are rounded as if their standard
+    error were their size over the square root of the number of records, or half of one over it where
+    they are bounded. Notes stay: they name levels, never records.
+    """
+    if answer.kind == Analysis.KAPLAN_MEIER:
+        answer = coarse(answer, rules)
+    rounded = replace(
+        answer,
+        n=_count(answer.n, rules),
+        coefficients=None if answer.coefficients is None else _coefficients(answer.coefficients, rules),
+        scalars=tuple(_scalar(one, answer.n, rules) for one in answer.scalars),
+        tables=tuple(_table(one, answer, rules) for one in answer.tables),
+    )
+    return derived(answer, rounded)
+
+
+def _count(number: float, rules: Rules) -> float:
+    return float(rounding.counts(np.array([number]), rules.checks.rounding)[0])
+
+
+def _coefficients(one: Coefficients, rules: Rules) -> Coefficients:
+    params = tuple(map(rounding.to_error, one.params, map(float, one.bse)))
+    covariance = rounding.covariance(np.reshape(one.covariance, (len(one.names),) * 2))
+    degrees = None if one.degrees is None else max(_count(one.degrees, rules), 1.0)
+    return replace(
+        one,
+        params=params,
+        covariance=tuple(tuple(map(float, row)) for row in covariance),
+        degrees=degrees,
+    )
+
+
+def _scalar(one: Scalar, records: float, rules: Rules) -> Scalar:
+    return replace(
+        one,
+        value=None if one.value is None else rounding.to_unit(one.value, _unit(one, records, rules)),
+        standard_error=None if one.standard_error is None else rounding.to_digits(one.standard_error, 2),
+        degrees=tuple(
+            max(_count(degree, rules), 1.0) if is_count(one, place) else degree
+            for place, degree in enumerate(one.degrees)
+        ),
+        pvalue=None if one.pvalue is None else rounding.of_probability(one.pvalue),
+    )
+
+
+def _unit(one: Scalar, records: float, rules: Rules) -> float:
+    """The unit to which the value of a scalar is rounded."""
+    value, name = one.value or 0.0, _kind_of_number(one.name)
+    if one.standard_error is not None:
+        return rounding.unit_by_error(value, one.standard_error)
+    if one.degrees and not is_count(one, 0):
+        return rounding.unit_by_error(value, rounding.error_of_test(value, one.degrees))
+    return _unit_of_number(name, value, records, rules)
+
+
+def _unit_of_number(name: str, value: float, records: float, rules: Rules) -> float:
+    if name in _COUNTS:
+        return float(rules.checks.rounding)
+    if name in _PVALUES:
+        return max(rounding.unit_by_digits(value, 2), 1e-5)
+    if name in _SHARES:
+        error = rounding.error_of_share(records, rules.checks.rounding)
+    else:
+        error = rounding.error_of_size(value, records) * (10 if name in LIKELIHOODS else 1)
+    return rounding.unit_by_error(value, error)
+
+
+def _kind_of_number(name: str) -> str:
+    """The name without what tells several apart: "counts" of "counts[sex × edu]"."""
+    return name.partition("[")[0]
+
+
+def _table(table: Table, answer: Answer, rules: Rules) -> Table:
+    """Columns of a table of groups by their names; of another table, by the table's name."""
+    rows = (
+        tuple(
+            None if value is None else _rounded(value, unit)
+            for value, unit in zip(row, units, strict=True)
+        )
+        for row, units in zip(table.values, _units(table, answer, rules), strict=True)
+    )
+    return replace(table, values=tuple(rows))
+
+
+def _rounded(value: float, unit: float) -> float:
+    return rounding.to_unit(value, unit) if unit else value
+
+
+def _units(table: Table, answer: Answer, rules: Rules) -> Iterator[tuple[float, ...]]:
+    """The unit of each number of a table; 0 for what is public, such as a time."""
+    errors = _errors(table, answer)
+    for place, row in enumerate(table.values):
+        sizes = dict(zip(table.column_names, row, strict=True))
+        own = sizes.get("nobs") or answer.n
+        freedom = float(rules.checks.rounding) if table.row_names[place] == "Residual" else 0.0
+        yield tuple(
+            freedom
+            if column == "df"
+            else _unit_of_cell(table.name, column, value or 0.0, errors.get((place, column)), own, rules)
+            for column, value in sizes.items()
+        )
+
+
+def _unit_of_cell(
+    table: str, column: str, value: float, error: float | None, records: float, rules: Rules
+) -> float:
+    if error:
+        return rounding.unit_by_error(value, error)
+    if column == "time":
+        return 0.0
+    if column in {"std_mean", "std_err"}:
+        return rounding.unit_by_digits(value, 2)
+    table = _kind_of_number(table)
+    if column == "survival":
+        return _unit_of_number("accuracy", value, records, rules)
+    name = column if column in _COUNTS | _PVALUES else table
+    if name == table and table not in _COUNTS | _PVALUES and abs(value) <= 1:
+        name = "accuracy"
+    return _unit_of_number(name, value, records, rules)
+
+
+def _errors(table: Table, answer: Answer) -> dict[tuple[int, str], float]:
+    """Standard errors of numbers that may be near 0 though they are not small, by row and column."""
+    if "std_mean" in table.column_names:
+        place = table.column_names.index("std_mean")
+        return {
+            (number, name): float(row[place] or 0.0)
+            for number, row in enumerate(table.values)
+            for name in _BY_MEAN
+        }
+    if table.column_names == ("mean", "std"):
+        return {
+            (number, "mean"): float(row[1] or 0.0) / sqrt(max(answer.n, 1.0))
+            for number, row in enumerate(table.values)
+        }
+    if "eigenvalue" in table.column_names:
+        return _errors_of_eigenvalues(table, answer.n)
+    return _errors_of_classifier(table, answer) if answer.kind == Analysis.DISCRIMINANT else {}
+
+
+def _errors_of_classifier(table: Table, answer: Answer) -> dict[tuple[int, str], float]:
+    if table.name == "means":
+        return _errors_of_classes(answer)
+    if table.name == "covariance":
+        return _errors_of_products(table, answer.n)
+    return _errors_of_functions(table, answer) if table.name == "coef" else {}
+
+
+def _errors_of_functions(table: Table, answer: Answer) -> dict[tuple[int, str], float]:
+    """Return errors of the constants of linear functions, which hold the log size of a class."""
+    priors = [float(row[0] or 0.0) for row in answer.table("priors").values]
+    return {
+        (place, table.column_names[0]): (1 + abs(row[0] or 0.0)) / sqrt(max(prior * answer.n, 1.0))
+        for place, (row, prior) in enumerate(zip(table.values, priors, strict=True))
+    }
+
+
+def _errors_of_eigenvalues(table: Table, records: float) -> dict[tuple[int, str], float]:
+    """Return errors of eigenvalues by their average size; small ones are as coarse as large ones."""
+    values = [row[0] or 0.0 for row in table.values]
+    ratios = [row[1] or 0.0 for row in table.values]
+    average = sum(values) / max(sum(ratios), 1e-9) / max(len(values), 1)
+    return {
+        (place, "eigenvalue"): sqrt(2 / max(records, 2.0)) * max(value, average)
+        for place, value in enumerate(values)
+    }
+
+
+def _errors_of_products(table: Table, records: float) -> dict[tuple[int, str], float]:
+    """Standard errors of covariances of normal numbers, which may be near 0."""
+    numbers = np.array(table.values, dtype=np.float64)
+    errors = np.sqrt((np.outer(np.diag(numbers), np.diag(numbers)) + numbers**2) / max(records, 1.0))
+    return {
+        (place, name): float(error)
+        for place, row in enumerate(errors)
+        for name, error in zip(table.column_names, row, strict=True)
+    }
+
+
+def _errors_of_classes(answer: Answer) -> dict[tuple[int, str], float]:
+    """Return errors of means of features in classes, from the variances inside the classes."""
+    priors = [float(row[0] or 0.0) for row in answer.table("priors").values]
+    table = answer.table("covariance")
+    variances = {name: float(table.values[i][i] or 0.0) for i, name in enumerate(table.column_names)}
+    return {
+        (place, name): sqrt(variance / max(prior * answer.n, 1.0))
+        for place, prior in enumerate(priors)
+        for name, variance in variances.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number of an answer before it is rounded.
+
+    Args:
+        name: Where it stands in the answer.
+        value: As computed.
+        unit: The released number is its nearest multiple.
+    """
+
+    name: tuple[str, ...]
+    value: float
+    unit: float
+
+
+_DERIVED = {
+    "aic", "bic", "scale", "rsquared", "rsquared_adj", "tvalue", "cohens_d", "prsquared",
+    "eta_squared", "omega_squared",
+}  # fmt: skip
+_DERIVED_COLUMNS = {"var", "std_mean", "lower", "upper", "df", "F", "PR(>F)"}
+_DERIVED_TABLES = {"lower", "upper", "pvalues"}
+
+
+def numbers_of(answer: Answer, rules: Rules) -> Iterator[Number]:
+    """The numbers that the released answer's others follow from; counts and what is public left out."""
+    if answer.coefficients is not None:
+        yield from _of_coefficients(answer.coefficients)
+    for one in answer.scalars:
+        least_squares = answer.kind == Analysis.LINEAR and one.name == "llf"
+        is_own = not least_squares and _kind_of_number(one.name) not in _DERIVED | _COUNTS
+        if one.value is not None and is_own:
+            yield Number(("scalar", one.name), one.value, _unit(one, answer.n, rules))
+    for table in answer.tables:
+        if table.name == "anova":
+            yield from _of_variances(table, answer.n)
+        elif _kind_of_number(table.name) not in _COUNTS | _DERIVED_TABLES:
+            yield from _of_table(table, answer, rules)
+
+
+def _of_coefficients(one: Coefficients) -> Iterator[Number]:
+    """Estimates, standard errors, and correlations of estimates, which are told to two decimals."""
+    errors = one.bse
+    for name, value, error in zip(one.names, one.params, map(float, errors), strict=True):
+        yield Number(("params", name), value, rounding.unit_by_error(value, error))
+        yield Number(("bse", name), error, rounding.unit_by_digits(error, 2))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        related = np.nan_to_num(np.array(one.covariance) / np.outer(errors, errors))
+    for row, column in zip(*np.triu_indices(len(one.names), 1), strict=True):
+        yield Number(("related", one.names[row], one.names[column]), float(related[row, column]), 0.01)
+
+
+def _of_table(table: Table, answer: Answer, rules: Rules) -> Iterator[Number]:
+    units = _units(table, answer, rules)
+    for names, row, own in zip(table.row_names, table.values, units, strict=True):
+        for column, value, unit in zip(table.column_names, row, own, strict=True):
+            if value is not None and unit and column not in _DERIVED_COLUMNS | _COUNTS:
+                yield Number(("table", table.name, names, column), value, unit)
+
+
+def _of_variances(table: Table, records: float) -> Iterator[Number]:
+    """F ratios, and the residual sum of squares."""
+    residual, degrees = (table.values[-1][place] or 0.0 for place in (0, 1))
+    unit = rounding.unit_by_error(residual, rounding.error_of_size(residual, records))
+    yield Number(("table", "anova", "Residual", "sum_sq"), residual, unit)
+    for name, (_, freedom, f, _) in zip(table.row_names, table.values, strict=True):
+        if f is not None and freedom:
+            error = rounding.error_of_test(f, (freedom, degrees))
+            yield Number(("table", "anova", name, "F"), f, rounding.unit_by_error(f, error))
+
+
+def numbers_in(answer: Answer) -> int:
+    """How many numbers an answer tells: a covariance matrix counts once for each pair of names."""
+    coefficients = answer.coefficients
+    of_model = (
+        0 if coefficients is None else len(coefficients.names) * (len(coefficients.names) + 3) // 2
+    )
+    of_tables = sum(
+        value is not None for table in answer.tables for row in table.values for value in row
+    )
+    of_scalars = sum(
+        1 + (one.pvalue is not None) + (one.standard_error is not None) for one in answer.scalars
+    )
+    return 1 + of_model + of_tables + of_scalars
+
+
+ROUNDED_FIRST = {
+    Analysis.CROSSTAB,
+    Analysis.NAIVE_BAYES,
+    Analysis.CORRESPONDENCE,
+    Analysis.CHOW_LIU,
+}
+"""Kinds all of whose numbers are computed from counts that are rounded before."""
+
+_NOTE = "all numbers are computed from counts that are rounded to multiples of {base}"
+
+_MOST_TURNS = 20
+"""Passes over the tables that narrow the intervals of rounded counts: each is a valid bound."""
+
+
+def of_rounded_counts(question: Question, exact: Answer, margins: Margins, rules: Rules) -> Answer:
+    """The answer that the rounded tables of a question give; other kinds stay as they are.
+
+    Expected counts, residuals, test statistics and ratios of exact counts would tell the counts that
+    their rounding hides. As functions of the rounded counts they tell nothing more. A table inside
+    another one is its sum, and so is the number of records. If the rounded counts have no answer, only
+    they are left.
+    """
+    base = rules.checks.rounding
+    if base <= 1 or question.kind not in ROUNDED_FIRST:
+        return exact
+    tables = _rounded_tables(question, margins, base)
+    domain = margins.domain.covered_by(list(tables))
+    psi = Psi(domain, tuple(Measurement(clique, table) for clique, table in tables.items()))
+    own = PsiMargins.of(psi)
+    try:
+        answer = answered(question, own)
+    except GencardError:
+        counts = (one for one in exact.tables if _kind_of_number(one.name) in _COUNTS)
+        answer = Answer(exact.kind, exact.formula, records_of(own), tables=tuple(counts))
+    notes = (*answer.notes, _NOTE.format(base=base))
+    return replace(answer, rests_on=exact.rests_on, notes=notes)
+
+
+def _rounded_tables(question: Question, margins: Margins, base: int) -> dict[Clique, FloatArray]:
+    """The widest tables that a question needs."""
+    return {
+        clique: rounding.counts(margins.counts(clique), base) for clique in maximal(question.cliques)
+    }
+
+
+def undoes_rounding(question: Question, margins: Margins, rules: Rules) -> bool:
+    """Whether several rounded tables leave fewer than three values to a count.
+
+    Tables that share attributes have the same sums over the others. A count that is rounded up in one
+    table may only be so if others are; with few cells that leaves few values, or one.
+    """
+    base = rules.checks.rounding
+    if base <= 1 or question.kind not in ROUNDED_FIRST:
+        return False
+    tables = _rounded_tables(question, margins, base)
+    least = {
+        clique: np.where(table > 0, np.maximum(np.ceil(table - base / 2), rules.checks.threshold), 0)
+        for clique, table in tables.items()
+    }
+    most = {
+        clique: np.where(table > 0, np.floor(table + base / 2), 0) for clique, table in tables.items()
+    }
+    before = {clique: most[clique] - least[clique] for clique in tables}
+    for _ in range(_MOST_TURNS):
+        for one, other in permutations(tables, 2):
+            _narrow(one, other, least, most)
+    return any(
+        bool(np.any(most[clique] - least[clique] < np.minimum(before[clique], 2))) for clique in tables
+    )
+
+
+def _narrow(
+    one: Clique, other: Clique, least: dict[Clique, FloatArray], most: dict[Clique, FloatArray]
+) -> None:
+    """Narrow the intervals of the cells of one table by the sums of another one."""
+    shared = tuple(name for name in one if name in other)
+    away = tuple(axis for axis, name in enumerate(one) if name not in shared)
+    low, high = (np.expand_dims(project(bounds[other], other, shared), away) for bounds in (least, most))
+    lower, upper = least[one], most[one]
+    least[one] = np.maximum(lower, low - (upper.sum(axis=away, keepdims=True) - upper))
+    most[one] = np.minimum(upper, high - (lower.sum(axis=away, keepdims=True) - lower))

@@ -1,0 +1,219 @@
+r"""Disclosure about records whose keys an intruder knows: uniques, attribute disclosure, CAP.
+
+With :math:`d_{tq}` original and :math:`s_{tq}` synthetic records at level t of the target and keys q,
+and :math:`d_{.q}, s_{.q}` their sums over t, **attribute disclosure** [1]_ is
+
+* Dorig, disclosed by the original itself: :math:`\sum d_{tq} [d_{tq} = d_{.q}]`;
+* Dsyn, synthetic records with a single level for their keys: :math:`\sum s_{tq} [s_{tq} = s_{.q}]`;
+* iS, records whose keys are in the synthetic data: :math:`\sum d_{tq} [s_{.q} > 0]`;
+* DiS, records with a disclosure: :math:`\sum d_{tq} [s_{uq} = s_{.q} > 0]` for some level u;
+* DiSCO, records with a correct disclosure: :math:`\sum d_{tq} [s_{tq} = s_{.q} > 0]`;
+* DiSDiO, those that the original would disclose too: the same where :math:`d_{tq} = d_{.q}`.
+
+**Correct attribution probability** [2]_ is how often a guess of the target is right that is drawn from
+the records with the same keys:
+
+.. math:: CAP_d = \frac{1}{N_d} \sum \frac{d_{tq}}{d_{.q}} d_{tq}, \quad
+   CAP_s = \frac{1}{N_s} \sum \frac{s_{tq}}{s_{.q}} s_{tq}, \quad
+   DCAP = \frac{1}{N_d} \sum \frac{s_{tq}}{s_{.q}} d_{tq}
+
+Terms without a record of the keys are 0. DCAP is given of all records (SDMetrics: zero CAP) and of those
+whose keys are in the synthetic data (SDMetrics: CAP). The baseline is a guess without keys,
+:math:`\sum_t (d_{t.} / N_d)^2`. TCAP is DiSCO divided by iS or, as others define it, by DiS.
+
+Excluded cells are left out of the sums of attribute disclosure only: whether keys disclose is decided
+among all records. CAP is computed without them, except for the baseline, and N is unchanged. DiSCO
+remains that of all keys, as in synthpop, so TCAP may exceed 1 where the size of cells is bounded.
+
+References:
+    .. [1] G. Raab, B. Nowok, C. Dibben, "Practical privacy metrics for synthetic data", 2024,
+       arXiv:2406.16826.
+    .. [2] J. Taub, M. Elliot, M. Pampaka, D. Smith, "Differential Correct Attribution Probability for
+       Synthetic Data: An Exploration", PSD 2018.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gencard.core.dataset import Dataset
+from gencard.core.domain import Clique
+from gencard.measures.privacy.key_table import NOTHING, Cells, Exclusions, KeyTable, key_table
+from gencard.measures.privacy.uniques import ReplicatedUniques, uniques_among
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeDisclosure:
+    """Numbers of records.
+
+    Args:
+        records: Original records, those left out too.
+        synthetic_records: Synthetic ones.
+        disclosed_by_original: Dorig.
+        disclosed_by_synthetic: Dsyn, in synthetic records.
+        covered: iS.
+        disclosed: DiS.
+        correct: DiSCO.
+        correct_and_in_original: DiSDiO.
+        correct_cells: Number of cells that DiSCO is the sum over.
+        largest_cell: Original records in the largest of them.
+    """
+
+    records: int
+    synthetic_records: int
+    disclosed_by_original: int
+    disclosed_by_synthetic: int
+    covered: int
+    disclosed: int
+    correct: int
+    correct_and_in_original: int
+    correct_cells: int
+    largest_cell: int
+
+    @property
+    def mean_cell(self) -> float | None:
+        """Original records in a cell of DiSCO, on average; None where there is no such cell."""
+        return _ratio(self.correct, self.correct_cells)
+
+    @property
+    def named(self) -> dict[str, float]:
+        """The measures under their names in the literature, in shares of the original records.
+
+        Dsyn is a share of the synthetic ones.
+        """
+        return {
+            "Dorig": self.disclosed_by_original / self.records,
+            "Dsyn": self.disclosed_by_synthetic / self.synthetic_records,
+            "iS": self.covered / self.records,
+            "DiS": self.disclosed / self.records,
+            "DiSCO": self.correct / self.records,
+            "DiSDiO": self.correct_and_in_original / self.records,
+        }
+
+
+def attribute_disclosure(table: KeyTable) -> AttributeDisclosure:
+    """Sum over the cells of a table."""
+    ours, theirs = table.original, table.synthetic
+    our_keys, their_keys = table.around(ours), table.around(theirs)
+    tells = (theirs == their_keys) & (theirs > 0)
+    disclosed = table.around(tells.astype(np.int64)) > 0
+
+    correct = table.kept(ours * tells)
+    return AttributeDisclosure(
+        records=int(ours.sum()),
+        synthetic_records=int(theirs.sum()),
+        disclosed_by_original=int(table.kept(ours * (ours == our_keys)).sum()),
+        disclosed_by_synthetic=int(table.kept(theirs * tells).sum()),
+        covered=int(table.kept(ours * (their_keys > 0)).sum()),
+        disclosed=int(table.kept(ours * disclosed).sum()),
+        correct=int(correct.sum()),
+        correct_and_in_original=int(table.kept(ours * (tells & (ours == our_keys))).sum()),
+        correct_cells=int(np.count_nonzero(correct)),
+        largest_cell=int(correct.max()),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectAttribution:
+    """Shares of the records, from 0 to 1 (TCAP: but see above).
+
+    Args:
+        baseline: baseCAPd: a guess from the original's own levels, without keys.
+        original: CAPd: a guess of original records from the original.
+        synthetic: CAPs: a guess of synthetic records from the synthetic data.
+        across: DCAP: a guess of original records from the synthetic data.
+        across_covered: DCAP of those whose keys are in the synthetic data; None where there are none.
+        targeted: TCAP: correct disclosures by records whose keys are in the synthetic data; None where
+            there are none.
+        targeted_disclosed: TCAP, of the records with a disclosure; None where there is no disclosure.
+    """
+
+    baseline: float
+    original: float
+    synthetic: float
+    across: float
+    across_covered: float | None
+    targeted: float | None
+    targeted_disclosed: float | None
+
+    @property
+    def named(self) -> dict[str, float | None]:
+        """The measures under their names in synthpop."""
+        return {
+            "baseCAPd": self.baseline,
+            "CAPd": self.original,
+            "CAPs": self.synthetic,
+            "DCAP": self.across,
+            "TCAP": self.targeted,
+        }
+
+
+def correct_attribution(table: KeyTable, disclosure: AttributeDisclosure) -> CorrectAttribution:
+    """CAP of a table, given its attribute disclosure."""
+    ours, theirs = table.kept(table.original), table.kept(table.synthetic)
+    their_keys = table.around(theirs)
+    levels = np.bincount(table.level, table.original) / disclosure.records
+    guess_shares = _shares(theirs, their_keys)
+    right, covered = float(np.sum(guess_shares * ours)), int(ours[their_keys > 0].sum())
+    return CorrectAttribution(
+        baseline=float(np.sum(levels**2)),
+        original=float(np.sum(_shares(ours, table.around(ours)) * ours)) / disclosure.records,
+        synthetic=float(np.sum(guess_shares * theirs)) / disclosure.synthetic_records,
+        across=right / disclosure.records,
+        across_covered=_ratio(right, covered),
+        targeted=_ratio(disclosure.correct, covered),
+        targeted_disclosed=_ratio(disclosure.correct, disclosure.disclosed),
+    )
+
+
+def _shares(counts: Cells, sums: Cells) -> NDArray[np.float64]:
+    return counts / np.maximum(sums, 1)  # a sum of 0 has counts of 0: no record, so no right guess
+
+
+def _ratio(part: float, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+@dataclass(frozen=True, slots=True)
+class DisclosureRisk:
+    """Disclosure of one target to somebody who knows some keys."""
+
+    keys: Clique
+    target: str
+    uniques: ReplicatedUniques
+    attribute: AttributeDisclosure
+    attribution: CorrectAttribution
+
+
+def disclosure_risk(
+    original: Dataset, synthetic: Dataset, keys: Clique, target: str, exclusions: Exclusions = NOTHING
+) -> DisclosureRisk:
+    """Measure it.
+
+    Raises:
+        DomainMismatchError: The domains differ.
+        InvalidCliqueError: The keys are none, repeat or hold the target, or an exclusion names others.
+        InvalidInputError: A dataset holds no record, or an exclusion names a cell outside the domain.
+        UnknownAttributeError: An attribute is not in the domain.
+    """
+    table = key_table(original, synthetic, keys, target, exclusions)
+    attribute = attribute_disclosure(table)
+    return DisclosureRisk(
+        keys=original.domain.canonical(keys),
+        target=target,
+        uniques=_uniques(table),
+        attribute=attribute,
+        attribution=correct_attribution(table, attribute),
+    )
+
+
+def _uniques(table: KeyTable) -> ReplicatedUniques:
+    """Uniques among the kept records; matches are looked for among all synthetic records."""
+    return uniques_among(
+        table.by_keys(table.kept(table.original)),
+        table.by_keys(table.kept(table.synthetic)),
+        table.by_keys(table.synthetic),
+        records=int(table.original.sum()),
+        synthetic_records=int(table.synthetic.sum()),
+    )
