@@ -19,7 +19,7 @@ BLOCK = re.compile(r"(<!-- tiers: made by `make docs` -->\n```text\n).*?(```\n)"
 DESCRIBED = ("gencard", "gencard.controller")
 """Packages whose rooms the picture of the tiers describes."""
 
-NAMED = ("gencard.client", "gencard.core")
+NAMED = ("gencard.client", "gencard.measures", "gencard.analysis", "gencard.core", "gencard.wire")
 """Packages whose rooms the picture only names."""
 
 _STUBS = (
