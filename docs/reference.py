@@ -68,11 +68,11 @@ defaults. A card states the claim for the parameters in use; this table states i
 _EVALUATIONS = """
 ## Evaluations
 
-Settings and commands call evaluations `measures`. The price of an evaluation is one exact statistic for
-each number that it releases about the records, and is paid from `statistics` in
-[`[datasets.caps]`](#datasetscaps). The table shows the prices for cards with 5 and with 10 attributes,
-and with all pairs of these as marginals. Keys, target and gap are declared in
-[`[datasets.measures]`](#datasetsmeasures), the holdout in [`[[datasets]]`](#datasets).
+Settings and commands call evaluations `measures`. An evaluation costs one exact statistic for each
+number that it releases about the records; `statistics` in [`[datasets.caps]`](#datasetscaps) limits the
+total. The table shows the prices for cards with 5 and with 10 attributes and all their pairs as
+marginals. Keys, target and gap are declared in [`[datasets.measures]`](#datasetsmeasures), the holdout
+in [`[[datasets]]`](#datasets).
 
 | evaluation | price, 5 attributes | price, 10 attributes | needs |
 |---|---|---|---|

@@ -39,7 +39,7 @@ from gencard.wire.signatures.dsse import CHECKPOINT, predicate_of, sign, verify
 from tests.printed import lines_of_text, regressions
 
 ROOT = Path(__file__).resolve().parents[1]
-MOST_WORDS = 16_900
+MOST_WORDS = 17_000
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 
 
@@ -221,10 +221,11 @@ def test_a_misspelt_command_would_be_found():
 
 
 def test_pages_written_by_hand_stay_short():
-    others = {
+    others = {  # test_house has a limit for the architecture
         "CHANGELOG.md",
         "CONTRIBUTING.md",
         "DECISIONS.md",
+        "architecture.md",
         "card-format.md",
         "errors.md",
         "reference.md",

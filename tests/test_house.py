@@ -3,6 +3,7 @@
 Each limit is what the last change left: lower it when you improve it, never raise it.
 """
 
+import importlib.util
 import re
 import subprocess
 from functools import partial
@@ -50,6 +51,17 @@ MOST_CODEC_CALLS = {"propose": 119, "again": 118, "run": 560}
 
 MOST_ENCODINGS = 3
 """Messages of its terms that one propose makes."""
+
+MOST_WORDS_OF_TOUR = 1_200
+"""Words of docs/architecture.md, with its pictures: numbers and lines of tables are none."""
+
+TRIPS = {
+    "propose": "Analyst.propose",
+    "generate": "Card.generate",
+    "run": "Card.run",
+    "audit": "Card.audit",
+}
+"""Traced calls, and the heading of each in docs/architecture.md."""
 
 STEP = re.compile(r"^\d+\. `([\w/]+\.py)`: \S", re.MULTILINE)
 
@@ -136,7 +148,7 @@ def test_the_recorded_figures_are_those_of_the_commit():
 
 
 def walk(call):
-    """The files of a walk in CONTRIBUTING.md, in order."""
+    """Return the files of a trip in docs/architecture.md, in order."""
     _, _, rest = tree.PAGE.read_text(encoding="utf-8").partition(f"\n### `{call}`")
     return STEP.findall(rest.partition("\n#")[0])
 
@@ -149,18 +161,50 @@ def test_one_call_runs_few_files_and_those_of_its_walk():
     for name, most in MOST_CODEC_CALLS.items():
         assert calls[name].calls <= most, calls[name].codec_calls
     assert traced.propose.terms <= MOST_ENCODINGS
-    for name, title in {"propose": "Analyst.propose", "generate": "Card.generate"}.items():
+    for name, title in TRIPS.items():
         steps = {f"gencard.{step.removesuffix('.py').replace('/', '.')}" for step in walk(title)}
         assert steps <= {*calls[name].modules}, steps - {*calls[name].modules}
 
 
-def test_the_tree_of_packages_is_what_stands():
+def test_the_tiers_on_the_page_are_those_of_the_imports():
     page = tree.PAGE.read_text(encoding="utf-8")
     assert tree.BLOCK.search(page)
     assert tree.filled(page) == page, "run `make docs`"
 
 
-@pytest.mark.parametrize("call", ["Analyst.propose", "Card.generate", "Card.audit"])
+def test_the_page_on_the_architecture_stays_short():
+    tokens = tree.PAGE.read_text(encoding="utf-8").split()
+    assert sum(any(map(str.isalpha, token)) for token in tokens) <= MOST_WORDS_OF_TOUR
+
+
+def test_rooms_that_import_one_another_share_a_tier():
+    texts = {
+        "gencard.client.a": "import gencard.client.b",
+        "gencard.client.b.one": "from gencard.client import c, d",
+        "gencard.client.c": "from gencard.client.b.one import name",
+        "gencard.client.d": "import gencard.core",
+        "gencard.client": "import gencard.client.a",
+    }
+    tiers = [(3, "a"), (2, "b c"), (1, "d")]
+    rooms = [(tier, [f"gencard.client.{name}" for name in names.split()]) for tier, names in tiers]
+    assert tree.rooms_by_tier("gencard.client", texts) == rooms
+
+
+PLACE = re.compile(r"`((?:[\w.-]+/)+[\w.-]*)`")
+MODULE = re.compile(r"python -m ([\w.]+)")
+
+
+def test_paths_and_modules_of_the_architecture_exist():
+    page = tree.PAGE.read_text(encoding="utf-8")
+    paths, modules = PLACE.findall(page), MODULE.findall(page)
+    assert len(paths) > 60
+    assert modules
+    tops = [ROOT, *(ROOT / top / "gencard" for top in ROOTS)]
+    assert not [path for path in paths if not any((top / path).exists() for top in tops)]
+    assert not [name for name in modules if not importlib.util.find_spec(name)]
+
+
+@pytest.mark.parametrize("call", TRIPS.values())
 def test_a_walk_leads_through_files_that_exist(call):
     steps = walk(call)
     assert 5 <= len(steps) <= 15

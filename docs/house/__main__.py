@@ -1,6 +1,6 @@
 """Measure the source tree: ``python -m docs.house [--trace] [--against COMMIT] [--names]``.
 
-``--tree`` prints the packages, ``--write-tree`` puts them into CONTRIBUTING.md (as ``make docs`` does).
+``--tree`` prints the packages, ``--write-tree`` puts the tiers on their page (as ``make docs`` does).
 ``--cost COMMIT`` counts the files and lines that the change since then touches.
 """
 
@@ -40,7 +40,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--against", metavar="COMMIT", help=f"measure this commit, not quote {FIRST}")
     parser.add_argument("--names", action="store_true", help="name what the figures count")
     parser.add_argument("--tree", action="store_true", help="print the packages as a tree")
-    parser.add_argument("--write-tree", action="store_true", help="put the tree into CONTRIBUTING.md")
+    parser.add_argument("--write-tree", action="store_true", help="put the tiers on the page")
     parser.add_argument("--cost", metavar="COMMIT", help="count what the change since it touches")
     return parser.parse_args()
 

@@ -66,7 +66,7 @@ _PRIVATE = written(private=True)
 class AnalysesPolicy:
     """Runs on the records that a card may permit.
 
-    Output rules check the answers of analyses; a steward reviews those of analysts' programs.
+    Output rules check the answers of analyses; a steward reviews the outputs of analysts' programs.
 
     Args:
         kinds: Analyses for checked runs, such as ``linear``, ``logistic`` or ``crosstab``. They need
@@ -77,20 +77,21 @@ class AnalysesPolicy:
             answer.
         libraries: Libraries that programs may use: packages of Python, ``R``, and packages of R such
             as ``R-survival``. They need ``reviewed_runs``.
-        columns: Attributes with edges whose numbers programs may receive as recorded; all others come
-            by levels. Of tables in databases, only numbers with a step. No effect without
-            ``reviewed_runs``.
+        columns: Attributes with edges whose numbers programs may receive as recorded; programs receive
+            the levels of all others. From tables in databases, only numbers with a step. No effect
+            without ``reviewed_runs``.
         program_numbers: Numbers in the answer of one program, 1 to 10,000.
-        stored: ``true``: checked runs of means, t tests, variance, regression, correlation and quantiles
-            take numbers as recorded, where the schema declares a step; else each level is a number.
+        stored: If ``true``, checked runs of means, t tests, variance, regression, correlation and
+            quantiles use numbers as recorded, if the schema declares a step. Otherwise each level is
+            one number.
         release: Who releases answers of checked runs: ``policy`` (the output rules alone) or
             ``steward`` (a steward after them).
         threshold: Fewest records in a cell or group of a checked run, 10 to 1,000,000.
         rounding: Counts in answers are rounded to multiples of this number, 5 to 1,000,000.
-        influence: Most standard errors by which one record, put into any group, may move a mean or a
-            difference of means, above 0 to 1,000,000. Above it, the answer of a checked run waits for
-            a steward. ``"off"`` is no limit: who knows of one person with an extreme value may then
-            read the person's group.
+        influence: Largest number of standard errors by which one record, in any group, may move a mean
+            or a difference of means: above 0 to 1,000,000. Above this limit, the answer of a checked run
+            waits for a steward. ``"off"`` is no limit: then an analyst who knows one person with an
+            extreme value may infer the person's group.
 
     Raises:
         InvalidInputError, InvalidNumberError: As ``Analyses`` and ``Rules``.
@@ -158,8 +159,8 @@ class Policy:
 
     Args:
         largest_order: Attributes in one marginal. A marginal with more is replaced by smaller ones.
-        largest_order_exact: The same of exact cards, of exact runs and of measures; None for
-            ``largest_order``.
+        largest_order_exact: Attributes in one marginal of exact cards, exact runs and evaluations; by
+            default ``largest_order``.
         largest_marginal_cells: Cells of one marginal. A marginal with more is replaced by smaller
             ones.
         most_marginals: Marginals of one card, and as many moments. The marginals with the most cells
@@ -177,10 +178,10 @@ class Policy:
         transform: Checks and rounding of exact counts.
         moments: Moments on offer. With checked or rounded counts, they are offered only with noise.
         histograms: Counts of numbers with a step by the fine cells of the schema: ``never``,
-            ``noise``, or ``exact``, which includes noise. Their cells count as those of a marginal, and
-            their number as that of moments.
+            ``noise``, or ``exact``, which includes noise. ``largest_marginal_cells`` bounds the cells of
+            a histogram, ``most_marginals`` the number of histograms, as of moments.
         sums: Sums of numbers with a step, and of products of two, by groups: ``never``, ``noise``, or
-            ``exact``, which includes noise and is refused beside rounding. ``largest_order`` and
+            ``exact``, which includes noise and is refused together with rounding. ``largest_order`` and
             ``forbidden`` cover all attributes of a sum.
         measures: Evaluations on offer, by the names in the table below. They need exact counts
             without checks or rounding.

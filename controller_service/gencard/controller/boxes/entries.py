@@ -32,7 +32,7 @@ def _delta(number: Decimal) -> Decimal:
 
 
 CLAIM = TableOf(
-    "Privacy guarantee that somebody declares for a program; it is shown as such, and not checked.",
+    "Privacy guarantee that a person declares for a program. It is shown as a claim and not checked.",
     sentence=Annotated[
         str,
         Field(

@@ -40,20 +40,20 @@ MARKS_OF_PATTERNS = "*?["
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """Format of a file of records, if it is not the usual one; ``init`` drafts it.
+    """Format of a file of records, if it is not the default; ``init`` drafts it.
 
-    In Parquet files, ``trim`` and the marks of numbers and dates apply to texts.
+    In Parquet files, ``trim``, ``decimal``, ``thousands`` and ``dates`` apply to texts.
 
     Args:
         encoding: Encoding of a CSV file, by its name in Python, such as ``cp1252``.
-        delimiter: Character between the values of a CSV file. By default that of the first lines in
-            UTF-8, and a comma in other encodings.
+        delimiter: Character between the values of a CSV file. By default it is
+            detected in the first lines in UTF-8, and a comma in other encodings.
         quote: Quotation mark of a CSV file, one character; empty if there is none. In UTF-8, other
             marks than the default ones require ``delimiter``.
         escape: Character before a quotation mark inside a value. By default the quotation mark is
             doubled.
-        comment: Character with which lines begin that are no records, in UTF-8; empty if there is none.
-        header: ``false`` if the first record does not hold the names of the columns: they are then
+        comment: First character of comment lines, in UTF-8; empty if there are none.
+        header: ``false`` if the first record does not hold the names of the columns. The names are then
             ``column0``, ``column1`` and so on, with as many digits as the last one.
         skip: Lines before the header of a CSV file, or rows of a sheet before the names of the columns.
             In UTF-8, lines to skip require ``delimiter``; rows require ``sheet``.
@@ -62,8 +62,8 @@ class FileFormat:
         dates: Formats of dates besides ISO 8601, such as ``%d.%m.%Y``; the first that fits is used.
         trim: ``true`` ignores spaces before and after values.
         sheet: Name of the sheet of a workbook; may be empty if only one sheet holds values.
-        line_ends: ``mixed`` if lines of a CSV file end in several ways; else all must end alike.
-        file_mib: Most MiB of the file when it is unpacked; by default ``limits.file_mib``.
+        line_ends: ``mixed`` if a CSV file has several kinds of line ends; by default all must be alike.
+        file_mib: Largest size of the unpacked file, in MiB; by default ``limits.file_mib``.
 
     Raises:
         InvalidInputError: A mark is not one character, two marks are the same, the encoding is unknown,

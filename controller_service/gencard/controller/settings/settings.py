@@ -130,8 +130,8 @@ class Signing(Section):
     log_key: Path = Path("signing/log_key.pem")
     """Key that signs checkpoints of the log."""
     version_salt: Path = Path("signing/version_salt")
-    """File with the secret from which digests of records are made, so that nobody can guess records from
-    them. With another secret, all records count as changed."""
+    """File with the secret that enters digests of records. Without the secret, records cannot be guessed
+    from digests. With another secret, all records count as changed."""
     identities: Path = Path("identities")
     """Folder with one file for each enrolled person. The files are read again when they change."""
 
@@ -213,7 +213,7 @@ class Alone(StrEnum):
 
 
 class StewardsTable(Section):
-    """Decisions on the whole controller; those on one dataset are in its policy."""
+    """Decisions on the whole controller. The policy of a dataset has the decisions on the dataset."""
 
     two: tuple[Alone, ...] = ()
     """Decisions that need two stewards: ``rotation`` (new signing keys), ``enrol`` (also renewing a
@@ -225,7 +225,7 @@ class MetricsTable(Section):
     """Metrics in the OpenMetrics format, at ``/metrics``; without this table none are served."""
 
     address: Address = "127.0.0.1:7445"
-    """Address to listen on, as ``host:port``, in plain HTTP. Everyone who can connect reads all metrics:
+    """Address to listen on, as ``host:port``, in plain HTTP. All who can connect read all metrics:
     use loopback or an internal network."""
 
 

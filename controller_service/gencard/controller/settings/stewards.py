@@ -61,8 +61,8 @@ class OidcTable(Section):
     """Certificate of a private authority that issued the certificate of the issuer; by default the
     authorities of the system are trusted."""
     subjects: Mapping[Subject, Holder]
-    """Name of the enrolled steward for each subject (``sub``) of the issuer; nobody else can
-    sign in with it."""
+    """Name of the enrolled steward for each subject (``sub``) of the issuer. No other subject
+    can sign in with it."""
 
 
 class PageTable(Section):
@@ -137,7 +137,8 @@ class MailTable(Section):
     security: Literal["starttls", "tls", "none"] = "starttls"
     """``starttls``, ``tls`` (from the first byte), or ``none``, for a server on this machine only."""
     user: str = Field(default="", pattern=r"^[\x21-\x7e]{0,255}$")
-    """User name at the mail server, together with ``password_file``; neither if it asks for none."""
+    """User name at the mail server, together with ``password_file``. Omit both if the server
+    requires no sign-in."""
     password_file: Path | None = None
     """File with the password. Other users must not have access to it."""
     authority: Path | None = None

@@ -58,7 +58,7 @@ class Caps:
     Each card is charged to the budgets of the dataset, of its project and of its analyst.
 
     Args:
-        dataset: Budget of everybody together.
+        dataset: Budget of all analysts together.
         project: Budget of each project.
         analyst: Budget of each analyst.
         projects: Budgets of single projects, by name, in place of ``project``.
