@@ -218,6 +218,74 @@ def test_a_sheet_that_is_no_table_is_refused_with_the_cell(tmp_path, name):
     assert "Ann" not in str(caught.value)
 
 
+def with_durations(values, path: Path) -> Path:
+    """A workbook of one column with durations, whose cells have the format [h]:mm."""
+
+    def as_hours(sheet) -> None:
+        for row in range(2, sheet.max_row + 1):
+            if isinstance(sheet.cell(row, 2).value, dt.timedelta):
+                sheet.cell(row, 2).number_format = "[h]:mm"
+
+    rows = [["id", "worked"], *([one, value] for one, value in enumerate(values))]
+    return book_of(rows, path, as_hours)
+
+
+HOURS = [dt.timedelta(hours=26, minutes=30), None, dt.timedelta(hours=8), -dt.timedelta(minutes=15)]
+
+
+def test_durations_are_hours(tmp_path):
+    stored = read(with_durations(HOURS, tmp_path / "a.xlsx"))
+    assert stored.table.to_pydict()["worked"] == [26.5, None, 8.0, -0.25]
+    assert "durations, read as hours" in stored.columns[1].note
+    # 8:00 is stored as the same number, whether its format is [h]:mm or h:mm
+    mixed = read(with_durations([*HOURS, dt.time(8)], tmp_path / "b.xlsx"))
+    assert mixed.table.to_pydict()["worked"] == [26.5, None, 8.0, -0.25, 8.0]
+    whole = read(with_durations([dt.timedelta(hours=30)], tmp_path / "c.xlsx"))
+    assert whole.table.to_pydict()["worked"] == [30]
+
+
+@pytest.mark.parametrize("value", ["late", 7, dt.date(2020, 1, 2), True])
+@pytest.mark.parametrize("first", [False, True])
+def test_durations_beside_other_values_are_refused_with_the_cell(tmp_path, value, first):
+    values = [value, None, *HOURS] if first else [*HOURS, value]
+    with pytest.raises(InvalidInputError, match=f"in cell B{4 if first else 6}") as caught:
+        read(with_durations(values, tmp_path / "a.xlsx"))
+    assert "late" not in str(caught.value)
+
+
+def test_durations_of_libreoffice_and_old_workbooks_are_hours(tmp_path):
+    odf = pytest.importorskip("odf.opendocument")
+    table, text = (pytest.importorskip(f"odf.{name}") for name in ("table", "text"))
+    book, sheet = odf.OpenDocumentSpreadsheet(), table.Table(name="s")
+    book.spreadsheet.addElement(sheet)
+    for value in ("worked", "PT08H30M00S", "PT26H30M00S", "-PT01H00M00S"):
+        is_name = not value.endswith("S")
+        kind = {"valuetype": "string"} if is_name else {"valuetype": "time", "timevalue": value}
+        cell, row = table.TableCell(**kind), table.TableRow()
+        if is_name:
+            cell.addElement(text.P(text=value))
+        row.addElement(cell)
+        sheet.addElement(row)
+    book.save(tmp_path / "a.ods")
+    assert columns(tmp_path / "a.ods") == {"worked": [8.5, 26.5, -1.0]}
+    xlwt = pytest.importorskip("xlwt")
+    old = xlwt.Workbook()
+    page = old.add_sheet("s")
+    page.write(0, 0, "worked")
+    for row, days in enumerate((8.5 / 24, 26.5 / 24), 1):
+        page.write(row, 0, days, xlwt.easyxf(num_format_str="[h]:mm"))
+    old.save(tmp_path / "a.xls")
+    assert columns(tmp_path / "a.xls") == {"worked": [8.5, 26.5]}
+
+
+def test_empty_rows_between_records_are_counted(tmp_path):
+    rows = [[None], *PEOPLE[:2], [None] * 3, PEOPLE[2], [None] * 3, [None] * 3, PEOPLE[2], [None] * 3]
+    stored = read(book_of(rows, tmp_path / "a.xlsx"))
+    assert stored.table.num_rows == 6
+    assert stored.note == "Each of 3 empty rows is a record; the first is row 4."
+    assert read(book_of(PEOPLE, tmp_path / "b.xlsx")).note == ""
+
+
 def test_a_second_row_of_names_is_refused(tmp_path):
     rows = [["height", "weight"], ["cm", "kg"], *[[170 + one, 60.5 + one] for one in range(5)]]
     with pytest.raises(InvalidInputError, match="second row of names: the text in cell A2"):

@@ -26,6 +26,7 @@ from gencard.files.stored import (
     StoredColumn,
     StoredTable,
     check_names,
+    empty_words,
     time_texts,
     whole_or_float,
 )
@@ -52,7 +53,7 @@ def read(path: Path, field: str, *, sheet: str, skip: int, most_bytes: int) -> S
         raise InvalidInputError(field=field, problem=problem, advice=advice) from None
     name = _chosen(book, sheet, field)
     _check_errors(path, name, field)
-    return _Sheet(book.get_sheet_by_name(name), field, skip).table()
+    return _Sheet(book.get_sheet_by_name(name), field, skip, ending_of(path)).table()
 
 
 def _check_size(path: Path, most_bytes: int) -> None:
@@ -117,6 +118,8 @@ class _SheetColumn:
             return self._as(pa.bool_()), ""
         if self.kinds <= {dt.date, dt.datetime}:
             return self._dates(), ""
+        if dt.timedelta in self.kinds:
+            return self._hours(), "Its values are durations, read as hours."
         if self.kinds == {dt.time}:
             return pa.chunked_array([time_texts([*chain(*map(_values, self.batches))])], pa.string()), ""
         texts = [
@@ -139,10 +142,52 @@ class _SheetColumn:
         kind = pa.timestamp("us")
         return pa.chunked_array([pa.array(one, kind) for one in instants], kind)
 
+    def _hours(self) -> pa.ChunkedArray:
+        """Return durations as hours; a time of day is one, too, since only its format tells it apart."""
+        hours = [None if one is None else _hours_of(one) for one in chain(*map(_values, self.batches))]
+        return whole_or_float(pa.chunked_array([pa.array(hours, pa.float64())]))
+
+    def beside_duration(self) -> int | None:
+        """Return the place of the first duration among other values, or of the first other value."""
+        if dt.timedelta not in self.kinds or self.kinds <= {dt.timedelta, dt.time}:
+            return None
+        values = [*chain(*map(_values, self.batches))]
+        is_duration = [isinstance(one, dt.timedelta | dt.time) for one in values]
+        first = next(place for place, one in enumerate(values) if one is not None)
+        return next(
+            place
+            for place, one in enumerate(values)
+            if one is not None and is_duration[place] != is_duration[first]
+        )
+
 
 def _values(batch: Any) -> list[Any]:
     """Return a batch as a list; only empty cells are kept as an array here, or all are texts."""
     return list(batch.to_pylist() if isinstance(batch, pa.Array) else batch)
+
+
+def _hours_of(value: dt.timedelta | dt.time) -> float:
+    if isinstance(value, dt.time):
+        value = dt.datetime.combine(dt.date.min, value) - dt.datetime.min
+    return value / dt.timedelta(hours=1)
+
+
+_DURATION = re.compile(r"(-?)PT([0-9]+)H([0-9]+)M([0-9]+(?:\.[0-9]+)?)S")
+"""Text that calamine makes of a time in an .ods file that is no time of day."""
+
+
+def _with_durations(cells: list[Any]) -> list[Any]:
+    """Return cells of an .ods file with durations in place of such texts."""
+    return [_duration(one) if isinstance(one, str) else one for one in cells]
+
+
+def _duration(text: str) -> dt.timedelta | str:
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        return text
+    sign, hours, minutes, seconds = match.groups()
+    length = dt.timedelta(hours=int(hours), minutes=int(minutes), seconds=float(seconds))
+    return -length if sign else length
 
 
 def _instant(value: Any) -> dt.datetime | None:
@@ -172,8 +217,9 @@ def _text(value: Any) -> str:
 class _Sheet:
     """A sheet that is read as a table: a row of names, then records."""
 
-    def __init__(self, sheet: Any, field: str, skip: int) -> None:
-        self._sheet, self._field, self._skip = sheet, field, skip
+    def __init__(self, sheet: Any, field: str, skip: int, ending: str) -> None:
+        self._sheet, self._field, self._skip, self._ending = sheet, field, skip, ending
+        self._rows, self._empty, self._first_empty = 0, 0, 0
 
     def table(self) -> StoredTable:
         """Read it, or refuse it with the cell that makes it no table."""
@@ -185,6 +231,8 @@ class _Sheet:
         second: list[Any] | None = None
         for number, row in rows:
             cells = row[first : first + len(names)]
+            if self._ending == ".ods":
+                cells = _with_durations(cells)
             second = cells if second is None else second
             self._check_outside(row, number, first, len(names))
             batch.append(cells)
@@ -192,16 +240,25 @@ class _Sheet:
                 self._add(columns, batch, last=False)
         self._add(columns, batch, last=True)
         self._check_second(second, columns, head, first)
+        self._check_durations(columns, head, first)
         read = [column.array() for column in columns]
         described = [StoredColumn(name, note=note) for name, (_, note) in zip(names, read, strict=True)]
         arrays = dict(zip(names, (array for array, _ in read), strict=True))
-        return StoredTable(pa.table(arrays), tuple(described))
+        note = ""
+        if self._empty:
+            note = empty_words(self._empty, "row", head + 2 + self._first_empty, "is a record")
+        return StoredTable(pa.table(arrays), tuple(described), note)
 
     def _add(self, columns: list[_SheetColumn], batch: list[list[Any]], *, last: bool) -> None:
         """Add rows to the columns; empty rows at the end wait, and are dropped if they are the last."""
         end = len(batch)
         while end and all(value == _EMPTY for value in batch[end - 1]):
             end -= 1
+        for row, cells in enumerate(batch[:end], self._rows):
+            if all(value == _EMPTY for value in cells):
+                self._first_empty = self._first_empty if self._empty else row
+                self._empty += 1
+        self._rows += end
         for place, column in enumerate(columns):
             column.add([row[place] for row in batch[:end]])
         del batch[: len(batch) if last else end]
@@ -246,6 +303,16 @@ class _Sheet:
         if alone and all(text or cell == _EMPTY for text, cell in zip(texts, second, strict=True)):
             cell = _cell(head + 1, first + alone[0])
             raise self._wrong(f"seems to have a second row of names: the text in cell {cell}", _HEADER)
+
+    def _check_durations(self, columns: Sequence[_SheetColumn], head: int, first: int) -> None:
+        for place, column in enumerate(columns, first):
+            row = column.beside_duration()
+            if row is not None:
+                cell = _cell(head + 1 + row, place)
+                raise self._wrong(
+                    f"has durations, such as [h]:mm, beside values of another type in cell {cell}",
+                    "Give all cells of the column one format.",
+                )
 
     def _wrong(self, problem: str, advice: str) -> InvalidInputError:
         return InvalidInputError(field=self._field, problem=problem, advice=advice)

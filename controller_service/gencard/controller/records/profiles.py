@@ -92,6 +92,7 @@ class Profile:
         remark: Sentences on the reading of its values.
         repeats: How often values occur; None where it was not looked at.
         shared: Names of columns that are the same in nearly all records of a value of this one.
+        of_file: Sentence on the file as a whole.
     """
 
     name: str
@@ -118,6 +119,7 @@ class Profile:
     remark: str = ""
     repeats: "Repeats | None" = None
     shared: tuple[str, ...] = ()
+    of_file: str = ""
 
     @property
     def source(self) -> str:
@@ -213,7 +215,7 @@ def profiles(
                 for column in part
             ]
             looks += [_with_shared(records, part, of_part, place) for place in range(len(part))]
-        return looks
+        return [replace(look, of_file=records.note) for look in looks] if records.note else looks
 
 
 def _with_description(profile: Profile, described: StoredColumn | None) -> Profile:

@@ -15,7 +15,7 @@ from gencard.controller.records.file_format import enough_memory
 from gencard.controller.records.schema_file import PublicSchema, place_of, read_schema
 from gencard.controller.records.source import RecordSource
 from gencard.controller.records.tables.address import TableAddress, secret_of
-from gencard.controller.records.vault import check_detected, open_source
+from gencard.controller.records.vault import Vault, check_detected, open_source
 from gencard.controller.settings.settings import DatasetTable
 from gencard.core.card.sums import Histogram, cell_names
 from gencard.core.coding import PLAIN
@@ -90,10 +90,12 @@ class CheckedRecords:
     Args:
         adjustments: How many values of each attribute count otherwise than they are stored.
         small: Small cells in the exact counts of all pairs; None of a holdout.
+        note: Sentence on the file as a whole, such as on its empty rows; may be empty.
     """
 
     adjustments: Mapping[str, Adjustments]
     small: "SmallCells | None"
+    note: str = ""
 
 
 def check_records(
@@ -129,7 +131,9 @@ def check_records(
         adjustments |= {
             name: Adjustments(texts=count) for name, count in source.texts_by_value().items()
         }
-        return CheckedRecords(adjustments, None if holdout else _small_cells(source, entry, schema))
+        note = source.note if isinstance(source, Vault) else ""
+        small = None if holdout else _small_cells(source, entry, schema)
+        return CheckedRecords(adjustments, small, note)
 
 
 @dataclass(frozen=True, slots=True)

@@ -460,6 +460,8 @@ def say_columns(drafted: SchemaDraft) -> None:
     file_format, drafts = drafted.format, drafted.attributes
     if file_format != USUAL:  # that of Parquet and tables, which have no encoding to say
         say(f"  The file is read as {_format_words(file_format)}.")
+    if drafted.note:
+        say(f"  {drafted.note}")
     columns = table("Columns", "column", "drafted as", "proposed as missing")
     for column in drafts:
         marks = ", ".join(f"{mark} ({count:,})" for mark, count in column.marks.items())
