@@ -1,8 +1,12 @@
 """Files of Excel, Stata and SPSS as users see them, and files that are refused with the cell."""
 
 import datetime as dt
+import os
 import re
+import signal
 import subprocess
+import sys
+import time
 import unicodedata
 import zipfile
 from contextlib import suppress
@@ -17,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gencard.core.errors import GencardError, InvalidInputError, TooLargeError
+from gencard.files import apart
 from gencard.files.stored import distinct_labels, read_stored
 
 pyreadstat = pytest.importorskip("pyreadstat")
@@ -506,3 +511,58 @@ def test_a_transport_file_of_sas_is_whole_and_holds_one_data_set(tmp_path):
     (tmp_path / "two.xpt").write_bytes(content + content[more:])
     with pytest.raises(InvalidInputError, match="several data sets"):
         read(tmp_path / "two.xpt")
+
+
+# Processes that read files apart
+
+
+def test_a_process_that_reads_ends_with_the_one_that_started_it():
+    child = "import os, time; from gencard.files import apart; apart.end_with_parent(os.getppid()); "
+    child += "print(os.getpid(), flush=True); time.sleep(600)"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True) as process:
+        number = int(process.stdout.readline())
+        process.kill()
+    for _ in range(100):
+        if not is_running(number):
+            return
+        time.sleep(0.1)
+    os.kill(number, signal.SIGKILL)
+    pytest.fail("the process outlives its parent")
+
+
+def is_running(number: int) -> bool:
+    try:
+        status = Path(f"/proc/{number}/stat").read_text()
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.mark.parametrize("ending", ["xlsx", "sav"])
+def test_a_file_that_takes_too_long_is_refused(tmp_path, ending, survey, monkeypatch):
+    path = tmp_path / f"a.{ending}"
+    if ending == "sav":
+        pyreadstat.write_sav(survey, path)
+    else:
+        book_of(PEOPLE, path)
+    monkeypatch.setattr(apart, "_SECONDS", 0.01)
+    with pytest.raises(InvalidInputError, match="takes too long"):
+        read(path)
+
+
+def test_a_workbook_that_takes_the_memory_of_a_job_is_a_lack_of_memory(tmp_path):
+    """calamine ends its process there; the one that reads goes on."""
+    path = book_of([["id", "x"], [1, 2]], tmp_path / "a.xlsx", with_cell("B1000000", 3))
+    code = (
+        "import resource, sys; from pathlib import Path; from gencard.files.stored import read_stored\n"
+        "import gencard.files.workbooks\n"
+        "size = int(open('/proc/self/statm').read().split()[0]) * 4096 + (24 << 20)\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (size, size))\n"
+        "try:\n    read_stored(Path(sys.argv[1]), 'data')\n"
+        "except MemoryError:\n    print('no memory')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, path], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "no memory\n", done.stderr

@@ -6,6 +6,7 @@ are looked for in the file itself, and refused.
 
 import datetime as dt
 import re
+import sys
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ import python_calamine as calamine
 from gencard.core.errors import InvalidInputError
 from gencard.core.values import number_text
 from gencard.files import ParquetSize
+from gencard.files.apart import answered, read_apart
 from gencard.files.content import too_many_bytes
 from gencard.files.endings import ending_of
 from gencard.files.stored import (
@@ -41,7 +43,11 @@ _NAMED = 5
 
 
 def read(path: Path, field: str, *, sheet: str, skip: int, most_bytes: int) -> StoredTable:
-    """Read a sheet; see ``stored.read_stored``."""
+    """Read a sheet in a process of its own; see ``stored.read_stored``."""
+    return read_apart("gencard.files.workbooks", path, field, sheet, skip, most_bytes)
+
+
+def _read(path: Path, field: str, *, sheet: str, skip: int, most_bytes: int) -> StoredTable:
     if ending_of(path) != ".xls":
         _check_size(path, most_bytes)
     if ending_of(path) == ".xlsx":
@@ -461,3 +467,13 @@ def _part_of(archive: zipfile.ZipFile, sheet: str) -> str:
     )
     target = next(str(one.get("Target")) for one in relations if one.get("Id") == key)
     return target.removeprefix("/") if target.startswith("/") else f"xl/{target}"
+
+
+if __name__ == "__main__":
+    sys.exit(
+        answered(
+            lambda path, field, sheet, skip, most: _read(
+                path, field, sheet=sheet, skip=int(skip), most_bytes=int(most)
+            )
+        )
+    )
