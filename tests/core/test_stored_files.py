@@ -494,6 +494,29 @@ def test_one_far_cell_does_not_take_the_memory(tmp_path):
         read(path)
 
 
+def test_the_cells_of_a_sheet_are_looked_at_once(tmp_path, monkeypatch):
+    """Beside the library's own reading, wherever in the file the sheet is."""
+    path = book_of(PEOPLE, tmp_path / "a.xlsx", as_error)
+    moved = tmp_path / "b.xlsx"
+    with zipfile.ZipFile(path) as archive, zipfile.ZipFile(moved, "w") as other:
+        for name in archive.namelist():
+            content = archive.read(name).replace(b"/xl/worksheets/sheet1", b"/xl/pages/first")
+            other.writestr(name.replace("worksheets/sheet1", "pages/first"), content)
+    opened: list[str] = []
+    original = zipfile.ZipFile.open
+
+    def counted(archive, name, *words, **options):
+        opened.append(str(getattr(name, "filename", name)))
+        return original(archive, name, *words, **options)
+
+    monkeypatch.setattr(zipfile.ZipFile, "open", counted)
+    for one, part in ((path, "xl/worksheets/sheet1.xml"), (moved, "xl/pages/first.xml")):
+        opened.clear()
+        with pytest.raises(InvalidInputError, match="an error in cell B3"):
+            read_here(one)
+        assert opened.count(part) == 1
+
+
 def test_a_formula_may_give_the_empty_text(tmp_path):
     path = book_of([["a", "b"], ["x", 1.5], ["y", 2.5]], tmp_path / "a.xlsx", with_cell("C2", None))
     with zipfile.ZipFile(path) as archive:

@@ -50,15 +50,14 @@ def read(path: Path, field: str, *, sheet: str, skip: int, most_bytes: int) -> S
 def _read(path: Path, field: str, *, sheet: str, skip: int, most_bytes: int) -> StoredTable:
     if ending_of(path) != ".xls":
         _check_size(path, most_bytes)
-    if ending_of(path) == ".xlsx":
-        _check_rectangles(path, field)
+    errors = _checked_parts(path, field) if ending_of(path) == ".xlsx" else {}
     try:
         book = calamine.CalamineWorkbook.from_path(str(path))
     except calamine.PasswordError:
         problem, advice = "is protected by a password", "Save it without a password."
         raise InvalidInputError(field=field, problem=problem, advice=advice) from None
     name = _chosen(book, sheet, field)
-    _check_errors(path, name, field)
+    _check_errors(path, name, field, errors)
     return _Sheet(book.get_sheet_by_name(name), field, skip, ending_of(path)).table()
 
 
@@ -367,37 +366,46 @@ _CELL_BYTES = 32
 """Bytes of a cell in memory: calamine has one for each cell of the rectangle up to the farthest one."""
 
 
-def _check_rectangles(path: Path, field: str) -> None:
-    """Refuse a sheet with few cells, one of them so far away that memory for all between is lacking."""
+def _checked_parts(path: Path, field: str) -> dict[str, str]:
+    """Read each sheet once, before calamine does, and refuse one that is too large for its cells.
+
+    A sheet may have few cells, one of them so far away that memory for all between is lacking.
+
+    Returns:
+        By sheet, what is wrong with the first cell that has an error, or a formula without a value.
+    """
+    errors = dict[str, str]()
     with zipfile.ZipFile(path) as archive:
-        for name in archive.namelist():
-            if not name.startswith("xl/worksheets/") or not name.endswith(".xml"):
-                continue
+        for sheet, name in _parts_of(archive).items():
             letters, rows = set[bytes](), 0
             with archive.open(name) as part:
                 for block in _blocks(part):
                     letters.update(_COLUMNS.findall(block))
                     rows = max(rows, max(map(int, _ROWS.findall(block)), default=0))
+                    errors[sheet] = errors.get(sheet) or _error_in(block)
             columns = max(map(_column_number, letters), default=0)
             size = ParquetSize(path.stat().st_size, rows * columns * _CELL_BYTES, rows, columns)
             size.check(field)
+    return errors
 
 
-def _check_errors(path: Path, sheet: str, field: str) -> None:
-    """Refuse cells that hold an error, and formulas without a value."""
+def _error_in(block: bytes) -> str:
+    for pattern, words in ((_ERROR, "an error"), (_NOT_COMPUTED, "a formula without a value")):
+        if match := pattern.search(block):
+            reference = _REFERENCE.search(match[0])
+            return f"has {words} in cell {reference[1].decode() if reference else 'of the sheet'}"
+    return ""
+
+
+def _check_errors(path: Path, sheet: str, field: str, errors: dict[str, str]) -> None:
+    """Refuse cells that hold an error, and formulas without a value.
+
+    Args:
+        errors: What ``_checked_parts`` returns.
+    """
     if ending_of(path) == ".xlsx":
-        with zipfile.ZipFile(path) as archive, archive.open(_part_of(archive, sheet)) as part:
-            for block in _blocks(part):
-                for pattern, words in (
-                    (_ERROR, "an error"),
-                    (_NOT_COMPUTED, "a formula without a value"),
-                ):
-                    if match := pattern.search(block):
-                        reference = _REFERENCE.search(match[0])
-                        cell = reference[1].decode() if reference else "of the sheet"
-                        raise InvalidInputError(
-                            field=field, problem=f"has {words} in cell {cell}", advice=_ERRORS
-                        )
+        if problem := errors[sheet]:
+            raise InvalidInputError(field=field, problem=problem, advice=_ERRORS)
     elif ending_of(path) == ".ods":
         with zipfile.ZipFile(path) as archive, archive.open("content.xml") as part:
             if any(
@@ -454,19 +462,23 @@ def _blocks(part: Any) -> Iterator[bytes]:
         rest = (rest + block)[-_LONGEST_CELL:]
 
 
-def _part_of(archive: zipfile.ZipFile, sheet: str) -> str:
-    """Return the file inside a workbook that holds a sheet."""
+def _parts_of(archive: zipfile.ZipFile) -> dict[str, str]:
+    """Return the file inside a workbook that holds each sheet."""
     workbook = ElementTree.fromstring(archive.read("xl/workbook.xml"))  # noqa: S314 - bounded, no entities
     relations = ElementTree.fromstring(archive.read("xl/_rels/workbook.xml.rels"))  # noqa: S314
-    key = next(
-        value
+    targets = {one.get("Id"): str(one.get("Target")) for one in relations}
+    keys = {
+        str(one.get("name")): value
         for one in workbook.iter()
-        if one.tag.endswith("}sheet") and one.get("name") == sheet
+        if one.tag.endswith("}sheet")
         for name, value in one.attrib.items()
         if name.endswith("}id")
-    )
-    target = next(str(one.get("Target")) for one in relations if one.get("Id") == key)
-    return target.removeprefix("/") if target.startswith("/") else f"xl/{target}"
+    }
+    return {
+        sheet: targets[key].removeprefix("/") if targets[key].startswith("/") else f"xl/{targets[key]}"
+        for sheet, key in keys.items()
+        if key in targets
+    }
 
 
 if __name__ == "__main__":
