@@ -2,12 +2,14 @@
 
 import json
 import shutil
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from gencard.client.files import rows as rows_files
 from gencard.client.files.rows import read_rows, write_rows
 from gencard.client.findings.utility import FORMAT, UtilityOptions, utility_report
 from gencard.client.shell.main import app
@@ -104,18 +106,22 @@ class TestShell:
         assert "S_pMSE" in shown.stdout
         assert "Similarity" in shown.stdout
 
-    @pytest.mark.parametrize("ending", ["csv", "parquet"])
-    def test_columns_that_the_schema_lacks_are_named(self, run, files, tmp_path, ending):
+    @pytest.mark.parametrize("ending", ["csv", "parquet", "xlsx"])
+    def test_columns_that_the_schema_lacks_are_named(self, run, files, tmp_path, ending, monkeypatch):
         rows, records, schema = files
         more = pd.read_parquet(records).astype(str).assign(note="x", pay="1")
         path = tmp_path / f"more.{ending}"
-        more.to_csv(path, index=False) if ending == "csv" else more.to_parquet(path)
+        write = {"csv": more.to_csv, "xlsx": more.to_excel}.get(ending)
+        more.to_parquet(path) if write is None else write(path, index=False)
+        read = Mock(wraps=rows_files.read_stored)
+        monkeypatch.setattr(rows_files, "read_stored", read)
         words = ("utility", rows, path, "--schema", schema)
         shown = run(*words)
         expected = "Not compared, since the schema has no such attribute: note, pay"
         assert shown.exit_code == 0, shown.stderr
         assert shown.stdout.count("Not compared") == 1
         assert expected in shown.stdout
+        assert read.call_count == (ending == "xlsx"), "a workbook is read once"
         printed = run(*words, "--json")
         assert expected in printed.stderr
         json.loads(printed.stdout)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from gencard.controller.drafting.code_list import codes_in
+from gencard.controller.drafting.code_list import CodeList, codes_in
 from gencard.controller.records.schema_file import read_schema
 from gencard.controller.shell.main import app
 from gencard.core.domain import LARGEST_SIZE
@@ -24,7 +24,11 @@ from gencard.core.errors import GencardError, InvalidInputError
         ("a.txt", "", "has no codes"),
         ("a.txt", f"{'x' * 201}\n", "line 1 has a code of more than 200"),
         ("a.txt", "a\nb\x00\n", "line 2 has control characters"),
-        ("a.csv", "01\n02\n", "line 1 must be a header"),
+        ("a.csv", "01\n02\n", "line 1 is no header: .*such as code,label"),
+        ("a.csv", "AG\nZH\n", "line 1 is no header"),
+        ("a.csv", "AG;Aargau\nZH;Zurich\n", "line 1 is no header"),
+        ("a.tsv", "\ncode\nAG\n", "line 1 is no header"),
+        ("a.csv", "", "line 1 is no header"),
         ("a.csv", "code,name\n01,\n02,B\n01,C\n", "line 4 has the code of line 2 again"),
         ("a.csv", 'code,name\n01,"A\nA"\n', "line 2 has control characters"),
         ("a.csv", "code,name\n01\n", "line 2 has 1 cells, the header has 2"),
@@ -38,7 +42,14 @@ from gencard.core.errors import GencardError, InvalidInputError
 def test_a_list_that_is_not_clear_is_refused_with_its_line(tmp_path, name, text, problem):
     (tmp_path / name).write_text(text)
     with pytest.raises(InvalidInputError, match=problem):
-        codes_in(tmp_path / name)
+        codes_in(tmp_path / name, "canton")
+
+
+@pytest.mark.parametrize("head", ["code", "Code", " VALUE ", "canton", "Canton"])
+def test_the_line_that_is_the_header_is_known(tmp_path, head):
+    (tmp_path / "a.csv").write_text(f"{head},name\nAG,Aargau\nZH,Zurich\n")
+    listed = codes_in(tmp_path / "a.csv", "canton")
+    assert listed == CodeList(("AG", "ZH"), ("Aargau", "Zurich"), head.strip())
 
 
 def test_other_files_are_refused(tmp_path):
@@ -46,7 +57,7 @@ def test_other_files_are_refused(tmp_path):
     os.mkfifo(tmp_path / "b.txt")
     for name in ("a.txt", "b.txt", "c.txt"):
         with pytest.raises(InvalidInputError):
-            codes_in(tmp_path / name)
+            codes_in(tmp_path / name, "canton")
 
 
 @pytest.fixture
@@ -97,7 +108,8 @@ def test_hundreds_of_codes_come_from_a_file(house, tmp_path, form):
     path.write_text("\n".join(lines), encoding="utf-8-sig")
     before = (house / "schema.toml").read_text()
     assert "# Left out: 'city': " in before
-    edited(house, "city", "--new", "--labels-from", path)
+    said = edited(house, "city", "--new", "--labels-from", path)
+    assert ("is the header; 400 codes follow" in said) is (form != ".txt")
     assert "# Left out: 'city'" not in (house / "schema.toml").read_text()
     labels = read_schema(house / "schema.toml").coding.attribute("city").coding
     assert labels.labels == tuple(codes)

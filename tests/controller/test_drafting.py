@@ -477,7 +477,7 @@ class TestFiles:
     def test_records_that_the_engine_counts_otherwise_are_not_drafted(self, tmp_path, monkeypatch):
         path = tmp_path / "t.csv"
         path.write_text("a,b\n" + "1,x\n2,y\n" * 10)
-        monkeypatch.setattr(schema_draft, "detect", lambda place, *_: (detect(place)[0], 21))
+        monkeypatch.setattr(schema_draft, "detect", lambda place, *_: (detect(place)[0], 21, ""))
         with pytest.raises(InvalidInputError, match="21 records, of which the engine reads 20"):
             draft_schema(path, "t", today=NOW.date())
 

@@ -46,7 +46,7 @@ class TestHeaders:
         ]
         path = csv(tmp_path / "records.csv", "\n".join(lines) + "\n")
         assert len(lines[0]) > 1 << 17
-        found, _ = detection.detect(path)
+        found = detection.detect(path)[0]
         assert found.delimiter == delimiter
 
     @pytest.mark.parametrize(

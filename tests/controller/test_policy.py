@@ -28,6 +28,7 @@ from gencard.core.domain import Domain
 from gencard.core.errors import (
     InvalidInputError,
     InvalidNumberError,
+    ModelTooLargeError,
     NotFittableError,
     TooLargeError,
     TooManyRecordsError,
@@ -250,6 +251,21 @@ class TestLaws:
         asked = proposal(moments=(Moment(MomentKind.VARIANCE, ("e",)),), generator="maximum-entropy")
         with pytest.raises(TooLargeError, match="times cells"):
             judge(asked, policy, FIVE, replace(LIMITS, model_cells=19), {})
+
+    def test_a_model_that_the_memory_of_a_job_does_not_hold_is_refused_with_the_limit(self):
+        domain = Domain.of(dict.fromkeys("abc", 355))
+        asked = proposal(("a", "b"), ("b", "c"), ("a", "c"), generator="graphical")
+        policy = replace(
+            POLICY,
+            generators=("graphical",),
+            largest_marginal_cells=10**6,
+            most_per_card=Price(statistics=10**6),
+        )
+        limit = r"limit of 42,705,640 cells: 44,738,875 on .*4,096 MiB \(limits.memory_mib\).*auto"
+        with pytest.raises(ModelTooLargeError, match=limit):
+            judge(asked, policy, domain, LIMITS, {})
+        larger = replace(LIMITS, memory_mib=8_192)
+        assert isinstance(judge(asked, policy, domain, larger, {}), CounterOffer)
 
     def test_no_record_is_in_sight(self):
         for module in (statistics, judgement):

@@ -215,3 +215,21 @@ def test_a_steward_is_sent_to_his_own_command(tmp_path, records, capsys):
     assert run_shell(lambda: app(words, standalone_mode=False)) == 1
     assert "→ List cards with `gencard-controller cards`" in capsys.readouterr().err
     assert run("--version") == f"gencard {version('gencard')}\n"
+
+
+def test_empty_rows_of_a_sheet_are_stated(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in (["sex", "age"], *([["f", 20], ["m", 30]] * 20), [], [], ["f", 40]):
+        book.active.append(row)
+    book.save(tmp_path / "a.xlsx")
+    note = "Each of 2 empty rows is a record; the first is row 42."
+    assert note in run("init", tmp_path / "house", "--data", tmp_path / "a.xlsx")
+    assert f"a: {note}" in run("check", "--config", tmp_path / "house" / "controller.toml")
+
+
+def test_empty_lines_of_a_text_are_stated(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("sex,age\n" + "f,20\nm,30\n" * 9 + "\nf,20\n\n\nm,30\n\n")
+    note = "Each of 3 empty lines is no record; the first is line 20."
+    assert note in run("init", tmp_path / "house", "--data", path)

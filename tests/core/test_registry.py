@@ -1,13 +1,17 @@
 import re
 import shutil
+import tracemalloc
 from dataclasses import replace
 from importlib.resources import files
+from itertools import combinations
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gencard.core.card.terms import Tier
 from gencard.core.coding import StructuralZeros
+from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError
 from gencard.core.generators import registry
 from gencard.core.generators.maximum_entropy.family import ipf
@@ -18,6 +22,7 @@ from gencard.core.generators.registry import (
     generator_named,
     source_digest,
 )
+from gencard.core.statistics.psi import Measurement, Psi
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "methods.md"
 ZEROS = (StructuralZeros(("a",), ((0,),)),)
@@ -75,3 +80,28 @@ def test_s35_an_edited_source_is_another_source_digest_and_the_same_generator(mo
     edited.write_text(edited.read_text() + "# A comment.\n")
     after = source_digest.__wrapped__(), generator_digest("ipf")
     assert (before[0] != after[0], before[1]) == (True, after[1])
+
+
+@pytest.mark.parametrize("name", ["ipf", "graphical", "spanning-tree"])
+def test_a_fit_takes_no_more_memory_than_its_entry_says(name):
+    """A size at which the guide of the draws has nearly four places for each cell."""
+    sizes = (1_030, 1_030) if name == "spanning-tree" else (103, 103, 103)
+    domain = Domain.of(dict(zip("abc", sizes, strict=False)))
+    rng = np.random.default_rng(1)
+    whole = rng.integers(0, 2, sizes).astype(float)
+    psi = Psi(
+        domain,
+        tuple(
+            Measurement(pair, whole.sum(axis=tuple({0, 1, 2} - {*places})[: whole.ndim - 2]))
+            for pair, places in zip(
+                combinations(domain.attributes, 2), combinations(range(whole.ndim), 2), strict=True
+            )
+        ),
+    )
+    generator = generator_named(name, structural_zeros=(), max_cells=10**7)
+    tracemalloc.start()
+    try:
+        generator.fit(psi, domain)
+        assert tracemalloc.get_traced_memory()[1] <= GENERATORS[name].cell_bytes * domain.cells
+    finally:
+        tracemalloc.stop()

@@ -1,29 +1,44 @@
 """Files of Excel, Stata and SPSS as users see them, and files that are refused with the cell."""
 
 import datetime as dt
+import os
 import re
+import signal
 import subprocess
+import sys
+import time
 import unicodedata
 import zipfile
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from shutil import which
 
 import numpy as np
 import openpyxl
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gencard.core.errors import GencardError, InvalidInputError, TooLargeError
+from gencard.files import apart
 from gencard.files.stored import distinct_labels, read_stored
 
 pyreadstat = pytest.importorskip("pyreadstat")
+statistics, workbooks = map(import_module, ("gencard.files.statistics", "gencard.files.workbooks"))
 
 
 def read(path: Path, **options):
     return read_stored(path, "data", **options)
+
+
+def read_here(path: Path) -> pa.Table:
+    """The table of a file, read in this process: another one takes most of a second."""
+    of_workbooks = {"sheet": "", "skip": 0} if path.suffix == ".xlsx" else {}
+    reader = workbooks if path.suffix == ".xlsx" else statistics
+    return reader._read(path, "data", most_bytes=10**9, **of_workbooks).table
 
 
 def columns(path: Path, **options) -> dict:
@@ -126,7 +141,7 @@ def test_stata_and_excel_give_every_number_and_text_back(tmp_path_factory, value
     pyreadstat.write_dta(pd.DataFrame({"x": np.array(numbers, float), "t": words}), folder / "a.dta")
     sheet = book_of([["x", "t"], *zip(numbers, words, strict=True)], folder / "a.xlsx")
     for path in (folder / "a.dta", sheet):
-        held = read(path).table.to_pydict()
+        held = read_here(path).to_pydict()
         rows = len(held["x"])
         assert held["x"] == numbers[:rows]
         assert held["t"] == [word or None for word in words][:rows]
@@ -216,6 +231,74 @@ def test_a_sheet_that_is_no_table_is_refused_with_the_cell(tmp_path, name):
         read(path)
     assert words in str(caught.value)
     assert "Ann" not in str(caught.value)
+
+
+def with_durations(values, path: Path) -> Path:
+    """A workbook of one column with durations, whose cells have the format [h]:mm."""
+
+    def as_hours(sheet) -> None:
+        for row in range(2, sheet.max_row + 1):
+            if isinstance(sheet.cell(row, 2).value, dt.timedelta):
+                sheet.cell(row, 2).number_format = "[h]:mm"
+
+    rows = [["id", "worked"], *([one, value] for one, value in enumerate(values))]
+    return book_of(rows, path, as_hours)
+
+
+HOURS = [dt.timedelta(hours=26, minutes=30), None, dt.timedelta(hours=8), -dt.timedelta(minutes=15)]
+
+
+def test_durations_are_hours(tmp_path):
+    stored = read(with_durations(HOURS, tmp_path / "a.xlsx"))
+    assert stored.table.to_pydict()["worked"] == [26.5, None, 8.0, -0.25]
+    assert "durations, read as hours" in stored.columns[1].note
+    # 8:00 is stored as the same number, whether its format is [h]:mm or h:mm
+    mixed = read(with_durations([*HOURS, dt.time(8)], tmp_path / "b.xlsx"))
+    assert mixed.table.to_pydict()["worked"] == [26.5, None, 8.0, -0.25, 8.0]
+    whole = read(with_durations([dt.timedelta(hours=30)], tmp_path / "c.xlsx"))
+    assert whole.table.to_pydict()["worked"] == [30]
+
+
+@pytest.mark.parametrize("value", ["late", 7, dt.date(2020, 1, 2), True])
+@pytest.mark.parametrize("first", [False, True])
+def test_durations_beside_other_values_are_refused_with_the_cell(tmp_path, value, first):
+    values = [value, None, *HOURS] if first else [*HOURS, value]
+    with pytest.raises(InvalidInputError, match=f"in cell B{4 if first else 6}") as caught:
+        read(with_durations(values, tmp_path / "a.xlsx"))
+    assert "late" not in str(caught.value)
+
+
+def test_durations_of_libreoffice_and_old_workbooks_are_hours(tmp_path):
+    odf = pytest.importorskip("odf.opendocument")
+    table, text = (pytest.importorskip(f"odf.{name}") for name in ("table", "text"))
+    book, sheet = odf.OpenDocumentSpreadsheet(), table.Table(name="s")
+    book.spreadsheet.addElement(sheet)
+    for value in ("worked", "PT08H30M00S", "PT26H30M00S", "-PT01H00M00S"):
+        is_name = not value.endswith("S")
+        kind = {"valuetype": "string"} if is_name else {"valuetype": "time", "timevalue": value}
+        cell, row = table.TableCell(**kind), table.TableRow()
+        if is_name:
+            cell.addElement(text.P(text=value))
+        row.addElement(cell)
+        sheet.addElement(row)
+    book.save(tmp_path / "a.ods")
+    assert columns(tmp_path / "a.ods") == {"worked": [8.5, 26.5, -1.0]}
+    xlwt = pytest.importorskip("xlwt")
+    old = xlwt.Workbook()
+    page = old.add_sheet("s")
+    page.write(0, 0, "worked")
+    for row, days in enumerate((8.5 / 24, 26.5 / 24), 1):
+        page.write(row, 0, days, xlwt.easyxf(num_format_str="[h]:mm"))
+    old.save(tmp_path / "a.xls")
+    assert columns(tmp_path / "a.xls") == {"worked": [8.5, 26.5]}
+
+
+def test_empty_rows_between_records_are_counted(tmp_path):
+    rows = [[None], *PEOPLE[:2], [None] * 3, PEOPLE[2], [None] * 3, [None] * 3, PEOPLE[2], [None] * 3]
+    stored = read(book_of(rows, tmp_path / "a.xlsx"))
+    assert stored.table.num_rows == 6
+    assert stored.note == "Each of 3 empty rows is a record; the first is row 4."
+    assert read(book_of(PEOPLE, tmp_path / "b.xlsx")).note == ""
 
 
 def test_a_second_row_of_names_is_refused(tmp_path):
@@ -411,6 +494,29 @@ def test_one_far_cell_does_not_take_the_memory(tmp_path):
         read(path)
 
 
+def test_the_cells_of_a_sheet_are_looked_at_once(tmp_path, monkeypatch):
+    """Beside the library's own reading, wherever in the file the sheet is."""
+    path = book_of(PEOPLE, tmp_path / "a.xlsx", as_error)
+    moved = tmp_path / "b.xlsx"
+    with zipfile.ZipFile(path) as archive, zipfile.ZipFile(moved, "w") as other:
+        for name in archive.namelist():
+            content = archive.read(name).replace(b"/xl/worksheets/sheet1", b"/xl/pages/first")
+            other.writestr(name.replace("worksheets/sheet1", "pages/first"), content)
+    opened: list[str] = []
+    original = zipfile.ZipFile.open
+
+    def counted(archive, name, *words, **options):
+        opened.append(str(getattr(name, "filename", name)))
+        return original(archive, name, *words, **options)
+
+    monkeypatch.setattr(zipfile.ZipFile, "open", counted)
+    for one, part in ((path, "xl/worksheets/sheet1.xml"), (moved, "xl/pages/first.xml")):
+        opened.clear()
+        with pytest.raises(InvalidInputError, match="an error in cell B3"):
+            read_here(one)
+        assert opened.count(part) == 1
+
+
 def test_a_formula_may_give_the_empty_text(tmp_path):
     path = book_of([["a", "b"], ["x", 1.5], ["y", 2.5]], tmp_path / "a.xlsx", with_cell("C2", None))
     with zipfile.ZipFile(path) as archive:
@@ -438,3 +544,58 @@ def test_a_transport_file_of_sas_is_whole_and_holds_one_data_set(tmp_path):
     (tmp_path / "two.xpt").write_bytes(content + content[more:])
     with pytest.raises(InvalidInputError, match="several data sets"):
         read(tmp_path / "two.xpt")
+
+
+# Processes that read files apart
+
+
+def test_a_process_that_reads_ends_with_the_one_that_started_it():
+    child = "import os, time; from gencard.files import apart; apart.end_with_parent(os.getppid()); "
+    child += "print(os.getpid(), flush=True); time.sleep(600)"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True) as process:
+        number = int(process.stdout.readline())
+        process.kill()
+    for _ in range(100):
+        if not is_running(number):
+            return
+        time.sleep(0.1)
+    os.kill(number, signal.SIGKILL)
+    pytest.fail("the process outlives its parent")
+
+
+def is_running(number: int) -> bool:
+    try:
+        status = Path(f"/proc/{number}/stat").read_text()
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.mark.parametrize("ending", ["xlsx", "sav"])
+def test_a_file_that_takes_too_long_is_refused(tmp_path, ending, survey, monkeypatch):
+    path = tmp_path / f"a.{ending}"
+    if ending == "sav":
+        pyreadstat.write_sav(survey, path)
+    else:
+        book_of(PEOPLE, path)
+    monkeypatch.setattr(apart, "_SECONDS", 0.01)
+    with pytest.raises(InvalidInputError, match="takes too long"):
+        read(path)
+
+
+def test_a_workbook_that_takes_the_memory_of_a_job_is_a_lack_of_memory(tmp_path):
+    """calamine ends its process there; the one that reads goes on."""
+    path = book_of([["id", "x"], [1, 2]], tmp_path / "a.xlsx", with_cell("B1000000", 3))
+    code = (
+        "import resource, sys; from pathlib import Path; from gencard.files.stored import read_stored\n"
+        "import gencard.files.workbooks\n"
+        "size = int(open('/proc/self/statm').read().split()[0]) * 4096 + (24 << 20)\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (size, size))\n"
+        "try:\n    read_stored(Path(sys.argv[1]), 'data')\n"
+        "except MemoryError:\n    print('no memory')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, path], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "no memory\n", done.stderr

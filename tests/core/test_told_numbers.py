@@ -166,6 +166,21 @@ def test_degrees_of_freedom_count_records_no_finer_than_counts(kind, test, rows)
     assert all(degrees % USUAL_RULES.checks.rounding == 0 for degrees in of_records)
 
 
+@pytest.mark.parametrize(
+    "formula", ["income ~ 1", "income ~ age", "income ~ age + ill", "income ~ age - 1"]
+)
+@pytest.mark.parametrize("rows", range(41, 62, 2))
+def test_the_adjusted_share_is_no_larger_than_the_share(formula, rows):
+    """Also where the rounded degrees of freedom are the rounded number of records."""
+    margins = RecordMargins.of(people(rows=rows))
+    observed = observed_levels(margins, CODING.domain.attributes)
+    question = read_question(formula, Analysis.LINEAR, CODING, observed=observed, options={})
+    exact = answered(question, margins)
+    for answer in (exact, released(exact, USUAL_RULES)):
+        values = {one.name: one.value for one in answer.scalars}
+        assert values["rsquared_adj"] <= values["rsquared"] + 1e-12
+
+
 @pytest.mark.parametrize("kind", [Analysis.LOGISTIC, Analysis.ORDINAL, Analysis.POISSON])
 def test_criteria_follow_from_the_rounded_likelihood(kind):
     margins = RecordMargins.of(people(rows=1_003))

@@ -10,7 +10,7 @@ from gencard.core.card.budget import Neighbouring
 from gencard.core.card.mechanism import EXACT, Privacy
 from gencard.core.card.noise import Gaussian
 from gencard.core.card.terms import AuditTerms, Tier
-from gencard.core.generators.registry import BY_CONSTRUCTION, GENERATORS
+from gencard.core.generators.registry import BY_CONSTRUCTION, GENERATORS, most_cells
 from tests.system.house import SCHEMA, House, build, survey
 from tests.system.raw_calls import configure, state_unchanged
 
@@ -82,7 +82,9 @@ def test_the_catalogue_lists_them_with_needs_and_bounds(house: House) -> None:
     assert offered == BY_CONSTRUCTION
     for name in GENERATORS:
         assert listed[name].tier is Tier.BY_CONSTRUCTION
-        assert listed[name].most_cells == house.settings().limits.model_cells
+        limits = house.settings().limits
+        bound = most_cells(name, model_cells=limits.model_cells, memory_mib=limits.memory_mib)
+        assert listed[name].most_cells == bound <= limits.model_cells
         assert (listed[name].needs, listed[name].bound) == (
             GENERATORS[name].needs,
             GENERATORS[name].bound,

@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterator
+from functools import reduce
 from pathlib import Path
 
 import pandas as pd
@@ -45,10 +46,12 @@ def printed(tmp_path_factory) -> Iterator[list[tuple[str, str]]]:
 
 
 def typed(house: House) -> Iterator[tuple[str, str]]:
-    card = ""
+    cards: list[str] = []
     for block in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL):
         for line in re.findall(r"(?m)^\$ (.*)$", block):
-            program, *words = shlex.split(line.replace("CARD", card))
+            names = zip(("FIRST_CARD", "SECOND_CARD"), cards, strict=False)
+            filled = reduce(lambda text, pair: text.replace(*pair), names, line)
+            program, *words = shlex.split(filled)
             if program in LEFT_OUT or words[0] == "audit":  # the audit takes minutes
                 continue
             if words[0] == "serve":
@@ -60,7 +63,7 @@ def typed(house: House) -> Iterator[tuple[str, str]]:
             result = CliRunner().invoke(SHELLS[program], words, input="y\ny\n")
             assert result.exit_code == 0, (line, result.output)
             if words[0] == "propose":
-                (card,) = set(re.findall(r"datasets/survey/cards/[0-9a-f]+", result.output))
+                cards += set(re.findall(r"datasets/survey/cards/[0-9a-f]+", result.output))
             yield line, result.output
 
 
@@ -99,7 +102,7 @@ def test_what_the_page_says_of_a_release(printed):
 @pytest.mark.parametrize(
     ("command", "model", "formula"),
     [
-        ("gencard answer CARD", ols, "age ~ health"),
+        ("gencard answer FIRST_CARD", ols, "age ~ health"),
         ("gencard answer release", logit, "I(1 * (health == 'poor')) ~ sex + age"),
     ],
     ids=["linear", "logistic"],

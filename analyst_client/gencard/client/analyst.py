@@ -16,7 +16,7 @@ from gencard.client.connection.connection import Connection, Party, ProgressDisp
 from gencard.client.connection.keys import Checkpoint
 from gencard.client.display import Listed
 from gencard.client.files.rows import check_rows_fit
-from gencard.client.planning import Consent, Plan, rows_of, usual_purpose
+from gencard.client.planning import Consent, Plan, naming_refused, rows_of, usual_purpose
 from gencard.client.question import Question
 from gencard.client.release import Release
 from gencard.client.terms import Marginals, Measured, all_columns, proposed
@@ -252,8 +252,8 @@ class Analyst(Party):
     ) -> Release:
         """Rows for an analysis, or of all columns: plan, show the offer, ask, propose, sign, generate.
 
-        A card in force with the same terms and purpose is used instead of a new one, and an open
-        proposal of the same terms is gone on with.
+        A card in force with the same terms and purpose is used instead of a new one, unless its
+        measurement was refused, and an open proposal of the same terms is gone on with.
 
         Args:
             dataset: Name of the dataset.
@@ -281,15 +281,15 @@ class Analyst(Party):
             NotAcceptedError: The offer was declined, or nobody can be asked; nothing was spent.
             AwaitingStewardError: The proposal waits for a steward; call again once it is answered.
         """
-        plan = self.plan(dataset, formula, kind=kind, generator=generator, rows=rows, **measured)
+        with naming_refused(lambda: self._own_cards(dataset)):
+            plan = self.plan(dataset, formula, kind=kind, generator=generator, rows=rows, **measured)
         if file is not None:
             cliques = plan.answer.terms.cliques
             names = plan.coding.domain.covered_by(cliques).attributes
             check_rows_fit(Path(file), plan.coding, names, rows, values)
-        mine = self.identity.uri
         return rows_of(
             plan,
-            [card for card in self.cards(dataset) if card.negotiation.analyst == mine],
+            self._own_cards(dataset),
             self.budget(dataset),
             Consent(accept, progress is not False),
             purpose=usual_purpose(plan) if purpose is None else purpose,
@@ -297,6 +297,10 @@ class Analyst(Party):
             seed=seed,
             progress=progress,
         )
+
+    def _own_cards(self, dataset: str) -> list[Card]:
+        mine = self.identity.uri
+        return [card for card in self.cards(dataset) if card.negotiation.analyst == mine]
 
     @checked()
     def card(self, name: str) -> Card:

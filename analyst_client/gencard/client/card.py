@@ -13,6 +13,7 @@ from gencard.client.card_view import CardView, OfferEffects, PlannedAnalysis, ef
 from gencard.client.catalogue import (
     CatalogueEntry,
     get_dataset,
+    list_spends,
     suggesting_generators,
     with_generator,
 )
@@ -26,10 +27,16 @@ from gencard.client.release import Release
 from gencard.client.terms import Marginals, Measured, countered
 from gencard.client.waiting import ANSWERED, wait_for
 from gencard.core.card import card as core_card
-from gencard.core.card.card import CardState
+from gencard.core.card.budget import SpendState
+from gencard.core.card.card import USABLE, CardState
 from gencard.core.card.terms import AuditTerms, Proposal
 from gencard.core.dataset import Dataset
-from gencard.core.errors import GencardError, InvalidInputError, LackingMarginalsError
+from gencard.core.errors import (
+    CardStateError,
+    GencardError,
+    InvalidInputError,
+    LackingMarginalsError,
+)
 from gencard.run.levels import ValueForm
 from gencard.v1 import common_pb2
 from gencard.v1 import negotiation_pb2 as pb
@@ -218,6 +225,21 @@ class Card(CardView):
         )
         stub = self._connection.negotiation
         return self._now(self._connection.call(stub.TerminateCard, request).card)
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the last measurement of exact counts was refused at the records: paid, without psi."""
+        if self.state not in USABLE - {CardState.RELEASED} or self.terms.privacy.noisy:
+            return False
+        lines = (line for line in list_spends(self._connection) if line.resource == self.name)
+        last = next((line for line in lines if line.kind == "psi"), None)
+        if last is None or last.state is not SpendState.SETTLED:
+            return False
+        try:
+            self.agreement.psi  # noqa: B018 - fetched to see whether it exists
+        except CardStateError:
+            return True
+        return False
 
     @checked()
     def release(

@@ -24,7 +24,13 @@ from gencard.core.card.sums import Histogram, Sum
 from gencard.core.card.terms import LONGEST_PURPOSE, CardTerms
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
-from gencard.core.errors import AwaitingStewardError, BudgetExceededError, NotAcceptedError
+from gencard.core.errors import (
+    AwaitingStewardError,
+    BudgetExceededError,
+    MeasurementRefusedError,
+    NotAcceptedError,
+    ProposalRefusedError,
+)
 from gencard.core.statistics.formula import Analysis, Formula, analysis_of
 from gencard.core.statistics.unit_sums import fine_cells
 
@@ -319,6 +325,8 @@ def rows_of(
 ) -> Release:
     """Rows for a plan: from a card in force with the same terms, or from a new one.
 
+    A card of which the measurement was refused is not used again.
+
     Rows of a card in force are sound to take again: both parties signed these terms, psi was or will
     be measured once for the card, and rows are computed from psi, so no more is learnt or charged.
 
@@ -332,13 +340,50 @@ def rows_of(
         BudgetExceededError: The price exceeds the budget.
     """
     mine = list(cards)
-    card = next((card for card in mine if _holds(card, plan, purpose)), None)
+    held = [card for card in mine if _holds(card, plan, purpose)]
+    card = next((card for card in held if not card.is_refused), None)
     if card is not None:
         consent.say(f"Card {card.name} is in force with these terms and is used again.")
     else:
+        for refused in held[:1]:
+            consent.say(
+                f"The measurement of card {refused.name} was refused, so a new card is negotiated; "
+                f"`gencard terminate {refused.name}` gives up the old one."
+            )
         card = _agreed(plan, mine, budget, consent, purpose)
     with _noted(f"Card {card.name} stays signed; the same call continues with it."):
-        return card.release(min(rows, card.terms.rows), seed=seed, progress=progress)
+        try:
+            return card.release(min(rows, card.terms.rows), seed=seed, progress=progress)
+        except MeasurementRefusedError as error:
+            error.advice = f"{error.advice} {_after_refusal(card)}"
+            raise
+
+
+def _after_refusal(card: Card) -> str:
+    return (
+        f"Under changed rules, call again: a new card is negotiated. `gencard terminate {card.name}` "
+        "gives up the refused one."
+    )
+
+
+@contextmanager
+def naming_refused(cards: Callable[[], Iterable[Card]]) -> Iterator[None]:
+    """Add to a refusal because of earlier grants the refused cards that still count as grants.
+
+    Args:
+        cards: The analyst's own cards on the dataset.
+    """
+    try:
+        yield
+    except ProposalRefusedError as error:
+        if "DIFFERENCING" in str(error.fields.get("reasons", "")):
+            names = [f"`gencard terminate {card.name}`" for card in cards() if card.is_refused]
+            if names:
+                error.advice = (
+                    f"A card of which the measurement was refused counts until it is given up: "
+                    f"{', '.join(names)}. {error.advice}"
+                )
+        raise
 
 
 def _holds(card: Card, plan: Plan, purpose: str) -> bool:

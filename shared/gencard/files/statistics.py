@@ -6,12 +6,10 @@ and texts by the format of their variable.
 """
 
 import datetime as dt
-import json
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyreadstat
 
-from gencard.core.errors import InvalidInputError, TooLargeError
+from gencard.core.errors import InvalidInputError
+from gencard.files.apart import answered, read_apart
 from gencard.files.content import too_many_bytes
 from gencard.files.endings import ending_of
 from gencard.files.stored import (
@@ -105,50 +104,8 @@ _CALENDARS = {".dta": _STATA, ".sav": _SPSS, ".zsav": _SPSS, ".sas7bdat": _SAS, 
 
 
 def read(path: Path, field: str, *, most_bytes: int) -> StoredTable:
-    """Read a file in a process of its own, which a damaged file can crash; see ``stored.read_stored``.
-
-    The process writes the table to a pipe, and nothing to a disk.
-    """
-    done = run_apart("gencard.files.statistics", path, field, most_bytes)
-    if done.returncode == _TOO_LARGE:
-        raise too_many_bytes(most_bytes)
-    if done.returncode == _REFUSED:
-        raise InvalidInputError(**json.loads(done.stdout))
-    if done.returncode:
-        raise OSError
-    table = pa.ipc.open_stream(pa.py_buffer(done.stdout)).read_all()
-    columns = json.loads(table.schema.metadata[_COLUMNS])
-    described = [StoredColumn(**{**one, **{key: tuple(one[key]) for key in _LISTS}}) for one in columns]
-    return StoredTable(table.replace_schema_metadata(None), tuple(described))
-
-
-def run_apart(module: str, path: Path, *words: object) -> subprocess.CompletedProcess[bytes]:
-    """Run a module that reads a file, in a process of its own; its first argument is the path."""
-    # isolated: no module of the working folder may take the place of ours
-    command = (sys.executable, "-I", "-m", module, str(path.absolute()), *map(str, words))
-    return subprocess.run(command, check=False, capture_output=True, stdin=subprocess.DEVNULL)
-
-
-_TOO_LARGE, _REFUSED = 3, 4
-"""Exit codes of the process."""
-
-_COLUMNS, _LISTS = b"columns", ("labels", "missing")
-
-
-def _main(path: Path, field: str, most_bytes: int) -> int:
-    """Write the table of a file, with the descriptions of its columns, to the standard output."""
-    try:
-        stored = _read(path, field, most_bytes=most_bytes)
-    except TooLargeError:
-        return _TOO_LARGE
-    except InvalidInputError as error:
-        sys.stdout.write(json.dumps({**error.fields, "advice": error.advice}))
-        return _REFUSED
-    columns = json.dumps([asdict(one) for one in stored.columns]).encode()
-    table = stored.table.replace_schema_metadata({_COLUMNS: columns})
-    with pa.ipc.new_stream(sys.stdout.buffer, table.schema) as stream:
-        stream.write_table(table)
-    return 0
+    """Read a file in a process of its own; see ``stored.read_stored``."""
+    return read_apart("gencard.files.statistics", path, field, most_bytes)
 
 
 def _read(path: Path, field: str, *, most_bytes: int) -> StoredTable:
@@ -361,4 +318,4 @@ def _kind_of(form: str, calendar: _Calendar) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(_main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])))
+    sys.exit(answered(lambda path, field, most: _read(path, field, most_bytes=int(most))))

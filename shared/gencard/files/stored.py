@@ -51,10 +51,12 @@ class StoredTable:
     Args:
         table: Columns of text (dictionaries, if they are labels), int64, float64, bool, date32 and
             timestamp[us]; missing values are null.
+        note: What a reader could expect otherwise of the table as a whole; a sentence.
     """
 
     table: "pa.Table"
     columns: tuple[StoredColumn, ...]
+    note: str = ""
 
 
 def is_stored(path: Path) -> bool:
@@ -130,6 +132,17 @@ def check_names(names: Sequence[str], field: str, places: Sequence[str] | str) -
 
 
 _NARROWER = "Leave out columns that no analysis needs, or split the file."
+
+
+def empty_words(number: int, kind: str, first: int, meaning: str) -> str:
+    """Return a sentence on empty rows of a sheet, or lines of a text.
+
+    >>> empty_words(1, "row", 7, "is a record"), empty_words(2, "line", 7, "is no record")
+    ('The empty row 7 is a record.', 'Each of 2 empty lines is no record; the first is line 7.')
+    """
+    if number == 1:
+        return f"The empty {kind} {first} {meaning}."
+    return f"Each of {number:,} empty {kind}s {meaning}; the first is {kind} {first}."
 
 
 def whole_or_float(values: "pa.ChunkedArray") -> "pa.ChunkedArray":

@@ -6,6 +6,7 @@ are looked for in the file itself, and refused.
 
 import datetime as dt
 import re
+import sys
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,12 +21,14 @@ import python_calamine as calamine
 from gencard.core.errors import InvalidInputError
 from gencard.core.values import number_text
 from gencard.files import ParquetSize
+from gencard.files.apart import answered, read_apart
 from gencard.files.content import too_many_bytes
 from gencard.files.endings import ending_of
 from gencard.files.stored import (
     StoredColumn,
     StoredTable,
     check_names,
+    empty_words,
     time_texts,
     whole_or_float,
 )
@@ -40,19 +43,22 @@ _NAMED = 5
 
 
 def read(path: Path, field: str, *, sheet: str, skip: int, most_bytes: int) -> StoredTable:
-    """Read a sheet; see ``stored.read_stored``."""
+    """Read a sheet in a process of its own; see ``stored.read_stored``."""
+    return read_apart("gencard.files.workbooks", path, field, sheet, skip, most_bytes)
+
+
+def _read(path: Path, field: str, *, sheet: str, skip: int, most_bytes: int) -> StoredTable:
     if ending_of(path) != ".xls":
         _check_size(path, most_bytes)
-    if ending_of(path) == ".xlsx":
-        _check_rectangles(path, field)
+    errors = _checked_parts(path, field) if ending_of(path) == ".xlsx" else {}
     try:
         book = calamine.CalamineWorkbook.from_path(str(path))
     except calamine.PasswordError:
         problem, advice = "is protected by a password", "Save it without a password."
         raise InvalidInputError(field=field, problem=problem, advice=advice) from None
     name = _chosen(book, sheet, field)
-    _check_errors(path, name, field)
-    return _Sheet(book.get_sheet_by_name(name), field, skip).table()
+    _check_errors(path, name, field, errors)
+    return _Sheet(book.get_sheet_by_name(name), field, skip, ending_of(path)).table()
 
 
 def _check_size(path: Path, most_bytes: int) -> None:
@@ -117,6 +123,8 @@ class _SheetColumn:
             return self._as(pa.bool_()), ""
         if self.kinds <= {dt.date, dt.datetime}:
             return self._dates(), ""
+        if dt.timedelta in self.kinds:
+            return self._hours(), "Its values are durations, read as hours."
         if self.kinds == {dt.time}:
             return pa.chunked_array([time_texts([*chain(*map(_values, self.batches))])], pa.string()), ""
         texts = [
@@ -139,10 +147,52 @@ class _SheetColumn:
         kind = pa.timestamp("us")
         return pa.chunked_array([pa.array(one, kind) for one in instants], kind)
 
+    def _hours(self) -> pa.ChunkedArray:
+        """Return durations as hours; a time of day is one, too, since only its format tells it apart."""
+        hours = [None if one is None else _hours_of(one) for one in chain(*map(_values, self.batches))]
+        return whole_or_float(pa.chunked_array([pa.array(hours, pa.float64())]))
+
+    def beside_duration(self) -> int | None:
+        """Return the place of the first duration among other values, or of the first other value."""
+        if dt.timedelta not in self.kinds or self.kinds <= {dt.timedelta, dt.time}:
+            return None
+        values = [*chain(*map(_values, self.batches))]
+        is_duration = [isinstance(one, dt.timedelta | dt.time) for one in values]
+        first = next(place for place, one in enumerate(values) if one is not None)
+        return next(
+            place
+            for place, one in enumerate(values)
+            if one is not None and is_duration[place] != is_duration[first]
+        )
+
 
 def _values(batch: Any) -> list[Any]:
     """Return a batch as a list; only empty cells are kept as an array here, or all are texts."""
     return list(batch.to_pylist() if isinstance(batch, pa.Array) else batch)
+
+
+def _hours_of(value: dt.timedelta | dt.time) -> float:
+    if isinstance(value, dt.time):
+        value = dt.datetime.combine(dt.date.min, value) - dt.datetime.min
+    return value / dt.timedelta(hours=1)
+
+
+_DURATION = re.compile(r"(-?)PT([0-9]+)H([0-9]+)M([0-9]+(?:\.[0-9]+)?)S")
+"""Text that calamine makes of a time in an .ods file that is no time of day."""
+
+
+def _with_durations(cells: list[Any]) -> list[Any]:
+    """Return cells of an .ods file with durations in place of such texts."""
+    return [_duration(one) if isinstance(one, str) else one for one in cells]
+
+
+def _duration(text: str) -> dt.timedelta | str:
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        return text
+    sign, hours, minutes, seconds = match.groups()
+    length = dt.timedelta(hours=int(hours), minutes=int(minutes), seconds=float(seconds))
+    return -length if sign else length
 
 
 def _instant(value: Any) -> dt.datetime | None:
@@ -172,8 +222,9 @@ def _text(value: Any) -> str:
 class _Sheet:
     """A sheet that is read as a table: a row of names, then records."""
 
-    def __init__(self, sheet: Any, field: str, skip: int) -> None:
-        self._sheet, self._field, self._skip = sheet, field, skip
+    def __init__(self, sheet: Any, field: str, skip: int, ending: str) -> None:
+        self._sheet, self._field, self._skip, self._ending = sheet, field, skip, ending
+        self._rows, self._empty, self._first_empty = 0, 0, 0
 
     def table(self) -> StoredTable:
         """Read it, or refuse it with the cell that makes it no table."""
@@ -185,6 +236,8 @@ class _Sheet:
         second: list[Any] | None = None
         for number, row in rows:
             cells = row[first : first + len(names)]
+            if self._ending == ".ods":
+                cells = _with_durations(cells)
             second = cells if second is None else second
             self._check_outside(row, number, first, len(names))
             batch.append(cells)
@@ -192,16 +245,25 @@ class _Sheet:
                 self._add(columns, batch, last=False)
         self._add(columns, batch, last=True)
         self._check_second(second, columns, head, first)
+        self._check_durations(columns, head, first)
         read = [column.array() for column in columns]
         described = [StoredColumn(name, note=note) for name, (_, note) in zip(names, read, strict=True)]
         arrays = dict(zip(names, (array for array, _ in read), strict=True))
-        return StoredTable(pa.table(arrays), tuple(described))
+        note = ""
+        if self._empty:
+            note = empty_words(self._empty, "row", head + 2 + self._first_empty, "is a record")
+        return StoredTable(pa.table(arrays), tuple(described), note)
 
     def _add(self, columns: list[_SheetColumn], batch: list[list[Any]], *, last: bool) -> None:
         """Add rows to the columns; empty rows at the end wait, and are dropped if they are the last."""
         end = len(batch)
         while end and all(value == _EMPTY for value in batch[end - 1]):
             end -= 1
+        for row, cells in enumerate(batch[:end], self._rows):
+            if all(value == _EMPTY for value in cells):
+                self._first_empty = self._first_empty if self._empty else row
+                self._empty += 1
+        self._rows += end
         for place, column in enumerate(columns):
             column.add([row[place] for row in batch[:end]])
         del batch[: len(batch) if last else end]
@@ -246,6 +308,16 @@ class _Sheet:
         if alone and all(text or cell == _EMPTY for text, cell in zip(texts, second, strict=True)):
             cell = _cell(head + 1, first + alone[0])
             raise self._wrong(f"seems to have a second row of names: the text in cell {cell}", _HEADER)
+
+    def _check_durations(self, columns: Sequence[_SheetColumn], head: int, first: int) -> None:
+        for place, column in enumerate(columns, first):
+            row = column.beside_duration()
+            if row is not None:
+                cell = _cell(head + 1 + row, place)
+                raise self._wrong(
+                    f"has durations, such as [h]:mm, beside values of another type in cell {cell}",
+                    "Give all cells of the column one format.",
+                )
 
     def _wrong(self, problem: str, advice: str) -> InvalidInputError:
         return InvalidInputError(field=self._field, problem=problem, advice=advice)
@@ -294,41 +366,50 @@ _CELL_BYTES = 32
 """Bytes of a cell in memory: calamine has one for each cell of the rectangle up to the farthest one."""
 
 
-def _check_rectangles(path: Path, field: str) -> None:
-    """Refuse a sheet with few cells, one of them so far away that memory for all between is lacking."""
+def _checked_parts(path: Path, field: str) -> dict[str, str]:
+    """Read each sheet once, before calamine does, and refuse one that is too large for its cells.
+
+    A sheet may have few cells, one of them so far away that memory for all between is lacking.
+
+    Returns:
+        By sheet, what is wrong with the first cell that has an error, or a formula without a value.
+    """
+    errors = dict[str, str]()
     with zipfile.ZipFile(path) as archive:
-        for name in archive.namelist():
-            if not name.startswith("xl/worksheets/") or not name.endswith(".xml"):
-                continue
+        for sheet, name in _parts_of(archive).items():
             letters, rows = set[bytes](), 0
             with archive.open(name) as part:
                 for block in _blocks(part):
                     letters.update(_COLUMNS.findall(block))
                     rows = max(rows, max(map(int, _ROWS.findall(block)), default=0))
+                    errors[sheet] = errors.get(sheet) or _error_in(block)
             columns = max(map(_column_number, letters), default=0)
             # Workaround: calamine allocates every cell up to the farthest one before anything can be
             # refused (tafia/calamine#428), so the farthest one is looked for in the XML first.
             size = ParquetSize(path.stat().st_size, rows * columns * _CELL_BYTES, rows, columns)
             size.check(field)
+    return errors
 
 
 # Workaround: python-calamine gives an error as an empty text (dimastbk/python-calamine#105), and a
 # formula without a stored value as an empty cell. Read so, both would count as missing.
-def _check_errors(path: Path, sheet: str, field: str) -> None:
-    """Refuse cells that hold an error, and formulas without a value."""
+def _error_in(block: bytes) -> str:
+    for pattern, words in ((_ERROR, "an error"), (_NOT_COMPUTED, "a formula without a value")):
+        if match := pattern.search(block):
+            reference = _REFERENCE.search(match[0])
+            return f"has {words} in cell {reference[1].decode() if reference else 'of the sheet'}"
+    return ""
+
+
+def _check_errors(path: Path, sheet: str, field: str, errors: dict[str, str]) -> None:
+    """Refuse cells that hold an error, and formulas without a value.
+
+    Args:
+        errors: What ``_checked_parts`` returns.
+    """
     if ending_of(path) == ".xlsx":
-        with zipfile.ZipFile(path) as archive, archive.open(_part_of(archive, sheet)) as part:
-            for block in _blocks(part):
-                for pattern, words in (
-                    (_ERROR, "an error"),
-                    (_NOT_COMPUTED, "a formula without a value"),
-                ):
-                    if match := pattern.search(block):
-                        reference = _REFERENCE.search(match[0])
-                        cell = reference[1].decode() if reference else "of the sheet"
-                        raise InvalidInputError(
-                            field=field, problem=f"has {words} in cell {cell}", advice=_ERRORS
-                        )
+        if problem := errors[sheet]:
+            raise InvalidInputError(field=field, problem=problem, advice=_ERRORS)
     elif ending_of(path) == ".ods":
         with zipfile.ZipFile(path) as archive, archive.open("content.xml") as part:
             if any(
@@ -385,16 +466,30 @@ def _blocks(part: Any) -> Iterator[bytes]:
         rest = (rest + block)[-_LONGEST_CELL:]
 
 
-def _part_of(archive: zipfile.ZipFile, sheet: str) -> str:
-    """Return the file inside a workbook that holds a sheet."""
+def _parts_of(archive: zipfile.ZipFile) -> dict[str, str]:
+    """Return the file inside a workbook that holds each sheet."""
     workbook = ElementTree.fromstring(archive.read("xl/workbook.xml"))  # noqa: S314 - bounded, no entities
     relations = ElementTree.fromstring(archive.read("xl/_rels/workbook.xml.rels"))  # noqa: S314
-    key = next(
-        value
+    targets = {one.get("Id"): str(one.get("Target")) for one in relations}
+    keys = {
+        str(one.get("name")): value
         for one in workbook.iter()
-        if one.tag.endswith("}sheet") and one.get("name") == sheet
+        if one.tag.endswith("}sheet")
         for name, value in one.attrib.items()
         if name.endswith("}id")
+    }
+    return {
+        sheet: targets[key].removeprefix("/") if targets[key].startswith("/") else f"xl/{targets[key]}"
+        for sheet, key in keys.items()
+        if key in targets
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(
+        answered(
+            lambda path, field, sheet, skip, most: _read(
+                path, field, sheet=sheet, skip=int(skip), most_bytes=int(most)
+            )
+        )
     )
-    target = next(str(one.get("Target")) for one in relations if one.get("Id") == key)
-    return target.removeprefix("/") if target.startswith("/") else f"xl/{target}"

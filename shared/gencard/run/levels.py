@@ -88,10 +88,12 @@ class NumberedRows:
 
     Args:
         numbers: See ``NumbersOf``.
+        columns: Names of all columns of the file, read or not; None if they are not known.
     """
 
     dataset: Dataset
     numbers: NumbersOf
+    columns: tuple[str, ...] | None = None
 
 
 UNKNOWN_NUMBER = np.inf

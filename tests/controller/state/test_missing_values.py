@@ -3,6 +3,7 @@
 from datetime import date
 
 import duckdb
+import pandas as pd
 import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,6 +16,7 @@ from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.records.vault import Vault
 from gencard.controller.shell.schema import questions_of_dates
 from gencard.core.coding import Attribute, Coding, Edges, Labels
+from gencard.core.values import MARKS
 from tests.controller.state import postgres
 
 TODAY = date(2026, 11, 20)
@@ -164,3 +166,23 @@ class TestDates:
         first, second = questions_of_dates(made.format, made.attributes)
         assert "in a, c?" in first
         assert "two digits" in second
+
+
+@pytest.mark.parametrize("ending", ["sav", "dta"])
+def test_a_label_that_a_file_declares_is_a_label(tmp_path, ending):
+    """Also where it reads like a mark of a missing value."""
+    pyreadstat = pytest.importorskip("pyreadstat")
+    texts = ("yes", "None", "NA", "NaN", "missing")
+    frame = pd.DataFrame({"a": [float(code % 5) for code in range(60)], "b": [1.0, 2.0, 3.0] * 20})
+    frame.loc[59, "a"] = None
+    path = tmp_path / f"t.{ending}"
+    labels = {"a": dict(enumerate(texts)), "b": dict(enumerate(MARKS, 1))}
+    getattr(pyreadstat, f"write_{ending}")(frame, path, variable_value_labels=labels)
+    made = draft_schema(path, "t", today=TODAY)
+    first, second = made.attributes
+    assert first.coding == Labels(texts, missing=True)
+    assert (first.marks, second.marks, second.coding.missing) == ({}, {}, False)
+    vault = Vault(path, made.schema.coding, made.schema.readings, made.format)
+    vault.check()
+    (counts,) = vault.count([("a",)])
+    assert counts.tolist() == [12, 12, 12, 12, 11, 1]

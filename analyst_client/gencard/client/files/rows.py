@@ -5,6 +5,7 @@ import io
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from importlib import import_module
 from itertools import islice, zip_longest
 from math import isnan
@@ -132,7 +133,9 @@ def _read(path: Path, coding: Coding, domain: Domain, numbered: Clique) -> Numbe
     reader = _parquet().read_parquet if ending in PARQUET else read_csv
     size_of(path, "file")  # says what is wrong with a path that is no regular file
     if is_stored(path):
-        return _rows_of(_columns_of(path, coding), coding, domain)
+        table = read_stored(path, "file", most_bytes=_MOST_BYTES).table
+        rows = _rows_of(_columns_of(table, coding), coding, domain)
+        return replace(rows, columns=tuple(table.column_names))
     try:
         columns: list[ReadColumn] = reader(path, coding, domain, numbered)
         dataset = Dataset.of_columns(domain, [column.all_codes() for column in columns])
@@ -144,18 +147,22 @@ def _read(path: Path, coding: Coding, domain: Domain, numbered: Clique) -> Numbe
     return NumberedRows(dataset, numbers.get)
 
 
-def unread_columns(path: Path, domain: Domain) -> tuple[str, ...]:
+def unread_columns(path: Path, rows: NumberedRows) -> tuple[str, ...]:
     """Return the columns of a file that are no attributes, so that nothing reads them.
+
+    Args:
+        rows: The rows of the file.
 
     Raises:
         InvalidInputError: The file has another ending than ``ENDINGS``.
     """
-    known = {*domain.attributes, *map(neutral, domain.attributes)}
+    names = rows.dataset.domain.attributes
+    known = {*names, *map(neutral, names)}
     try:
-        if ending_to_read(path) in PARQUET:
-            heads: list[str] = _parquet().names_of_columns(path)
-        elif is_stored(path):
-            heads = read_stored(path, "file", most_bytes=_MOST_BYTES).table.column_names
+        if rows.columns is not None:
+            heads = [*rows.columns]
+        elif ending_to_read(path) in PARQUET:
+            heads = _parquet().names_of_columns(path)
         else:
             with _opened_text(path) as reader:
                 heads = next(reader, [])
@@ -164,12 +171,11 @@ def unread_columns(path: Path, domain: Domain) -> tuple[str, ...]:
     return tuple(head for head in heads if head not in known)
 
 
-def _columns_of(path: Path, coding: Coding) -> dict[str, Any]:
+def _columns_of(table: Any, coding: Coding) -> dict[str, Any]:
     """Return columns of a workbook, or a file of a statistical package: labels, texts and numbers.
 
     Dates are days since 1970-01-01, times of day minutes.
     """
-    table = read_stored(path, "file", most_bytes=_MOST_BYTES).table
     here = [one for one in coding.attributes if one.name in table.column_names]
     return {one.name: _series_of(table.column(one.name), one.coding) for one in here}
 

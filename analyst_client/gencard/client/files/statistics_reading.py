@@ -1,6 +1,7 @@
 """Codes, labels and formats of a file of Stata or SPSS, read in a process of its own.
 
-Run as a module with the file, a folder for the result and the most cells that are read.
+Run as a module with the number of the process that started it, the file, a folder for the result and the
+most cells that are read.
 """
 
 import json
@@ -14,7 +15,7 @@ import pandas as pd
 import pyreadstat
 
 from gencard.core.errors import InvalidInputError
-from gencard.files.statistics import run_apart
+from gencard.files.apart import end_with_parent, run_apart
 
 _VALUES, _FACTS = "values.parquet", "facts.json"
 
@@ -61,7 +62,8 @@ def read_statistics(path: Path, most_cells: int) -> StatisticsFile:
         return StatisticsFile(pd.read_parquet(Path(folder) / _VALUES), labels, **facts)
 
 
-def _main(path: Path, folder: Path, most_cells: int) -> int:
+def _main(parent: int, path: Path, folder: Path, most_cells: int) -> int:
+    end_with_parent(parent)
     read: Any = pyreadstat.read_dta if path.suffix.lower() == ".dta" else pyreadstat.read_sav
     options = {"user_missing": True, "disable_datetime_conversion": True}
     _, size = read(path, metadataonly=True, **options)
@@ -90,4 +92,4 @@ def _plain(column: "pd.Series[Any]") -> "pd.Series[Any]":
 
 
 if __name__ == "__main__":
-    sys.exit(_main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])))
+    sys.exit(_main(int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])))

@@ -134,7 +134,8 @@ class AuditRun:
         """Pool the evidence; write log, verdict, ledger and the operation's end in one transaction.
 
         Tries are numbered here, at their end: a try that is cancelled or fails does not weaken
-        later tries, and of two concurrent tries the second to end is judged with the evidence of the first.
+        later tries, and of two concurrent tries the second to end is judged with the evidence of the
+        first.
         """
         audits = self.audits
         with audits.database.transaction() as tx:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from math import inf
 from pathlib import Path
 
@@ -42,7 +43,7 @@ from gencard.core.errors import (
     InvalidInputError,
     NotFoundError,
 )
-from gencard.core.generators.registry import GENERATORS, generator_digest, parameters_of
+from gencard.core.generators.registry import GENERATORS, generator_digest, most_cells, parameters_of
 from gencard.core.statistics.linear import Statistic, divided
 from gencard.core.typed_json import PLAIN
 from gencard.wire.signatures.canonical import digest_of
@@ -58,7 +59,7 @@ class Boxes:
 
     Args:
         boxes: The black boxes of the settings.
-        model_cells: Largest number of cells of a generator's model.
+        model_cells, memory_mib: Most cells of a generator's model, and memory of a job.
         cell: Sandbox in which programs and built-in boxes run.
         work: A private folder for compiled copies.
 
@@ -69,9 +70,14 @@ class Boxes:
     """
 
     def __init__(
-        self, boxes: Iterable[BoxEntry], model_cells: int, sandbox: SandboxSettings, work: Path
+        self,
+        boxes: Iterable[BoxEntry],
+        model_cells: int,
+        sandbox: SandboxSettings,
+        work: Path,
+        memory_mib: int = 4_096,
     ) -> None:
-        self._model_cells = model_cells
+        self._most_cells = partial(most_cells, model_cells=model_cells, memory_mib=memory_mib)
         self._codes = {name: generator_digest(name) for name in GENERATORS}
         self._boxes = {box.name: box for box in boxes}
         built_in = [box.box for box in self._boxes.values() if isinstance(box, BuiltInBox)]
@@ -119,7 +125,7 @@ class Boxes:
             self._codes[name],
             needs=entry.needs,
             bound=entry.bound,
-            most_cells=self._model_cells,
+            most_cells=self._most_cells(name),
             cell_bytes=entry.cell_bytes,
             parameters=parameters_of(name),
         )

@@ -4,6 +4,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from gencard.core.domain import LARGEST_SIZE
@@ -17,18 +18,33 @@ _LONGEST = 200
 """Characters of a code."""
 
 
-def codes_in(path: Path) -> tuple[list[str], list[str]]:
-    """Return the codes of a file as texts, so that 01 stays 01, in their order.
+_HEADS = ("category", "code", "codes", "key", "label", "labels", "level", "value")
+
+
+@dataclass(frozen=True, slots=True)
+class CodeList:
+    """Codes of a file as texts, so that 01 stays 01, in their order.
+
+    Args:
+        words: What each code is in words; empty where there is no second column.
+        header: First cell of the first line, which is the header; empty in a ``.txt``.
+    """
+
+    codes: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    header: str = ""
+
+
+def codes_in(path: Path, attribute: str) -> CodeList:
+    """Read a list of codes.
 
     A ``.txt`` has one code a line. A ``.csv`` or ``.tsv`` has a header and the codes in its first
-    column; a second column says in words what each code is.
-
-    Returns:
-        Return the codes and their descriptions; descriptions are empty without a second column.
+    column; a second column says in words what each code is. A first line is a header only if its first
+    cell is one of ``_HEADS`` or the name of the attribute: another one may be a code.
 
     Raises:
-        InvalidInputError: The file cannot be read, or a line has no code, one of an earlier line, or
-            other columns; the line is named.
+        InvalidInputError: The file cannot be read, has no header, or a line has no code, one of an
+            earlier line, or other columns; the line is named.
     """
     ending = path.suffix.lower()
     if ending not in (".csv", ".tsv", ".txt"):
@@ -38,7 +54,10 @@ def codes_in(path: Path) -> tuple[list[str], list[str]]:
         text = read_file(path, _FIELD, LIST_LIMIT).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InvalidInputError(field=_FIELD, problem="must be encoded in UTF-8") from None
-    rows = _lines(text) if ending == ".txt" else _rows(text, ending)
+    header, rows = "", _lines(text)
+    if ending != ".txt":
+        rows = _rows(text, ending)
+        header = _header(rows, attribute)
     lines, codes, words = dict[str, int](), list[str](), list[str]()
     for line, row in rows:
         code = row[0]
@@ -53,7 +72,19 @@ def codes_in(path: Path) -> tuple[list[str], list[str]]:
         words += row[1:]
     if not codes:
         raise InvalidInputError(field=_FIELD, problem="has no codes")
-    return codes, words
+    return CodeList(tuple(codes), tuple(words), header)
+
+
+def _header(rows: Iterator[tuple[int, list[str]]], attribute: str) -> str:
+    line, row = next(rows, (1, [""]))
+    if row[0].strip().casefold() not in (*_HEADS, attribute.casefold()):
+        raise InvalidInputError(
+            field=_FIELD,
+            problem=f"line {line} is no header: its first cell is none of {', '.join(_HEADS)}, nor the "
+            "name of the attribute",
+            advice="Write a header above the codes, such as code,label; or name a .txt without one.",
+        )
+    return row[0].strip()
 
 
 def are_texts(codes: Sequence[str]) -> bool:
@@ -80,7 +111,7 @@ def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _rows(text: str, ending: str) -> Iterator[tuple[int, list[str]]]:
-    """Line and cells of each row but the header, whose cells are the names of one or two columns."""
+    """Line and cells of each row, the header first; all have as many cells, one or two."""
     head = text.partition("\n")[0]
     delimiter = "\t" if ending == ".tsv" else max(_DELIMITERS, key=head.count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
@@ -88,16 +119,12 @@ def _rows(text: str, ending: str) -> Iterator[tuple[int, list[str]]]:
     try:
         for row in reader:
             line, begin = begin, reader.line_num + 1
-            if not width:
-                if re.fullmatch("[0-9.,+-]*", row[0] if row else ""):
-                    raise _refusal(line, "must be a header, such as code,label")
-                width = len(row)
-            elif len(row) != width:
+            width = width or len(row)
+            if len(row) != width:
                 raise _refusal(line, f"has {len(row)} cells, the header has {width}")
-            elif width <= 2:
-                yield line, row
             if width > 2:
                 raise _refusal(line, "has more than two columns: codes, and what they are in words")
+            yield line, row or [""]
     except csv.Error:
         raise _refusal(begin, "is not valid CSV") from None
 

@@ -18,7 +18,7 @@ from gencard.core.values import MARKS
 from gencard.files import lines_of
 from gencard.files.content import open_content, open_text_content
 from gencard.files.endings import SHEETS, TEXT, ending_of
-from gencard.files.stored import MOST_BYTES, check_names
+from gencard.files.stored import MOST_BYTES, check_names, empty_words
 
 _ENCODINGS = ("utf-8-sig", "cp1252", "latin-1")
 _SAMPLE = 5_000
@@ -51,8 +51,8 @@ _GROUPED = {
 Rows = list[list[str]]
 
 
-def detect(path: Path, sheet: str = "", skip: int = 0) -> tuple[FileFormat, int | None]:
-    """Format of a file and number of its records; None if these are not counted here.
+def detect(path: Path, sheet: str = "", skip: int = 0) -> tuple[FileFormat, int | None, str]:
+    """Format of a file, number of its records, None if these are not counted here, and a sentence on it.
 
     Args:
         sheet: Sheet of a workbook, as stated.
@@ -70,13 +70,13 @@ def detect(path: Path, sheet: str = "", skip: int = 0) -> tuple[FileFormat, int 
     if skip and not sheet:
         raise InvalidInputError(field="sheet", problem="must be named beside rows to skip: --sheet NAME")
     if ending_of(path) not in TEXT or path.is_dir():
-        return FileFormat(sheet=sheet, skip=skip), None
+        return FileFormat(sheet=sheet, skip=skip), None, ""
     encoding = _encoding(path)
     lines = first_lines(path, encoding)
     comments = _comments(lines)
     delimiter, skip = delimiter_of(lines[comments:])
     skip += comments
-    sample, records, days, ends = _checked_sample(path, encoding, delimiter, skip)
+    sample, records, days, ends, note = _checked_sample(path, encoding, delimiter, skip)
     columns = [_present(column) for column in zip(*sample, strict=True)]
     decimal, thousands = _number_marks(columns)
     file_format = FileFormat(
@@ -89,7 +89,7 @@ def detect(path: Path, sheet: str = "", skip: int = 0) -> tuple[FileFormat, int 
         trim=any(value != value.strip() for row in sample for value in row),
         line_ends="mixed" if len(ends) > 1 else "",
     )
-    return file_format, records
+    return file_format, records, note
 
 
 def _comments(lines: Sequence[str]) -> int:
@@ -132,11 +132,11 @@ def _encoding(path: Path) -> str:
 
 def _checked_sample(
     path: Path, encoding: str, delimiter: str, skip: int
-) -> tuple[Rows, int, list[list[str]], set[str]]:
-    """Read every line: the first records, how many there are, all dates, and the ends of lines.
+) -> tuple[Rows, int, list[list[str]], set[str], str]:
+    """Read every line: the first records, how many there are, all dates, the ends of lines, and a note.
 
     Refuses a file with lines of another width, or with control characters. In a file of one column, an
-    empty line is a record.
+    empty line is a record; in others the note says how many there are.
     """
     with _opened(path, encoding) as file:
         noted = _Lines(lines_of(file, TOO_LONG))
@@ -151,11 +151,15 @@ def _checked_sample(
             _check_header(header, skip + 1)
             sample: Rows = []
             wrong: list[int] = []
-            records = 0
+            records, empty, first_empty, last_empty = 0, 0, 0, 0
             days = _Days()
             for row in reader:
                 noted.end_record()
                 records += bool(row) or len(header) == 1
+                if not row:
+                    first_empty = first_empty or reader.line_num + skip
+                    empty += 1
+                last_empty = 0 if row else last_empty + 1
                 if row and len(row) != len(header):
                     wrong.append(reader.line_num + skip)
                 elif row and len(sample) < _SAMPLE:
@@ -166,7 +170,11 @@ def _checked_sample(
         raise InvalidInputError(field="data", problem=_ragged(wrong, len(header)))
     if not sample:
         raise EmptyDatasetError()
-    return sample, records, days.values(sample), noted.ends
+    is_record = len(header) == 1
+    empty -= 0 if is_record else last_empty  # lines at the end of a file are nobody's records
+    meaning = "is a record" if is_record else "is no record"
+    note = empty_words(empty, "line", first_empty, meaning) if empty else ""
+    return sample, records, days.values(sample), noted.ends, note
 
 
 def _opened(path: Path, encoding: str) -> TextIO:

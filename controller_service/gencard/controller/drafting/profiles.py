@@ -94,6 +94,7 @@ class Profile:
         repeats: How often values occur; None if that was not counted.
         shared: Names of columns that are constant in nearly all groups of records with equal values
             here.
+        of_file: Sentence on the file as a whole.
     """
 
     name: str
@@ -120,6 +121,7 @@ class Profile:
     remark: str = ""
     repeats: "Repeats | None" = None
     shared: tuple[str, ...] = ()
+    of_file: str = ""
 
     @property
     def source(self) -> str:
@@ -215,7 +217,7 @@ def profiles(
                 for column in part
             ]
             looks += [_with_shared(records, part, of_part, place) for place in range(len(part))]
-        return looks
+        return [replace(look, of_file=records.note) for look in looks] if records.note else looks
 
 
 def _with_description(profile: Profile, described: StoredColumn | None) -> Profile:
@@ -229,10 +231,9 @@ def _with_description(profile: Profile, described: StoredColumn | None) -> Profi
         remark=" ".join(filter(None, (missing, described.note))),
         nullable=profile.nullable or bool(described.missing),
     )
-    labels = tuple(label for label in described.labels if label not in profile.marks)
-    if profile.kind != "text" or not labels:
+    if profile.kind != "text" or not described.labels:
         return profile
-    return replace(profile, values=labels, declared=True)
+    return replace(profile, values=described.labels, declared=True)
 
 
 def _profile(records: Records, column: Column, count: int, progress: Callable[[str], None]) -> Profile:
@@ -431,7 +432,19 @@ class _Look:
         return [int(number) for number in row]
 
     def absent(self, marks: Sequence[str] | dict[str, int]) -> str:
-        return f"({self.column.absent(tuple(marks))} OR {self.column.is_nan})"
+        return f"({self.column.absent(tuple(marks))} OR {self._is_nan})"
+
+    @property
+    def _is_nan(self) -> str:
+        """Whether the value is no number, and no label that the file declares, either."""
+        labels = ", ".join(map(literal, self._labels))
+        unless = f" AND {self.column.text} NOT IN ({labels})" if labels else ""
+        return f"({self.column.is_nan}{unless})"
+
+    @property
+    def _labels(self) -> tuple[str, ...]:
+        described = self.records.described.get(self.column.name)
+        return described.labels if described else ()
 
     def present(self, marks: dict[str, int]) -> int:
         return self.count(f"NOT {self.absent(marks)}")
@@ -454,12 +467,13 @@ class _Look:
         return self.column.number if kind == "number" else self.column.days
 
     def marks(self) -> dict[str, int]:
-        """Words for missing values, and how often each occurs."""
+        """Words for missing values, and how often each occurs: no labels that the file declares."""
         text = self.column.text
         code = f"regexp_full_match({text}, '[A-Z]{{2}}')"  # NA is Namibia among codes of countries
         codes = not self.count(f"NOT ({self.column.absent(MARKS)} OR {code})")
-        words = ", ".join(literal(mark) for mark in MARKS if not (codes and mark == "NA"))
-        nan = "false" if self.column.is_number else self.column.is_nan  # however it is spelt
+        labels = {*self._labels} | ({"NA"} if codes else set())
+        words = ", ".join(literal(mark) for mark in MARKS if mark not in labels) or "NULL"
+        nan = "false" if self.column.is_number else self._is_nan  # however it is spelt
         test = f"{text} IN ({words}) OR {nan}"
         query = f"SELECT {text}, sum(n) FROM {self.table} WHERE {test} GROUP BY 1 ORDER BY 1"  # noqa: S608
         return {word: int(number) for word, number in self._rows(query)}

@@ -122,6 +122,7 @@ class SchemaDraft:
         records: Number of records in the file, for the steward alone: the schema does not declare it.
         units: Columns that may identify persons; the steward is asked.
         weights: Columns that may be weights; the steward is asked.
+        note: Sentence on the file as a whole, for the steward alone; may be empty.
     """
 
     schema: PublicSchema
@@ -130,6 +131,7 @@ class SchemaDraft:
     records: int
     units: tuple[Unit, ...] = ()
     weights: tuple[str, ...] = ()
+    note: str = ""
 
     @property
     def remark(self) -> str:
@@ -223,9 +225,10 @@ def draft_schema(
     if isinstance(place, TableAddress):
         from gencard.controller.drafting.table_looks import table_profiles  # noqa: PLC0415 - large libraries
 
-        file_format, looks = USUAL, table_profiles(place, place.secret(), progress)
+        note, file_format = "", USUAL
+        looks = table_profiles(place, place.secret(), progress)
     else:
-        file_format, records = detect(place, sheet, skip)
+        file_format, records, note = detect(place, sheet, skip)
         looks = profiles(place, file_format, progress)
         if records not in (None, looks[0].records):
             problem = (
@@ -251,7 +254,8 @@ def draft_schema(
         readings={one.name: one.reading for one in drafts if one.coding and one.reading != PLAIN},
     )
     weights = tuple(look.name for look in looks if may_be_weight(look) and look.name in coding.domain)
-    return SchemaDraft(schema, file_format, drafts, looks[0].records, units_of(looks), weights)
+    note = note or looks[0].of_file
+    return SchemaDraft(schema, file_format, drafts, looks[0].records, units_of(looks), weights, note)
 
 
 def _drafted(profile: Profile, today: date) -> DraftedAttribute:

@@ -35,9 +35,9 @@ from gencard.core.card.sums import check_numbers
 from gencard.core.card.terms import Proposal
 from gencard.core.coding import Coding
 from gencard.core.domain import Domain
-from gencard.core.errors import TooLargeError, TooManyRecordsError
+from gencard.core.errors import ModelTooLargeError, TooLargeError, TooManyRecordsError
 from gencard.core.generators.contract import LinearGenerator
-from gencard.core.generators.registry import Zeros, generator_named
+from gencard.core.generators.registry import Zeros, generator_named, most_cells
 from gencard.core.generators.trial_fit import check_fittable
 from gencard.core.policy import Policy
 
@@ -55,6 +55,11 @@ class ProposalLimits:
     rows: int
     runs: int
     records: int = 2_000_000
+    memory_mib: int = 4_096
+
+    def most_cells(self, generator: str) -> int:
+        """Most cells of the model of a generator, by its name."""
+        return most_cells(generator, model_cells=self.model_cells, memory_mib=self.memory_mib)
 
 
 def check_size(proposal: Proposal, domain: Domain, limits: ProposalLimits) -> None:
@@ -118,19 +123,29 @@ def check_model(
     if is_black_box(terms.generator):
         return
     covered = domain.covered_by(terms.cliques)
-    impossible = zeros(covered)
-    generator = generator_named(
-        terms.generator, structural_zeros=impossible, max_cells=limits.model_cells
-    )
-    generator.check(terms.marginals, covered)
+    impossible, most = zeros(covered), limits.most_cells(terms.generator)
+    generator = generator_named(terms.generator, structural_zeros=impossible, max_cells=most)
+    try:
+        generator.check(terms.marginals, covered)
+    except ModelTooLargeError as error:
+        if most == limits.model_cells:
+            raise
+        raise ModelTooLargeError(**{**error.fields, "advice": _memory_advice(limits, most)}) from None
     if terms.moments and isinstance(generator, LinearGenerator):
         cells = sum(domain.project(clique).cells for clique in terms.marginals)
         sums = sum(1 + moment.functions(domain) for moment in terms.moments)
         generator.check_functions(cells + sums, covered)
     if not terms.privacy.noisy:
-        most = limits.model_cells
         with _ONE_TRIAL:
             check_fittable(generator, terms.marginals, covered, zeros=impossible, max_cells=most)
+
+
+def _memory_advice(limits: ProposalLimits, most: int) -> str:
+    return (
+        f"The memory of a job, {limits.memory_mib:,} MiB (limits.memory_mib), holds {most:,} cells of "
+        "this generator. Use `--generator auto`, which takes a generator whose model fits, or request "
+        "fewer marginals on these attributes."
+    )
 
 
 NOTHING_LEFT = "NOTHING_LEFT"

@@ -13,7 +13,7 @@ from gencard.controller.records.file_format import enough_memory
 from gencard.controller.records.schema_file import PublicSchema, place_of, read_schema
 from gencard.controller.records.source import RecordSource
 from gencard.controller.records.tables.address import TableAddress, secret_of
-from gencard.controller.records.vault import check_detected, open_source
+from gencard.controller.records.vault import Vault, check_detected, open_source
 from gencard.core.card.sums import Histogram, cell_names
 from gencard.core.coding import PLAIN
 from gencard.core.domain import Clique, Domain
@@ -88,10 +88,12 @@ class CheckedRecords:
     Args:
         adjustments: Number of values of each attribute that are counted differently than stored.
         small: Small cells in the exact counts of all pairs; None for a holdout.
+        note: Sentence on the file as a whole, such as on its empty rows; may be empty.
     """
 
     adjustments: Mapping[str, Adjustments]
     small: "SmallCells | None"
+    note: str = ""
 
 
 def check_records(
@@ -132,10 +134,12 @@ def check_records(
         adjustments |= {
             name: Adjustments(texts=count) for name, count in records.texts_by_value().items()
         }
+        note = records.note if isinstance(records, Vault) else ""
         if holdout:
-            return CheckedRecords(adjustments, None)
+            return CheckedRecords(adjustments, None, note)
         allowed = pairs(schema.coding.domain)
-        return CheckedRecords(adjustments, _small_cells(records, source.policy, schema, allowed))
+        small = _small_cells(records, source.policy, schema, allowed)
+        return CheckedRecords(adjustments, small, note)
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,6 +94,7 @@ class Vault(StreamedRecords):
         format: Format of the file.
         persons: Persons of the records, and how many records of a person count; None without persons.
         memory: Numbers that ``held`` has read; None if each method reads the file.
+        note: Sentences of ``held`` on the file as a whole, for the steward alone.
 
     Every method may raise DatasetUnavailableError (the file is gone or garbled),
     MissingAttributeError, UndeclaredLevelError and EmptyDatasetError.
@@ -105,6 +106,7 @@ class Vault(StreamedRecords):
     format: FileFormat = USUAL
     persons: Persons | None = None
     memory: "_ReadNumbers | None" = None
+    note: str = ""
 
     def held(self, progress: Callable[[int], None] = lambda _: None) -> "Vault":
         """Read the file, and return the same records in memory; records that take too much stay there.
@@ -112,17 +114,18 @@ class Vault(StreamedRecords):
         Args:
             progress: Called with the number of records that were read.
         """
-        tests = list[_Test]()
+        tests, notes = list[_Test](), list[str]()
         batches: list[list[NDArray[Any]]] = []
         records, size = 0, 0
-        for batch in self._read(self.coding.stored, None if self.persons else tests):
+        for batch in self._read(self.coding.stored, None if self.persons else tests, notes):
             size += sum(column.nbytes for column in batch)
             if size > MOST_HELD:
-                return self
+                return replace(self, note=" ".join(notes)) if notes else self
             batches.append(batch)
             records += len(batch[0])
             progress(records)
-        return replace(self, memory=_ReadNumbers(self.coding.stored, tuple(tests), tuple(batches)))
+        memory = _ReadNumbers(self.coding.stored, tuple(tests), tuple(batches))
+        return replace(self, memory=memory, note=" ".join(notes))
 
     @property
     def version_kind(self) -> VersionKind:
@@ -225,16 +228,22 @@ class Vault(StreamedRecords):
             ]
 
     def _read(
-        self, attributes: Clique, tested: "list[_Test] | None" = None
+        self,
+        attributes: Clique,
+        tested: "list[_Test] | None" = None,
+        notes: list[str] | None = None,
     ) -> Iterator[list[NDArray[Any]]]:
         """Yield numbers of attributes, then the columns of ``Persons.query``, or tests.
 
         Args:
             tested: List to which the tests are appended; by default there are none.
+            notes: List to which sentences on the file as a whole are appended.
         """
         stored_names = self.coding.stored if self.persons else attributes
         names = (*stored_names, self.persons.column) if self.persons else stored_names
         with Records(self.path, self.format) as records:
+            if notes is not None and records.note:
+                notes.append(records.note)
             columns = records.columns_named(columns_of(names, self.readings))
             encoders = zip(
                 stored_names,
@@ -362,6 +371,7 @@ class Records:
     def __init__(self, path: Path, file_format: FileFormat = USUAL, *, explains: bool = False) -> None:
         self._path, self._format, self._explains = path, file_format, explains
         self.described: Mapping[str, StoredColumn] = {}
+        self.note = ""
 
     @property
     def typed(self) -> bool:
@@ -379,6 +389,7 @@ class Records:
                 most_bytes=self._format.most_bytes,
             )
             self.described = {one.name: one for one in stored.columns}
+            self.note = stored.note
             return stored.table
         raise DatasetUnavailableError
 

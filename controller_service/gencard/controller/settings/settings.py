@@ -145,8 +145,8 @@ class Limits(Section):
     marginal_cells: PositiveInt = 1_000_000
     """Cells of one marginal in a proposal; more are refused with ``TOO_LARGE``."""
     model_cells: PositiveInt = 50_000_000
-    """Cells of a generator's model. The table of generators below says what is counted, and how much
-    memory a cell needs."""
+    """Cells of a generator's model; fewer where ``memory_mib`` less 512 MiB does not hold so many. The
+    table of generators below says what is counted, and how much memory a cell needs."""
     marginals: PositiveInt = 2_000
     """Marginals and moments of one proposal; more are refused with ``TOO_LARGE``."""
     rows: PositiveInt = 10_000_000

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.status import Status
 
 from gencard.controller.base.files import Table, read_table, toml_text
-from gencard.controller.drafting.code_list import are_texts, codes_in
+from gencard.controller.drafting.code_list import CodeList, are_texts, codes_in
 from gencard.controller.drafting.edits import (
     AttributeEdit,
     describe_schema,
@@ -65,7 +65,7 @@ def set_attribute(
         Path | None,
         typer.Option(
             help="All labels from a file, in its order: a .txt with one a line, or a .csv or .tsv with "
-            "a header, codes, and in words what they are."
+            "a header such as code,label: codes, and what they are in words."
         ),
     ] = None,
     add_label: Annotated[
@@ -142,9 +142,11 @@ def set_attribute(
     """Change an attribute of a schema file; comments are kept. The schema then needs a new review."""
     if labels_from is not None and (labels, edges) != (None, None):
         raise InvalidInputError(field="--labels-from", problem="goes without --labels and --edges")
-    codes, words = ([], []) if labels_from is None else codes_in(labels_from)
-    values = _replacing(codes) if codes else _levels(labels, edges)
-    values |= {"text": True} if are_texts(codes) else {}
+    listed = CodeList() if labels_from is None else codes_in(labels_from, attribute)
+    if listed.header:
+        say(f"Line 1, {listed.header!r}, is the header; {len(listed.codes):,} codes follow.")
+    values = _replacing(listed.codes) if listed.codes else _levels(labels, edges)
+    values |= {"text": True} if are_texts(listed.codes) else {}
     values |= {"age_at": _day(age_at), "step": 1} if age_at else {}
     values |= _scale(step, points, fine, fine_points) | _clamps(above, below)
     options: Table = {"ordered": ordered, "integer": integer, "text": text, "missing": missing}
@@ -154,7 +156,7 @@ def set_attribute(
     values |= {name: value for name, value in texts.items() if value is not None}
     zones = {"zone": zone, "time_of": time_of}  # an empty one takes the key away
     values |= {name: value or None for name, value in zones.items() if value is not None}
-    edit = AttributeEdit(attribute, values, words, add_label or (), absent or (), leave_out, new)
+    edit = AttributeEdit(attribute, values, listed.words, add_label or (), absent or (), leave_out, new)
     if not (values or add_label or absent or leave_out):
         raise InvalidInputError(field="attribute", problem="nothing to change was given; see --help")
     _change(dataset_entry(config, dataset), edit, config)
@@ -460,6 +462,8 @@ def say_columns(drafted: SchemaDraft) -> None:
     file_format, drafts = drafted.format, drafted.attributes
     if file_format != USUAL:  # that of Parquet and tables, which have no encoding to say
         say(f"  The file is read as {_format_words(file_format)}.")
+    if drafted.note:
+        say(f"  {drafted.note}")
     columns = table("Columns", "column", "drafted as", "proposed as missing")
     for column in drafts:
         marks = ", ".join(f"{mark} ({count:,})" for mark, count in column.marks.items())

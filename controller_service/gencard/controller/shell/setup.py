@@ -288,7 +288,10 @@ def _check_all_records(
                         holdout=holdout,
                         progress=progress,
                     )
-                _say_adjustments(f"{entry.name}{' (holdout)' if holdout else ''}", checked.adjustments)
+                part = f"{entry.name}{' (holdout)' if holdout else ''}"
+                _say_adjustments(part, checked.adjustments)
+                if checked.note:
+                    say(f"{part}: {checked.note}")
                 small += [(entry, checked.small)] if checked.small else []
             except UndeclaredLevelError as error:
                 errors.append(error)

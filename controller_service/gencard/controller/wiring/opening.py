@@ -46,7 +46,14 @@ def open_controller_state(
             key.check(tx)
         rules = kept_rules(tx) if read else {}
     catalogue = Catalogue(_entries(settings, salt, rules, read))
-    boxes = Boxes(settings.black_boxes, settings.limits.model_cells, settings.cell, settings.state.work)
+    bounds = settings.limits
+    boxes = Boxes(
+        settings.black_boxes,
+        bounds.model_cells,
+        settings.cell,
+        settings.state.work,
+        bounds.memory_mib,
+    )
     log = EventLog(keys[LOG].current, clock)
 
     def end(tx: Connection, card: str) -> None:

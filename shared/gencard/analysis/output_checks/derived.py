@@ -71,11 +71,14 @@ def _of_least_squares(values: Mapping[str, Scalar], rounded: Answer) -> Iterator
     squares, share = (_or_nan(values[name].value) for name in ("ssr", "rsquared"))
     if one is None or one.degrees is None:
         return
+    model = 0.0
     if "fvalue" in values:
+        model = values["fvalue"].degrees[0]
         _, (_, share), *_ = _of_variances(values["fvalue"], n)
         yield "rsquared", share
     yield "scale", rounding.to_digits(squares / one.degrees, 4)
-    yield "rsquared_adj", rounding.to_digits(1 - (n - 1) / one.degrees * (1 - share), 4)
+    # not by n - 1: n and the degrees are rounded each by itself, and may then be the same number
+    yield "rsquared_adj", rounding.to_digits(1 - (1 + model / one.degrees) * (1 - share), 4)
     if squares > 0:
         llf = -n / 2 * (log(2 * pi) + log(squares / n) + 1)
         llf = rounding.to_error(llf, 10 * rounding.error_of_size(llf, n))

@@ -67,7 +67,7 @@ GENERATORS: Mapping[str, Entry] = {
         "The same model on a junction tree: a few smaller tables in place of one that is too large.",
         "any marginals, exact or noisy",
         "cells of all cliques of the junction tree",
-        80,
+        88,
         graphical,
         _SCALING,
     ),
@@ -85,7 +85,7 @@ GENERATORS: Mapping[str, Entry] = {
         "Chow-Liu tree: the pairs with the most mutual information; other pairs follow from the tree.",
         "any marginals, exact or noisy; only their pairs and single attributes are used",
         "cells of the largest tree of pairs that may be chosen",
-        80,
+        88,
         spanning_tree,
         _SCALING,
     ),
@@ -94,7 +94,7 @@ GENERATORS: Mapping[str, Entry] = {
         "Each attribute with its own marginal, independent of the others.",
         "any marginals, exact or noisy; only their single attributes are used",
         "levels of all attributes of the card",
-        80,
+        88,
         independent,
         _SCALING,
     ),
@@ -138,6 +138,21 @@ _FITTED_WHOLE = 1_000_000
 
 _FITTED_IN_TREE = 10_000_000
 """Cells of a junction tree above which drawn records are fitted in less time and memory."""
+
+
+_LIBRARIES_MIB = 512
+"""Address space that a job takes besides its model: libraries, psi and blocks of rows."""
+
+
+def most_cells(name: str, *, model_cells: int, memory_mib: int) -> int:
+    """Return the bound on the cells of a generator's model: the service's, or what memory allows.
+
+    Args:
+        model_cells: Most cells of any model.
+        memory_mib: Address space of a job, in MiB.
+    """
+    room = max(memory_mib - _LIBRARIES_MIB, 0) << 20
+    return max(1, min(model_cells, room // GENERATORS[name].cell_bytes))
 
 
 def generator_named(name: str, *, structural_zeros: Zeros, max_cells: int) -> Generator:

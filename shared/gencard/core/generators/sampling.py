@@ -65,6 +65,7 @@ class Ladder:
         shift = np.uint64(64 - rungs)
         first = np.where(self.ends > 0, ((self.ends - np.uint64(1)) >> shift) + np.uint64(1), 0)
         first_counts = np.bincount(first.view(np.int64), minlength=2**rungs)
+        del first  # tables of millions of cells: memory counts
         object.__setattr__(self, "_guide", np.cumsum(first_counts, dtype=np.int32))
         object.__setattr__(self, "_shift", shift)
 
@@ -75,11 +76,15 @@ class Ladder:
         Args:
             table: Shape ``(rows, cells)``, zero or more. A row of zeros gives all to its first cell.
         """
-        cumulative = np.cumsum(table, axis=1)
-        whole = cumulative[:, -1:]
-        parts = np.divide(cumulative, whole, out=np.ones_like(cumulative), where=whole > 0)
-        first = np.arange(len(table), dtype=np.uint64)[:, None] << np.uint64(bits(len(table)))
-        return cls(((parts * 2.0 ** bits(len(table))).astype(np.uint64) + first).ravel())
+        parts = np.cumsum(table, axis=1)
+        whole = parts[:, -1:].copy()
+        np.divide(parts, whole, out=parts, where=whole > 0)
+        parts[whole[:, 0] <= 0] = 1.0
+        parts *= 2.0 ** bits(len(table))
+        ends = parts.astype(np.uint64)
+        del parts  # tables of millions of cells: memory counts
+        ends += np.arange(len(table), dtype=np.uint64)[:, None] << np.uint64(bits(len(table)))
+        return cls(ends.ravel())
 
     def shares(self, words: Words) -> NDArray[np.int32]:
         """For each word the number of ends at or below it: the number of its share."""
