@@ -11,6 +11,7 @@ from docs.house.reach import unreachable
 from docs.house.rooms import HOUSES, arrows, loops
 from docs.house.shapes import Conversion, Pair, pairs, repeated_names
 from docs.house.sources import ROOT, sources
+from docs.house.tree import rooms_by_tier
 
 SMALL = 60
 """A module of fewer lines is small."""
@@ -112,13 +113,16 @@ def measure(root: Path = ROOT) -> Measures:
             sorted((one for facts in every for one in facts.conversions), key=lambda one: -one.lines)
         ),
         repeated_names=repeated_names(shapes),
-        rooms={
-            package: (len(rooms), max(room.tier for room in rooms.values()))
-            for package, rooms in HOUSES.items()
-        },
+        rooms=_rooms(root),
         back_up=tuple(str(arrow) for arrow in arrows(imports) if arrow.goes_up),
         loops=loops(imports),
         function_lengths=tuple(chain.from_iterable(facts.functions.lengths for facts in every)),
         used_once=sum(facts.functions.used_once for facts in every),
         bad_openings=bad_openings(root),
     )
+
+
+def _rooms(root: Path) -> dict[str, tuple[int, int]]:
+    texts = {name: path.read_text(encoding="utf-8") for name, path in sources(root)}
+    tiers = {package: rooms_by_tier(f"gencard.{package}", texts) for package in HOUSES}
+    return {package: (sum(len(rooms) for _, rooms in of), len(of)) for package, of in tiers.items()}
