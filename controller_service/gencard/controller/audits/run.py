@@ -80,7 +80,7 @@ class AuditRun:
         self.audits.journals.store(audit)
 
     def _next_try(self, run: Run, card: Card) -> int:
-        """Which try of the family this will be if no other ends before it."""
+        """Return the number of this try in its family, if no other try ends before it."""
         with self.audits.database.reading() as tx:
             row = results.get_audit(tx, run.request["audit"])
             return len(self.audits.card_audits.families.earlier(tx, row, offer_of(card).terms)) + 1
@@ -133,8 +133,8 @@ class AuditRun:
     def _conclude(self, run: Run, card: Card, alone: AuditReport) -> None:
         """Pool the evidence; write log, verdict, ledger and the operation's end in one transaction.
 
-        Tries are numbered here, at their end: a try that is cancelled or fails does not weaken
-        later tries, and of two concurrent tries the second to end is judged with the evidence of the first.
+        Tries are numbered here, at their end: a try that is cancelled or fails does not weaken later
+        tries, and of two concurrent tries the second to end is judged with the evidence of the first.
         """
         audits = self.audits
         with audits.database.transaction() as tx:

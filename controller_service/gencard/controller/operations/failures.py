@@ -4,8 +4,9 @@ Whether and why work on records fails can depend on the records. An analyst ther
 each kind of work, and an analyst with too many failures waits until a steward has reviewed them. Signed
 refusals of runs, and answers that wait because of the records, count like failures: each is one bit
 about the records. Analysts of one project may share what they learn, so their refusals are counted
-together too. The single attempt of a card without replicated uniques is reported once in the card's life: unless
-it succeeds or ends before the records are read, there is one error for every end, which the state keeps.
+together too. The single attempt of a card without replicated uniques is reported once in the card's
+life: unless it succeeds or ends before the records are read, there is one error for every end, which the
+state keeps.
 """
 
 import json
@@ -264,7 +265,7 @@ class Refusals:
 
 
 def _numbers(counting: Iterable[Refused]) -> Counter[tuple[str, str]]:
-    """How many count against each analyst and each project, by dataset."""
+    """Return the number of failures against each analyst and each project, by dataset."""
     looks = {(key, one.owner, one.look) for one in counting for key in one.accounts}
     return Counter(key for key, *_ in looks)
 

@@ -42,7 +42,7 @@ def is_black_box(name: str) -> bool:
 
 
 def why_no_moments(name: str, facts: Facts) -> str | None:
-    """Why cards with this generator may not name moments; None if they may.
+    """Return why cards with this generator may not name moments; None if they may.
 
     A box of tier audited is not fitted to psi at all, so any psi goes with it.
     """
@@ -52,7 +52,7 @@ def why_no_moments(name: str, facts: Facts) -> str | None:
 
 
 def relation_of(policy: Policy, facts: Facts) -> Neighbouring | None:
-    """The neighbouring relation of a dataset's noise: one for all that adds noise; None without any."""
+    """Return the neighbouring relation of all noise on a dataset; None if the policy has no noise."""
     if policy.noise is not None:
         return policy.noise.neighbouring
     promised = (facts(name).privacy for name in policy.generators)

@@ -290,7 +290,7 @@ class Earlier:
         return tells_small_counts(_facts(run, merging, lattice, rules), before, lattice)
 
     def _scopes(self, whole: _Scope) -> Iterator[_Scope]:
-        """Around the run, then around each of its tables and each output that did not fit in before."""
+        """Yield scopes around the run, then around its tables and outputs that did not fit before."""
         run = whole.run
         if whole.size <= MOST_WHOLE:  # in whole records, also where more outputs make it wide
             yield whole
@@ -391,7 +391,7 @@ class _Scope:
     tested: frozenset[str]
 
     def with_(self, valued: frozenset[str], tested: frozenset[str]) -> _Scope:
-        """With more attributes."""
+        """Return the scope with more attributes."""
         return replace(self, valued=self.valued | valued, tested=self.tested | tested)
 
     @property

@@ -434,7 +434,7 @@ def _line_of(text: str, name: str) -> int:
 
 
 def schema_of_table(table: Table, file: str = "") -> PublicSchema:
-    """The schema that a table describes, of a file that refusals name; raises as ``read_schema``."""
+    """Return the schema of a table; errors name its file; raises as ``read_schema``."""
     entry = validated(_SchemaTable, table, file)
     entry.check_person()
     coding = entry.coding()

@@ -70,7 +70,7 @@ class PersonEffect:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """One change of people's files at a time, in whatever process: a key is free for one alone."""
+        """Hold the lock on people's files, across processes: a key may belong to one person only."""
         descriptor = os.open(self.folder / "identities", os.O_RDONLY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
