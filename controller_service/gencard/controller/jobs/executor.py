@@ -193,7 +193,7 @@ class ProcessExecutor(Executor):
             try:
                 with traced(submission.trace):
                     result = self._run(submission)
-            except BaseException as error:  # it belongs to whoever waits
+            except BaseException as error:  # it is raised to the waiting caller
                 failure = error
             submission.hold()
         with self._lock:

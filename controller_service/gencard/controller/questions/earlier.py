@@ -242,7 +242,7 @@ class Earlier:
         if self._is_told(run):
             return Outcome.OPEN
         whole = _Scope(self, run, run.level_attributes, run.output.attributes)
-        if not whole.attributes:  # numbers of everybody tell no level's count
+        if not whole.attributes:  # numbers of all records disclose no level's count
             return Outcome.OPEN
         outcome = Outcome.UNDECIDED if whole.size > MOST_CELLS else Outcome.OPEN
         judged = list[_Scope]()

@@ -151,7 +151,7 @@ def forecast(amount: Amount, days: list[tuple[date, Decimal]], now: datetime) ->
     total = sum((value for _, value in recent), ZERO)
     if not total or _is_young(days, now):
         return None
-    # a first day's spending is not spread over weeks that nobody has seen yet
+    # a first day's spending is not extrapolated over weeks that have not passed
     first = min(day for day, _ in days)
     length = min(WINDOW.days, (now.astimezone(UTC).date() - first).days + 1)
     daily = total / length
