@@ -293,7 +293,7 @@ class Guard(grpc.ServerInterceptor):
             with self._ending(context, method) as caught, self._admitted(context, method) as who:
                 answers = behaviour(read(requests, context), context)
                 answer = self._next(answers, who, method)
-                if not context.is_active():  # the caller has gone: the result has no receiver
+                if not context.is_active():  # work for nobody, however far it came
                     raise OperationCancelledError
                 checked = time.monotonic()
                 while answer is not None:
@@ -370,7 +370,7 @@ class Guard(grpc.ServerInterceptor):
             raise OperationCancelledError
         caller = caller_of(context, self.admits, self.development, self.now())
         who = caller.identity
-        # deny by default: no role may call a method without an entry
+        # deny by default: a method without an entry is called by nobody
         if who.role not in MAY_CALL.get(method, frozenset()):
             raise PermissionDeniedError
         room = self._shares.exempt if method in EXEMPT else self._shares.taken
