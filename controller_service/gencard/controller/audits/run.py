@@ -201,7 +201,7 @@ def _payload(
 ) -> bytes:
     """Return the payload to sign: verdict and wording, black box, card, and strictness of the audit.
 
-    Everybody may read the payload, so no number in it depends on records. The report, which only
+    All roles may read the payload, so no number in it depends on records. The report, which only
     auditors and stewards may read, is bound to the payload by its digest; the report holds the secret
     seed.
     """
