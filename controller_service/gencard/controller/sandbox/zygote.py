@@ -156,7 +156,7 @@ def _filter(calls: bytes) -> None:
 
 
 def _call(name: str, *arguments: Any) -> None:
-    """A function of the C library that must not fail; raises OSError if it does."""
+    """Call a function of the C library; raises OSError if it fails."""
     if getattr(_LIBC, name)(*arguments):
         raise OSError(ctypes.get_errno(), name)
 

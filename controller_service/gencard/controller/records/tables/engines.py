@@ -71,7 +71,7 @@ def runner(backend: Any, address: TableAddress) -> Callable[[Any], Iterable[Any]
 
 @contextmanager
 def open_backend(address: TableAddress, secret: str) -> Iterator[Any]:
-    """The backend of Ibis; raises as ``open_table``."""
+    """Open the backend of Ibis; raises as ``open_table``."""
     _check_installed(address.engine)
     opener = {"postgresql": _postgres, "duckdb": _duckdb}.get(address.engine, _spark)
     with opener(address, secret) as backend:
