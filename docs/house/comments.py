@@ -203,6 +203,10 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
         "gencard.formulas.formulas:_Reader.__init__",
         "gencard.client.files.workbook:write_workbook",
         "gencard.client.files.workbook:_numbers",
+        "gencard.client.files.limits",
+        "gencard.client.files.psi_tables",
+        "gencard.client.files.parquet:_column",
+        "gencard.client.connection.tables:_reserve",
         "gencard.client.connection.channels:Channels.turn",
     ),
 }
