@@ -121,7 +121,7 @@ def _confine(plan: dict[str, Any], pipes: Sequence[int]) -> None:
     for name, (soft, hard) in plan["bounds"].items():
         resource.setrlimit(getattr(resource, f"RLIMIT_{name.upper()}"), (soft, hard))
     # The order matters. The bounding set needs CAP_SETPCAP, which the change of user takes away; groups
-    # can only be dropped as root; the filter refuses later changes and comes last.
+    # can only be dropped as root; the filter needs no_new_privs, which `_drop_capabilities` sets.
     _drop_bounding_set()
     if plan["user"] is not None:
         os.setgroups([])

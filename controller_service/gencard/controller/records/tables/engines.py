@@ -128,8 +128,8 @@ def _spark(address: TableAddress, secret: str) -> Iterator[Any]:
     import ibis  # noqa: PLC0415
 
     with ExitStack() as closing:
-        # Workaround: PySpark sets this variable for a session of Spark Connect and never removes it
-        # (SPARK-43509); afterwards the process can open no other kind of session.
+        # Workaround: PySpark sets this variable for a session of Spark Connect (SPARK-43509) and leaves
+        # it set when a remote session stops; afterwards the process can open no other kind of session.
         closing.callback(os.environ.pop, "SPARK_CONNECT_MODE_ENABLED", None)
         session = silently(lambda: _session(address, secret))
         closing.callback(silently, session.stop)
