@@ -166,7 +166,7 @@ def test_one_call_runs_few_files_and_those_of_its_walk():
         assert steps <= {*calls[name].modules}, steps - {*calls[name].modules}
 
 
-def test_the_tiers_on_the_page_are_those_of_the_imports():
+def test_the_picture_of_the_tiers_has_not_drifted():
     page = tree.PAGE.read_text(encoding="utf-8")
     assert tree.BLOCK.search(page)
     assert tree.filled(page) == page, "run `make docs`"
@@ -175,19 +175,6 @@ def test_the_tiers_on_the_page_are_those_of_the_imports():
 def test_the_page_on_the_architecture_stays_short():
     tokens = tree.PAGE.read_text(encoding="utf-8").split()
     assert sum(any(map(str.isalpha, token)) for token in tokens) <= MOST_WORDS_OF_TOUR
-
-
-def test_rooms_that_import_one_another_share_a_tier():
-    texts = {
-        "gencard.client.a": "import gencard.client.b",
-        "gencard.client.b.one": "from gencard.client import c, d",
-        "gencard.client.c": "from gencard.client.b.one import name",
-        "gencard.client.d": "import gencard.core",
-        "gencard.client": "import gencard.client.a",
-    }
-    tiers = [(3, "a"), (2, "b c"), (1, "d")]
-    rooms = [(tier, [f"gencard.client.{name}" for name in names.split()]) for tier, names in tiers]
-    assert tree.rooms_by_tier("gencard.client", texts) == rooms
 
 
 PLACE = re.compile(r"`((?:[\w.-]+/)+[\w.-]*)`")

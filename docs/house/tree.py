@@ -1,26 +1,18 @@
-"""Pictures of the packages: the tree of all, and the tiers of ``docs/architecture.md``.
-
-A room is a folder or a file of a package. Its tier follows from the imports: one above the highest room
-that it imports. Rooms that import one another share a tier.
-"""
+"""Pictures of the packages: the tree of all, and the tiers of ``docs/architecture.md``."""
 
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache
-from itertools import groupby
 from pathlib import Path
 
-from docs.house.sources import ROOT, ROOTS, imported_by, sources
+from docs.house.rooms import HOUSES
+from docs.house.sources import ROOT, ROOTS, sources
 
 PAGE = ROOT / "docs" / "architecture.md"
 BLOCK = re.compile(r"(<!-- tiers: made by `make docs` -->\n```text\n).*?(```\n)", re.DOTALL)
 
-DESCRIBED = ("gencard", "gencard.controller")
-"""Packages whose rooms the picture of the tiers describes."""
-
-NAMED = ("gencard.client", "gencard.measures", "gencard.analysis", "gencard.core", "gencard.wire")
-"""Packages whose rooms the picture only names."""
+DESCRIBED = "controller"
+"""House whose rooms the picture describes; of the others it gives the names."""
 
 _STUBS = (
     Path("protos/gencard/v1"),
@@ -41,35 +33,15 @@ def tree(root: Path = ROOT) -> str:
 
 
 def picture(root: Path = ROOT) -> str:
-    """Return the rooms of the packages by tier, the highest first."""
+    """Return the packages, then the rooms of each house by tier, the highest first."""
+    every = [_STUBS, *_packages(root)]
+    packages = sorted((f"{path.name}/", text) for path, text in every if path.parent.name == "gencard")
     files = dict(sources(root))
-    texts = {name: path.read_text(encoding="utf-8") for name, path in files.items()}
-    described = [(package, _described(rooms_by_tier(package, texts), files)) for package in DESCRIBED]
-    named = [(package, _named(rooms_by_tier(package, texts))) for package in NAMED]
-    return "\n".join(f"{package}\n{_aligned(lines)}" for package, lines in [*described, *named])
-
-
-def rooms_by_tier(package: str, texts: Mapping[str, str]) -> list[tuple[int, list[str]]]:
-    """Return the rooms of a package by tier, the highest tier first.
-
-    Args:
-        texts: Name of a module -> its source.
-    """
-    imports: dict[str, set[str]] = {"gencard.v1": set()} if package == "gencard" else {}
-    for module, text in texts.items():
-        if room := _room(package, module):
-            names = {_room(package, name) for name in imported_by(text)}
-            imports.setdefault(room, set()).update(name for name in names if name)
-    reached = {room: _reached(room, imports) for room in imports}
-
-    @cache
-    def tier(room: str) -> int:
-        group = {room} | {other for other in reached[room] if room in reached[other]}
-        below = set[str]().union(*(reached[one] for one in group)) - group
-        return 1 + max(map(tier, below), default=0)
-
-    rooms = sorted(imports, key=lambda room: (-tier(room), room))
-    return [(number, list(group)) for number, group in groupby(rooms, tier)]
+    houses = [
+        (house, _described(house, files) if house == DESCRIBED else _named(house)) for house in HOUSES
+    ]
+    parts = [("gencard", packages), *((f"gencard.{house}", lines) for house, lines in houses)]
+    return "\n".join(f"{name}\n{_aligned(lines)}" for name, lines in parts)
 
 
 def filled(page: str) -> str:
@@ -82,47 +54,27 @@ def write() -> None:
     PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 
-def _room(package: str, module: str) -> str:
-    """Return the room of a package that holds a module; empty for the package itself, and for others."""
-    parts, inside = package.split("."), module.split(".")
-    return ".".join(inside[: len(parts) + 1]) if inside[: len(parts)] == parts != inside else ""
+def _tiers(house: str) -> list[tuple[int, list[str]]]:
+    """Return the rooms of a house by tier, the highest tier first."""
+    rooms = HOUSES[house]
+    numbers = sorted({room.tier for room in rooms.values()}, reverse=True)
+    return [(tier, sorted(name for name in rooms if rooms[name].tier == tier)) for tier in numbers]
 
 
-def _reached(room: str, imports: Mapping[str, set[str]]) -> set[str]:
-    """Return the rooms that a room imports, directly or through others."""
-    reached: set[str] = set()
-    ahead = set(imports[room])
-    while ahead:
-        reached |= ahead
-        ahead = set[str]().union(*(imports.get(one, ()) for one in ahead)) - reached
-    return reached & imports.keys()
-
-
-def _described(tiers: list[tuple[int, list[str]]], files: Mapping[str, Path]) -> list[tuple[str, str]]:
-    """Return a line for each room, with the first sentence of its docstring."""
+def _described(house: str, files: Mapping[str, Path]) -> list[tuple[str, str]]:
+    """Return a line for each room: tier, name, and the first sentence of its docstring."""
     lines = []
-    for number, rooms in tiers:
+    for tier, rooms in _tiers(house):
         for room in rooms:
-            place = f"{number:2}" if room == rooms[0] else "  "
-            lines.append((f"{place} {_shown(room, files)}", _promise(room, files)))
+            file = files[f"gencard.{house}.{room}"]
+            name = f"{room}/" if file.stem == "__init__" else file.name
+            lines.append((f"{tier if room == rooms[0] else '':2} {name}", _first_sentence(file)))
     return lines
 
 
-def _named(tiers: list[tuple[int, list[str]]]) -> list[tuple[str, str]]:
-    """Return a line for each tier, with the names of its rooms."""
-    return [
-        (f"{number:2}", ", ".join(room.rpartition(".")[2] for room in rooms)) for number, rooms in tiers
-    ]
-
-
-def _shown(room: str, files: Mapping[str, Path]) -> str:
-    """Return the name of a folder with a slash, or of a file with its ending."""
-    is_file = room in files and files[room].stem != "__init__"
-    return room.rpartition(".")[2] + (".py" if is_file else "/")
-
-
-def _promise(room: str, files: Mapping[str, Path]) -> str:
-    return _docstring(files[room]) if room in files else _STUBS[1]
+def _named(house: str) -> list[tuple[str, str]]:
+    """Return a line for each tier: its number and the names of its rooms."""
+    return [(f"{tier:2}", ", ".join(rooms)) for tier, rooms in _tiers(house)]
 
 
 def _aligned(lines: list[tuple[str, str]]) -> str:
@@ -137,11 +89,11 @@ def _indented(path: Path) -> str:
 def _packages(root: Path) -> Iterator[tuple[Path, str]]:
     for _, path in sources(root):
         if path.name == "__init__.py":
-            yield path.parent.relative_to(root), _docstring(path)
+            yield path.parent.relative_to(root), _first_sentence(path)
 
 
-def _docstring(path: Path) -> str:
+def _first_sentence(file: Path) -> str:
     """Return the first sentence of a module's docstring."""
-    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
     paragraph = " ".join(docstring.split("\n\n", maxsplit=1)[0].split())
     return re.split(r"\.(?:\s|$)", paragraph)[0].replace("``", "")
