@@ -63,8 +63,8 @@ SPACES = "[ \t\n\v\f\r]*"
 MOST_DIGITS = 200
 """Digits of a number before its decimal point, and after it: of more, not every engine makes a float."""
 
-_SOME = f"{{1,{MOST_DIGITS}}}"
-NUMBER = rf"{SPACES}[+-]?([0-9]{_SOME}([.][0-9]{{0,{MOST_DIGITS}}})?|[.][0-9]{_SOME})([eE][+-]?[0-9]+)?{SPACES}"
+_SOME, _MORE = f"[0-9]{{1,{MOST_DIGITS}}}", f"[0-9]{{0,{MOST_DIGITS}}}"
+NUMBER = rf"{SPACES}[+-]?({_SOME}([.]{_MORE})?|[.]{_SOME})([eE][+-]?[0-9]+)?{SPACES}"
 """Texts of numbers: neither 1_000 nor digits that are not ASCII. One too small for a float is 0."""
 
 _NAN = ("nan", "+nan", "-nan")
