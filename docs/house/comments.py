@@ -18,8 +18,9 @@ from docs.house.sources import SOURCES
 _CORE, _CONTROLLER, _FILES = "gencard.core.", "gencard.controller.", "gencard.files."
 _STATISTICS, _PAIRS = f"{_CORE}statistics.", f"{_CORE}audit.pairs."
 _ENTROPY = f"{_CORE}generators.maximum_entropy."
-_DISTANCES = f"{_CORE}privacy.distances."
-_RULES, _SMALL = f"{_CORE}output_checks.", f"{_CORE}output_checks.small_counts."
+_DISTANCES = "gencard.measures.privacy.distances."
+_RULES = "gencard.analysis.output_checks."
+_SMALL = f"{_RULES}small_counts."
 _SERVICE, _SANDBOX = f"{_CONTROLLER}service.", f"{_CONTROLLER}sandbox."
 _STATE, _PAGE, _TABLES = f"{_CONTROLLER}state.", f"{_CONTROLLER}page.", f"{_CONTROLLER}records.tables."
 

@@ -105,8 +105,8 @@ CALLS = (
 _CAPTION = (
     f"At {FIRST} the plan counted 912 lines of conversions, and 786 and 3,997 calls of codecs in a "
     "propose and a checked run; how is not recorded. Here a conversion carries three fields one by "
-    "one, and each call of a function in a codec counts, also each step of a generator. The plan counted "
-    "22 imports into a room of the same tier or above and 5 loops, by its own drawing of the rooms; here "
+    "one, and each call of a function in a codec counts, also each step of a generator. The plan "
+    "counted 22 imports into a room of the same tier or above and 5 loops, by its own rooms; here "
     "they are counted by the tiers of today. Rooms / tiers: "
     + ", ".join(
         f"{package} {len(rooms)}/{max(room.tier for room in rooms.values())}"

@@ -4,7 +4,7 @@ from tests.mutation.mutant import mutants_of
 
 MAY_CALL = "gencard.controller.service.access"
 GUARD = "gencard.controller.service.guard"
-SHARED = "gencard.controller.service.access"
+SHARED = "gencard.controller.base.fair_use"
 ACCESS = ("tests/system/test_s03_access.py", "-k", "GetAuditReport or forgets_later")
 SHARES = ("tests/controller/test_shares.py",)
 RATES = ("tests/system/test_s12_patience.py", "-k", "burst")
