@@ -7,7 +7,9 @@ from datetime import date
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from gencard.client.files import rows as client_rows
@@ -211,3 +213,27 @@ def test_the_german_form_in_words(tmp_path):
     expected = "cp1252, semicolons, decimal comma, points between thousands, dates as %d.%m.%Y"
     assert str(read.form) == expected
     assert unread_columns(path, CODING.domain, read.form) == ()
+
+
+def test_advice_on_workbooks_names_no_option_that_there_is_not(tmp_path):
+    path = tmp_path / "two.xlsx"
+    with pd.ExcelWriter(path) as book:
+        for sheet in "ab":
+            pd.DataFrame({"sex": ["weiblich"]}).to_excel(book, sheet_name=sheet, index=False)
+    with pytest.raises(InvalidInputError, match="several sheets") as caught:
+        read_rows(path, CODING, CODING.domain)
+    assert "--sheet" not in str(caught.value)
+    pd.DataFrame([["a title", None], ["sex", "pay"], ["weiblich", 1]]).to_excel(
+        path, index=False, header=False
+    )
+    with pytest.raises(InvalidInputError) as caught:
+        read_rows(path, CODING, CODING.domain)
+    assert "--skip" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
+def test_spaces_around_names_of_columns(tmp_path, name):
+    """The same schema fits the file plain and packed."""
+    coding = Coding((Attribute("a", Labels(("x", "y"))), Attribute("b", Labels(("1", "2")))))
+    path = written(tmp_path, name, b"a , b\nx,1\ny,2\n")
+    assert codes_of_client(path, coding) == codes_of_controller(path, coding) == [(0, 0), (1, 1)]

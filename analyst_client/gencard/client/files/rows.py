@@ -222,17 +222,21 @@ def _stored_table(path: Path) -> Any:
     try:
         table = read_stored(path, "file", most_bytes=MOST_BYTES).table
     except InvalidInputError as error:
-        if error.fields.get("field") != "format.sheet":
+        if error.fields.get("field") == "format.sheet":
+            problem, advice = "has several sheets with values", _ONE_SHEET
+        elif "--skip" in error.advice:
+            problem, advice = str(error.fields["problem"]), _ONE_TABLE
+        else:
             raise
     else:
         if table.num_rows * table.num_columns > MOST_CELLS:
             raise _too_many_cells(path)
         return table
-    raise InvalidInputError(field="file", problem=_SEVERAL_SHEETS, advice=_ONE_SHEET)
+    raise InvalidInputError(field="file", problem=problem, advice=advice)
 
 
-_SEVERAL_SHEETS = "has several sheets with values"
 _ONE_SHEET = "Leave one sheet visible, or save the sheet as CSV."
+_ONE_TABLE = "Keep one row of names directly above the records, and nothing else in the sheet."
 
 
 def _too_many_cells(path: Path) -> InvalidInputError:
