@@ -88,9 +88,9 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
         f"{_ENTROPY}models:_thresholds",
     ),
     "exact noise": (
-        f"{_CORE}noise:noisy_marginal",
-        f"{_CORE}noise:_worst",
-        f"{_CORE}noise:epsilon_of",
+        f"{_CORE}statistics.noise:noisy_marginal",
+        f"{_CORE}statistics.noise:_worst",
+        f"{_CORE}statistics.noise:epsilon_of",
         f"{_CORE}card.noise:Laplace.scale",
         f"{_CORE}card.noise:Laplace.stddev",
         f"{_CORE}card.noise:Gaussian.stddev",

@@ -4,8 +4,8 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import islice, zip_longest
 from math import isnan
@@ -16,6 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.client.files.folder import appearing
+from gencard.client.files.forms import (
+    MOST_BYTES,
+    TextForm,
+    days_of_text,
+    form_of,
+    opened_text,
+    usual_form,
+)
 from gencard.client.files.limits import RowsToWrite, check_fits, ending_to_read, ending_to_write
 from gencard.core.coding import (
     Attribute,
@@ -33,15 +41,15 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import (
     DomainMismatchError,
+    EmptyDatasetError,
     GencardError,
     InvalidInputError,
     UndeclaredLevelError,
 )
 from gencard.core.types import FloatArray
 from gencard.core.values import day_of, float_of
-from gencard.files import lines_of, size_of
-from gencard.files.content import open_text_content
-from gencard.files.endings import PARQUET, ending_of
+from gencard.files import size_of
+from gencard.files.endings import PARQUET
 from gencard.files.stored import is_stored, read_stored
 from gencard.run.levels import (
     UNDECLARED,
@@ -58,6 +66,18 @@ from gencard.run.levels import (
 
 _UNREADABLE = (OSError, ValueError, LookupError, NotImplementedError, OverflowError, MemoryError)
 """Exceptions that readers raise at damaged files."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadRows(NumberedRows):
+    """Rows of a file.
+
+    Args:
+        form: Form of a text file.
+    """
+
+    form: TextForm = field(default_factory=TextForm)
+
 
 _CHECK_ROWS = "Check that it is a file of the format that its name says, and not damaged."
 
@@ -118,7 +138,7 @@ def read_rows(path: Path, coding: Coding, domain: Domain) -> Dataset:
     return _read(path, coding, domain, ()).dataset
 
 
-def read_numbered(path: Path, coding: Coding, domain: Domain) -> NumberedRows:
+def read_numbered(path: Path, coding: Coding, domain: Domain) -> ReadRows:
     """The codes and the numbers of such a file; raises as ``read_rows``.
 
     Numbers are rounded and clamped as declared. A file of levels has none.
@@ -127,27 +147,55 @@ def read_numbered(path: Path, coding: Coding, domain: Domain) -> NumberedRows:
     return _read(path, coding, domain, names)
 
 
-def _read(path: Path, coding: Coding, domain: Domain, numbered: Clique) -> NumberedRows:
+def _read(path: Path, coding: Coding, domain: Domain, numbered: Clique) -> ReadRows:
     """Args: numbered, attributes whose numbers are kept."""
     ending = ending_to_read(path)
-    reader = _parquet().read_parquet if ending in PARQUET else read_csv
     size_of(path, "file")  # says what is wrong with a path that is no regular file
     if is_stored(path):
-        table = read_stored(path, "file", most_bytes=_MOST_BYTES).table
+        table = _stored_table(path)
         rows = _rows_of(_columns_of(table, coding), coding, domain)
-        return replace(rows, columns=tuple(table.column_names))
+        return ReadRows(rows.dataset, rows.numbers, tuple(table.column_names))
     try:
-        columns: list[ReadColumn] = reader(path, coding, domain, numbered)
-        dataset = Dataset.of_columns(domain, [column.all_codes() for column in columns])
-        numbers = {name: columns[domain.axis(name)].all_numbers() for name in numbered}
+        if ending in PARQUET:
+            columns: list[ReadColumn] = _parquet().read_parquet(path, coding, domain, numbered)
+            return _numbered_rows(columns, domain, numbered, TextForm())
+        return _read_text(path, coding, domain, numbered)
     except (*_UNREADABLE, csv.Error):
         raise InvalidInputError(
             field="file", problem=f"cannot read {path}", advice=_CHECK_ROWS
         ) from None
-    return NumberedRows(dataset, numbers.get)
 
 
-def unread_columns(path: Path, rows: NumberedRows) -> tuple[str, ...]:
+def _read_text(path: Path, coding: Coding, domain: Domain, numbered: Clique) -> ReadRows:
+    """Read a text file in the form that ``write_rows`` writes, else in the one that a look concludes.
+
+    Files that have been read always are so read as before.
+    """
+    form = usual_form(path)
+    try:
+        return _numbered_rows(read_csv(path, coding, domain, numbered, form), domain, numbered, form)
+    except (GencardError, *_UNREADABLE, csv.Error) as error:
+        first: Exception = error
+    if isinstance(first, MemoryError) or type(first) is InvalidInputError:
+        raise first
+    try:
+        form = form_of(path, coding, domain)
+    except EmptyDatasetError:
+        raise first from None
+    if form == usual_form(path):
+        raise first
+    return _numbered_rows(read_csv(path, coding, domain, numbered, form), domain, numbered, form)
+
+
+def _numbered_rows(
+    columns: list["ReadColumn"], domain: Domain, numbered: Clique, form: TextForm
+) -> ReadRows:
+    dataset = Dataset.of_columns(domain, [column.all_codes() for column in columns])
+    numbers = {name: columns[domain.axis(name)].all_numbers() for name in numbered}
+    return ReadRows(dataset, numbers.get, form=form)
+
+
+def unread_columns(path: Path, rows: "ReadRows") -> tuple[str, ...]:
     """Return the columns of a file that are no attributes, so that nothing reads them.
 
     Args:
@@ -164,11 +212,37 @@ def unread_columns(path: Path, rows: NumberedRows) -> tuple[str, ...]:
         elif ending_to_read(path) in PARQUET:
             heads = _parquet().names_of_columns(path)
         else:
-            with _opened_text(path) as reader:
+            with opened_text(path, rows.form) as reader:
                 heads = next(reader, [])
     except (*_UNREADABLE, csv.Error, GencardError):
         return ()  # the reader of the rows says why
-    return tuple(head for head in heads if head not in known)
+    return tuple(head for head in heads if not {head, head.strip(" ")} & known)
+
+
+def _stored_table(path: Path) -> Any:
+    """Return the table of a workbook, or a file of a statistical package."""
+    try:
+        table = read_stored(path, "file", most_bytes=MOST_BYTES).table
+    except InvalidInputError as error:
+        if error.fields.get("field") == "format.sheet":
+            problem, advice = "has several sheets with values", _ONE_SHEET
+        elif "--skip" in error.advice:
+            problem, advice = str(error.fields["problem"]), _ONE_TABLE
+        else:
+            raise
+    else:
+        if table.num_rows * table.num_columns > MOST_CELLS:
+            raise _too_many_cells(path)
+        return table
+    raise InvalidInputError(field="file", problem=problem, advice=advice)
+
+
+_ONE_SHEET = "Leave one sheet visible, or save the sheet as CSV."
+_ONE_TABLE = "Keep one row of names directly above the records, and nothing else in the sheet."
+
+
+def _too_many_cells(path: Path) -> InvalidInputError:
+    return InvalidInputError(field="file", problem=f"has more than {MOST_CELLS:,} cells: {path}")
 
 
 def _columns_of(table: Any, coding: Coding) -> dict[str, Any]:
@@ -281,9 +355,6 @@ BATCH_ROWS = 100_000
 MOST_CELLS = 500_000_000
 """Cells of rows that are read into memory: 2 GB of codes."""
 
-_MOST_BYTES = 8 * MOST_CELLS
-
-
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
 """How a text begins that a spreadsheet may run, or that was neutralised already."""
 
@@ -360,32 +431,40 @@ def cells_of(dataset: Dataset, coding: Coding, values: Values | None) -> list[tu
     return list(zip(*columns, strict=True))
 
 
-@contextmanager
-def _opened_text(path: Path) -> Iterator[Iterator[list[str]]]:
-    """Open a text file, which may be packed, and return its lines as values."""
-    too_long = InvalidInputError(field="file", problem=f"has a line that is too long: {path}")
-    delimiter = "\t" if ".tsv" in ending_of(path) else ","
-    with open_text_content(path, "file", "utf-8-sig", _MOST_BYTES) as file:
-        yield csv.reader(lines_of(file, too_long), delimiter=delimiter, strict=True)
-
-
-def read_csv(path: Path, coding: Coding, domain: Domain, numbered: Clique = ()) -> list["ReadColumn"]:
+def read_csv(
+    path: Path, coding: Coding, domain: Domain, numbered: Clique, form: TextForm
+) -> list["ReadColumn"]:
     """Raises DomainMismatchError, UndeclaredLevelError, or ValueError, IndexError, csv.Error."""
-    with _opened_text(path) as reader:
+    with opened_text(path, form) as reader:
         heads = next(reader, [])
         columns = [
-            _Column(coding.attribute(name), name in numbered, heads) for name in domain.attributes
+            _Column(coding.attribute(name), name in numbered, heads, form) for name in domain.attributes
         ]
         rows = 0
         while lines := list(islice(reader, BATCH_ROWS)):
+            lines = _records(lines, len(heads))
             rows += len(lines)
             if rows * len(columns) > MOST_CELLS:
-                raise InvalidInputError(
-                    field="file", problem=f"has more than {MOST_CELLS:,} cells: {path}"
-                )
+                raise _too_many_cells(path)
             for column in columns:
                 column.append(lines)
     return list(columns)
+
+
+def _records(lines: list[list[str]], width: int) -> list[list[str]]:
+    """Leave out empty lines, which are records in a file of one column only.
+
+    Raises:
+        ValueError: A line has more or fewer values than the header.
+    """
+    records = [line or [""] for line in lines if line or width == 1]
+    if any(len(record) != width for record in records):
+        raise ValueError
+    return records
+
+
+_NO_NUMBER = "no number"
+"""Stands for a text that is no number among labels that all are."""
 
 
 class ReadColumn:
@@ -422,15 +501,23 @@ class ReadColumn:
 class _Column(ReadColumn):
     """A column of a CSV file."""
 
-    def __init__(self, attribute: Attribute, numbered: bool, heads: list[str]) -> None:
+    def __init__(self, attribute: Attribute, numbered: bool, heads: list[str], form: TextForm) -> None:
         super().__init__(attribute, numbered)
-        head = next((one for one in (neutral(attribute.name), attribute.name) if one in heads), None)
+        self._form = form
+        names = (neutral(attribute.name), attribute.name)
+        if not {*names} & {*heads}:
+            heads = [head.strip(" ") for head in heads]
+        head = next((one for one in names if one in heads), None)
         if head is None:
             raise DomainMismatchError(problem=f"the data have no attribute '{attribute.name}'")
         self.position, self.code_of = heads.index(head), _code_of_text(attribute)
 
     def append(self, lines: list[list[str]]) -> None:
         cells = [line[self.position] for line in lines]
+        if self._form.layout.trim:
+            cells = [cell.strip(" ") for cell in cells]
+        if isinstance(self.attribute.coding, Labels) and self.attribute.coding.by_value:
+            cells = [cell and (self._plain(cell) or _NO_NUMBER) for cell in cells]
         codes_of_cells = (self.code_of.get(cell, UNDECLARED) for cell in cells)
         codes = np.fromiter(codes_of_cells, dtype=np.int32, count=len(lines))
         others = np.flatnonzero(codes == UNDECLARED)
@@ -446,15 +533,24 @@ class _Column(ReadColumn):
         codes[others], numbers[others] = self._of_numbers([cells[place] for place in others])
         return self.add(codes, numbers)
 
+    def _plain(self, text: str) -> str:
+        """Return a number as programs write it; empty for a text that is none."""
+        if not self._form.has_marks:
+            return text
+        return self._form.layout.plain_number(text.strip()) or ""
+
+    def _days(self, text: str) -> float:
+        form = self._form.dates.get(self.attribute.name)
+        return _days_of_text(text) if form is None else days_of_text(text, form)
+
     def _of_numbers(self, cells: list[str]) -> tuple[NDArray[Any], FloatArray]:
         """Codes and numbers; raises UndeclaredLevelError where these are no numbers inside the edges."""
         coding, name = self.attribute.coding, self.attribute.name
         with suppress(ValueError):
             if isinstance(coding, Edges):
-                number = (
-                    _days_of_text if coding.dates else _minutes_of_text if coding.times else float_of
-                )
-                numbers = np.array(list(map(number, cells)), dtype=np.float64)
+                number = self._days if coding.dates else _minutes_of_text if coding.times else float_of
+                texts = cells if coding.dates or coding.times else list(map(self._plain, cells))
+                numbers = np.array(list(map(number, texts)), dtype=np.float64)
                 return codes_of_numbers(name, coding, numbers), numbers
         raise UndeclaredLevelError(attribute=name)
 

@@ -9,7 +9,8 @@ import typer
 from gencard.client.agreement import Agreement
 from gencard.client.checking.bundle import Bundle
 from gencard.client.files.folder import make_folder
-from gencard.client.files.rows import read_numbered, unread_columns
+from gencard.client.files.forms import usual_form
+from gencard.client.files.rows import ReadRows, read_numbered, unread_columns
 from gencard.client.findings.fidelity import FidelityReport
 from gencard.client.findings.utility import UtilityOptions, UtilityReport, utility_report
 from gencard.client.release import Release
@@ -21,7 +22,6 @@ from gencard.core.statistics.formula import Analysis, analysis_of
 from gencard.measures.utility.fidelity import fidelity as fidelity_to
 from gencard.measures.utility.gap import GapWords
 from gencard.measures.utility.numbers import compare_with_records
-from gencard.run.levels import NumberedRows
 from gencard.shell import visible
 
 
@@ -71,7 +71,7 @@ def _of_folder(folder: Path, data: Path | None, *, as_json: bool) -> FidelityRep
         raise DomainMismatchError(problem="psi does not have the attributes that the schema declares")
     file = data or bundle.one("rows").path
     rows = read_numbered(file, coding, domain)
-    _say_unread(file, rows, as_json=as_json)
+    _say_read(file, rows, as_json=as_json)
     facts = fidelity_to(released, rows.dataset, coding=coding, numbers=rows.numbers)
     return FidelityReport(facts, coding, str(file))
 
@@ -82,14 +82,22 @@ def _of_card(name: str, data: Path | None, connection: Path, *, as_json: bool) -
         if data is None:
             return agreement.fidelity(_newest(agreement))
         rows = read_numbered(data, agreement.coding, agreement.domain)
-        _say_unread(data, rows, as_json=as_json)
+        _say_read(data, rows, as_json=as_json)
         return agreement.fidelity(rows)
 
 
-def _say_unread(path: Path, rows: NumberedRows, *, as_json: bool) -> None:
-    """Name the columns of a file that are not compared; on standard error beside JSON."""
+def _say_read(path: Path, rows: ReadRows, *, as_json: bool) -> None:
+    """Say how a file was read, if not as usual, and which columns are not compared.
+
+    Beside JSON, on standard error.
+    """
+    texts = []
+    if rows.form != usual_form(path) and str(rows.form):
+        texts.append(f"Read as: {rows.form} ({path}).")
     if names := unread_columns(path, rows):
-        text = f"Not compared, since the schema has no such attribute: {', '.join(names)} ({path})."
+        problem = "Not compared, since the schema has no such attribute"
+        texts.append(f"{problem}: {', '.join(names)} ({path}).")
+    for text in texts:
         typer.echo(visible(text), err=True) if as_json else say(text)
 
 
@@ -191,8 +199,8 @@ def utility(
     """Compare rows with records that you have: numbers, tables, propensity, predictions. Offline."""
     rows, coding, domain = _described(synthetic, schema)
     ours, theirs = read_numbered(rows, coding, domain), read_numbered(records, coding, domain)
-    for file, held in ((rows, ours), (records, theirs)):
-        _say_unread(file, held, as_json=as_json)
+    for file, read in ((rows, ours), (records, theirs)):
+        _say_read(file, read, as_json=as_json)
     comparison = utility_report(
         ours.dataset,
         theirs.dataset,

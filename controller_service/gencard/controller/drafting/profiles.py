@@ -9,7 +9,7 @@ from math import ceil, floor, inf, log10
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from gencard.controller.drafting.detection import DAY_OR_MONTH_FIRST, MOST_COLUMNS
+from gencard.controller.drafting.detection import MOST_COLUMNS
 from gencard.controller.records.encoding import Column
 from gencard.controller.records.file_format import FileFormat, enough_memory, literal
 from gencard.controller.records.vault import Records
@@ -34,6 +34,7 @@ from gencard.core.values import (
     number_text,
     shown_rules,
 )
+from gencard.files.layout import DAY_OR_MONTH_FIRST
 from gencard.files.stored import StoredColumn
 
 MOST_LABELS = 100

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -27,9 +27,10 @@ from gencard.core.errors import (
     TooLargeError,
 )
 from gencard.core.values import MOST_DIGITS, NUMBER
-from gencard.files import LONGEST_LINE, lines_of, open_file, open_text
-from gencard.files.content import arrow_files, is_packed, open_content, open_text_content
+from gencard.files import lines_of, open_file, open_text
+from gencard.files.content import arrow_files, is_packed, open_content
 from gencard.files.endings import ENDINGS, PARQUET, ending_of
+from gencard.files.layout import delimiter_of, first_lines, too_long
 from gencard.files.stored import MOST_BYTES
 
 _Result = TypeVar("_Result")
@@ -214,15 +215,6 @@ def open_table(engine: duckdb.DuckDBPyConnection, path: Path, file_format: FileF
     return "decoded"
 
 
-DELIMITERS = (",", ";", "\t", "|")
-_FIRST_LINES = 200
-TOO_LONG = InvalidInputError(
-    field="data",
-    problem=f"has a line of more than {LONGEST_LINE >> 20} million characters",
-    advice="Check that the file is CSV with line ends, and split wide tables.",
-)
-
-
 def stated(path: Path, file_format: FileFormat) -> FileFormat:
     """Return the format with the delimiter of the file's first lines, if none is stated.
 
@@ -231,32 +223,8 @@ def stated(path: Path, file_format: FileFormat) -> FileFormat:
     """
     if file_format.delimiter:
         return file_format
-    delimiter, skip = delimiter_of(first_lines(path, "utf-8-sig", file_format.most_bytes))
+    delimiter, skip = delimiter_of(first_lines(path, "data", "utf-8-sig", file_format.most_bytes))
     return replace(file_format, delimiter=delimiter, skip=skip)
-
-
-def first_lines(path: Path, encoding: str, most_bytes: int = MOST_BYTES) -> list[str]:
-    """Return the first lines of a text file; raises InvalidInputError if one is too long."""
-    with open_text_content(path, "data", encoding, most_bytes) as file:
-        return list(islice(lines_of(file, TOO_LONG), _FIRST_LINES))
-
-
-def delimiter_of(lines: Sequence[str]) -> tuple[str, int]:
-    """Return the delimiter of the first lines of a file, and the number of lines before the header."""
-    sep = re.fullmatch(r"sep=(.)\s*", lines[0]) if lines else None
-    if sep:
-        return sep[1], 1
-    return max(DELIMITERS, key=lambda delimiter: _regularity(lines, delimiter)), 0
-
-
-def _regularity(lines: Sequence[str], delimiter: str) -> tuple[int, int]:
-    """Number of records with as many values as the header, if these are several; number of values."""
-    try:
-        rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
-    except csv.Error:  # such as a line that is one value of more than 128 KiB by this delimiter
-        return 0, 0
-    width = len(rows[0]) if rows else 0
-    return (sum(len(row) == width for row in rows) if width > 1 else 0, width)
 
 
 def _csv_table(path: Path, file_format: FileFormat) -> str:
@@ -278,7 +246,7 @@ def _columns(path: Path, file_format: FileFormat) -> tuple[list[str], int]:
     """Names of the columns, and the lines to skip, among which the engine counts no comment."""
     skip, comments = 0, 0
     with open_text(path, "data", "utf-8-sig") as file:
-        lines = lines_of(file, TOO_LONG)
+        lines = lines_of(file, too_long("data"))
         for line in lines:
             is_comment = bool(file_format.comment) and line.startswith(file_format.comment)
             if skip >= file_format.skip and line.strip("\r\n") and not is_comment:

@@ -509,7 +509,10 @@ class Records:
 
     def columns_named(self, names: Sequence[str]) -> list[Column]:
         """Raises MissingAttributeError, which names all that the file lacks."""
-        by_name = {column.name: column for column in reversed(self.columns)}
+        columns = self.columns[::-1]
+        by_name = {column.name: column for column in columns}
+        if not self.typed:  # the engine leaves out spaces around names, pyarrow does not
+            by_name = {column.name.strip(" "): column for column in columns} | by_name
         if missing := [name for name in dict.fromkeys(names) if name not in by_name]:
             raise MissingAttributeError(attribute=", ".join(missing))
         return [by_name[name] for name in names]
