@@ -1,6 +1,5 @@
 """A table of a database gives the psi that a file with the same records gives, to the byte."""
 
-import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -26,6 +25,7 @@ from gencard.core.errors import (
     UndeclaredLevelError,
 )
 from gencard.core.statistics.measure import measure
+from gencard.core.values import number_of
 from gencard.wire.documents.psi_document import psi_document
 from tests.controller.state import postgres
 
@@ -184,6 +184,18 @@ class TestPostgres:
             for whole in (98, 99, 100, 101)
             for part in ("", ".", ".5", f".{'5' * 100}", f".{'5' * 101}", "e9")
         ]
+        texts += [
+            f"{sign}{number}{part}"
+            for sign in ("", "-")
+            for number in ("9" * 199, "9" * 200, "9" * 201, f".{'0' * 199}1", f"0.{'0' * 200}1")
+            for part in ("", "e-400", "e90", "e108", "e-123", "e-200")
+        ]
+        texts += [
+            f"{digits}{sign}{exponent}"
+            for digits in ("0", "0.00", "1", "2.4", "2.5", "17.9", "18", "0.5")
+            for sign in ("e", "E+", "e-")
+            for exponent in (*range(290, 330), 400, 99_999, 100_000, 10**12, "000000000005")
+        ]
         address = TableAddress(f"{postgres.new_database(socket).replace('+psycopg', '')}&table=texts")
         with psycopg.connect(address.url) as owner:
             owner.execute("CREATE TABLE texts AS SELECT unnest(%s::text[]) AS text", [texts])
@@ -191,11 +203,11 @@ class TestPostgres:
             records = records_of(backend, address)
             query = records.select(text="text", number=codes.as_number(records.text))
             read = pa.Table.from_batches(runner(backend, address)(query)).to_pydict()
-        number = re.compile(codes._NUMBER)
-        expected = [float(text) if number.search(text) else float("inf") for text in read["text"]]
+        numbers = map(number_of, read["text"])
+        expected = [float("inf") if number is None else number for number in numbers]
         assert sorted(read["text"]) == sorted(texts)
         assert read["number"] == expected
-        assert 400 < np.isfinite(expected).sum() < 2_600
+        assert 900 < np.isfinite(expected).sum() < 3_600
 
     def test_one_measurement_sees_one_snapshot_and_the_next_another_version(self, socket, tmp_path):
         address = stored("postgresql", awkward(100), tmp_path, socket)
