@@ -34,7 +34,8 @@ _ENOUGH = 1e-4
 """L1 distance of every marginal at which raking ends before it stops gaining."""
 
 _NEAR = 5e-3
-"""Mean total variation at which raking with hard zeros is kept; beyond it soft ones are tried too."""
+"""Mean total variation at which raking with hard zeros is kept, and its shares of single attributes are
+near enough; beyond it soft zeros are tried too, and the shares are raked."""
 
 _FEWEST = 2**14
 """Records of a support, at least, where the bound on look-ups leaves fewer than wanted."""
@@ -152,7 +153,7 @@ class SupportRaking:
         weights, residual = self._raked(table, targets, exact=psi.exact)
         if psi.exact:
             most = max(self.tolerance, resampling_error(marginals))
-            if self.meets_singles and residual <= most:
+            if self.meets_singles and _NEAR < residual <= most:
                 table.factors[0] = _with_singles(support, weights, psi)
                 # no card is paid for and then not fitted because of this last step
                 if (left := _mean_variation(table, targets)) <= most:
