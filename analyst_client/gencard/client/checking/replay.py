@@ -92,10 +92,8 @@ def _fitted(card: CardTerms, psi: Psi, psi_digest: str, coding: Coding) -> Model
     """Fit the card's generator to psi, or take the fit of an earlier replay."""
     # loads every generator, for a replay alone
     from gencard.core.generators.model_file import model_of, saved_fit  # noqa: PLC0415
-    from gencard.core.generators.registry import generator_digest  # noqa: PLC0415
 
-    own_digest = generator_digest(card.terms.generator)
-    key = f"{psi_digest} {coding_digest(coding)} {own_digest} {bool(card.derivations)}"
+    key = f"{psi_digest} {coding_digest(coding)} {card.generator_digest} {bool(card.derivations)}"
     if saved := _fits().fit(card.name, key):
         return model_of(saved)
     model = generator_of(card, coding).fit(psi, psi.domain)
@@ -104,12 +102,17 @@ def _fitted(card: CardTerms, psi: Psi, psi_digest: str, coding: Coding) -> Model
 
 
 def generator_of(card: CardTerms, coding: Coding) -> Generator:
-    """The generator that the card names, with the schema's structural zeros."""
+    """The generator that the card names, in its version, with the schema's structural zeros."""
     # loads every generator, for a replay alone
     from gencard.core.generators import registry  # noqa: PLC0415
 
     zeros = zeros_for(card, coding)
-    return registry.generator_named(card.terms.generator, structural_zeros=zeros, max_cells=_MOST_CELLS)
+    return registry.generator_named(
+        card.terms.generator,
+        structural_zeros=zeros,
+        max_cells=_MOST_CELLS,
+        digest=card.generator_digest,
+    )
 
 
 def check_psi(card: CardTerms, psi: Psi, coding: Coding) -> None:
@@ -157,7 +160,7 @@ def _same_numbers(terms: Proposal, psi: Psi, coding: Coding) -> bool:
 def _why_not(card: CardTerms) -> str:
     from gencard.core.generators import registry  # noqa: PLC0415 - as above
 
-    if registry.generator_digest(card.terms.generator) != card.generator_digest:
+    if not registry.is_digest_of(card.terms.generator, card.generator_digest):
         return "the replayed rows differ, and this installation has another version of the generator"
     return "the replayed rows do not match the receipt"
 

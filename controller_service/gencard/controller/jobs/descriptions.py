@@ -109,9 +109,12 @@ class Descriptions:
             keep: Return the fit.
         """
         coding, generator = dataset_entry.schema.coding, card.terms.generator
+        digest = card.generator_digest
         zeros, computed = tuple(zeros_for(card, coding)), computed_for(card, coding)
         cells = self.model_cells
-        return SynthesisJob(psi, generator, zeros, computed, rows, seed, cells, rows_file, fit, keep)
+        return SynthesisJob(
+            psi, generator, zeros, computed, rows, seed, cells, rows_file, fit, keep, digest
+        )
 
     def audit(
         self,

@@ -42,7 +42,8 @@ def synthesise(job: SynthesisJob, progress: Progress) -> RowsResult:
         model: Model = model_of(job.fit)
     else:
         psi = psi_of_document(job.psi).fitted
-        generator = generator_of(job.generator, psi.domain.attributes, job.zeros, job.max_cells)
+        attributes, digest = psi.domain.attributes, job.generator_digest
+        generator = generator_of(job.generator, attributes, job.zeros, job.max_cells, digest)
         model = generator.fit(psi, psi.domain)
         if job.keep:
             with suppress(MemoryError):  # what the fit leaves of the limit may be too little
@@ -143,8 +144,16 @@ def box_of(recipe: "Recipe", *, check_seconds: float = 0.0) -> BlackBox:
 
 
 def generator_of(
-    name: str, attributes: Collection[str], zeros: Sequence[StructuralZeros], max_cells: int
+    name: str,
+    attributes: Collection[str],
+    zeros: Sequence[StructuralZeros],
+    max_cells: int,
+    digest: str = "",
 ) -> Generator:
-    """Return the generator of this name, with the structural zeros that these attributes can meet."""
+    """Return the generator of this name, with the structural zeros that these attributes can meet.
+
+    Args:
+        digest: See ``generator_named``.
+    """
     met = tuple(entry for entry in zeros if set(entry.clique) <= set(attributes))
-    return generator_named(name, structural_zeros=met, max_cells=max_cells)
+    return generator_named(name, structural_zeros=met, max_cells=max_cells, digest=digest)

@@ -235,6 +235,7 @@ class SynthesisJob:
         rows_file: File to be written.
         fit: Fit to psi that an earlier job returned; empty if there is none.
         keep: Return the fit.
+        generator_digest: Names the version of the generator; empty for that of today.
     """
 
     psi: bytes
@@ -247,6 +248,7 @@ class SynthesisJob:
     rows_file: Path
     fit: bytes = b""
     keep: bool = False
+    generator_digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import cache
+from dataclasses import dataclass, field, fields
+from functools import cache, partial
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any
@@ -38,6 +38,7 @@ class Entry:
         make: From structural zeros and ``max_cells``, the bound on cells.
         parameters: The settings besides these two that have an effect; empty means all.
         version: Of the algorithm. It rises when the same psi and seed give other rows, and only then.
+        former: How earlier versions are made, by number, for cards and releases that name them.
     """
 
     tier: Tier
@@ -48,6 +49,7 @@ class Entry:
     make: Callable[..., Generator]
     parameters: tuple[str, ...] = ()
     version: int = 1
+    former: Mapping[int, Callable[..., Generator]] = field(default_factory=dict)
 
 
 _SCALING = ("tolerance", "most_sweeps")
@@ -79,6 +81,8 @@ GENERATORS: Mapping[str, Entry] = {
         "cells of all marginals; also drawn records times attributes",
         64,
         SupportRaking,
+        version=2,
+        former={1: partial(SupportRaking, meets_singles=False)},
     ),
     "spanning-tree": Entry(
         Tier.BY_CONSTRUCTION,
@@ -155,15 +159,23 @@ def most_cells(name: str, *, model_cells: int, memory_mib: int) -> int:
     return max(1, min(model_cells, room // GENERATORS[name].cell_bytes))
 
 
-def generator_named(name: str, *, structural_zeros: Zeros, max_cells: int) -> Generator:
+def generator_named(
+    name: str, *, structural_zeros: Zeros, max_cells: int, digest: str = ""
+) -> Generator:
     """A generator, ready to fit.
+
+    Args:
+        digest: The ``generator_digest`` that a card names, for an earlier version of the algorithm;
+            any other digest, or an empty one, means the version of today.
 
     Raises:
         InvalidInputError: There is none of this name.
     """
     if name not in GENERATORS:
         raise InvalidInputError(field="generator", problem="no generator has this name")
-    return GENERATORS[name].make(structural_zeros, max_cells=max_cells)
+    entry = GENERATORS[name]
+    former = {_digest(name, version): make for version, make in entry.former.items()}
+    return former.get(digest, entry.make)(structural_zeros, max_cells=max_cells)
 
 
 def suited(
@@ -228,7 +240,17 @@ def generator_digest(name: str) -> str:
     Rows that psi, seed, name and version determine are the same on every installation; the golden rows
     of the tests hold each version to that. Sources are not part of it: see ``source_digest``.
     """
-    identity = f"gencard.generator.v2\x00{name}\x00{GENERATORS[name].version}"
+    return _digest(name, GENERATORS[name].version)
+
+
+def is_digest_of(name: str, digest: str) -> bool:
+    """Whether a digest names a version of a generator that this installation can run."""
+    entry = GENERATORS[name]
+    return digest in {_digest(name, version) for version in (entry.version, *entry.former)}
+
+
+def _digest(name: str, version: int) -> str:
+    identity = f"gencard.generator.v2\x00{name}\x00{version}"
     return hashlib.sha256(identity.encode()).hexdigest()
 
 
