@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.house import tree
+from docs.house import comments, tree
 from docs.house.comparison import FIRST, ROWS, checkout
 from docs.house.cost import KINDS, cost, touched_since
 from docs.house.measures import measure
@@ -200,6 +200,32 @@ def test_a_walk_leads_through_files_that_exist(call):
         step for step in steps if not any((ROOT / top / "gencard" / step).is_file() for top in ROOTS)
     ]
     assert not missing
+
+
+def test_each_trick_has_a_comment():
+    bare = [place.name for place in comments.places() if not place.lines]
+    assert not bare, "write why, at the line that needs it"
+
+
+COMMENTED = """# of the module
+
+# why
+@cache
+def f():  # why
+    return 1  # noqa: S101
+
+class C:
+    text = "# text"
+    def g(self): ...  # why
+"""
+
+
+@pytest.mark.parametrize(
+    ("inside", "lines"), [("", {1, 3, 5, 10}), ("f", {3, 5}), ("C", {10}), ("C.g", {10})]
+)
+def test_comments_of_a_definition(inside, lines):
+    """A block directly above counts; directives to tools and comments elsewhere do not."""
+    assert comments.comment_lines(COMMENTED, inside) == lines
 
 
 def write_package(root, **texts):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from docs.house import tree
+from docs.house import comments, tree
 from docs.house.comparison import FIRST, checkout, comparison
 from docs.house.cost import cost, touched_since
 from docs.house.measures import Measures, measure
@@ -52,6 +52,7 @@ def _compare(console: Console, arguments: argparse.Namespace) -> None:
         now, first = measure(ROOT), measure(other) if other else None
         traces = _traces(other) if arguments.trace else None
         console.print(comparison(now, first, traces, commit or FIRST))
+    console.print(comments.table())
     if arguments.names:
         _name(console, now, traces[0] if traces else None)
 
@@ -71,6 +72,9 @@ def _name(console: Console, now: Measures, traced: Trace | None) -> None:
         "Class names defined more than once": _counted(now.repeated_names),
         "Docstrings that open badly": now.bad_openings,
         "Lines of conversions by hand": [f"{one.lines} {one.name}" for one in now.conversions],
+        "Comment lines at the tricks": [
+            f"{len(one.lines)} {one.topic}: {one.name}" for one in comments.places()
+        ],
         **{f"Files run by one {name}": call.modules for name, call in calls.items()},
         **{f"Calls of codecs in one {name}": _counted(call.codec_calls) for name, call in calls.items()},
     }

@@ -8,7 +8,7 @@ from pathlib import Path
 from docs.house.module import facts_of
 from docs.house.openings import Docstring, bad_openings
 from docs.house.reach import unreachable
-from docs.house.rooms import HOUSES, arrows, loops
+from docs.house.rooms import arrows, loops
 from docs.house.shapes import Conversion, Pair, pairs, repeated_names
 from docs.house.sources import ROOT, sources
 
@@ -38,7 +38,6 @@ class Measures:
         pairs: Classes that share most of their fields, two by two.
         conversions: Functions that carry fields by hand, the longest first.
         repeated_names: Name that more than one class has -> how many.
-        rooms: Package -> number of its rooms, and of its tiers.
         back_up: Imports from a room into one of its own tier or above.
         loops: Groups of modules that import each other in a circle.
         function_lengths: Lines of each function.
@@ -60,7 +59,6 @@ class Measures:
     pairs: tuple[Pair, ...]
     conversions: tuple[Conversion, ...]
     repeated_names: dict[str, int]
-    rooms: dict[str, tuple[int, int]]
     back_up: tuple[str, ...]
     loops: tuple[tuple[str, ...], ...]
     function_lengths: tuple[int, ...]
@@ -112,10 +110,6 @@ def measure(root: Path = ROOT) -> Measures:
             sorted((one for facts in every for one in facts.conversions), key=lambda one: -one.lines)
         ),
         repeated_names=repeated_names(shapes),
-        rooms={
-            package: (len(rooms), max(room.tier for room in rooms.values()))
-            for package, rooms in HOUSES.items()
-        },
         back_up=tuple(str(arrow) for arrow in arrows(imports) if arrow.goes_up),
         loops=loops(imports),
         function_lengths=tuple(chain.from_iterable(facts.functions.lengths for facts in every)),

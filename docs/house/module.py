@@ -85,7 +85,7 @@ def facts_of(name: str, path: Path, root: Path) -> ModuleFacts:
         lines=len(text.splitlines()),
         code_lines=_code_lines(nodes, tokens),
         import_lines=sum(map(_extent, _of_kind(nodes, ast.Import, ast.ImportFrom))),
-        comments=sum(map(_explains, tokens)),
+        comments=sum(map(explains, tokens)),
         words=Counter(word for word in _names(nodes) if word in REPLACED_WORDS),
         imports=frozenset(imports_in(nodes)),
         strings=frozenset(str(node.value) for node in _constants(nodes)),
@@ -104,7 +104,8 @@ def _extent(node: ast.stmt) -> int:
     return (node.end_lineno or node.lineno) - node.lineno + 1
 
 
-def _explains(token: tokenize.TokenInfo) -> bool:
+def explains(token: tokenize.TokenInfo) -> bool:
+    """Whether a token is a comment for people; directives to tools are none."""
     return token.type == tokenize.COMMENT and not token.string.lstrip("# ").startswith(_PRAGMAS)
 
 

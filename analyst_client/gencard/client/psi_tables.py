@@ -69,7 +69,8 @@ class NamedPsi(Psi, Displayable):
             return pd.DataFrame({head: [], self._free("count"): []})
         frame = pd.concat(frames, ignore_index=True)
         attributes = self.domain.covered_by(self.cliques).attributes
-        types = {name: self._type(name) for name in attributes}  # which concat forgets
+        # Workaround: pandas.concat drops categories where those of a column differ.
+        types = {name: self._type(name) for name in attributes}
         rest = [name for name in frame if name not in (head, *attributes)]
         return frame.astype(types)[[head, *attributes, *rest]]
 

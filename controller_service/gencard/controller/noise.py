@@ -43,6 +43,6 @@ class OpenDpNoise:
 
 
 def _drawn(measurement: Any, counts: IntArray) -> IntArray:
-    # OpenDP adds in whole numbers of any size and clamps to 64 bits, so that no count wraps around.
+    # OpenDP clamps to 64 bits where the sum does not fit, so that no count wraps around.
     counts_drawn = measurement(counts.ravel().tolist())
     return np.array(counts_drawn, dtype=np.int64).reshape(counts.shape)

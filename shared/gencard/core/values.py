@@ -60,8 +60,12 @@ WHOLE_NUMBER = "[+-]?[0-9]+"
 SPACES = "[ \t\n\v\f\r]*"
 """Around a number; what \\s stands for differs from engine to engine."""
 
-NUMBER = rf"{SPACES}[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?{SPACES}"
-"""Texts of finite numbers, of any length: neither 1_000 nor digits that are not ASCII."""
+MOST_DIGITS = 200
+"""Digits of a number before its decimal point, and after it: of more, not every engine makes a float."""
+
+_SOME, _MORE = f"[0-9]{{1,{MOST_DIGITS}}}", f"[0-9]{{0,{MOST_DIGITS}}}"
+NUMBER = rf"{SPACES}[+-]?({_SOME}([.]{_MORE})?|[.]{_SOME})([eE][+-]?[0-9]+)?{SPACES}"
+"""Texts of numbers: neither 1_000 nor digits that are not ASCII. One too small for a float is 0."""
 
 _NAN = ("nan", "+nan", "-nan")
 _DAY = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{8}")

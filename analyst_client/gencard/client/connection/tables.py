@@ -116,6 +116,7 @@ def in_file(folder: Path) -> Allocate:
 
 def _reserve(file: IO[bytes], size: int) -> None:
     """Raises OSError where the disk is full."""
+    # Workaround: Python on macOS has no posix_fallocate; there, zeros are written.
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(file.fileno(), 0, size)
         return

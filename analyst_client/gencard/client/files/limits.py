@@ -145,7 +145,8 @@ def _problems_of_stata(written: RowsToWrite) -> _Problems:
             yield name, f"labels belong to whole numbers from {low:,} to {high:,} there"
         for problem in _bad_numbers(one, written, date(100, 1, 1)):
             yield name, problem
-    # pyreadstat calls a set of value labels by the name of its column and its own number, from 0
+    # Workaround: pyreadstat names a set of value labels by its column and the set's number, from 0, so
+    # that the sets of two columns, such as a1 and a, may get one name.
     sets: dict[str, str] = {}
     for number, name in enumerate(labelled):
         other = sets.setdefault(f"{name}{number}", name)

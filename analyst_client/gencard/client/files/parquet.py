@@ -142,7 +142,8 @@ def _column(attribute: Attribute, codes: NDArray[Any], values: Values | None) ->
         kind, absent = _type(attribute, values), np.isnan(numbers)
         column = np.where(absent, 0, numbers)
         if pa.types.is_date(kind):
-            column = column.astype(np.int32)  # there is no cast from floats to dates
+            # Workaround: Arrow has no cast from floats to dates.
+            column = column.astype(np.int32)
         if pa.types.is_time32(kind):
             column = np.floor(column).astype(np.int32) * 60
         return pa.array(column, mask=absent).cast(kind)

@@ -105,7 +105,7 @@ class Answers:
         return None if another else known
 
     def get(self, who: Identity, name: str) -> tuple[RunRow, bytes]:
-        """One answer and the log's entry of its decision; the entry is empty if there is none yet.
+        """Return an answer and the log's entry of its decision; the entry is empty if there is none yet.
 
         Raises:
             NotFoundError: No such answer, or another's.

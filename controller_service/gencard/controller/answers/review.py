@@ -139,7 +139,7 @@ def with_values(outputs: Outputs, values: Sequence[Number]) -> Outputs:
 
 
 def numbers_in(outputs: Outputs) -> int:
-    """How many numbers they may hold."""
+    """Return the largest number of numbers in the outputs."""
     return sum(output.numbers for output in outputs)
 
 

@@ -150,9 +150,8 @@ class AnswerRun:
             steward = answers.cards.entry_of(card).policy.analyses.by_steward
             if outcome.answer is None:
                 ended_row = decisions.refuse(tx, row, outcome, by)
-            elif (
-                outcome.review or steward
-            ):  # if all answers wait, waiting does not disclose the rules' verdict
+            # If all answers wait for a steward, waiting does not disclose the verdict of the rules.
+            elif outcome.review or steward:
                 ended_row = decisions.hold(tx, row, outcome, counts=outcome.review and not steward)
             else:
                 ended_row = decisions.release(tx, row, outcome, by)

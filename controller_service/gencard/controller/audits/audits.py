@@ -124,7 +124,7 @@ class Audits:
         return [row for row in page.rows if _may_see(who, row)], page.next_token
 
     def report(self, who: Identity, name: str) -> bytes:
-        """The full report; the table of access keeps analysts out, for its numbers depend on records.
+        """Return the full report. The access table refuses analysts: its numbers depend on records.
 
         Raises:
             NotFoundError: No such audit.

@@ -18,7 +18,7 @@ _OWNER: ContextVar[str] = ContextVar("owner", default="")
 
 
 def trace_id() -> str:
-    """Which call or operation this thread works for, 32 hex digits; outside of any, the process's."""
+    """Return the trace id of this thread's call or operation, 32 hex digits; else the process's."""
     return _TRACE.get()
 
 
@@ -149,7 +149,7 @@ class Door:
 
     @contextmanager
     def passed(self) -> Iterator[None]:
-        """The block runs alone.
+        """Run the block alone.
 
         Raises:
             StorageError: Others kept the door for too long.

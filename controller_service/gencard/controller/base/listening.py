@@ -108,7 +108,7 @@ _FOREIGN = (
 
 
 def unusable(field: str, place: str, number: int | None) -> InvalidInputError:
-    """The error about ``host:port`` that cannot be listened on, by the number of the system's error."""
+    """Return the error about a ``host:port`` that is not available, by the system's error number."""
     problem, advice = _PROBLEMS.get(number, _FOREIGN)
     return InvalidInputError(field=field, problem=f"{problem}: {place}", advice=advice.format(field))
 

@@ -213,7 +213,7 @@ class Boxes:
         return digest_of({"code": self._codes[recipe.generator], "recipe": PLAIN.write(recipe)})
 
     def recipe(self, name: str, statistics: Sequence[Statistic] = (), *, within: float = 0.0) -> Recipe:
-        """How a job builds the box for a card with these statistics.
+        """Return the recipe by which a job builds the box for a card with these statistics.
 
         Args:
             within: Seconds for which an earlier comparison of the environment is good enough, as for
@@ -238,7 +238,7 @@ class Boxes:
         )
 
     def _reference(self, name: str, statistics: Sequence[Statistic]) -> ReferenceRecipe:
-        """The recipe of a generator, or of a black box that runs in no sandbox; raises NotFoundError."""
+        """Return the recipe of a generator, or of a black box without sandbox; raises NotFoundError."""
         if name not in self.names:
             raise NotFoundError(what=f"generator or black box '{name}'")
         marginals, sums = divided(statistics)

@@ -130,7 +130,7 @@ def check_of_box(box: BoxEntry) -> Callable[[tuple[Clique, ...], Domain], None] 
 
 
 def reviewer_of_box(box: BoxEntry, digest: str) -> str:
-    """Return the name of the reviewer of a box with this digest; empty if nobody reviewed it."""
+    """Return the name of the reviewer of a box with this digest; empty if it was not reviewed."""
     review = box.reviewed_by
     return review.name if review is not None and review.digest == digest else ""
 

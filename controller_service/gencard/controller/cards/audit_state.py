@@ -104,7 +104,7 @@ class CardAudits:
                 self.cards.attest(tx, card, CardState.AUDITING, "audit")
 
     def give_up(self, tx: Connection, name: str, running: Collection[str]) -> None:
-        """An audit ended without a verdict, and only these black boxes are still audited."""
+        """Return a card to AGREED after an audit without a verdict, unless its box is still audited."""
         card = self.cards.card(tx, name)
         if card.state is CardState.AUDITING and offer_of(card).terms.generator not in running:
             self.cards.attest(tx, card, CardState.AGREED, "audit ended")

@@ -76,12 +76,12 @@ class Grants:
             raise ProposalRefusedError(reasons=closed_mechanisms[privacy.mechanism])
 
     def tables(self, tx: Connection, dataset_entry: DatasetEntry) -> Mapping[str, tuple[Clique, ...]]:
-        """By card, the tables of the present records that were granted; of numbers the attributes."""
+        """Return the granted tables of the present records, by card; for numbers, the attributes."""
         granted = self._of_present(tx, dataset_entry)
         return {name: (*terms.cliques, *terms.number_cliques) for name, terms in granted}
 
     def exact(self, tx: Connection, dataset_entry: DatasetEntry) -> Mapping[str, Proposal]:
-        """By card, the terms of exact counts of the present records that were granted."""
+        """Return the granted terms of exact counts of the present records, by card."""
         granted = self._of_present(tx, dataset_entry)
         return {name: terms for name, terms in granted if not terms.privacy.noisy}
 

@@ -196,7 +196,7 @@ class Negotiations:
             return self._once(who, request, make)
 
     def terminate(self, who: Identity, name: str, etag: str, request: Request) -> Card:
-        """The analyst ends a negotiation, or gives a card back."""
+        """End a negotiation, or give a card back, for its analyst."""
 
         def make(tx: Connection) -> Card:
             card = self.cards.owned(tx, who, name)

@@ -132,7 +132,7 @@ def dataset_text(
     most_statistics: int,
     exact: bool = False,
 ) -> str:
-    """The table of a dataset, with policy and caps for as many pairs of attributes as a card may have.
+    """Return a dataset's table, with policy and caps for as many pairs as a card may have.
 
     Args:
         schema: Name of its schema file.

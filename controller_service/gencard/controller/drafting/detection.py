@@ -113,7 +113,7 @@ def _present(column: Sequence[str]) -> list[str]:
 
 
 def _encoding(path: Path) -> str:
-    """By the byte order mark, else the first encoding that decodes every byte."""
+    """Return the encoding: by the byte order mark, else the first that decodes every byte."""
     with open_content(path, "data", MOST_BYTES) as file:
         head = file.read(4_096)
     if not head:
@@ -308,7 +308,7 @@ def _is_numeric(column: Sequence[str], decimal: str, group: str) -> bool:
 
 
 def _date_formats(columns: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """The formats that fit nearly all values of some column, in the order in which they are tried.
+    """Return formats that fit nearly all values of some column, in the order of the trials.
 
     A file has one order of day and month. Columns that show it decide; the day is first if none does.
     """

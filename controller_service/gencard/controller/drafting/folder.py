@@ -196,7 +196,7 @@ def _hosts(address: str) -> tuple[str, ...]:
 
 
 def _write_credentials(folder: Path, authority: KeyPair, now: datetime, hosts: tuple[str, ...]) -> None:
-    """The controller's own certificates and keys, and a client's for its health check."""
+    """Make the controller's certificates and keys, and a client's for its health check."""
     write_new(folder / "authority" / "certificate.pem", authority.certificate_pem, private=False)
     issue(authority, controller_uri(), now, hosts=hosts).write(folder / "server")
     issue(authority, health_check(TRUST_DOMAIN).uri, now).write(folder / "health")

@@ -192,7 +192,7 @@ class Look(Protocol):
 def profiles(
     path: Path, file_format: FileFormat, progress: Callable[[str], None] = lambda _: None
 ) -> list[Profile]:
-    """A look at every column of a file.
+    """Return the profile of every column of a file.
 
     Args:
         progress: Called with the name of each column before it is read.

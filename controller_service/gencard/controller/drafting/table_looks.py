@@ -51,7 +51,7 @@ from gencard.core.values import (
 
 
 def table_profiles(address: TableAddress, secret: str, progress: Callable[[str], None]) -> list[Profile]:
-    """A look at every column of a table.
+    """Return the profile of every column of a table.
 
     Raises:
         InvalidInputError: There are too few records, or the libraries for it are not installed.

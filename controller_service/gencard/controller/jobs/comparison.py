@@ -57,7 +57,7 @@ def compare(job: CompareJob, progress: Progress) -> CompareResult:
 
 
 def thin_out(job: ThinOutJob, progress: Progress) -> RowsResult:
-    """Drawn rows and records -> rows in a file, without replicated uniques. Tells no number of them."""
+    """Write drawn rows without replicated uniques to a file; their number is not disclosed."""
     progress("uniques", 0.0)
     rows = RowsFile(job.drawn).dataset()
     original = _read(job.records, rows.domain.attributes)

@@ -69,7 +69,7 @@ class Descriptions:
     def measure(
         self, dataset_entry: DatasetEntry, version: str, terms: Proposal, before: Before = NOTHING_BEFORE
     ) -> MeasureJob:
-        """The version is the card's: records that have changed since are not measured.
+        """Describe a measurement of the card's version: records that changed since are not measured.
 
         Args:
             before: Earlier disclosures of the same records, with which exact sums are judged.
@@ -245,7 +245,7 @@ class Descriptions:
         seed: int,
         rows_file: Path,
     ) -> BlackBoxJob:
-        """The upload is a rows file over the attributes that the card names."""
+        """Describe a lent run; the upload is a rows file over the attributes that the card names."""
         whole, errors_file = self._whole(recipe, dataset_entry), rows_file.with_name("errors")
         return BlackBoxJob(whole, upload, rows, seed, rows_file, errors_file)
 
@@ -289,7 +289,7 @@ class Descriptions:
         )
 
     def _whole(self, recipe: Recipe, dataset_entry: DatasetEntry) -> Recipe:
-        """The recipe with numbers for a sandbox, else with cells that cannot occur and a bound."""
+        """Return the recipe with numbers for a sandbox, else with structural zeros and a bound."""
         coding = dataset_entry.schema.coding
         if isinstance(recipe, ReferenceRecipe):
             return replace(recipe, zeros=coding.structural_zeros, max_cells=self.model_cells)

@@ -177,7 +177,7 @@ class ProcessExecutor(Executor):
             self._threads.submit(self._supervise, turn)
 
     def _forget(self, future: Future[Any]) -> None:
-        """A job waits and runs no more; the caller holds the lock."""
+        """Forget a job, which neither waits nor runs any more; the caller holds the lock."""
         self._jobs.pop(future, None)
         self._series.pop(future, None)
         self._staying.discard(future)
@@ -186,14 +186,14 @@ class ProcessExecutor(Executor):
             self._ended.notify_all()
 
     def _supervise(self, turn: WorkTurn[_Submission]) -> None:
-        """One job from its turn to its end. Until then its future is pending, so it can be cancelled."""
+        """Run one job, once it is its turn. Until then its future is pending, so it can be cancelled."""
         submission, result, failure = turn.item, None, None
         future = submission.future
         if not future.cancelled():
             try:
                 with traced(submission.trace):
                     result = self._run(submission)
-            except BaseException as error:  # it belongs to whoever waits
+            except BaseException as error:  # it is raised to the waiting caller
                 failure = error
             submission.hold()
         with self._lock:
@@ -310,7 +310,7 @@ class ProcessExecutor(Executor):
                 self._spare = _started()
 
     def _kill_where_cancelled(self, turn: WorkTurn[_Submission]) -> None:
-        """A cancelled job that waits is out at once; of one that runs, the process is killed."""
+        """Cancel a job: a waiting job is removed at once, the process of a running job is killed."""
         future = turn.item.future
         if not future.cancelled():
             return

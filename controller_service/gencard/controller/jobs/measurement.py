@@ -142,7 +142,7 @@ def records_as_stored(
 
 @contextmanager
 def opened(records: Records) -> Iterator[RecordSource]:
-    """The records that a job describes; nothing is to be done with them before the context has ended.
+    """Open the records that a job describes; results are valid only once the context has ended.
 
     Raises:
         DatasetChangedError: The records are not the version that the job names, before or after.

@@ -287,7 +287,7 @@ class WorkerProcess:
     def kill(self) -> None:
         """Kill the process and all processes that it started."""
         with self._reaping:
-            if self._process.returncode is None:  # until it is reaped, nobody else has its number
+            if self._process.returncode is None:  # until it is reaped, no other process has its ID
                 os.killpg(self.pid, signal.SIGKILL)
 
     def kill_and_wait(self) -> None:
@@ -303,7 +303,7 @@ class WorkerProcess:
         with self._reaping:
             code = self._process.wait()
             for pipe in (self._process.stdin, self._process.stdout):
-                with contextlib.suppress(BrokenPipeError):  # what was not sent is for nobody now
+                with contextlib.suppress(BrokenPipeError):  # unsent bytes are dropped
                     if pipe:
                         pipe.close()
         return code

@@ -13,7 +13,7 @@ from gencard.wire.documents.psi_document import psi_of_document
 
 
 def rehearse(job: RehearsalJob, progress: Progress) -> ProgramResult:
-    """A program and synthetic rows -> its outputs, whose shape is the one that was agreed.
+    """Run a program on synthetic rows and return its outputs, which have the agreed shape.
 
     Raises:
         InvalidInputError: The outputs have another shape than in the analyst's own dry run.
@@ -37,7 +37,7 @@ def rehearse(job: RehearsalJob, progress: Progress) -> ProgramResult:
 
 
 def run_once(job: ProgramJob, progress: Progress) -> ProgramResult:
-    """A program and the records -> its outputs, rounded, in the agreed shape; a steward sees them next.
+    """Run a program on the records and return its rounded outputs in the agreed shape, for a steward.
 
     Raises:
         BlackBoxError: The program failed, or its outputs have another shape; the error does not say

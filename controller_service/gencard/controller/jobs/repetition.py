@@ -64,7 +64,7 @@ class JournaledBox:
         return next(self.runs_by_seed(dataset, rows, seeds=[seed]))
 
     def runs_by_seed(self, dataset: Dataset, rows: int, *, seeds: Sequence[int]) -> Iterator[Dataset]:
-        """One for each seed, as a call gives it; raises the same."""
+        """Yield the result of a call with each seed; raises as a call does."""
         kept = {seed: file for seed in seeds if (file := self._file(seed))}
         outputs = runs_of(self.box, dataset, rows, [seed for seed in seeds if seed not in kept])
         # files are written while the next runs are made: to wait for the disk takes as long as some runs
@@ -149,11 +149,11 @@ class RepeatedBox:
         self._repeated: set[int] = set()
 
     def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
-        """One run; raises as ``runs_by_seed`` does."""
+        """Return the rows of one run; raises as ``runs_by_seed`` does."""
         return next(self.runs_by_seed(dataset, rows, seeds=[seed]))
 
     def runs_by_seed(self, dataset: Dataset, rows: int, *, seeds: Sequence[int]) -> Iterator[Dataset]:
-        """One for each seed, in their order; the last comes after the comparison.
+        """Yield the rows of each seed, in their order; the last rows come after the comparison.
 
         Raises:
             WorkerError: A worker's rows are not those that this machine makes, with the same seed.
@@ -221,7 +221,7 @@ _FAR = 1e12
 
 
 def _distances(values: FloatArray) -> FloatArray:
-    """How far each run lies from the median run, in the number in which it lies farthest.
+    """Return each run's distance from the median run, in the number with the largest distance.
 
     In units of the median distance, which false runs do not move as long as they are fewer than half.
 

@@ -53,7 +53,7 @@ def synthesise(job: SynthesisJob, progress: Progress) -> RowsResult:
 
 
 def run_black_box(job: BlackBoxJob, progress: Progress) -> RowsResult:
-    """A made-up dataset -> what a black box makes of it, in canonical form."""
+    """Run a black box on a made-up dataset and write its rows in canonical form."""
     dataset = RowsFile(job.upload).dataset()
     box = _kept_box_of(job.recipe)
     progress("run", 0.0)

@@ -265,7 +265,7 @@ class Refusals:
 
 
 def _numbers(counting: Iterable[Refused]) -> Counter[tuple[str, str]]:
-    """How many count against each analyst and each project, by dataset."""
+    """Return the number of failures against each analyst and each project, by dataset."""
     looks = {(key, one.owner, one.look) for one in counting for key in one.accounts}
     return Counter(key for key, *_ in looks)
 

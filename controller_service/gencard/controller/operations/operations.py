@@ -192,7 +192,7 @@ class Operations:
         return tuple(row for row in rows if (row.owner, row.kind) == (owner, kind))
 
     def failures(self, tx: Connection, row: OperationRow, since: datetime) -> tuple[GencardError, ...]:
-        """How operations of the same kind for the same resource have failed since then."""
+        """Return the errors of operations of the same kind and resource since then."""
         failed = requests.failed_operations(tx, row.kind, row.resource)
         return tuple(error_of_document(one.error) for one in failed if one.changed >= since)
 

@@ -148,7 +148,7 @@ class Run:
         self._end(OperationCancelledError())
 
     def interrupt(self) -> None:
-        """The service stops."""
+        """Stop the run, because the service stops."""
         self._end(ServiceUnavailableError())
 
     def check(self) -> None:
@@ -228,7 +228,7 @@ def clear(work: Path) -> None:
 
 @contextmanager
 def scratch_folder(work: Path, name: str) -> Iterator[Path]:
-    """A new folder, readable by its owner alone.
+    """Make a folder for the block, readable by its owner alone.
 
     Raises:
         StorageError: The folder cannot be made.

@@ -143,7 +143,7 @@ class DecisionPages:
     ceremonies: Ceremonies
 
     def options(self, session: Session, form: Form) -> str:
-        """The request of the browser to its authenticator, as JSON; empty if no passkey is needed.
+        """Return the browser's request to its authenticator, as JSON; empty without need of a passkey.
 
         Raises:
             GencardError: The decision would be refused; the form is still open in the browser.

@@ -103,9 +103,8 @@ class Issuer:
             httpx.AsyncClient(verify=self.trust, timeout=ANSWER_SECONDS, trust_env=False) as client,
             client.stream(method, address, **_plain(sent)) as answer,
         ):
-            async for part in answer.aiter_raw(
-                8_192
-            ):  # raw: a compressed answer is not unpacked beyond LARGEST
+            # Raw: a small compressed answer could unpack to far more than LARGEST.
+            async for part in answer.aiter_raw(8_192):
                 body += part
                 if len(body) > LARGEST:
                     raise ValueError

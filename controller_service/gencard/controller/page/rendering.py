@@ -61,7 +61,7 @@ def asset_response(name: str, query: str) -> Response | None:
 
 @cache
 def environment() -> Environment:
-    """How templates are read: all texts escaped, an unknown name is an error."""
+    """Return the environment of templates: all texts are escaped, an unknown name is an error."""
     environment = Environment(
         loader=PackageLoader(__package__, "templates"),
         autoescape=True,
@@ -124,7 +124,7 @@ _SPANS = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
 
 
 def ago(time: datetime, now: datetime) -> str:
-    """How long ago something was, or how soon it will be, in its largest unit.
+    """Return the time since or until a moment, in its largest unit.
 
     >>> from datetime import timedelta
     >>> then = datetime(2026, 1, 1, tzinfo=UTC)

@@ -171,7 +171,7 @@ def _application(
 
 
 def _config(application: ASGIApp, tls: TlsFiles) -> uvicorn.Config:
-    logging.getLogger("uvicorn.error").disabled = True  # its tracebacks and paths are nobody's business
+    logging.getLogger("uvicorn.error").disabled = True  # its tracebacks and paths disclose internals
     config = uvicorn.Config(
         application,
         http=PatientProtocol,

@@ -118,7 +118,7 @@ def trust_domain_of(authority: KeyPair) -> str:
 
 
 def issue(authority: KeyPair, uri: str, now: datetime, *, hosts: Sequence[str] = ()) -> KeyPair:
-    """A certificate for ``uri``, for clients; with ``hosts`` (names or addresses) for a server."""
+    """Return a client's certificate for ``uri``, or a server's with ``hosts`` (names or addresses)."""
     key = ec.generate_private_key(ec.SECP256R1())
     return KeyPair(certify(authority, uri, key.public_key(), now, hosts=hosts), key)
 

@@ -140,7 +140,7 @@ class Roster:
 
 
 def health_check(trust_domain: str) -> Identity:
-    """The identity of the controller's own health check, which may ask for health and nothing else."""
+    """Return the identity of the controller's own health check, which may call nothing else."""
     return Identity(trust_domain, "service", Role.CONTROLLER, "health")
 
 

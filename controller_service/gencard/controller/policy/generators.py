@@ -42,9 +42,9 @@ def is_black_box(name: str) -> bool:
 
 
 def why_no_moments(name: str, facts: Facts) -> str | None:
-    """Why cards with this generator may not name moments; None if they may.
+    """Return why cards with this generator may not name moments; None if they may.
 
-    A box of tier audited is not fitted to psi at all, so any psi goes with it.
+    A box of tier audited is not fitted to psi at all, so every psi fits it.
     """
     if not is_black_box(name):
         return None if takes_linear(name) else GENERATOR
@@ -52,7 +52,7 @@ def why_no_moments(name: str, facts: Facts) -> str | None:
 
 
 def relation_of(policy: Policy, facts: Facts) -> Neighbouring | None:
-    """The neighbouring relation of a dataset's noise: one for all that adds noise; None without any."""
+    """Return the neighbouring relation of all noise on a dataset; None if the policy has no noise."""
     if policy.noise is not None:
         return policy.noise.neighbouring
     promised = (facts(name).privacy for name in policy.generators)
@@ -62,7 +62,7 @@ def relation_of(policy: Policy, facts: Facts) -> Neighbouring | None:
 def generator_choice(
     proposal: Proposal, policy: Policy, closed: Mapping[Mechanism, str], facts: Facts
 ) -> GeneratorChoice | Refusal:
-    """Return the nearest generator on offer, and the privacy that goes with it.
+    """Return the nearest generator on offer, and its privacy.
 
     A box of tier private is offered if the policy's generators name it and its price fits the cap on
     one card; the policy's mechanisms are about psi, which such a card has not. It is offered in place of
@@ -128,7 +128,7 @@ def _with_measured(
 def with_generator(
     terms: Proposal, privacy: Privacy, generators: Sequence[str], transform: Transform, facts: Facts
 ) -> tuple[Proposal, tuple[Change, ...]] | Refusal:
-    """Return the terms with a generator that is on offer and goes with how they are measured.
+    """Return the terms with a generator that is on offer and fits the privacy of psi.
 
     A black box of tier audited sees the records themselves: neither noise on psi nor rounding binds it.
     It is therefore offered with unprotected exact counts alone, and has their price. No audit finds what

@@ -246,7 +246,7 @@ def _acceptable_statistics(
     facts: Facts,
     coding: Coding | None,
 ) -> tuple[Proposal, tuple[Change, ...], tuple[Change, ...]] | Refusal:
-    """The terms with acceptable statistics, so measured; changes of these, and of the transform."""
+    """Return the terms with acceptable statistics, changes of these, and of the transform."""
     moments, fewer = offered_moments(
         terms.moments,
         policy,

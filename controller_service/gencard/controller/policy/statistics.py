@@ -300,7 +300,7 @@ def affordable_numbers(
 def _with_numbers(
     terms: Proposal, of_histogram: Callable[[str], str | None], of_sum: Callable[[Sum], str | None]
 ) -> tuple[Proposal, list[Change]]:
-    """The terms with the histograms and sums to which there is no objection, and their weights."""
+    """Return the terms with histograms and sums without objection, and their weights."""
     histograms, changes = _sorted_out("histograms", terms.histograms, of_histogram)
     sums, others = _sorted_out("sums", terms.sums, of_sum)
     kept = {*map(Histogram, histograms), *sums}

@@ -238,7 +238,7 @@ class Earlier:
         if self._is_told(run):
             return Outcome.OPEN
         whole = _Scope(self, run, run.level_attributes, run.output.attributes)
-        if not whole.attributes:  # numbers of everybody tell no level's count
+        if not whole.attributes:  # numbers of all records disclose no level's count
             return Outcome.OPEN
         outcome = Outcome.UNDECIDED if whole.size > MOST_CELLS else Outcome.OPEN
         judged = list[_Scope]()
@@ -286,7 +286,7 @@ class Earlier:
         return tells_small_counts(_facts(run, merging, lattice, rules), before, lattice)
 
     def _scopes(self, whole: _Scope) -> Iterator[_Scope]:
-        """Around the run, then around each of its tables and each output that did not fit in before."""
+        """Yield scopes around the run, then around its tables and outputs that did not fit before."""
         run = whole.run
         if whole.size <= MOST_WHOLE:  # in whole records, also where more outputs make it wide
             yield whole
@@ -387,7 +387,7 @@ class _Scope:
     tested: frozenset[str]
 
     def with_(self, valued: frozenset[str], tested: frozenset[str]) -> _Scope:
-        """With more attributes."""
+        """Return the scope with more attributes."""
         return replace(self, valued=self.valued | valued, tested=self.tested | tested)
 
     @property

@@ -279,7 +279,7 @@ class RunQuestion:
         )
 
     def is_complete(self, dataset: Dataset) -> Kept:
-        """Which records have all numbers that the run needs."""
+        """Return which records have all numbers that the run needs."""
         tests = not_missing(self.complete, dataset.domain)
         return ToldOutput((EVERYBODY, *tests), ()).kept(dataset)
 
@@ -439,7 +439,7 @@ def _possible(name: str, conditions: Sequence[Condition], domain: Domain) -> NDA
 
 
 def _numbers_by_choice(question: Question, coding: Coding, options: Mapping[str, Any]) -> Clique:
-    """The attributes whose numbers count as the records have them, by schema, kind and options."""
+    """Return attributes whose recorded numbers are used, by schema, kind and options."""
     kind, written = analysis_of(question.kind), read_factors(question.formula, coding)
     chosen = options.get("response")
     request = AnswerRequest(written, kind, coding, {}, "", "level", options)

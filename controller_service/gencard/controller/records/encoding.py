@@ -263,7 +263,7 @@ class Column:
         return f"CASE WHEN {inside} THEN CASE {self.number} {cases} END END"
 
     def exact_number(self, labels: Sequence[str]) -> str:
-        """The value as a float; infinite if it is a whole number that only as a float is a label."""
+        """SQL for the value as a float; infinity for whole numbers that equal a label only as floats."""
         large = [label for label in labels if abs(float(label)) >= EXACT]
         if not large:  # then no other whole number is a label's float
             return self.number

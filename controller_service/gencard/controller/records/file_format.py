@@ -26,6 +26,7 @@ from gencard.core.errors import (
     InvalidInputError,
     TooLargeError,
 )
+from gencard.core.values import MOST_DIGITS, NUMBER
 from gencard.files import LONGEST_LINE, lines_of, open_file, open_text
 from gencard.files.content import arrow_files, is_packed, open_content, open_text_content
 from gencard.files.endings import ENDINGS, PARQUET, ending_of
@@ -144,6 +145,7 @@ class FileFormat:
         """SQL for the text of a number as programs write it; NULL where the text is none."""
         if self.is_plain:  # as numbers, the engine would read 1_000 and +-5 too
             marked = f"contains({text}, '_') OR contains({text}, '+-')"
+            marked += f" OR (strlen({text}) > {MOST_DIGITS} AND NOT {_is_number(text)})"
             # shorter ones are no numbers for the engine either, and to look into a text takes time
             return f"CASE WHEN strlen({text}) < 3 OR NOT ({marked}) THEN {text} END"
         decimal, thousands = f"[{self.decimal}]", f"[{self.thousands}]" if self.thousands else ""
@@ -151,7 +153,8 @@ class FileFormat:
         pattern = rf"[+-]?{digits}({decimal}\d+)?([eE][+-]?\d+)?".replace("'", "''")
         plain = f"replace({text}, {literal(self.thousands)}, '')" if thousands else text
         plain = f"replace({plain}, {literal(self.decimal)}, '.')"
-        return f"CASE WHEN regexp_full_match({text}, '{pattern}') THEN {plain} END"
+        short = f"(strlen({text}) <= {MOST_DIGITS} OR {_is_number(plain)})"
+        return f"CASE WHEN regexp_full_match({text}, '{pattern}') AND {short} THEN {plain} END"
 
     def date(self, text: str, compact: str) -> str:
         """SQL for the date that a text states; NULL where it states none.
@@ -359,6 +362,10 @@ def _decoded(path: Path, file_format: FileFormat) -> Any:
     )
     csv = arrow_dataset.CsvFileFormat(parse_options=parse, read_options=options, convert_options=convert)
     return arrow_dataset.dataset("content", filesystem=arrow_files(opened), format=csv)
+
+
+def _is_number(text: str) -> str:
+    return f"regexp_full_match({text}, {literal(NUMBER)})"
 
 
 def literal(text: str) -> str:

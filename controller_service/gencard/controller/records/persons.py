@@ -44,7 +44,7 @@ class Persons:
 
     @classmethod
     def of(cls, column: str, most_records: int, salt: bytes) -> "Persons":
-        """The key follows from the salt of the dataset."""
+        """Return the persons of a dataset, with a key derived from its salt."""
         return cls(column, most_records, hmac.new(salt, b"gencard.persons.v1", sha256).digest())
 
     @property

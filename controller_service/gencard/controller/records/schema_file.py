@@ -4,9 +4,10 @@ title = "..."
 description = "..."
 declared_by = "..."
 reviewed = false
-records = 10_000            # how many there are, if everybody may know; nobody counts them
-person = "id"               # the column that says whose a record is; it is no attribute
-most_records = 3            # of one person that count, chosen by a keyed hash; noise protects the person
+records = 10_000            # the public number of records, as declared; it is not counted
+person = "id"               # the column that identifies persons; it is no attribute
+most_records = 3            # records of a person that count, chosen by a keyed hash; noise protects
+persons
 
 [[attributes]]
 name = "age"
@@ -434,7 +435,7 @@ def _line_of(text: str, name: str) -> int:
 
 
 def schema_of_table(table: Table, file: str = "") -> PublicSchema:
-    """The schema that a table describes, of a file that refusals name; raises as ``read_schema``."""
+    """Return the schema of a table; errors name its file; raises as ``read_schema``."""
     entry = validated(_SchemaTable, table, file)
     entry.check_person()
     coding = entry.coding()

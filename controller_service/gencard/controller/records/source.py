@@ -101,7 +101,7 @@ class RecordSource(MarginalSource, Protocol):
     def read(
         self, attributes: Clique, uncoded: Clique, *, most_records: int
     ) -> tuple[Dataset, dict[str, FloatArray]]:
-        """The same, and numbers of some attributes as they are stored; raises TooManyRecordsError."""
+        """Return the same and stored numbers of some attributes; raises TooManyRecordsError."""
         ...
 
     def read_owned(
@@ -138,7 +138,7 @@ def checked_cliques(coding: Coding) -> list[Clique]:
 
 
 def check_zeros(coding: Coding, tables: Sequence[NDArray[np.int64]]) -> None:
-    """Nothing occurs that cannot.
+    """Check that structural zeros are empty.
 
     Args:
         tables: Counts of ``checked_cliques``.

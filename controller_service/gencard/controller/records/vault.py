@@ -331,7 +331,7 @@ def open_source(
     secret: str = "",
     held: Callable[[int], None] | None = None,
 ) -> Iterator[RecordSource]:
-    """The records at a place, as long as the context lasts; a database may want a secret.
+    """Open the records at a place, for the length of the context; a database may need a secret.
 
     Args:
         held: Read a file once, for all that is asked of it, and call this with the number of records

@@ -90,7 +90,7 @@ class BoxRelease:
         self._run_once(run, job, folder / _FAILED)
 
     def _run_once(self, run: Run, job: tasks.KeepJob, failed: Path) -> None:
-        """One error for all ends that may depend on a record, and no other run after it.
+        """Raise one error for all failures that may depend on a record, and prevent another run.
 
         Of a run that was cancelled nothing stays, or the next one's time would tell how far it was.
         """

@@ -317,6 +317,6 @@ class EvaluationRun:
 
 
 def records_in(psi: Psi) -> int:
-    """How many records psi counts, at least 1; with noise, how many it seems to count."""
+    """Return the number of records that psi counts, or seems to count with noise; at least 1."""
     first = psi.measurements[0].values.sum() if psi.measurements else psi.linear[0].values[0]
     return max(1, round(float(first)))

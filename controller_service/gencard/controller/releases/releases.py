@@ -281,7 +281,7 @@ def _refuse_seed(seed: int) -> None:
         )
 
 
-@lru_cache(maxsize=1_000)  # whoever looks at a release has it asked for, and receipts do not change
+@lru_cache(maxsize=1_000)  # every view of a release needs it, and receipts do not change
 def _log_index(receipt: bytes) -> int:
     """Return the entry of the log that a receipt of ours names."""
     payload, _ = opened(receipt)

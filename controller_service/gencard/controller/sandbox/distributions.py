@@ -142,7 +142,7 @@ def _stamp(files: list[_Values]) -> str:
 
 
 def _required(names: Iterable[str]) -> list[str]:
-    """The names and all that they require; requirements of other systems and extras may be absent."""
+    """Return the names and their requirements; those of other systems and extras may be absent."""
     left, known = [_normal(name) for name in names], set[str]()
     while left:
         name = left.pop()

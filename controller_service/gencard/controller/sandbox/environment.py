@@ -219,7 +219,7 @@ def _ours() -> Iterator[str]:
 
 
 def root_of(environment: Environment) -> Iterator[str]:
-    """The root of a sandbox as arguments of bubblewrap, before the program's own files are there."""
+    """Yield bubblewrap's arguments for the root of a sandbox, without the program's own files."""
     yield from ("--ro-bind", "/usr", "/usr")
     for path in map(Path, _SYSTEM):
         if path.is_symlink():

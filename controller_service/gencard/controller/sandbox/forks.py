@@ -220,7 +220,7 @@ class Forks:
         return 0
 
     def kill(self, process: Running) -> None:
-        """All of it; the zygote lives on."""
+        """Kill the run; the zygote continues."""
         process.kill()
         self._user.close()
 

@@ -177,7 +177,7 @@ class Namespaces:
     def _root(
         self, files: Sequence[tuple[str, bytes]], memory: MemoryFiles, work: Sequence[str]
     ) -> list[str]:
-        """There is no /proc: it shows the machine's memory and load, and which pages others map."""
+        """Return options of the root, without /proc: it shows the machine's memory, load and pages."""
         placed = [
             word
             for path, content in files
@@ -217,7 +217,7 @@ class Namespaces:
         return process
 
     def kill(self, process: Running) -> None:
-        """All of it: the kernel lets the first process of a namespace end after all others."""
+        """Kill the run. The kernel ends the first process of a namespace after all others."""
         if self._first is not None:
             with suppress(OSError, subprocess.TimeoutExpired):
                 # By descriptor and not by number: the number may belong to another process by now.
@@ -279,7 +279,7 @@ def _closed(capabilities: Sequence[str] = ()) -> list[str]:
 
 
 def _no_more_users() -> list[str]:
-    """By number too, besides the filter of calls; a container's read-only settings do not allow that."""
+    """Limit user namespaces by number, too, besides the filter; impossible with read-only /proc/sys."""
     settings = os.statvfs("/proc/sys").f_flag
     return [] if settings & os.ST_RDONLY else ["--disable-userns"]
 

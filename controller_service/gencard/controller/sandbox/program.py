@@ -163,7 +163,7 @@ class Program:
         )
 
     def _system_runtime(self) -> Runtime:
-        """The interpreter that the command names, or the first line of the script that it names."""
+        """Return the runtime: the interpreter that the command, or the script's first line, names."""
         first = self.command[0]
         if first.startswith("./"):
             line = dict(self.files)[first[2:]].partition(b"\n")[0]

@@ -92,7 +92,7 @@ def program_recipe(
 
 
 def built_in_recipe(box: str, parameters: Mapping[str, str]) -> ProgramRecipe:
-    """A box of the registry with these parameters; raises as ``program_recipe`` and ``box_named``."""
+    """Return the recipe of a registry's box; raises as ``program_recipe`` and ``box_named``."""
     return _recipe(built_in_program(box, parameters), box=box, folder="")
 
 
@@ -167,7 +167,7 @@ def carried(recipe: ProgramRecipe) -> ProgramRecipe:
 
 
 def received(recipe: ProgramRecipe, compiled: str = "") -> ProgramRecipe:
-    """The recipe of another machine for this one: the same program, by the interpreter that is here.
+    """Return another machine's recipe for this one: the same program, by this interpreter.
 
     Args:
         compiled: A folder of compiled copies; see ``environment.CompiledCopies``.

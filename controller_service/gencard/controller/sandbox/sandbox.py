@@ -161,7 +161,7 @@ class Processes:
         return 0
 
     def kill(self, process: Running) -> None:
-        """The session's group; a process that left it lives on."""
+        """Kill the session's process group; a process that left the group survives."""
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -283,7 +283,7 @@ class Sandbox:
     def _running(
         self, program: Program, *, errors: bool = False
     ) -> Iterator[tuple[Confinement, Running]]:
-        """A program that runs; it has ended after the block, whatever happened."""
+        """Run a program during the block; it has ended after the block, whatever happened."""
         keeper, process = self._started(program, errors=errors)
         try:
             yield keeper, process

@@ -121,7 +121,7 @@ def _confine(plan: dict[str, Any], pipes: Sequence[int]) -> None:
     for name, (soft, hard) in plan["bounds"].items():
         resource.setrlimit(getattr(resource, f"RLIMIT_{name.upper()}"), (soft, hard))
     # The order matters. The bounding set needs CAP_SETPCAP, which the change of user takes away; groups
-    # can only be dropped as root; the filter refuses later changes and comes last.
+    # can only be dropped as root; the filter needs no_new_privs, which `_drop_capabilities` sets.
     _drop_bounding_set()
     if plan["user"] is not None:
         os.setgroups([])
@@ -156,7 +156,7 @@ def _filter(calls: bytes) -> None:
 
 
 def _call(name: str, *arguments: Any) -> None:
-    """A function of the C library that must not fail; raises OSError if it does."""
+    """Call a function of the C library; raises OSError if it fails."""
     if getattr(_LIBC, name)(*arguments):
         raise OSError(ctypes.get_errno(), name)
 

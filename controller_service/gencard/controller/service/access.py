@@ -291,7 +291,7 @@ class OpenCalls:
 
     @contextmanager
     def opened(self, caller: Caller, context: grpc.ServicerContext) -> Iterator[None]:
-        """The block serves a call."""
+        """Register the call that the block serves."""
         number = next(self._numbers)
         with self._changed:
             self._open[number] = caller, context

@@ -91,7 +91,7 @@ class Garbage:
 
 
 def decoder(decode: Decode | None, most: int = MOST_UPLOAD_BYTES) -> Decode | None:
-    """The same decoder, with ``Garbage`` in place of its errors, and of more than ``most`` bytes."""
+    """Return the decoder with ``Garbage`` in place of errors, and of more than ``most`` bytes."""
     if decode is None:
         return None
 
@@ -152,9 +152,9 @@ def _check_parts(message: Message) -> int:
 
 
 def _check_known(message: Message) -> None:
-    """An unknown field may be a restriction of a newer client: ignoring it would grant too much."""
+    """Reject unknown fields: a restriction by a newer client, if ignored, would grant too much."""
     size = message.ByteSize()
-    # Also in nested messages: comparing sizes is much faster than walking all parts.
+    # This drops those of nested messages too: a message that becomes smaller had some.
     message.DiscardUnknownFields()
     if message.ByteSize() != size:
         raise InvalidInputError(field="request", problem="holds fields that this service does not know")
@@ -168,7 +168,7 @@ def _kind_of(field: FieldDescriptor) -> tuple[bool, bool, bool]:
 
 
 def encoder(encode: Encode | None) -> Encode | None:
-    """The same encoder, for answers that are messages; answers that are bytes are encoded already."""
+    """Return the encoder for answers that are messages; bytes are encoded already."""
     if encode is None:
         return None
     return lambda answer: answer if isinstance(answer, bytes) else encode(answer)
@@ -316,7 +316,7 @@ class Guard(grpc.ServerInterceptor):
             return next(answers, None)
 
     def _served(self, who: Identity, method: str) -> AbstractContextManager[None]:
-        """The block works, in its turn among the caller's calls."""
+        """Run the block in its turn among the caller's calls."""
         return nullcontext() if method in UNQUEUED else self._turns.served(who.uri)
 
     def _only(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Any:

@@ -176,7 +176,7 @@ class OperationsServicer(operations_pb2_grpc.OperationsServicer):  # type: ignor
     def WaitOperation(
         self, request: operations_pb2.WaitOperationRequest, context: grpc.ServicerContext
     ) -> operations_pb2.Operation:
-        """The operation as soon as it ends or moves on, at the latest after the time asked for."""
+        """Return the operation once it ends or makes progress, or after the requested time."""
         seconds = (
             request.timeout.ToMilliseconds() / 1000 if request.HasField("timeout") else LONGEST_WAIT
         )

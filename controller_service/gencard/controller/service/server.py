@@ -150,7 +150,7 @@ class _Registry:
         self._server.add_generic_rpc_handlers(handlers)
 
     def add_registered_method_handlers(self, service: str, handlers: Any) -> None:
-        """The same methods once more, for speed."""
+        """Add the same methods again, in a faster form."""
         self._server.add_registered_method_handlers(service, handlers)
 
 

@@ -38,7 +38,7 @@ _ADDED = [noise.mechanism for noise in NOISES]
 
 
 def _one_of(allowed: Collection[Mechanism]) -> AfterValidator:
-    """A generator's own noise measures no psi, and no policy names it."""
+    """Return a validator of mechanisms. It rejects a generator's own noise, which measures no psi."""
 
     def checked(mechanism: Mechanism) -> Mechanism:
         if mechanism not in allowed:

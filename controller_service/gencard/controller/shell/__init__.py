@@ -37,7 +37,7 @@ _TO_ASK = re.compile(r"[^.;]*\b(ask|tell) the (controller's )?steward\b[^.;]*[.;
 
 
 def advice_of(error: GencardError) -> str:
-    """Return the advice to a steward at this shell, who is not told to ask the steward."""
+    """Return the advice for a steward at this shell, without "ask the steward"."""
     if error.reason != NotFoundError.reason:
         rest = _TO_ASK.sub("", error.advice).strip()
         return _HERE.get(error.reason) or rest or "Run `gencard-controller doctor`."

@@ -115,7 +115,7 @@ def _say_guesses(report: PsiRisk) -> None:
 
 
 def _say_certain(report: PsiRisk) -> None:
-    """The heat map: one attribute known (row), another one certain (column), in % of the records."""
+    """Print the heat map: attribute known (row), attribute certain (column), in % of the records."""
     title = "Certain from one attribute (row) about another (column), % of records"
     numbers = [str(place + 1) for place in range(len(report.attributes))]
     heat = table(title, "", "", *numbers)

@@ -145,7 +145,7 @@ def local_desk(
     emergency: bool = False,
     authority_key: Path | None = None,
 ) -> Iterator[LocalDesk]:
-    """The desk, for decisions under the steward's name.
+    """Open the desk, for decisions under the steward's name.
 
     Decisions apply the rules as the files state them now; changes since then are logged first.
     """

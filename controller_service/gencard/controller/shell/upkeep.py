@@ -174,7 +174,7 @@ def try_out(config: ConfigFile = HERE, as_json: AsJson = False) -> None:
 
 
 def _problem(channel: Channel, settings: Settings) -> str:
-    """Why a way did not take the test; empty if it did."""
+    """Return why a channel did not accept the test; empty if it did."""
     now = utc_now()
     name, domain = f"word_{secrets.token_hex(12)}", settings.identity.trust_domain
     message = Message(name, (NoticeKind.TEST,), domain, link_of(settings), now)

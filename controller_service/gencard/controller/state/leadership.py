@@ -141,7 +141,7 @@ class Leadership:
             raise InvalidInputError(field="state.url", problem=problem)
 
     def restored(self) -> None:
-        """A steward took the state as it is into service: all controllers may serve it.
+        """Note that a steward accepted the state as it is: all controllers may serve it.
 
         Raises:
             StorageError: The database or the disk failed.

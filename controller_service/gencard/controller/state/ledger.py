@@ -230,7 +230,7 @@ class Ledger:
         return _line(tx, line)
 
     def settle(self, tx: Connection, line: int, now: datetime) -> None:
-        """The release happened: the line stays spent for good.
+        """Settle a line: the release happened, and the line stays spent for good.
 
         Raises:
             InvalidInputError: The line is no longer reserved: a steward voided it meanwhile, and what

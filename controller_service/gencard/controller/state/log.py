@@ -353,7 +353,7 @@ class EventLog:
         return 0 if last is None else int(last) + 1
 
     def checkpoint(self, tx: Connection, now: datetime) -> bytes:
-        """The signed root of the log as it stands: a DSSE envelope over ``{"root", "size", "time"}``.
+        """Return the signed present root of the log: a DSSE envelope over ``{"root", "size", "time"}``.
 
         A log that has not grown keeps the checkpoint it has.
         """
@@ -494,7 +494,7 @@ def signed_checkpoint(key: Ed25519PrivateKey, root: bytes, size: int, now: datet
 
 
 def _store(tx: Connection, index: int, body: bytes) -> None:
-    """The entry, and the nodes of the tree that it completes: one for each trailing 1 of its index."""
+    """Store an entry, and the nodes of the tree that it completes: one per trailing 1 of its index."""
     node = _node_of(tx)
     level, position, digest = 0, index, merkle.leaf_hash(body)
     tx.execute(insert(events).values(index=index, body=body, leaf=digest))

@@ -498,7 +498,7 @@ def counted_runs(tx: Connection, dataset: str | None = None) -> tuple[RunRow, ..
 
 
 def review_run(tx: Connection, name: str) -> None:
-    """A steward has reviewed a refused run: it counts no longer."""
+    """Stop counting a refused run, which a steward has reviewed."""
     tx.execute(update(runs).where(runs.c.name == name).values(counts=0))
 
 

@@ -159,7 +159,7 @@ def next_message(tx: Connection, channel: str) -> MessageRow | None:
 
 
 def newest_message_time(tx: Connection) -> datetime | None:
-    """When the newest message was made."""
+    """Return the time of the newest message."""
     newest: datetime | None = tx.execute(select(func.max(messages.c.created))).scalar()
     return newest
 
@@ -171,7 +171,7 @@ def begin_try(tx: Connection, name: str, again: datetime) -> None:
 
 
 def end_message(tx: Connection, name: str, state: MessageState) -> None:
-    """The message is sent or lost."""
+    """Set the end state of a message: sent or lost."""
     tx.execute(update(messages).where(messages.c.name == name).values(state=state))
 
 

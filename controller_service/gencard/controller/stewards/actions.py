@@ -54,7 +54,7 @@ class ActionEffect(Protocol):
     """One kind of action. All of it looks at the state as it is in the transaction."""
 
     def turn(self) -> AbstractContextManager[object]:
-        """Held from before the transaction until all that follows it has changed."""
+        """Return a lock, held from before the transaction until its consequences are done."""
         ...
 
     def shown(self, tx: Connection, resource: str, arguments: Mapping[str, Any]) -> Document:
@@ -84,12 +84,12 @@ class InTheState:
     __slots__ = ()
 
     def turn(self) -> AbstractContextManager[object]:
-        """Nothing follows the transaction."""
+        """Return an empty context: nothing follows the transaction."""
         return nullcontext()
 
 
 def argument(arguments: Mapping[str, Any], name: str, kind: type[T], default: T) -> T:
-    """One argument of an action.
+    """Return one argument of an action.
 
     Raises:
         InvalidInputError: The argument has another type.

@@ -88,12 +88,12 @@ def release_views(
 
 
 def release_view(tx: Connection, name: str, cards: CardBook, keys: KeyHistory) -> ReleaseView:
-    """One release; raises NotFoundError if there is none of this name."""
+    """Return a release; raises NotFoundError if there is none of this name."""
     return _release(tx, results.get_release(tx, name), cards, keys)
 
 
 def audit_view(tx: Connection, name: str, keys: KeyHistory) -> AuditView:
-    """One audit; raises NotFoundError if none of this name has ended."""
+    """Return an audit; raises NotFoundError if none of this name has ended."""
     row = results.get_audit(tx, name)
     return AuditView(row, _report(row), _signature_problem(row.attestation or b"", keys))
 
@@ -184,7 +184,7 @@ class Archive:
             return release_views(tx, self.cards, keys, dataset=dataset, before=token, limit=limit)
 
     def release(self, name: str) -> ReleaseView:
-        """One release; raises NotFoundError if there is none of this name."""
+        """Return a release; raises NotFoundError if there is none of this name."""
         with self.cards.database.reading() as tx:
             return release_view(tx, name, self.cards, key_history(tx, self.keys[CARDS]))
 
@@ -194,7 +194,7 @@ class Archive:
             return results.list_audits(tx, dataset=dataset, before=token, limit=limit)
 
     def audit(self, name: str) -> AuditView:
-        """One audit; raises NotFoundError if none of this name has ended."""
+        """Return an audit; raises NotFoundError if none of this name has ended."""
         with self.cards.database.reading() as tx:
             return audit_view(tx, name, key_history(tx, self.keys[CARDS]))
 

@@ -113,7 +113,7 @@ def days_of(tx: Connection, dataset: str) -> Mapping[Account, Mapping[date, Pric
 def courses(
     account: tuple[Amount, ...], days: Mapping[date, Price], now: datetime
 ) -> tuple[Course, ...]:
-    """How each currency of an account was spent, and how it goes on.
+    """Return the spending of each currency of an account, and its forecast.
 
     Args:
         days: Amount that was spent on each day.
@@ -134,7 +134,7 @@ def _is_young(days: list[tuple[date, Decimal]], now: datetime) -> bool:
 
 
 def forecast(amount: Amount, days: list[tuple[date, Decimal]], now: datetime) -> Forecast | None:
-    """When a cap is reached at the present rate; None if nothing was spent in the last four weeks.
+    """Return when a cap is reached at the present rate; None without spending in four weeks.
 
     None too in the first days of spending: the rate of a morning says nothing about a month.
 
@@ -151,7 +151,7 @@ def forecast(amount: Amount, days: list[tuple[date, Decimal]], now: datetime) ->
     total = sum((value for _, value in recent), ZERO)
     if not total or _is_young(days, now):
         return None
-    # a first day's spending is not spread over weeks that nobody has seen yet
+    # a first day's spending is not extrapolated over weeks that have not passed
     first = min(day for day, _ in days)
     length = min(WINDOW.days, (now.astimezone(UTC).date() - first).days + 1)
     daily = total / length

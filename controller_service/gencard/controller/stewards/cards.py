@@ -198,7 +198,7 @@ def without(proposed: Proposal, left_out: Sequence[frozenset[str]]) -> Proposal:
 
 
 def without_attributes(proposed: Proposal, left_out: frozenset[str]) -> Proposal:
-    """The terms without the statistics about these attributes, their weights, and columns of programs.
+    """Return the terms without statistics and program columns of these attributes.
 
     Raises:
         InvalidInputError: No statistic is about one of them, or no marginal or moment is left.

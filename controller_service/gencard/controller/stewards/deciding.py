@@ -226,7 +226,7 @@ class Deciding:
         """Refuse a decision of a person on themselves, by name or by key."""
         try:
             person = self.person(Identity.of(subject))
-        except UnauthenticatedError:  # nobody, or budget that a restoration holds
+        except UnauthenticatedError:  # no person, or budget that a restoration holds
             return
         if subject == who.uri or (person is not None and person.keys & held):
             raise SecondStewardError(why="the decision concerns you")

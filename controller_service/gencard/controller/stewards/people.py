@@ -70,7 +70,7 @@ class PersonEffect:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """One change of people's files at a time, in whatever process: a key is free for one alone."""
+        """Hold the lock on people's files, across processes: a key may belong to one person only."""
         descriptor = os.open(self.folder / "identities", os.O_RDONLY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -188,7 +188,7 @@ class PersonEffect:
         answer = answer_to(self.folder, enrolment, authority, address=address, now=now)
         facts = enrolment.facts
         self.log.append(tx, action="enrol", actor=by, resource=action.resource, details=facts, now=now)
-        if enrolment.kind is Enrolling.REPLACED:  # whoever has the old keys may have enrolled a passkey
+        if enrolment.kind is Enrolling.REPLACED:  # a thief of the old keys may have enrolled a passkey
             self.passkeys.forget(tx, enrolment.identity.uri, by)
         result = {"answer": answer.document.decode(), "fingerprint": answer.fingerprint}
         return Applied(result, lambda: write(self.folder, enrolment.enrolled))

@@ -206,7 +206,7 @@ class LogReader:
         return search(tx, LogQuery.of(query), token, limit)
 
     def known(self, tx: Connection, question: str, answer: Callable[[], bool]) -> bool:
-        """An answer that stays until the log grows: nothing changes that it does not hold first."""
+        """Return the answer to a question, cached until the log grows: every change is logged first."""
         size = self._log.size(tx)
         with self._lock:
             if self._known[0] != size:
@@ -217,7 +217,7 @@ class LogReader:
         return answers[question]
 
     def times(self, tx: Connection) -> tuple[Mapping[str, datetime], Mapping[str, datetime]]:
-        """When each URI last acted, and when each name was last given a certificate."""
+        """Return the time of each URI's last action, and of each name's last certificate."""
         with self._lock:
             query = select(events.c.body).where(events.c.index >= self._read).order_by(events.c.index)
             for body in tx.execute(query, execution_options={"yield_per": 500}).scalars():

@@ -300,7 +300,7 @@ class RiskRun:
             self.operations.finish(tx, run.row.name, b"")
 
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
-        """Nothing was held."""
+        """Do nothing: no budget was held."""
 
 
 def forget(tx: Connection, card: str) -> None:

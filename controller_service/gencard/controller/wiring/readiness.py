@@ -27,7 +27,7 @@ from gencard.measures.utility.gap import gap_of
 
 
 def check_catalogue(catalogue: Catalogue, boxes: Boxes, *, unreviewed: bool = False) -> None:
-    """All that must hold of the datasets on offer.
+    """Run all checks of the datasets on offer.
 
     Args:
         unreviewed: Drafted schemas may be served, too.
@@ -114,7 +114,7 @@ def check_evaluations(catalogue: Catalogue) -> None:
 
 
 def _vain_runs(policy: Policy) -> Iterator[str]:
-    """Why runs on the records that the policy offers can be had under no card."""
+    """Yield the reasons why no card can have runs on the records that the policy offers."""
     most = policy.analyses.most
     if most == NO_ANALYSES:
         return
@@ -138,7 +138,7 @@ def _vain_runs(policy: Policy) -> Iterator[str]:
 
 
 def _vain_measures(dataset_entry: DatasetEntry) -> Iterator[str]:
-    """Why measures that the policy offers can be taken of no card."""
+    """Yield the reasons why no card can have evaluations that the policy offers."""
     policy = dataset_entry.policy
     if policy.measures and (policy.transform != AS_COUNTED or Mechanism.EXACT not in policy.mechanisms):
         name = policy.measures[0]
@@ -249,7 +249,7 @@ def _mistakes(dataset_entry: DatasetEntry, generators: Collection[str]) -> list[
 
 
 def _private_mistakes(policy: Policy, facts: Facts) -> Iterator[str]:
-    """Why no card could ever name a black box of tier private that the policy offers."""
+    """Yield the reasons why no card could name a private black box that the policy offers."""
     facts = for_persons(facts, policy.most_records)
     relation = relation_of(policy, facts)
     for name in policy.generators:

@@ -185,11 +185,11 @@ class RuleLog:
             self._record(tx, rules)
 
     def people_are_read(self, people: Mapping[str, Enrolled]) -> None:
-        """The same of people alone: a running service has its other rules from its start."""
+        """Log changes of people alone: a running service has its other rules from its start."""
         self.rules_are_read(self._logged_outside(PEOPLE) | people_rules(people))
 
     def datasets_are_read(self, rules: Rules) -> None:
-        """The same of datasets alone; other rules of ``rules`` do not count."""
+        """Log changes of datasets alone; other rules of ``rules`` do not count."""
         datasets = {resource: rules[resource] for resource in rules if resource.startswith(PREFIX)}
         self.rules_are_read(self._logged_outside(PREFIX) | datasets)
 
@@ -223,7 +223,7 @@ def _details(change: RuleChange) -> dict[str, str]:
 
 
 def _short(text: str) -> str:
-    """A printable line that the log takes; of a long text the beginning and the digest of all of it."""
+    """Return a printable line for the log: a long text is cut, with the digest of all of it."""
     line = text if text.isprintable() else ascii(text)
     if len(line) <= LONGEST_DETAIL:
         return line

@@ -80,9 +80,9 @@ def largest_leverage(matrix: FloatArray, counts: NDArray[np.number]) -> float:
     if not rows.size:
         return 0.0
     scale = np.abs(rows).max(axis=0)
-    rows = rows / np.where(
-        scale == 0, 1.0, scale
-    )  # the tolerance is relative: a column in a small unit would look aliased
+    # The tolerance is relative to the largest singular value, so a column in small units would look
+    # aliased.
+    rows = rows / np.where(scale == 0, 1.0, scale)
     left, sizes, _ = np.linalg.svd(rows * np.sqrt(counts[occupied])[:, None], full_matrices=False)
     nonzero = sizes > sizes.max(initial=0.0) * _TOLERANCE
     of_cells = np.square(left[:, nonzero]).sum(axis=1)

@@ -404,6 +404,6 @@ def _narrow(
     low, high = (np.expand_dims(project(bounds[other], other, shared), away) for bounds in (least, most))
     lower, upper = least[one], most[one]
     # A cell is at least the least sum less the most that all others can have, and at most the reverse
-    # (shuttle algorithm of L. Buzzigoli and A. Giusti). The slack of each pass is a valid bound.
+    # (shuttle algorithm of L. Buzzigoli and A. Giusti).
     least[one] = np.maximum(lower, low - (upper.sum(axis=away, keepdims=True) - upper))
     most[one] = np.minimum(upper, high - (lower.sum(axis=away, keepdims=True) - lower))

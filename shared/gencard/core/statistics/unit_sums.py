@@ -198,8 +198,8 @@ def exact_sums(units: Sequence[IntArray], cells: NDArray[np.integer], size: int)
 
 def _products(units: Sequence[IntArray]) -> Iterator[tuple[int, IntArray]]:
     """Products that fit machine words, and the powers of two that they are to be multiplied by."""
-    # A product of larger units may overflow 64 bits, and numpy would not report it. They are split: (a
-    # 2^26 + b)(c 2^26 + d) is four products below 2^53 with their powers of two.
+    # A product of larger units may overflow 64 bits, which numpy does not report. They are split: (2^26
+    # a + b)(2^26 c + d) is four products below 2^53 with their powers of two.
     small = all(one.min(initial=0) > -(2**30) and one.max(initial=0) < 2**30 for one in units)
     if len(units) < 2 or small:
         yield 0, np.asarray(np.prod(units, axis=0, dtype=np.int64))

@@ -71,11 +71,11 @@ class ClusterBox:
     performers: dict[int, str] = field(default_factory=dict)
 
     def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
-        """One run; raises as ``runs_by_seed`` does."""
+        """Return the rows of one run; raises as ``runs_by_seed`` does."""
         return next(self.runs_by_seed(dataset, rows, seeds=[seed]))
 
     def runs_by_seed(self, dataset: Dataset, rows: int, *, seeds: Sequence[int]) -> Iterator[Dataset]:
-        """One for each seed, in their order.
+        """Yield the rows of a run with each seed, in their order.
 
         Raises:
             ClusterError: No worker performs a run, or there has been none for ``PATIENCE`` seconds.

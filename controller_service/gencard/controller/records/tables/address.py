@@ -190,7 +190,7 @@ def name_of(place: Path | TableAddress) -> str:
 
 
 def records_at(text: str, field: str) -> Path | TableAddress:
-    """The file, folder or table that a person names; relative paths start at the folder they are in.
+    """Return the file, folder or table that a person names, relative to the working folder.
 
     Raises:
         InvalidInputError: There is neither a file nor a folder, or a symbolic link, or the address

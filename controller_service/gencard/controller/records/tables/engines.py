@@ -71,7 +71,7 @@ def runner(backend: Any, address: TableAddress) -> Callable[[Any], Iterable[Any]
 
 @contextmanager
 def open_backend(address: TableAddress, secret: str) -> Iterator[Any]:
-    """The backend of Ibis; raises as ``open_table``."""
+    """Open the backend of Ibis; raises as ``open_table``."""
     _check_installed(address.engine)
     opener = {"postgresql": _postgres, "duckdb": _duckdb}.get(address.engine, _spark)
     with opener(address, secret) as backend:
@@ -128,8 +128,8 @@ def _spark(address: TableAddress, secret: str) -> Iterator[Any]:
     import ibis  # noqa: PLC0415
 
     with ExitStack() as closing:
-        # Workaround: PySpark sets this variable for a session of Spark Connect and never removes it
-        # (SPARK-43509); afterwards the process can open no other kind of session.
+        # Workaround: PySpark sets this variable for a session of Spark Connect (SPARK-43509) and leaves
+        # it set when a remote session stops; afterwards the process can open no other kind of session.
         closing.callback(os.environ.pop, "SPARK_CONNECT_MODE_ENABLED", None)
         session = silently(lambda: _session(address, secret))
         closing.callback(silently, session.stop)

@@ -289,7 +289,7 @@ class Table:
             for axis, name in enumerate(numbers)
         }
         coded, codes = self._coded(names, **values)
-        # each step of the way has a name, so that no engine is told to compute it again in the next
+        # each step has a name, so that no engine computes it again in the next
         coded = computed_once(coded)
         columns = {f"c{axis}": code for axis, code in enumerate(codes)}
         columns |= {value: coded[value] for value in values}

@@ -197,8 +197,8 @@ def _along_circuits(
     side: Dataset, moves: Moves, beta: Direction, *, rng: np.random.Generator
 ) -> Dataset:
     moved_side = along_circuits(side, moves.cliques, moves.linear, beta, zeros=moves.zeros)
-    # Circuits return the records in the order of the cells, which would tell a generator which side it
-    # got.
+    # Circuits return the records sorted by cell. In random order, as after the climb, the order says
+    # nothing about the side.
     return moved_side.take(rng.permutation(len(moved_side)))
 
 

@@ -103,7 +103,7 @@ def _partners(
     key: IntArray, odd: NDArray[np.bool_], *, rng: np.random.Generator
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Pairs of an even and an odd face with equal key: by key, then in the order of the faces."""
-    # Sorting the keys costs most. Keys that share a slot keep some faces without a partner, but no face
+    # This keeps the sort small. Keys that share a slot keep some faces without a partner, but no face
     # with a partner is lost.
     faces = _perhaps_met(key, odd)
     faces = faces[_stable_order(key[faces])]
@@ -195,8 +195,7 @@ def climb(
     levels = _flipped_levels(ready, cells, axes[0])
     gain = _gains(cells, axes[0], relevant)[ready.corners, levels].sum(axis=1)
     steep = np.flatnonzero(gain > _LEAST_GAIN * relevant.largest)
-    # After the gains: listing the cells that moves enter costs more than the gains, and few moves are
-    # left.
+    # After the gains: cells need to be listed only for the moves that gain.
     steep = steep[_are_possible(cells, axes[0], ready.corners[steep], levels[steep], zeros)]
     if not len(steep):
         return cells
