@@ -18,8 +18,8 @@ from docs.house.sources import SOURCES
 _CORE, _CONTROLLER, _FILES = "gencard.core.", "gencard.controller.", "gencard.files."
 _STATISTICS, _PAIRS = f"{_CORE}statistics.", f"{_CORE}audit.pairs."
 _ENTROPY = f"{_CORE}generators.maximum_entropy."
-_DISTANCES = f"{_CORE}privacy.distances."
-_RULES, _SMALL = f"{_CORE}output_checks.", f"{_CORE}output_checks.small_counts."
+_DISTANCES = "gencard.measures.privacy.distances."
+_RULES, _SMALL = "gencard.analysis.output_checks.", "gencard.analysis.output_checks.small_counts."
 _SERVICE, _SANDBOX = f"{_CONTROLLER}service.", f"{_CONTROLLER}sandbox."
 _STATE, _PAGE, _TABLES = f"{_CONTROLLER}state.", f"{_CONTROLLER}page.", f"{_CONTROLLER}records.tables."
 
@@ -87,9 +87,9 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
         f"{_ENTROPY}models:_thresholds",
     ),
     "exact noise": (
-        f"{_CORE}noise:noisy_marginal",
-        f"{_CORE}noise:_worst",
-        f"{_CORE}noise:epsilon_of",
+        f"{_STATISTICS}noise:noisy_marginal",
+        f"{_STATISTICS}noise:_worst",
+        f"{_STATISTICS}noise:epsilon_of",
         f"{_CORE}card.noise:Laplace.scale",
         f"{_CORE}card.noise:Laplace.stddev",
         f"{_CORE}card.noise:Gaussian.stddev",
@@ -194,8 +194,8 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
         f"{_CONTROLLER}records.encoding:Column.is_nan",
         f"{_FILES}statistics:_metadata",
         f"{_FILES}statistics:_batches",
-        f"{_FILES}workbooks:_check_rectangles",
-        f"{_FILES}workbooks:_check_errors",
+        f"{_FILES}workbooks:_checked_parts",
+        f"{_FILES}workbooks:_error_in",
         f"{_SMALL}linear_programs:_Silent",
         f"{_PAGE}server:PatientProtocol",
         f"{_SERVICE}server",
