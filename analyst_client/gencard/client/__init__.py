@@ -41,7 +41,7 @@ _HOME = {
     "Answer": "answers.answer",
     "Audit": "audit",
     "Card": "card",
-    "FidelityReport": "report.fidelity",
+    "FidelityReport": "findings.fidelity",
     "Plan": "planning",
     "Release": "release",
     "Steward": "steward",

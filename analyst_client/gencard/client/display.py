@@ -421,13 +421,13 @@ class WrittenAsPage(WrittenAsJson):
 
 
 def page_module(name: str) -> ModuleType:
-    """The module of this room that renders a page.
+    """Import a module that renders pages, by its name below ``gencard.client``.
 
     Raises:
         InvalidInputError: The extra ``report`` is not installed.
     """
     try:
-        return import_module(f"gencard.client.report.{name}")
+        return import_module(f"gencard.client.{name}")
     except ModuleNotFoundError:
         problem = "pages and figures need: pip install 'gencard[report]'"
         raise InvalidInputError(field="report", problem=problem) from None

@@ -111,7 +111,7 @@ class FidelityReport(WrittenAsPage, Displayable):
         return tuple(self.coding.attribute(name).coding.level_names[code] for name, code in pairs)
 
     def _page(self) -> str:
-        rendered: str = page_module("pages").fidelity_page(
+        rendered: str = page_module("findings.pages").fidelity_page(
             self.ordered(),
             about=self.about,
             wording=self.wording,

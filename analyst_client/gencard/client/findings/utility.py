@@ -134,7 +134,7 @@ class UtilityReport(WrittenAsPage, Displayable):
         }
 
     def _page(self) -> str:
-        rendered: str = page_module("pages").utility_page(
+        rendered: str = page_module("findings.pages").utility_page(
             about=self.about,
             lines=self.lines(),
             grid=Grid(HEADS, list(self.grid())),
