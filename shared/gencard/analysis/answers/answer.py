@@ -11,7 +11,7 @@ from gencard.core.typed_json import PLAIN
 from gencard.core.types import FloatArray
 
 EXACT = "exact"
-"""What ``noise`` says where there is none."""
+"""Value of ``noise`` for an answer or number without noise."""
 
 NOISE = "noise"
 """The table of what noise adds to standard errors, and of its spread in numbers without an interval."""

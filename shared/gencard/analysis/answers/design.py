@@ -21,7 +21,7 @@ from gencard.core.types import FloatArray, IntArray
 INTERCEPT = "Intercept"
 
 Option = float | str | Sequence[float]
-"""What an analysis is told beside its formula: a number, several numbers, or a word."""
+"""Value of an option of an analysis: a number, several numbers, or a word."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,11 +56,12 @@ class Column:
     slopes: tuple[Slope, ...] = ()
 
     def at(self, codes: Mapping[str, IntArray], numbers: Mapping[str, FloatArray]) -> FloatArray:
-        """Its value at some records.
+        """Return the value of the column at m records, shape ``(m,)``.
 
         Args:
-            codes: Of each attribute, shape ``(m,)``.
-            numbers: Of the records, shape ``(m,)`` each; those that are not there count as 0.
+            codes: Codes of the records, by attribute; shape ``(m,)`` each.
+            numbers: Numbers of the records that slopes multiply, by name; shape ``(m,)`` each. Numbers
+                of a name that is absent count as 0.
         """
         value = self.values[tuple(codes[name] for name in self.attributes)]
         for slope in self.slopes:

@@ -278,7 +278,7 @@ class SumSource:
         return self.stddev**2 * prod(domain.size(name) for name in self.by if name not in by)
 
     def table(self, domain: Domain) -> Units:
-        """Its cells, 0 where they do not count; axes in the order of ``by``."""
+        """Return the values as a table, 0 in cells that do not count; axes in the order of ``by``."""
         values = np.array(list(map(int, self.values)), dtype=object)
         return np.where(self.counting(domain), values.reshape(self._sizes(domain)), 0)
 

@@ -31,7 +31,7 @@ from gencard.core.types import FloatArray, IntArray
 
 STORED, LEVELS = "stored", "levels"
 CHOICES = (LEVELS, STORED, "coded")
-"""What the option ``response`` may be; "coded" is the word of before for levels."""
+"""Values of the option ``response``; "coded" is the older name for "levels"."""
 
 STORED_KINDS = {
     *(Analysis.MEANS, Analysis.TTEST, Analysis.ANOVA),

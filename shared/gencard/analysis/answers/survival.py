@@ -22,7 +22,7 @@ from gencard.core.errors import InvalidInputError
 from gencard.core.types import FloatArray, IntArray
 
 COLUMNS = ("time", "at_risk", "events", "survival", "std_err")
-"""Of a curve's table: at risk just before the time; survival just after it, with Greenwood's error."""
+"""Columns of a curve's table: at risk just before the time; survival, Greenwood's error just after."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

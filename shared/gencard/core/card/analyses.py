@@ -149,4 +149,4 @@ class Analyses:
 
 
 NO_ANALYSES = Analyses()
-"""Nothing but what follows from psi."""
+"""No analyses on the records: only answers that follow from psi."""

@@ -157,7 +157,7 @@ def _is_amount(amount: object) -> bool:
 
 
 FREE = Price()
-"""Nothing, in any currency."""
+"""Price of zero in every currency."""
 
 
 class SpendState(StrEnum):
@@ -250,7 +250,7 @@ def most_records_of(text: str, field: str = "privacy.most_records") -> int:
 
 
 def person_words(most_records: int) -> str:
-    """Whom a claim about persons protects, for people."""
+    """Describe the person whom a claim about persons protects."""
     return f"a person with at most {most_records} record{'s' if most_records > 1 else ''}"
 
 

@@ -77,7 +77,7 @@ class AddedNoise(ABC):
     noisy: ClassVar = True
     terms: ClassVar = frozenset({"weights", "histograms", "sums"})
     currency: ClassVar[str]
-    """Of the ledger, in which budgets add up: a field of this class and of ``Price``."""
+    """Currency of the ledger in which budgets add up: a field of this class and of ``Price``."""
 
     norm: ClassVar[int]
     """1 where noise follows from the L1 sensitivity, 2 where from the square of the L2 one."""

@@ -87,7 +87,7 @@ class AuditTerms:
 
 
 USUAL_AUDIT = AuditTerms()
-"""What an audit does where nobody asks for something else."""
+"""Terms of an audit if no others are given."""
 
 
 _ONLY_EXACT = "is allowed only with exact counts, without rounding or checks"
@@ -100,7 +100,7 @@ _ONLY = {
     "histograms": _ONLY_PSI,
     "sums": _ONLY_PSI,
 }
-"""What is wrong with a field beside a way to measure that does not name it in its ``terms``."""
+"""Problem with each field if the card's privacy does not name it in its ``terms``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ BROKEN = (
     zipfile.BadZipFile,
     zlib.error,
 )
-"""What reading hostile bytes may raise."""
+"""Exceptions that reading hostile bytes may raise."""
 
 
 def archived(header: Mapping[str, Any], arrays: Arrays) -> bytes:

@@ -27,7 +27,7 @@ MOST_FUNCTIONS = 1_000
 """Functions of one statistic."""
 
 _MOST_DIGITS = 9
-"""Of a denominator that is a power of ten."""
+"""Largest exponent of a denominator that is a power of ten."""
 
 _LEAST_NUMERATOR = 10**6
 """The largest value of a function whose values were rounded: they are right to a millionth of it."""
@@ -125,7 +125,7 @@ class LinearStatistic:
 
 
 Statistic = Clique | LinearStatistic
-"""What a card may name: a marginal, by its clique alone, or a linear statistic."""
+"""Statistic that a card may name: a marginal, given by its clique alone, or a linear statistic."""
 
 
 def divided(statistics: Sequence[Statistic]) -> tuple[list[Clique], list[LinearStatistic]]:

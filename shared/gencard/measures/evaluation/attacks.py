@@ -30,7 +30,7 @@ WIDTH, NEIGHBOURS = 3, 10
 """Attributes in a singling-out predicate; nearest rows that each side of a link considers."""
 
 LARGEST_OPEN_RISK, LARGEST_OPEN_AREA = 0.2, 0.6
-"""Where the interval of an attack without success reaches so far, its targets were too few to decide."""
+"""Highest interval ends of a failed attack: above them, it had too few targets to decide."""
 
 NUMBERS = 7
 """Numbers that an attack releases: right guesses and attempts of three kinds, and its verdict."""

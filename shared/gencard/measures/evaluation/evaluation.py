@@ -123,7 +123,12 @@ class Evaluation:
         return kind
 
     def numbers(self, attributes: int, marginals: int) -> int:
-        """Its price in statistics for so many attributes of the release and marginals of Phi."""
+        """Return the price of the measure, in statistics.
+
+        Args:
+            attributes: Number of attributes of the release.
+            marginals: Number of marginals of Phi.
+        """
         return self.price if isinstance(self.price, int) else self.price(attributes, marginals)
 
     @property

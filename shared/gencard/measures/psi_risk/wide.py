@@ -42,13 +42,13 @@ from gencard.measures.psi_risk.released import (
 
 WIDTH = 4
 MOST_PROGRAMS = 25
-"""Of each of the two kinds."""
+"""Most integer programs for each of the two kinds of claims."""
 
 MOST_FREE = 500
 """Cells of a table that may hold somebody, beyond which no program is tried."""
 
 _NODES = 200
-"""Of branch and bound: a bound on work that is the same on every machine."""
+"""Most nodes of branch and bound: a limit on work that is the same on every machine."""
 
 _FEASIBLE, _INFEASIBLE = 0, 2
 

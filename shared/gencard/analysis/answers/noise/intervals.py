@@ -45,7 +45,7 @@ _OF_DATA = frozenset({"classes", "strata", "table"})
 """Fields of errors about counts, not about the question: noise makes such counts."""
 
 _RAREST = 1.25
-"""Its common cells hide a part of what noise does to the rarest cell that a coefficient rests on."""
+"""Factor on the shift of a coefficient: common cells hide a part of the noise in its rarest cell."""
 
 Tests = Callable[[Margins, Question, Answer], Answer]
 """Makes tests again: adds them to the last argument, the answer with the noise in its other numbers."""

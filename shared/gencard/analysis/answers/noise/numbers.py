@@ -24,13 +24,13 @@ class Use(StrEnum):
     """Way in which the noise of psi enters a number."""
 
     INTERVAL = "interval"
-    """Its standard error, interval or p value includes the noise."""
+    """The standard error, interval or p value of the number includes the noise."""
 
     SPREAD = "spread"
-    """It has no interval from records either; a table has the standard deviation of its noise."""
+    """The number has no interval, even from records; a table has the standard deviation of its noise."""
 
     GIVEN = "given"
-    """It follows from the question and the schema."""
+    """The number follows from the question and the schema."""
 
     LEFT_OUT = "left out"
 

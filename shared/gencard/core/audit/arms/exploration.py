@@ -18,10 +18,10 @@ MOST_LEVELS = 64
 """The order of rows is tested on so many classes of an attribute's levels."""
 
 _UNIFORM = 0.02
-"""As much of a uniform table keeps the weights of cells bounded that are hardly ever hit."""
+"""Share of a uniform table that is mixed in, to bound the weights of cells that are hardly ever hit."""
 
 LARGEST_Z = 1e6
-"""Where a box has no randomness, z has no bound; it is cut here."""
+"""Largest absolute z that is reported: z has no bound if a box has no randomness."""
 _NOISE_OF_Z = 1.0
 """The root mean square of z without a leak."""
 _WEAK = 0.1

@@ -26,7 +26,7 @@ from gencard.core.types import FloatArray
 RECORDS_PER_CELL = 8
 """Cells hold about so many records, so that moves find their corners occupied."""
 _MOST_DRAWS = 100
-"""Of levels, before structural zeros are taken to leave too few cells."""
+"""Most draws of levels; if all fail, structural zeros leave too few cells."""
 
 
 def made_up(

@@ -183,7 +183,7 @@ def uniques_check(
 
 
 _STREAM = 3
-"""Of the plan's seed: planting draws from a stream of its own."""
+"""Number of the random stream, derived from the plan's seed, that planting draws from."""
 
 ALL_TOGETHER = "a statistic of Phi holds all attributes together"
 NO_CUBE = "the records leave no empty cells to plant unique records in"
