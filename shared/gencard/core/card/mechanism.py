@@ -48,7 +48,7 @@ class InsideGenerator:
     """The guarantee that a generator keeps by the noise that it adds by itself while it is fitted.
 
     Args:
-        guarantee: What one fit spends, and for which neighbours.
+        guarantee: Budget that one fit spends, and the neighbouring relation that it holds for.
     """
 
     guarantee: AddedNoise

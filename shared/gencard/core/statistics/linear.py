@@ -38,9 +38,9 @@ class Function:
     """A number for each cell of a clique, on a grid of rational numbers: whole numbers by one other.
 
     Args:
-        name: What it is called, for people.
+        name: Name of the function, for people.
         values: Numerators, the clique's last attribute running fastest.
-        denominator: What all of them are divided by.
+        denominator: Whole number that divides all numerators.
 
     Raises:
         InvalidNumberError: A number is not whole or too large, or all values are zero.
@@ -152,7 +152,7 @@ def statistic_of(moment: Moment, coding: Coding) -> LinearStatistic:
     Raises:
         UnknownAttributeError: An attribute is not declared.
         InvalidCodingError: A label of an attribute is not a number.
-        InvalidNumberError: Its numbers have too many digits for this moment.
+        InvalidNumberError: The numbers of an attribute have too many digits for this moment.
     """
     return _statistic_of(moment, [coding.attribute(name) for name in moment.attributes])
 

@@ -35,13 +35,13 @@ class BlockEvidence:
     """Evidence of step 1 on one block.
 
     Args:
-        dimension: Of the block, ``prod(n_i - 1)``.
+        dimension: Dimension of the block, ``prod(n_i - 1)``.
         z: How far the outputs follow the input's difference, in standard errors.
         reproduced: The paper's diagonal coefficient pooled over the block: 0 not reproduced, 1 copied.
             None where the inputs do not differ in the block; 0 in reports of the first edition.
         energy: Squared difference of the mean outputs, unbiased, in standard errors: also sees leaks
             that do not follow the input.
-        p_value: Of ``z``, two-sided, adjusted by Holm over all blocks.
+        p_value: Two-sided p value of ``z``, adjusted by Holm over all blocks.
     """
 
     clique: Clique
