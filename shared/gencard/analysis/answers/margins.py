@@ -247,8 +247,8 @@ class SumSource:
     """Sums, or numbers of records, that psi has.
 
     Args:
-        place: Its own number among all that psi says.
-        of: As in ``Sum``.
+        place: Position among all tables of sums and counts in psi.
+        of: Attributes whose numbers are summed, as in ``Sum``.
         by: Attributes of the cells, the last one running fastest.
         population: Attributes that are present in all records that count.
         values: One for each cell.
@@ -400,7 +400,7 @@ class Within:
 
     Args:
         whole: The margins of all records.
-        attributes: What the part is chosen by.
+        attributes: Attributes whose levels choose the part.
         chosen: True for each chosen cell, shape ``whole.domain.project(attributes).sizes``.
     """
 

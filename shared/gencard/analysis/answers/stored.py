@@ -85,9 +85,9 @@ class StoredGroups:
     """Numbers of a response in the cells of a term that hold somebody.
 
     Args:
-        names: Of the cells, in row-major order.
+        names: Names of the cells, in row-major order.
         place: The cell of each record.
-        values: One for each record.
+        values: Number of each record.
     """
 
     names: tuple[str, ...]

@@ -30,10 +30,10 @@ class _Spells:
     """The joint table, one row for each cell that holds somebody.
 
     Args:
-        times: Of each cell.
-        died: Whether the event came then.
+        times: Time of each cell.
+        died: True if the event happened at that time.
         features: Codes of the features.
-        counts: In records.
+        counts: Records in each cell.
     """
 
     times: FloatArray
