@@ -68,7 +68,7 @@ class AddedNoise(ABC):
     """Noise on every count, which spends one budget over all statistics of a card together.
 
     Args:
-        neighbouring: Difference of neighbouring datasets: one record or, with ``most_records``, one person.
+        neighbouring: Difference between neighbours: one record or, with ``most_records``, one person.
         most_records: The noise protects a person of whom at most so many records count, with all of
             them; None where it protects one record.
     """

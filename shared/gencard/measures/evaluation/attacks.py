@@ -135,7 +135,7 @@ class MembershipFinding(Finding):
 
     Args:
         area: Chance, 0 to 1, that a random record of train is nearer to the rows than one of holdout.
-        low, high: Its 95 % interval.
+        low, high: Ends of the 95 % interval of ``area``.
         above: As in ``AttackFinding``.
     """
 
