@@ -65,7 +65,7 @@ class WideTables:
         skipped: Number of tables that were too large to examine.
         held: Cells that certainly hold somebody, by bounds.
         unexpected: Held cells that would be empty if attributes were independent.
-        wrong: Held cells that the records contradict; above 0 only if the tables are of other records.
+        wrong: Cells whose count is outside its bounds; above 0 only if the tables are of other records.
         programs: Integer programs that were tried, of both kinds.
         undecided: Integer programs that ended without an answer.
         facts: Pairs of record and attribute that only programs prove.
