@@ -35,7 +35,7 @@ _IN_PYTHON: Mapping[str, str] = {
     "--yes": "accept=True",
     "--generator auto": 'generator="auto"',
 }
-"""What a command that an advice names is in Python."""
+"""Python call for each shell command that an advice names."""
 
 _LONGEST_ADVICE = 600
 _MOST_COMPARED, _LONGEST_COMPARED, _MOST_LISTED = 300, 60, 12
@@ -57,7 +57,7 @@ class GencardError(Exception):
     advice: str = "See the documentation of the call."
     longest_field: ClassVar[int] = 200
     absent: ClassVar[Mapping[str, str]] = {}
-    """What stands in the text for a field that is not given."""
+    """Substitutes in the text for fields that are not given."""
 
     def __init__(self, /, **fields: object) -> None:
         self.fields = {
@@ -746,7 +746,7 @@ _LISTED_BY: Mapping[str, str] = {
     "release": "`gencard report CARD` shows the releases of a card.",
     "audit": "`gencard report CARD` shows the audits that your role may see.",
 }
-"""Where a reader finds the right name, by the kind of resource."""
+"""Advice on how to find the right name, by the kind of resource."""
 
 
 # The budget does not suffice -------------------------------------------------------------------

@@ -17,7 +17,7 @@ from gencard.core.errors import InvalidNumberError
 from gencard.core.json_codecs import written
 
 RULES_VERSION = "4"
-"""Of all rules together; a receipt names it."""
+"""Version of all rules together; a receipt names it."""
 
 OF_LEVELS = frozenset({"1", "2", "3"})
 """Versions under which numbers counted by levels, unless a run asked for those of the records."""
@@ -149,7 +149,7 @@ class Rules:
 
 
 USUAL_RULES = Rules()
-"""Where nobody chose: ACRO's defaults."""
+"""Rules that apply if no others are set: ACRO's defaults."""
 
 
 @dataclass(frozen=True, slots=True)

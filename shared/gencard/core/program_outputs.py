@@ -20,7 +20,7 @@ from gencard.run.session import main
 
 main(Path(sys.argv[1]))
 """
-"""What runs a program, whose path is its argument, on the request on its standard input."""
+"""Python source that runs the program at the path in its argument, on the request on standard input."""
 
 MOST_NUMBERS = 500
 MOST_OUTPUTS = 50

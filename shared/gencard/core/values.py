@@ -32,7 +32,7 @@ MARKS = (
 """Words that people write where a value is missing."""
 
 NONE_WORDS = ("None",)
-"""Those of them that are a level where they begin a scale: None, Mild, Severe."""
+"""Words for a missing value that are a level if they begin a scale: None, Mild, Severe."""
 
 EMPTY = ""
 """The text that is missing in every file and engine, unless it is a label."""

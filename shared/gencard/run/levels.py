@@ -236,7 +236,7 @@ class Numbers:
         return invented_words(coding, attributes, tuple(self._places)) if on_scale else ""
 
     def is_value(self, _name: str) -> bool:
-        """They are on the declared grid."""
+        """Return True: the numbers drawn here are on the declared grid."""
         return True
 
     def of(self, name: str, coding: Edges, codes: NDArray[Any]) -> NDArray[np.float64]:

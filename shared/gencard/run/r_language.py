@@ -22,10 +22,10 @@ from gencard.run.levels import Stored, is_boolean, is_integer, is_ordered, names
 from gencard.wire.box_request import BoxRequest
 
 FIRST_LINE = "#!/usr/bin/env Rscript"
-"""Of every program in R."""
+"""First line of every program in R."""
 
 R = "R"
-"""As a library of a card: programs in R may run. Packages of R are named "R-survival" and so on."""
+"""Library of a card that lets programs in R run. Packages of R are named "R-survival" and so on."""
 
 ENDINGS = (".r", ".R")
 

@@ -42,7 +42,7 @@ _LIFELINES = {"coef": ESTIMATE, "se(coef)": ERROR, "z": "statistic", "p": "pvalu
 """The same of the summary of a model of lifelines."""
 
 _OF_FIT = ("nobs", "df_resid", "llf", "rsquared", "prsquared", "aic")
-"""What is given of a fitted model besides its coefficients, where it has it."""
+"""Numbers given for a fitted model besides its coefficients, if the model has them."""
 
 
 @dataclass
@@ -129,7 +129,7 @@ class _Session:
 
 _SESSION = _Session()
 output = Outputs()
-"""Where a program puts what it gives."""
+"""Outputs of the running program, which the program adds to."""
 
 
 def begin(dataset: Dataset, coding: Coding, seed: int, stored: StoredNumbers = NOTHING_STORED) -> None:

@@ -201,7 +201,7 @@ _AS_TYPED: Sequence[tuple[str, str]] = (
     ),
     (r"release\.save\(folder\)", "gencard generate CARD --output FOLDER"),
 )
-"""What is typed here in place of options and calls of Python, which texts of errors name."""
+"""Shell commands for the options and Python calls that error texts name, as pattern and replacement."""
 
 
 def as_typed(text: str) -> str:

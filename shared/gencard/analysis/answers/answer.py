@@ -11,7 +11,7 @@ from gencard.core.typed_json import PLAIN
 from gencard.core.types import FloatArray
 
 EXACT = "exact"
-"""What ``noise`` says where there is none."""
+"""Value of ``noise`` for an answer or number without noise."""
 
 NOISE = "noise"
 """The table of what noise adds to standard errors, and of its spread in numbers without an interval."""
@@ -24,7 +24,7 @@ class Coefficients:
     Args:
         names: One for each coefficient, such as ``C(sex)[T.male]``.
         params: The estimates.
-        covariance: Of the estimates, one row for each; with the noise of psi where it has some.
+        covariance: Covariance of the estimates, one row for each; includes the noise of psi, if any.
         statistic: "t" or "z".
         degrees: Residual degrees of freedom; None for z.
 
@@ -84,11 +84,11 @@ class Scalar:
     """One number of an answer.
 
     Args:
-        name: As in statsmodels or in the field: llf, deviance, rsquared, chi2, cramers_v.
-        value: None where the records do not define it.
-        standard_error: Where the number is an estimate that has one.
+        name: Name as in statsmodels or in statistics: llf, deviance, rsquared, chi2, cramers_v.
+        value: The number; None if the records do not define it.
+        standard_error: Standard error; None if the number has none.
         degrees: Degrees of freedom of a test: one number, or those of numerator and denominator.
-        pvalue: Of a test.
+        pvalue: P value, if the number is the statistic of a test.
     """
 
     name: str
@@ -114,12 +114,12 @@ class Answer:
 
     Args:
         kind: The analysis, such as "logistic".
-        formula: As it was read.
-        n: Records that it is of.
-        coefficients: Of a model; None where there is none.
+        formula: Formula of the question, as it was read.
+        n: Number of records that the answer is about.
+        coefficients: Coefficients of the model; None if the answer has no model.
         rests_on: The measured marginals that were used.
         noise: "exact", or which noise the measurements have.
-        notes: What a reader has to know, each a sentence.
+        notes: Notes for the reader, each a sentence.
         sums: The sums of numbers that were used, in words.
     """
 

@@ -21,7 +21,7 @@ from gencard.core.types import FloatArray, IntArray
 INTERCEPT = "Intercept"
 
 Option = float | str | Sequence[float]
-"""What an analysis is told beside its formula: a number, several numbers, or a word."""
+"""Value of an option of an analysis: a number, several numbers, or a word."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,7 +30,7 @@ class Slope:
 
     Args:
         number: The attribute whose number, as the records have it, multiplies the values.
-        attributes: Of the cells.
+        attributes: Attributes whose levels make the cells.
         values: The factor in each cell of the attributes, in their order.
     """
 
@@ -44,10 +44,10 @@ class Column:
     """One column.
 
     Args:
-        name: As formulaic and statsmodels give it: ``Intercept``, ``age:C(sex)[T.male]``.
-        attributes: Those that it is a function of; none for a constant.
-        values: Its value in each cell of the attributes, in their order; 0 at levels that nobody has.
-        slopes: What is added to it: numbers of records inside the cells.
+        name: Name as in formulaic and statsmodels: ``Intercept``, ``age:C(sex)[T.male]``.
+        attributes: Attributes that the column is a function of; none for a constant.
+        values: Value of the column in each cell of the attributes, in their order; 0 at unused levels.
+        slopes: Terms added to ``values``, proportional to numbers of the records inside the cells.
     """
 
     name: str
@@ -56,11 +56,12 @@ class Column:
     slopes: tuple[Slope, ...] = ()
 
     def at(self, codes: Mapping[str, IntArray], numbers: Mapping[str, FloatArray]) -> FloatArray:
-        """Its value at some records.
+        """Return the value of the column at m records, shape ``(m,)``.
 
         Args:
-            codes: Of each attribute, shape ``(m,)``.
-            numbers: Of the records, shape ``(m,)`` each; those that are not there count as 0.
+            codes: Codes of the records, by attribute; shape ``(m,)`` each.
+            numbers: Numbers of the records that slopes multiply, by name; shape ``(m,)`` each. Numbers
+                of a name that is absent count as 0.
         """
         value = self.values[tuple(codes[name] for name in self.attributes)]
         for slope in self.slopes:
@@ -75,8 +76,8 @@ class Response:
     """Response of a model.
 
     Args:
-        name: As it is written, such as ``log(income)``.
-        attribute: What it is a function of.
+        name: Response as written in the formula, such as ``log(income)``.
+        attribute: Attribute that the response is a function of.
         levels: Names of the attribute's levels, in the order of the codes.
         values: The number that each level stands for; NaN where it stands for none.
     """
@@ -151,7 +152,7 @@ def block_products(
 
     Args:
         table: One axis for each attribute of ``union_of``.
-        product: Of matrices, as ``np.matmul``.
+        product: Function that multiplies two matrices, such as ``np.matmul``.
 
     Returns:
         Shape ``(columns of one, columns of the other)``.
@@ -191,8 +192,8 @@ class Design:
     """The model matrix of a formula, over cells in place of records.
 
     Args:
-        formula: As it was read.
-        response: None where there is none.
+        formula: Formula as it was read.
+        response: Response of the model; None if the formula has none.
         columns: In the order of formulaic: the intercept, then terms of ascending degree.
     """
 
@@ -229,7 +230,7 @@ class Design:
 
         Args:
             codes: Shape ``(m, len(attributes))``, in the order of ``attributes``.
-            numbers: What slopes multiply, shape ``(m,)`` each; by default 0.
+            numbers: Numbers that slopes multiply, by name, shape ``(m,)`` each; by default 0.
 
         Returns:
             Shape ``(m, columns)``.
@@ -252,7 +253,7 @@ class GroupFactor:
     """A factor that divides the records into groups, such as ``I(age < 40)``.
 
     Args:
-        factor: As it is written.
+        factor: Factor as it is written.
         attributes: Attributes that decide the group of a record, in the domain's order.
         codes: Group of each cell of the attributes; -1 for cells that the population cannot have.
     """
@@ -289,7 +290,7 @@ class Grouping:
     """The parts of a formula of which at least one has a group.
 
     Args:
-        response: None where there is none.
+        response: Response of the model; None if the formula has none.
         terms: Without the intercept.
     """
 
@@ -313,12 +314,12 @@ class Question:
         values: For each attribute that is a number, the number that each code stands for, NaN where it
             stands for none.
         design: The model matrix; None for analyses that need none.
-        options: What else was said, by name, such as the number of components.
+        options: Options of the analysis by name, such as the number of components.
         grouping: For runs on records, the groups that functions make; None where they make none.
         columns: Of attributes without a design, or of the response, that are summed as the records have
             them: their numbers as columns of slopes.
         needs: Marginals that determine the answer, if they are not those of the formula alone.
-        sums: Sums that determine it, too.
+        sums: Sums that also determine the answer.
         own_scales: Of numbers that are no attributes: functions of the records' numbers.
         notes: Which attributes count by levels of several values, and with which numbers.
     """

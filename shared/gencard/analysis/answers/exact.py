@@ -42,8 +42,8 @@ class Piece:
     """The parts of columns that are functions of the same cells, times 1 or times the same units.
 
     Args:
-        block: Its values are whole numbers; places may repeat.
-        factors: What each row is multiplied by.
+        block: Block whose values are whole numbers; places may repeat.
+        factors: Factor of each row.
     """
 
     block: Block
@@ -124,7 +124,7 @@ def gram_of(margins: Margins, columns: Sequence[Column], scales: Mapping[str, Sc
     """Inner products of columns; raises LackingMarginalsError where a table of counts or sums is absent.
 
     Args:
-        scales: Of the attributes of which columns have slopes.
+        scales: Scales of the attributes that slopes of the columns multiply.
     """
     parts = tuple(_parts(columns, scales))
     divisors = [1] * len(columns)
@@ -269,7 +269,7 @@ def least_squares(gram: Gram, n: float) -> LinearFit:
     """Regress the last column on all but the last two, leaving out those that earlier ones determine.
 
     Args:
-        gram: Of the columns, then a constant, then the response.
+        gram: Inner products of the columns, then a constant, then the response.
         n: Number of records.
     """
     size = len(gram.divisors)

@@ -39,10 +39,10 @@ class AnalysisKind:
     """How one kind of analysis is answered.
 
     Args:
-        family: What people call it together with its like.
+        family: Name of the group of analyses that this kind belongs to, for people.
         answer: From margins that determine the question's cliques.
         has_design: Whether it needs a model matrix.
-        options: Names of what it can be told beside the formula.
+        options: Names of the options that the analysis takes beside the formula.
         numbers: Sides of the formula, "response" and "terms", whose levels it takes as numbers, where it
             has no model matrix.
         equations: What the coefficients solve, so that their intervals know the noise; None where the

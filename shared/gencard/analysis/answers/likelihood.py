@@ -56,7 +56,7 @@ def features_of(margins: Margins, design: Design, sums: FloatArray) -> Features:
     """The features, and their products with functions of the response.
 
     Args:
-        sums: Of the columns of the design times each function, shape ``(functions, columns)``.
+        sums: Sums of the design's columns times each function, shape ``(functions, columns)``.
     """
     cells = margins.occupied(design.attributes)
     columns = columns_of(design, cells)

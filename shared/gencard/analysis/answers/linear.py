@@ -35,8 +35,8 @@ class Moments:
 
     Args:
         n: Number of records.
-        centres: What was taken from each column.
-        centre: What was taken from the response.
+        centres: Centre that was subtracted from each column.
+        centre: Centre that was subtracted from the response.
         xx: Shape ``(columns, columns)``.
         xy: Shape ``(columns,)``.
         yy: The response with itself.
@@ -87,7 +87,7 @@ class ExactModel:
     """Inner products of columns, of a constant and of the response, of numbers as the records have them.
 
     Args:
-        gram: Of the columns, then the constant, then the response.
+        gram: Inner products of the columns, then the constant, then the response.
         n: Number of records.
     """
 

@@ -247,8 +247,8 @@ class SumSource:
     """Sums, or numbers of records, that psi has.
 
     Args:
-        place: Its own number among all that psi says.
-        of: As in ``Sum``.
+        place: Position among all tables of sums and counts in psi.
+        of: Attributes whose numbers are summed, as in ``Sum``.
         by: Attributes of the cells, the last one running fastest.
         population: Attributes that are present in all records that count.
         values: One for each cell.
@@ -278,7 +278,7 @@ class SumSource:
         return self.stddev**2 * prod(domain.size(name) for name in self.by if name not in by)
 
     def table(self, domain: Domain) -> Units:
-        """Its cells, 0 where they do not count; axes in the order of ``by``."""
+        """Return the values as a table, 0 in cells that do not count; axes in the order of ``by``."""
         values = np.array(list(map(int, self.values)), dtype=object)
         return np.where(self.counting(domain), values.reshape(self._sizes(domain)), 0)
 
@@ -400,7 +400,7 @@ class Within:
 
     Args:
         whole: The margins of all records.
-        attributes: What the part is chosen by.
+        attributes: Attributes whose levels choose the part.
         chosen: True for each chosen cell, shape ``whole.domain.project(attributes).sizes``.
     """
 

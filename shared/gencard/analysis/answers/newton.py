@@ -40,11 +40,11 @@ class Columns:
     """The independent columns of a model matrix over cells, centred and scaled.
 
     Args:
-        names: Of the columns as they were.
-        kept: Positions of those that are estimated.
+        names: Names of the original columns.
+        kept: Positions of the columns that are estimated.
         matrix: Shape ``(cells, kept)``.
-        back: From parameters of these columns to those of the columns as they were.
-        centres: What was taken from each of the kept columns.
+        back: Matrix from parameters of these columns to those of the original columns.
+        centres: Centre that was subtracted from each kept column.
     """
 
     names: tuple[str, ...]
@@ -81,7 +81,7 @@ def columns_of(design: Design, cells: Occupied, *, without: Sequence[str] = ()) 
     """The columns of a design over the cells of its attributes.
 
     Args:
-        cells: Of ``design.attributes``, in this order.
+        cells: Cells of ``design.attributes``, in this order.
         without: Names of columns to leave out.
 
     Raises:
@@ -157,8 +157,8 @@ def maximum(
     """Newton's method with halved steps.
 
     Args:
-        names: Of the parameters, for people.
-        kind: Of the model.
+        names: Names of the parameters, for people.
+        kind: Kind of the model.
         where: From parameters on their way to infinity to the levels that drive them, for people;
             "" where no level does.
 
@@ -248,7 +248,7 @@ def diverging_levels(
 
     Args:
         fitted: Linear predictors, shape ``(cells, equations)``.
-        codes: Of the cells, shape ``(cells, attributes)``.
+        codes: Codes of the cells, shape ``(cells, attributes)``.
         levels: From an attribute to the names of its levels.
     """
     sizes = np.abs(fitted).max(axis=1)

@@ -31,7 +31,7 @@ from gencard.core.types import FloatArray, IntArray
 
 STORED, LEVELS = "stored", "levels"
 CHOICES = (LEVELS, STORED, "coded")
-"""What the option ``response`` may be; "coded" is the word of before for levels."""
+"""Values of the option ``response``; "coded" is the older name for "levels"."""
 
 STORED_KINDS = {
     *(Analysis.MEANS, Analysis.TTEST, Analysis.ANOVA),
@@ -85,9 +85,9 @@ class StoredGroups:
     """Numbers of a response in the cells of a term that hold somebody.
 
     Args:
-        names: Of the cells, in row-major order.
+        names: Names of the cells, in row-major order.
         place: The cell of each record.
-        values: One for each record.
+        values: Number of each record.
     """
 
     names: tuple[str, ...]

@@ -22,7 +22,7 @@ from gencard.core.errors import InvalidInputError
 from gencard.core.types import FloatArray, IntArray
 
 COLUMNS = ("time", "at_risk", "events", "survival", "std_err")
-"""Of a curve's table: at risk just before the time; survival just after it, with Greenwood's error."""
+"""Columns of a curve's table: at risk just before the time; survival, Greenwood's error just after."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,10 +30,10 @@ class _Spells:
     """The joint table, one row for each cell that holds somebody.
 
     Args:
-        times: Of each cell.
-        died: Whether the event came then.
+        times: Time of each cell.
+        died: True if the event happened at that time.
         features: Codes of the features.
-        counts: In records.
+        counts: Records in each cell.
     """
 
     times: FloatArray

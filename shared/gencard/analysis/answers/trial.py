@@ -26,7 +26,7 @@ MOST_TRIED = 1 << 16
 _RECORDS = 1e5
 _CLASSES = 3
 _SEEDS = (1, 2)
-"""Of the made-up counts. A question is refused if it has no answer on any of them."""
+"""Seeds of the made-up counts; a question is refused if no seed gives it an answer."""
 
 
 def _spread(number: int, seed: int) -> FloatArray:

@@ -42,11 +42,11 @@ Values = Mapping[str, Sequence[float]]
 MOST_COLUMNS = 1_000
 MOST_TERM_CELLS = 1_000_000
 MOST_NUMBERS = 10_000_000
-"""Of the columns of one term over its cells: 80 MB."""
+"""Most entries in the columns of one term, cells by columns: 80 MB."""
 
 
 _LARGEST = 1e50
-"""Of numbers that levels stand for: their squares, counted, are still numbers."""
+"""Largest number, in size, that a level may stand for: sums of squares over the records stay finite."""
 
 _CONTRASTS = {
     "": None,

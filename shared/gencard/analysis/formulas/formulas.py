@@ -55,7 +55,7 @@ _INSTEAD = {
     "[": _STAGES,
     "]": _STAGES,
 }
-"""What to write instead of a symbol that is no operator here."""
+"""Advice for each symbol that is no operator here: the notation to write instead."""
 
 
 def read_formula(text: str, coding: Coding) -> Formula:
@@ -257,7 +257,7 @@ class _Reader:
 
 _OPERAND = "operand"
 _ENDS = {_OPERAND, ")"}
-"""What can stand before an operator, and at the end."""
+"""Symbols that may come before an operator, or end a formula."""
 
 
 def _with_intercept(tokens: Sequence[Token]) -> Iterator[Token]:

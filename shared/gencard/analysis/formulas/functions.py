@@ -17,17 +17,17 @@ from gencard.core.domain import Clique
 from gencard.core.errors import UnknownAttributeError
 
 _CODINGS = {"C", "Q", "factor", "as_factor", "ordered", "as_ordered", "relevel", "as_logical"}
-"""Of one attribute of any type, their first argument; the others say how its levels are coded."""
+"""Functions of one attribute of any type; arguments after the first say how its levels are coded."""
 
 _NUMERIC = {
     "abs", "as_integer", "as_numeric", "bs", "cc", "ceil", "ceiling", "center", "cr", "cs", "cut", "exp",
     "expm1", "floor", "log", "log10", "log1p", "log2", "ns", "offset", "poly", "round", "scale", "sign",
     "sqrt", "standardize",
 }  # fmt: skip
-"""Of numbers, their first argument."""
+"""Functions of numbers, which are the first argument."""
 
 _TOGETHER = {"I", "ifelse", "interaction", "maximum", "minimum", "pmax", "pmin", "where"}
-"""Of all their arguments together."""
+"""Functions of all their arguments together."""
 
 _CONSTANTS = {"c", "list", "range", "set", "tuple"}
 _NAMESPACES = {"math", "np", "numpy", "patsy", "pd"}
@@ -96,7 +96,7 @@ OF_MORE: dict[str, Callable[..., Any]] = {
     "pmax": np.maximum,
     "pmin": np.minimum,
 }
-"""What is evaluated: operators, and functions of one number or of several, in each cell."""
+"""Operators and functions of one or several numbers, evaluated in each cell."""
 
 
 class NotUsableError(Exception):

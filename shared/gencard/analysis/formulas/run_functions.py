@@ -46,7 +46,7 @@ _POWERS = {1.0, 2.0, 3.0}
 _TRANSPARENT = {"I"}
 _CHOICES = {"ifelse", "where"}
 _SMALLEST, _LARGEST = 1e-6, 1e6
-"""Of the analyst's constants: beyond them rounding errors of floating point merge levels into groups."""
+"""Bounds on the size of the analyst's constants: beyond them, rounding errors merge levels."""
 
 _LEAST_GAP = 1e-9
 """Between the numbers of two levels, relative to the largest: less is a rounding error."""

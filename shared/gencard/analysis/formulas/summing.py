@@ -28,7 +28,7 @@ from gencard.core.statistics.formula import SUMMED_KINDS, Analysis, Formula, Wri
 from gencard.core.statistics.marginals import maximal
 
 MISSING_CHOICES = ("level", "drop")
-"""What is done with missing values: a level of its own, or their records are left out."""
+"""Treatments of missing values: make them a level of their own, or leave their records out."""
 
 _RANKED = {
     *(("test", "mann-whitney"), ("test", "kruskal")),

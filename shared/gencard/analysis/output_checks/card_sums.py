@@ -55,7 +55,7 @@ class NumberedRecords:
     Args:
         dataset: Codes, over all attributes that sums and earlier releases name.
         numbers: Numbers as declared, rounded and clamped, one for each record; NaN is "missing".
-        persons: Whose each record is, as a whole number; None where each record is a person's only one.
+        persons: Person of each record, as a whole number; None if no person has two records.
         most_records: Most records of a person.
     """
 

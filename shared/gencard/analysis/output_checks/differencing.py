@@ -160,8 +160,8 @@ class _Gap:
     Args:
         records: One entry for each cell of the attributes that both rest on, 0 where no cell of the wide
             output belongs to the union.
-        near: Whether any cell belongs to it.
-        total: Of all entries together, also of those where no cell belongs to it.
+        near: True if any cell belongs to the union.
+        total: Sum over all entries, including those where no cell belongs to the union.
     """
 
     records: IntArray
@@ -375,7 +375,7 @@ class _GroupSums:
         """Compare the mass of the lightest combinations with the least that is permitted.
 
         Args:
-            masses: Of each class at weight 1.
+            masses: Mass of each class at weight 1.
             units: Largest contribution of a record of each class. The mass is measured in that of the
                 class that is looked at; where another record contributes more, its class finds a
                 smaller mass.

@@ -27,7 +27,7 @@ _MOST_CELLS = 2**20
 """Cells of the attributes of two parts of a formula together; a group in more is refused."""
 
 _MOST_POPULATIONS = 100
-"""Of one run. Runs of today make fewer groups; only one of before, without a limit, may make more."""
+"""Most groups of one run that are checked; only runs of older versions, without a limit, make more."""
 
 _COUNTED = {
     *(Analysis.LOGISTIC, Analysis.MULTINOMIAL, Analysis.ORDINAL, Analysis.DISCRIMINANT),

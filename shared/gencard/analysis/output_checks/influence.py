@@ -122,7 +122,7 @@ def of_person_means(place: IntArray, values: FloatArray, persons: IntArray, *, c
     Args:
         place: Group of each record, 0 to ``cells - 1``; -1 for records that the population leaves out.
         values: One for each record; NaN is left out.
-        persons: Whose each record is.
+        persons: Person of each record, as a whole number.
     """
     known = ~np.isnan(values)
     place, values = np.asarray(place)[known], np.asarray(values, dtype=np.float64)[known]
@@ -188,7 +188,7 @@ def of_pooled_spread(
     records outside, the figure is 0.
 
     Args:
-        place: As in ``of_means``; ``outside``: as there.
+        place, outside: As in ``of_means``.
     """
     place, values, weights = _known(place, values, None)
     others = np.asarray(outside, dtype=np.float64)
@@ -219,7 +219,7 @@ def of_contrasts(
     """Return the same of the difference of any two means, with one standard deviation for all groups.
 
     Args:
-        place: As in ``of_means``.
+        place: Group of each record, as in ``of_means``.
     """
     place, values, weights = _known(place, values, counts)
     largest = 0.0
@@ -396,16 +396,16 @@ class _Fit:
 
     Args:
         scale: Largest entry of each column, by which all rows are divided.
-        rows: Of the population's records.
-        inverse: Of the cross products of the rows, generalised where columns are aliased.
+        rows: Rows of the model matrix of the population's records, shape ``(n, columns)``.
+        inverse: Inverse of the cross products of the rows; generalised if columns are aliased.
         span: Projection on the span of the rows.
         coefficients: Estimates.
-        contrasts: Those that the rows determine.
+        contrasts: Contrasts that the rows determine.
         values: Response of each record, shape ``(n + m,)``.
-        residuals: Of the population's records.
+        residuals: Residuals of the population's records.
         rest: 1 less the leverage of each record; 1 outside.
         spreads: Residual standard deviation without each record.
-        freedom: Its degrees of freedom.
+        freedom: Degrees of freedom of ``spreads``.
     """
 
     scale: FloatArray
@@ -463,7 +463,7 @@ class _Fit:
         """Leave each record out and put it into one combination.
 
         Args:
-            rows: Those that the records would have, shape ``(n + m, columns)``.
+            rows: Rows that the records would have there, shape ``(n + m, columns)``.
         """
         rows, n = rows / self.scale, len(self.rows)
         inside = np.abs(rows - rows @ self.span).max(axis=1, initial=0.0) < _OUTSIDE
@@ -480,7 +480,7 @@ class _Fit:
         """The largest change of a contrast by a record, in standard errors.
 
         Args:
-            limit: Of figures below it a bound is enough.
+            limit: If the figure is at most this limit, an upper bound may be returned in its place.
         """
         errors = (1 + placed.leverages) * self.spreads
         bounds = _over(placed.change * np.sqrt(placed.leverages), errors, self._tiny)

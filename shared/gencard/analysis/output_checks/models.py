@@ -26,7 +26,7 @@ from gencard.core.output_rules import Rule, Rules, Verdict, breaking
 from gencard.core.types import FloatArray
 
 _TOLERANCE = 1e-9
-"""Of singular values, relative to the largest; a smaller one belongs to an aliased column."""
+"""Smallest singular value, relative to the largest, of a column that is not aliased."""
 
 _AT_RISK, _EVENTS = COLUMNS.index("at_risk"), COLUMNS.index("events")
 

@@ -244,8 +244,8 @@ class Number:
     """A number of an answer before it is rounded.
 
     Args:
-        name: Where it stands in the answer.
-        value: As computed.
+        name: Place of the number in the answer.
+        value: Value as computed.
         unit: The released number is its nearest multiple.
     """
 

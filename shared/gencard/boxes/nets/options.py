@@ -176,7 +176,7 @@ class Shards:
 
 
 def shards_of(records: int, shards: int, rng: np.random.Generator) -> Shards:
-    """So many records in so many shards, at most as many."""
+    """Deal the records at random into shards of nearly equal size; no more shards than records."""
     sizes = np.full(shards, records // shards, dtype=np.int64)
     sizes[: records % shards] += 1
     return Shards(rng.permutation(records), np.cumsum(sizes) - sizes, sizes)

@@ -17,7 +17,7 @@ from gencard.core.generators.contract import rng_of
 from gencard.core.types import Progress, ignore_progress
 
 _RANDOM_STATES = 2**32
-"""What scikit-learn takes as a seed."""
+"""Number of seeds that scikit-learn takes: 0 to 2**32 - 1."""
 
 
 @dataclass(frozen=True, slots=True)

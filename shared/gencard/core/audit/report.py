@@ -58,7 +58,7 @@ class UniquesEvidence:
         uniques: Unique records of the dataset that neither side of the pair holds.
         original: Number of them reproduced in each run on the dataset itself.
         twins: Number reproduced in each run on the sides of the pair, which have the same psi.
-        one_in: As in ``PlantedEvidence``, for a box that copies only on the dataset itself.
+        one_in: N as in ``PlantedEvidence``, for a box that copies only on the dataset itself.
     """
 
     uniques: int
@@ -117,8 +117,8 @@ class CheckResult:
     """One test.
 
     Args:
-        share: Its part of the level.
-        p_value: Of this test alone; it rejects where ``p_value <= share * level``.
+        share: Share of the audit's level that this test uses.
+        p_value: P value of this test alone, which rejects if ``p_value <= share * level``.
         direction: 1 if the outputs differ in the expected direction (of step 1 or of the inputs), -1 if
             in the other, 0 for a test without direction. Pooling over attempts needs it: differences in
             one direction add up, random ones cancel.
@@ -253,8 +253,8 @@ class AuditReport:
         seconds: How long the audit took, as the caller measured it.
         earlier: Comparable tries of the same family that have ended, oldest first; their evidence is
             pooled with that of ``checks``, and the verdict is that of all together.
-        planted: What came out of planted unique records; None where ``checks`` says why.
-        uniques: What came out of the dataset's own unique records; None where ``checks`` says why.
+        planted: Evidence from planted unique records; None if ``checks`` gives the reason.
+        uniques: Evidence from the dataset's own unique records; None if ``checks`` gives the reason.
         recognised: A box that reproduces this part of the dataset's own difference from the pair, on
             the dataset alone, is found by ``Check.RECOGNITION`` in about 8 of 10 such audits. None, as
             the two before, in reports older than these fields.

@@ -53,7 +53,7 @@ def audit(
         progress: Called before every run and every kind of move; may raise to cancel.
 
     Raises:
-        NoExtremalPairError: Nothing could be tested.
+        NoExtremalPairError: No block could be tested.
         BlackBoxError: An output is not what the contract of the box says.
         TooLargeError: More blocks than an audit may hold, or a table too large for an audit of linear
             statistics.

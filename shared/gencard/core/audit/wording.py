@@ -14,7 +14,7 @@ from gencard.core.typed_json import PLAIN
 FORMAT = "gencard.audit.v1"
 
 _DERIVED = ("format", "verdict", "wording", "summary", "p_value", "level", "power", "p_value_alone")
-"""What follows from the other fields, or from nothing: ``power`` had numbers in old reports."""
+"""Fields that reading skips: they follow from others, or only old reports have them (``power``)."""
 
 
 def report_to_json_object(report: AuditReport) -> Json:
@@ -89,7 +89,7 @@ QUESTIONS = {
     Check.PLANTED: "Are planted unique records reproduced more often where they were planted?",
     Check.CANARY: "Is a single planted record reproduced in every run where it was planted?",
 }
-"""What each test asks."""
+"""Question that each test answers."""
 
 
 def wording(report: AuditReport) -> str:

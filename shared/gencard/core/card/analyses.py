@@ -31,12 +31,12 @@ class Analyses:
     Each run is charged when it is run: one statistic for each number, or its own noise.
 
     Args:
-        kinds: Of checked runs, such as "linear"; sorted.
-        checked_runs: At most so many under the card.
-        numbers: At most so many in the answer of one checked run.
+        kinds: Kinds of checked runs, such as "linear"; sorted.
+        checked_runs: Most checked runs under the card.
+        numbers: Most numbers in the answer of one checked run.
         privacy: How each checked run is measured: exactly where the card's counts are exact; else with
             noise of the card's mechanism, of which each run spends this budget.
-        reviewed_runs: At most so many under the card.
+        reviewed_runs: Most reviewed runs under the card.
         programs: SHA-256, in hex, of each program that may be run; sorted.
         libraries: Names of the distributions that the programs may import; sorted.
         program_numbers: At most so many in the answer of one reviewed run.
@@ -149,4 +149,4 @@ class Analyses:
 
 
 NO_ANALYSES = Analyses()
-"""Nothing but what follows from psi."""
+"""No analyses on the records: only answers that follow from psi."""

@@ -157,7 +157,7 @@ def _is_amount(amount: object) -> bool:
 
 
 FREE = Price()
-"""Nothing, in any currency."""
+"""Price of zero in every currency."""
 
 
 class SpendState(StrEnum):
@@ -176,9 +176,9 @@ class Spend:
         line: Number of the line, from 1.
         dataset: datasets/{dataset}.
         analyst: URI of the identity that spends.
-        resource: For what: a card or an audit, by name.
-        kind: What kind of release, such as "psi" or "audit".
-        created: When it was reserved, in UTC.
+        resource: Name of the card or audit that the line pays for.
+        kind: Kind of release, such as "psi" or "audit".
+        created: Time at which the price was reserved, in UTC.
     """
 
     line: int
@@ -200,7 +200,7 @@ class Claim:
     """A promise about one fit: every sample of the fitted model is covered by it.
 
     Args:
-        sentence: What holds and why, for people; where nothing is promised, that.
+        sentence: The promise and its reason, for people; says so if nothing is promised.
         epsilon: Epsilon of one run, from 1e-9 to 1,000,000; none if nothing is promised.
         delta: Delta of one run, from 1e-18 to below 1; 0 for pure differential privacy.
         neighbouring: Neighbouring relation: ``add-remove`` or ``replace-one``.
@@ -250,7 +250,7 @@ def most_records_of(text: str, field: str = "privacy.most_records") -> int:
 
 
 def person_words(most_records: int) -> str:
-    """Whom a claim about persons protects, for people."""
+    """Describe the person whom a claim about persons protects."""
     return f"a person with at most {most_records} record{'s' if most_records > 1 else ''}"
 
 

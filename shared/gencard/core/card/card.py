@@ -82,9 +82,9 @@ class Offer(CounterOffer):
     """The controller's offer; immutable.
 
     Args:
-        statement: What both sign: an in-toto Statement as RFC 8785 JSON bytes.
+        statement: Statement that both parties sign: in-toto, as RFC 8785 JSON bytes.
         digest: SHA-256, in hex, of the statement's predicate.
-        measures_price: Of all measures that the terms name, of one release, besides ``price``.
+        measures_price: Price of all measures that the terms name, for one release, besides ``price``.
         held_by: Cards of the analyst that hold some of these statistics; ``price`` is of the others.
         analyses_price: Most that all runs on the records may cost, besides ``price``.
     """

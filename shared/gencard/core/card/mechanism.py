@@ -29,7 +29,7 @@ class Exact:
     """Fields of a proposal that go with this way to measure, and with no other."""
 
     price: ClassVar = FREE
-    """Of noise; what exact counts cost depends on which they are."""
+    """Price of the noise; the price of exact counts depends on the statistics."""
 
     neighbouring: ClassVar[None] = None
     delta: ClassVar[None] = None
@@ -48,7 +48,7 @@ class InsideGenerator:
     """The guarantee that a generator keeps by the noise that it adds by itself while it is fitted.
 
     Args:
-        guarantee: What one fit spends, and for which neighbours.
+        guarantee: Budget that one fit spends, and the neighbouring relation that it holds for.
     """
 
     guarantee: AddedNoise
@@ -142,7 +142,7 @@ def _check_parameters(given: Mapping[str, str], kind: type[AddedNoise] | None) -
 
 
 def _names(noise: type[AddedNoise]) -> dict[str, bool]:
-    """Its parameters, and whether each must be given."""
+    """Return the parameters of a noise by name, True for those that must be given."""
     return {one.name: one.default is MISSING for one in fields(noise)}
 
 
@@ -219,4 +219,4 @@ USUAL_CHECKS = Transform(
     remainder_percent=10,
     rounding=5,
 )
-"""What statistical offices usually ask of a table before it leaves (SACRO's defaults)."""
+"""Limits that statistical offices usually set for a table before its release (SACRO's defaults)."""

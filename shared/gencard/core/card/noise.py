@@ -68,7 +68,7 @@ class AddedNoise(ABC):
     """Noise on every count, which spends one budget over all statistics of a card together.
 
     Args:
-        neighbouring: What one record more or less means; with ``most_records``, one person.
+        neighbouring: Difference between neighbours: one record or, with ``most_records``, one person.
         most_records: The noise protects a person of whom at most so many records count, with all of
             them; None where it protects one record.
     """
@@ -77,7 +77,7 @@ class AddedNoise(ABC):
     noisy: ClassVar = True
     terms: ClassVar = frozenset({"weights", "histograms", "sums"})
     currency: ClassVar[str]
-    """Of the ledger, in which budgets add up: a field of this class and of ``Price``."""
+    """Currency of the ledger in which budgets add up: a field of this class and of ``Price``."""
 
     norm: ClassVar[int]
     """1 where noise follows from the L1 sensitivity, 2 where from the square of the L2 one."""

@@ -143,7 +143,7 @@ def scale_of(coding: Coding, name: str) -> Scale:
 
     Raises:
         UnknownAttributeError: The attribute is not declared.
-        InvalidCodingError: It has no step, or is derived from others.
+        InvalidCodingError: The attribute has no step, or is derived from others.
     """
     attribute = coding.attribute(name)
     scale = attribute.coding.scale if isinstance(attribute.coding, Edges) else None
@@ -173,7 +173,7 @@ def product_ends(coding: Coding, names: Sequence[str]) -> tuple[int, int]:
     """Return the least and the largest product of units by declaration, or 0 if that lies beyond them.
 
     Args:
-        names: As in ``Sum.of``.
+        names: One or two names of attributes, as in ``Sum.of``.
     """
     ends = [scale_of(coding, name).unit_ends for name in dict.fromkeys(names)]
     power = 2 if len(ends) < len(names) else 1  # one name twice

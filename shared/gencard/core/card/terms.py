@@ -87,7 +87,7 @@ class AuditTerms:
 
 
 USUAL_AUDIT = AuditTerms()
-"""What an audit does where nobody asks for something else."""
+"""Terms of an audit if no others are given."""
 
 
 _ONLY_EXACT = "is allowed only with exact counts, without rounding or checks"
@@ -100,7 +100,7 @@ _ONLY = {
     "histograms": _ONLY_PSI,
     "sums": _ONLY_PSI,
 }
-"""What is wrong with a field beside a way to measure that does not name it in its ``terms``."""
+"""Problem with each field if the card's privacy does not name it in its ``terms``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +111,13 @@ class Proposal:
         weights: Each statistic's part of the privacy budget, as whole numbers in the order of
             ``marginals``, ``moments``, ``histograms`` and ``sums``; empty for equal parts, as with exact
             counts.
-        transform: What happens to exact counts before they are psi.
+        transform: Transformation of exact counts before they become psi, such as rounding.
         moments: Linear statistics besides the marginals; they go with counts as they are, or noise.
         measures: Names of measures of the card that the analyst may have, though they read records;
             they go with counts as they are.
         without_uniques: Rows that are unique, as a record is, are taken out of the one release, and
             others drawn; its seed is then nobody's to know. Goes with counts as they are.
-        analyses: What may be run on the records besides.
+        analyses: Analyses that may be run on the records besides.
         where: A condition on attributes that all statistics hold: the part of the records that the card
             is about. psi holds the rest of these attributes' levels too, and is priced and judged so.
         histograms: Attributes with a step whose counts by the cells of the scale are in psi.

@@ -37,7 +37,7 @@ BROKEN = (
     zipfile.BadZipFile,
     zlib.error,
 )
-"""What reading hostile bytes may raise."""
+"""Exceptions that reading hostile bytes may raise."""
 
 
 def archived(header: Mapping[str, Any], arrays: Arrays) -> bytes:
@@ -61,7 +61,7 @@ def unarchived(data: bytes, *, most_bytes: int, version: int) -> tuple[dict[str,
     Args:
         data: The archive.
         most_bytes: Refuse archives whose arrays would take more memory.
-        version: What the header must say.
+        version: Version that the header must state.
     """
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         if sum(part.file_size for part in archive.infolist()) > most_bytes:

@@ -124,7 +124,7 @@ class ReducedSpace:
         """The density whose largest miss of exact psi is least.
 
         Raises:
-            NotConvergedError: It is over the tolerance.
+            NotConvergedError: The largest miss is over the tolerance.
         """
         weights, miss = nearest_density(values_on(psi, points), TargetMeans.of(psi).means)
         if not miss <= self.tolerance:

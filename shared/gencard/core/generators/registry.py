@@ -32,12 +32,12 @@ class Entry:
     """A generator as everybody may know it.
 
     Args:
-        needs: What psi must hold.
-        bound: What is counted against the bound on cells.
+        needs: Statistics that psi must hold, for people.
+        bound: Cells that count against the bound on cells, for people.
         cell_bytes: Most memory of a fit for each cell so counted, in bytes.
         make: From structural zeros and ``max_cells``, the bound on cells.
         parameters: The settings besides these two that have an effect; empty means all.
-        version: Of the algorithm. It rises when the same psi and seed give other rows, and only then.
+            version: Version of the algorithm. It rises only if the same psi and seed give other rows.
         former: How earlier versions are made, by number, for cards and releases that name them.
     """
 

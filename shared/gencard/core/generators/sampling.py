@@ -53,7 +53,7 @@ class Ladder:
     always (Chen, Asau 1974). That is 4 to 50 times as fast as a binary search.
 
     Args:
-        ends: Where each share ends, ascending; an empty share ends where the one before it does.
+        ends: End of each share, ascending; an empty share has the same end as the share before it.
     """
 
     ends: Words

@@ -131,7 +131,7 @@ _DRAWN = 2**16
 """Records that are drawn from a model to see which pairs it misses."""
 
 _MOST_SWEEPS = 100
-"""Of one fit with added pairs; where that is not enough, the model before is kept."""
+"""Most sweeps of one fit with added pairs; if it needs more, the model before is kept."""
 
 _SEED = 0
 

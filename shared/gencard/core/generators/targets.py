@@ -70,7 +70,7 @@ class TargetMarginal:
 
     Args:
         clique: The attributes.
-        shares: As many axes as the table has, those outside the clique of size 1; sums to 1.
+        shares: Shares that sum to 1, on as many axes as the table; axes outside the clique have size 1.
         others: The axes outside the clique.
     """
 
@@ -182,7 +182,7 @@ class TargetMeans:
 
     Args:
         means: Shape ``(functions,)``.
-        stddevs: Of the noise on each mean.
+        stddevs: Standard deviation of the noise on each mean; shape ``(functions,)``.
     """
 
     means: FloatArray

@@ -130,7 +130,7 @@ class InteractionBlock:
 
     Args:
         values: The part of their marginal that sums to zero along every axis, in records.
-        variance: Of the noise along each direction of the block; 0 for an exact one.
+        variance: Variance of the noise along each direction of the block; 0 if the block is exact.
     """
 
     values: FloatArray

@@ -183,10 +183,10 @@ class _Wanted:
 
     Args:
         axes: Shape ``(cliques, widest)``; short rows end with an axis of size 1 that every set has.
-        sizes: Of the attributes, and 1.
+        sizes: Numbers of levels of the attributes, followed by 1.
         cliques_with: For each axis, the rows of the cliques that have it.
         widths: Axes of each clique.
-        cells: Of each clique.
+        cells: Number of cells of each clique.
     """
 
     axes: NDArray[np.intp]
@@ -221,9 +221,9 @@ class _Growing:
     """One set while it grows.
 
     Args:
-        inside: Which axes it has.
+        inside: True for the axes that the set has.
         lacking: How many axes each clique has that the set has not.
-        cells: Of those axes; infinite where the clique is covered by this set or by another one.
+        cells: Cells of the lacking axes; infinite if this set or another one covers the clique.
     """
 
     wanted: _Wanted

@@ -52,7 +52,7 @@ class Written:
     Args:
         response: The factor before the '~'.
         terms: Sets of factors; the empty one is the intercept.
-        attributes: Of which attributes each factor is a function.
+        attributes: For each factor, the attributes that it is a function of.
     """
 
     response: str | None

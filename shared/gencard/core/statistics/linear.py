@@ -27,7 +27,7 @@ MOST_FUNCTIONS = 1_000
 """Functions of one statistic."""
 
 _MOST_DIGITS = 9
-"""Of a denominator that is a power of ten."""
+"""Largest exponent of a denominator that is a power of ten."""
 
 _LEAST_NUMERATOR = 10**6
 """The largest value of a function whose values were rounded: they are right to a millionth of it."""
@@ -38,9 +38,9 @@ class Function:
     """A number for each cell of a clique, on a grid of rational numbers: whole numbers by one other.
 
     Args:
-        name: What it is called, for people.
+        name: Name of the function, for people.
         values: Numerators, the clique's last attribute running fastest.
-        denominator: What all of them are divided by.
+        denominator: Whole number that divides all numerators.
 
     Raises:
         InvalidNumberError: A number is not whole or too large, or all values are zero.
@@ -125,7 +125,7 @@ class LinearStatistic:
 
 
 Statistic = Clique | LinearStatistic
-"""What a card may name: a marginal, by its clique alone, or a linear statistic."""
+"""Statistic that a card may name: a marginal, given by its clique alone, or a linear statistic."""
 
 
 def divided(statistics: Sequence[Statistic]) -> tuple[list[Clique], list[LinearStatistic]]:
@@ -152,7 +152,7 @@ def statistic_of(moment: Moment, coding: Coding) -> LinearStatistic:
     Raises:
         UnknownAttributeError: An attribute is not declared.
         InvalidCodingError: A label of an attribute is not a number.
-        InvalidNumberError: Its numbers have too many digits for this moment.
+        InvalidNumberError: The numbers of an attribute have too many digits for this moment.
     """
     return _statistic_of(moment, [coding.attribute(name) for name in moment.attributes])
 

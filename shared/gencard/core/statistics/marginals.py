@@ -30,7 +30,7 @@ def project(table: NDArray[Any], attributes: Clique, clique: Clique) -> NDArray[
 
     Args:
         table: One axis per attribute, in the order of ``attributes``.
-        attributes: What the axes mean.
+        attributes: Attribute of each axis.
         clique: The attributes to keep.
 
     Returns:

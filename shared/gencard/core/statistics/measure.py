@@ -102,9 +102,9 @@ def measure(
             the last two need a ``NumberSource``.
         domain: The declared domain of the records.
         privacy: Exact, or with which noise.
-        noise: Its source; required where privacy is not exact.
+        noise: Source of the noise; required if privacy is not exact.
         weights: Parts of the privacy budget, one for each statistic; empty for equal parts.
-        transform: What happens to exact counts before they are psi.
+        transform: Transformation of exact counts before they become psi, such as rounding.
         zeros: Cells that the schema declares impossible.
 
     Returns:

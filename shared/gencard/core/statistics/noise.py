@@ -265,7 +265,7 @@ def together(epsilons: Collection[Decimal], rho: Decimal, delta: Decimal) -> Dec
     """An epsilon that holds, at ``delta``, for all releases together; nine places, rounded up.
 
     Args:
-        epsilons: Of each release with Laplace noise.
+        epsilons: Epsilon of each release with Laplace noise.
         rho: Sum over all releases with Gaussian noise.
         delta: Between 0 and 1.
 

@@ -28,7 +28,7 @@ def check_numbers_agree(psi: Psi, coding: Coding) -> None:
     """Refuse exact histograms and sums that contradict psi's marginals, each other or the schema.
 
     Args:
-        psi: Its marginals agree; see ``check_consistent``. What has noise or is rounded is not compared.
+        psi: psi whose marginals agree (``check_consistent``). Noisy or rounded numbers are not compared.
 
     Raises:
         InvalidPsiError: A count is negative, fine counts do not add up to a marginal's levels, counts

@@ -92,7 +92,7 @@ class SumMeasurement:
     """One released sum, by cells of ``sum.by``, of which the last attribute runs fastest.
 
     Args:
-        sum: What is summed.
+        sum: Definition of the sum: its numbers, groups and population.
         values: Sum of the products of units in each cell; of any size.
         stddev: Standard deviation of the noise on each, in products of units; 0 for exact sums.
         counts: Records of each cell that are in the population; empty if a marginal of psi has them.

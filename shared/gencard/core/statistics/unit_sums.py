@@ -121,7 +121,7 @@ class UnitSums:
         """Add what was summed elsewhere: records of the population, and products of units, by cell.
 
         Args:
-            place: Of the sum.
+            place: Position of the sum.
             cells: Numbers of cells, the last attribute of ``by`` running fastest.
         """
         for cell, count, value in zip(cells, counts, values, strict=True):

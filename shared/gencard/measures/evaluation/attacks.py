@@ -30,7 +30,7 @@ WIDTH, NEIGHBOURS = 3, 10
 """Attributes in a singling-out predicate; nearest rows that each side of a link considers."""
 
 LARGEST_OPEN_RISK, LARGEST_OPEN_AREA = 0.2, 0.6
-"""Where the interval of an attack without success reaches so far, its targets were too few to decide."""
+"""Highest interval ends of a failed attack: above them, it had too few targets to decide."""
 
 NUMBERS = 7
 """Numbers that an attack releases: right guesses and attempts of three kinds, and its verdict."""
@@ -135,7 +135,7 @@ class MembershipFinding(Finding):
 
     Args:
         area: Chance, 0 to 1, that a random record of train is nearer to the rows than one of holdout.
-        low, high: Its 95 % interval.
+        low, high: Ends of the 95 % interval of ``area``.
         above: As in ``AttackFinding``.
     """
 

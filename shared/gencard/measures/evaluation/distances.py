@@ -93,9 +93,9 @@ class DistanceFinding(Finding):
         to_train: Of the release's rows, to the records it was made from; ``to_holdout`` to others.
         baseline: Of these records, to the others: how near real people are to each other.
         closer: Share of the rows that are strictly closer to train; ``ties`` equally near.
-        by_size: What the sizes of train and holdout alone make of it.
+        by_size: Value of ``closer`` that the sizes of train and holdout alone explain.
         share: Closer to train, ties half, with both equally large.
-        low, high: Its 95 % interval, for these records of train and holdout.
+        low, high: Ends of the 95 % interval of ``share``, for these records of train and holdout.
         size: Records of each then; ``draws`` how often they were drawn.
         copied: Whether records of train are nearer to the rows than those of holdout, by a test on all
             of them (``nearness_test``). None in findings of earlier versions, as the next.
@@ -245,7 +245,7 @@ class CloneFinding(Finding):
         train: Equal to some record that the release was made from. This and the next two are None where
             no row has a distance.
         equal: The same, among as many of these as there are of holdout.
-        holdout: Equal to some record of holdout: what likeness alone makes.
+        holdout: Share equal to some record of holdout: the effect of likeness alone.
         chance: What the number of cells alone makes of ``train``; None where numbers have no cells.
         alike: Of the records of train, those that equal another one: what likeness alone makes of
             ``train`` where rows are as like the records as these are like each other. None in findings

@@ -44,7 +44,7 @@ class Finding(ABC):
         """The finding as it may be released: each number rounded to its sampling error.
 
         Args:
-            material: What the finding was computed from.
+            material: Material that the finding was computed from.
         """
 
     def __str__(self) -> str:
@@ -106,7 +106,7 @@ class Evaluation:
         find: Computes it; may raise any GencardError if the records do not allow it.
         price: Most numbers in a finding about records, which is its price in statistics; or how many
             they are, given the attributes of the release and the marginals of Phi.
-        sight: What it looks at together.
+        sight: Attributes that the measure examines together.
     """
 
     name: str
@@ -123,7 +123,12 @@ class Evaluation:
         return kind
 
     def numbers(self, attributes: int, marginals: int) -> int:
-        """Its price in statistics for so many attributes of the release and marginals of Phi."""
+        """Return the price of the measure, in statistics.
+
+        Args:
+            attributes: Number of attributes of the release.
+            marginals: Number of marginals of Phi.
+        """
         return self.price if isinstance(self.price, int) else self.price(attributes, marginals)
 
     @property
@@ -156,8 +161,8 @@ class Evaluation:
         order is about tables, and does not bind them.
 
         Args:
-            attributes: Of the card.
-            cliques: Its marginals.
+            attributes: Attributes of the card.
+            cliques: Marginals of the card.
         """
         allowed = self._allowed(together, attributes, declared, cliques)
         return None if allowed else f"the policy does not allow examining {self.sight} together"

@@ -80,7 +80,7 @@ class Exclusions:
 
 
 NOTHING = Exclusions()
-"""Nothing is left out."""
+"""Exclusions that leave nothing out."""
 
 
 def _inside(cell: tuple[int, ...], sizes: tuple[int, ...]) -> bool:

@@ -134,10 +134,10 @@ def _count_combinations(
 
 
 def unique_free(original: Dataset, drawn: Dataset, rows: int) -> Dataset:
-    """So many of the rows that were drawn, none of which is unique and a unique record's twin.
+    """Return ``rows`` of the drawn rows, none of them a replicated unique (see ``replicated_rows``).
 
     Args:
-        drawn: The first ``rows`` of them are kept as far as possible, the others take vacant places.
+        drawn: Synthetic rows. The first ``rows`` are kept if possible; the others replace rejected rows.
 
     Raises:
         ComputationError: The other rows did not suffice.

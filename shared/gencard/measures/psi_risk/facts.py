@@ -47,8 +47,8 @@ class KeyFacts:
     Args:
         width: Attributes of a key, at most.
         facts: Different pairs of record and attribute, those from smaller keys too.
-        guessed: Of them, those that the most frequent level of the attribute gives as well.
-        wrong: Of them, those that the records contradict: 0, or the tables are of other records.
+        guessed: Facts that the most frequent level of the attribute gives as well.
+        wrong: Facts that the records contradict; above 0 only if the tables are of other records.
         skipped: Keys and targets that were not looked at, because their tables are too large.
     """
 
@@ -64,7 +64,7 @@ class CertainFacts:
     """All that is certain.
 
     Args:
-        by_width: From keys of one attribute, of up to two, of up to three.
+        by_width: Facts from keys of one attribute, of up to two, of up to three.
         worst: Keys with the most records that no smaller key determines, largest first.
         share: Shape (attributes, attributes): share of the records of which the attribute of the row
             alone gives the attribute of the column for certain; 0 on the diagonal.
@@ -87,7 +87,7 @@ def certain_facts(
     """Facts about the records from the released tables, each compared with the records.
 
     Args:
-        records: Those that the tables count.
+        records: Records that the tables count.
         widest: Largest number of attributes of a key, from 1 to 3.
     """
     search, by_width = _Search(records, released), list[KeyFacts]()

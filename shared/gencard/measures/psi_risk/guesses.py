@@ -38,10 +38,10 @@ class TableGuesses:
     Args:
         width: Attributes of a key: the tables have one more.
         guesses: Records with a key that makes a level likely which few have, once for each such target.
-        right: Of them, those that have this level.
+        right: Guessed records that have this level.
         held: Cells of unreleased tables that certainly hold somebody.
-        unexpected: Of them, those where independent attributes would give nobody.
-        wrong: Of them, those that the records contradict: 0, or the tables are of other records.
+        unexpected: Held cells that would be empty if attributes were independent.
+        wrong: Held cells that the records contradict; above 0 only if the tables are of other records.
     """
 
     width: int
@@ -66,7 +66,7 @@ def confident_guesses(records: Dataset, released: ReleasedTables, width: int) ->
     """Count the confident guesses by all tables that are small enough to be bounded.
 
     Args:
-        records: Those that the tables count.
+        records: Records that the tables count.
         width: Attributes of a key, 1 or 2.
     """
     total = TableGuesses(width)

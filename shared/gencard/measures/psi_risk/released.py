@@ -59,7 +59,7 @@ def cell_bounds(shape: tuple[int, ...], margins: Margins) -> CellBounds:
     ([[1, 1], [0, 0]], [[2, 2], [1, 1]])
 
     Args:
-        shape: Of the table.
+        shape: Shape of the table.
         margins: At least one; together they must name every axis.
     """
     lower, upper = np.zeros(shape, dtype=np.int64), np.full(shape, np.iinfo(np.int64).max)

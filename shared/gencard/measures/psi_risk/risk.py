@@ -45,9 +45,9 @@ class SmallTableCells:
 
     Args:
         clique: The table; empty for several.
-        cells: Cells that count somebody.
-        single: Of them, those of one record.
-        small: Of them, those of 1 to ``threshold - 1`` records.
+        cells: Cells with at least one record.
+        single: Cells of one record.
+        small: Cells of 1 to ``threshold - 1`` records.
         records: Records in the small ones; of several tables, each counted in each.
     """
 
@@ -243,7 +243,7 @@ class PsiRisk:
         tables: Number of released tables, those inside others not counted.
         small: Small counts of all of them together.
         worst_tables: The ten tables with the most records in small cells.
-        facts: What is certain from keys of one attribute, of up to two, of up to three.
+        facts: Certain facts from keys of one attribute, of up to two, of up to three.
         worst: The ten keys that determine an attribute of the most records.
         certain: By attribute of the key, then by target: share of the records for which the one alone
             determines the other; in the order of ``attributes``.
@@ -331,8 +331,8 @@ def psi_risk(
     cells of all tables of three attributes.
 
     Args:
-        records: Those that the tables count.
-        cliques: Of the tables; one inside another adds nothing.
+        records: Records that the tables count.
+        cliques: Cliques of the tables; a clique inside another adds nothing.
         threshold: Counts below it are called small, at least 2.
 
     Raises:

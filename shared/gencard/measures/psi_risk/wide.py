@@ -42,13 +42,13 @@ from gencard.measures.psi_risk.released import (
 
 WIDTH = 4
 MOST_PROGRAMS = 25
-"""Of each of the two kinds."""
+"""Most integer programs for each of the two kinds of claims."""
 
 MOST_FREE = 500
 """Cells of a table that may hold somebody, beyond which no program is tried."""
 
 _NODES = 200
-"""Of branch and bound: a bound on work that is the same on every machine."""
+"""Most nodes of branch and bound: a limit on work that is the same on every machine."""
 
 _FEASIBLE, _INFEASIBLE = 0, 2
 
@@ -61,13 +61,13 @@ class WideTables:
     """Disclosure through tables of four attributes that are not released.
 
     Args:
-        tables: Looked at.
-        skipped: Not looked at: too large.
+        tables: Number of tables that were examined.
+        skipped: Number of tables that were too large to examine.
         held: Cells that certainly hold somebody, by bounds.
-        unexpected: Of them, those where independent attributes would give nobody.
-        wrong: Of them, those that the records contradict: 0, or the tables are of other records.
-        programs: Tried, of both kinds.
-        undecided: Of them, those that ended without an answer.
+        unexpected: Held cells that would be empty if attributes were independent.
+        wrong: Cells whose count is outside its bounds; above 0 only if the tables are of other records.
+        programs: Integer programs that were tried, of both kinds.
+        undecided: Integer programs that ended without an answer.
         facts: Pairs of record and attribute that only programs prove.
         cells: Unexpected cells that certainly hold somebody, as only programs prove.
         untried: Claims that no program was tried on: their tables are too large, or others are nearer to
@@ -118,9 +118,9 @@ def wide_tables(
     """Look at every set of four attributes that no released table holds.
 
     Args:
-        records: Those that the tables count.
-        known: What smaller keys make certain; it is not counted again.
-        most_programs: Of each kind.
+        records: Records that the tables count.
+        known: Facts that smaller keys make certain; they are not counted again.
+        most_programs: Most integer programs of each kind.
     """
     search, sets = (
         _WideSearch(records, released, known),

@@ -34,7 +34,7 @@ def learning(name: str) -> ModuleType:
 
 
 TEST_SHARE = 0.25
-"""Of the synthetic records, kept from training."""
+"""Share of the synthetic records that is kept from training."""
 
 
 @dataclass(frozen=True, slots=True)

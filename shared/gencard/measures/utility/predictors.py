@@ -20,7 +20,7 @@ Values = Mapping[str, tuple[float, ...]]
 """For each attribute that is a number, the number of each code, NaN for missing."""
 
 MOST_ENTRIES = 60_000_000
-"""Of the table, records by columns: 480 MB."""
+"""Most entries of the table, records by columns: 480 MB."""
 
 _LARGEST_NUMBER = 1e100
 """Squares are still numbers."""

@@ -21,7 +21,7 @@ from gencard.core.types import FloatArray
 from gencard.measures.utility.predictors import Cells, Column, products
 
 MOST_ENTRIES = 40_000_000
-"""Of the matrix, cells by columns: 320 MB."""
+"""Most entries of the matrix, cells by columns: 320 MB."""
 
 _DEPENDENT = 1e-9
 

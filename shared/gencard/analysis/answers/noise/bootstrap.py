@@ -40,7 +40,7 @@ _FEWEST_ANSWERED = 0.9
 """Share of the replicates that must have an answer: the others would not be missing at random."""
 
 _MOST_CELLS = 2_000_000
-"""Of the model's table, which is drawn for each replicate."""
+"""Most cells of the model's table, which is drawn for each replicate."""
 
 Analysis = Callable[[Margins], Answer]
 

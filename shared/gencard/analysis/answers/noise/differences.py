@@ -133,8 +133,8 @@ class NoiseMoves:
     """Effect of noise on some numbers, each on its scale.
 
     Args:
-        covariance: To first order, shape ``(numbers, numbers)``.
-        shift: On average, by curvature, shape ``(numbers,)``; NaN where a number vanished.
+        covariance: First-order covariance of the numbers, shape ``(numbers, numbers)``.
+        shift: Mean shift by curvature, shape ``(numbers,)``; NaN where a number vanished.
         bend: What curvature adds in a usual draw, as the logarithm of a sum of counts in units of its
             noise, z, has 1 / z squared; shape ``(numbers,)``.
     """
@@ -410,9 +410,9 @@ def _coefficients(
     """The coefficients with the noise; None where one of them is left out.
 
     Args:
-        covariance: Of the noise in all numbers.
-        factors: Of the standard errors of all numbers; NaN for numbers that are left out.
-        places: Of the coefficients among the numbers.
+        covariance: Covariance of the noise in all numbers.
+        factors: Factors on the standard errors of all numbers; NaN for numbers that are left out.
+        places: Positions of the coefficients among the numbers.
     """
     if answer.coefficients is None or np.isnan(factors[places]).any():
         return None

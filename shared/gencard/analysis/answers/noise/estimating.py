@@ -36,9 +36,9 @@ class Equations:
     Args:
         information: Shape ``(coefficients, coefficients)``.
         gradients: Derivatives of each equation by the counts of some tables.
-        curvature: Of the information, along directions of shape ``(directions, coefficients)``.
+        curvature: Curvature of the information along directions, shape ``(directions, coefficients)``.
         sampling: Covariance of the coefficients without the noise, where it is not that of the answer.
-        notes: What a reader of the answer has to know.
+        notes: Notes for the reader of the answer.
     """
 
     information: FloatArray
@@ -104,7 +104,7 @@ def linear_equations(
     r"""Least squares: :math:`X'(y - X b) = 0`, from pairs of terms.
 
     Args:
-        response: Its number in each cell, in parts.
+        response: Number of the response in each cell, in parts.
         inverse: :math:`(X'X)^{-1}`.
     """
     rest = residuals(blocks, response, params)
@@ -197,7 +197,7 @@ def count_equations(
        \sum_x n(x)\, x_j - \sum_x e^{x \beta} x_j = 0
 
     Args:
-        response: Its number in each cell, in parts; None for the log-linear model.
+        response: Number of the response in each cell, in parts; None for the log-linear model.
     """
     rates = np.exp(np.clip(cells.matrix @ params, -500, 500))
     means = rates if response is None else rates * cells.counts

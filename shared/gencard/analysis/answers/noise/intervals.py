@@ -45,7 +45,7 @@ _OF_DATA = frozenset({"classes", "strata", "table"})
 """Fields of errors about counts, not about the question: noise makes such counts."""
 
 _RAREST = 1.25
-"""Its common cells hide a part of what noise does to the rarest cell that a coefficient rests on."""
+"""Factor on the shift of a coefficient: common cells hide a part of the noise in its rarest cell."""
 
 Tests = Callable[[Margins, Question, Answer], Answer]
 """Makes tests again: adds them to the last argument, the answer with the noise in its other numbers."""
@@ -62,7 +62,7 @@ def with_noise(
 
     Args:
         answer_of: The answer where counts are taken as they are.
-        equations: What its coefficients solve; None for answers from tables.
+        equations: Equations that the coefficients solve; None for answers from tables.
         tests: Makes its tests again, with the noise; None where it has none.
 
     Raises:
@@ -132,7 +132,7 @@ def _notes(known: Answer, answer: Answer, stddev: float) -> tuple[str, ...]:
     """The notes of an answer, with what is left out.
 
     Args:
-        stddev: Of the noise in the number of records.
+        stddev: Standard deviation of the noise in the number of records.
     """
     there = numbers_of(known)
     absent = [

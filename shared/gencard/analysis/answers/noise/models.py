@@ -257,10 +257,10 @@ def _tested(
     """Degrees of freedom, F and p value of a term.
 
     Args:
-        columns: Of the model in which the term is tested.
-        own: Those of the term.
+        columns: Columns of the model in which the term is tested.
+        own: Columns of the term.
         scale: Variance of the residuals.
-        degrees: Of freedom of the residuals.
+        degrees: Degrees of freedom of the residuals.
     """
     try:
         fit = model.fit(columns)
@@ -282,7 +282,7 @@ class NoisyFits:
     """Least squares on some columns of a design, by levels or of summed numbers.
 
     Args:
-        margins: Of the records, with noise.
+        margins: Margins of the records, with noise.
         design: All columns; the response is that of the question.
     """
 

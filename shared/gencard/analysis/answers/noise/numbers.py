@@ -24,13 +24,13 @@ class Use(StrEnum):
     """Way in which the noise of psi enters a number."""
 
     INTERVAL = "interval"
-    """Its standard error, interval or p value includes the noise."""
+    """The standard error, interval or p value of the number includes the noise."""
 
     SPREAD = "spread"
-    """It has no interval from records either; a table has the standard deviation of its noise."""
+    """The number has no interval, even from records; a table has the standard deviation of its noise."""
 
     GIVEN = "given"
-    """It follows from the question and the schema."""
+    """The number follows from the question and the schema."""
 
     LEFT_OUT = "left out"
 
@@ -67,10 +67,10 @@ class Rule:
     Args:
         place: A table, or ``SCALARS``; names in brackets after it do not count.
         columns: Columns of the table, or names of scalars; all where there are none.
-        scale: On which errors and bounds are symmetric.
+        scale: Scale on which errors and bounds are symmetric.
         error: The standard error.
         bounds: The ends of the interval.
-        pvalue: Of the test that the number is 0 on its scale.
+        pvalue: P value of the test that the number is 0 on its scale.
         size: Column with the records that the row rests on.
     """
 

@@ -222,7 +222,7 @@ class NoisyMargins:
 
     Args:
         measured: psi, as it was released.
-        counted: Its marginals.
+        counted: Marginals of psi, made to agree.
     """
 
     measured: PsiMargins
@@ -263,7 +263,7 @@ class NoisyMargins:
         """All that psi says of some sums over one population, by whichever attributes.
 
         Raises:
-            LackingMarginalsError: It does not say what they are by the attributes ``by``.
+            LackingMarginalsError: psi does not hold these sums by the attributes ``by``.
         """
         self.measured.sum_source(of, by, present)
         population = self.measured.population(of, present)

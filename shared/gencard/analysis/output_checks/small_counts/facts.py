@@ -72,8 +72,8 @@ def facts_of_answer(
     """Return the facts in an answer that the rules let pass, about the lattice's attributes.
 
     Args:
-        kept: Which cells of the lattice are in its population.
-        margins: Of the population, over the lattice.
+        kept: True for the cells of the lattice that are in the answer's population.
+        margins: Margins of the population, over the lattice.
     """
     terms = question.formula.terms if question.kind in GROUPED | {Analysis.QUANTILES} else ()
     if question.is_summed:  # numbers of records follow from standard errors

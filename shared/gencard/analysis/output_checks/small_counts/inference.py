@@ -184,8 +184,8 @@ class _Sums:
 
     Args:
         touched: The classes with a cell in each sum, shape ``(sums, classes)``.
-        within: Of them, the classes that lie in it with all their cells.
-        values: In records.
+        within: The classes whose cells all lie in each sum, same shape.
+        values: Value of each sum, in records.
     """
 
     touched: scipy.sparse.csr_array
@@ -286,7 +286,7 @@ class _Ranges:
     """The least and the largest change of each sum that is known to agree with all facts.
 
     Args:
-        codes: Of a cell of each class, shape ``(classes, attributes)``.
+        codes: Codes of one cell of each class, shape ``(classes, attributes)``.
         counts: Records in each class.
     """
 

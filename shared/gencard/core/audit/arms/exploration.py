@@ -18,10 +18,10 @@ MOST_LEVELS = 64
 """The order of rows is tested on so many classes of an attribute's levels."""
 
 _UNIFORM = 0.02
-"""As much of a uniform table keeps the weights of cells bounded that are hardly ever hit."""
+"""Share of a uniform table that is mixed in, to bound the weights of cells that are hardly ever hit."""
 
 LARGEST_Z = 1e6
-"""Where a box has no randomness, z has no bound; it is cut here."""
+"""Largest absolute z that is reported: z has no bound if a box has no randomness."""
 _NOISE_OF_Z = 1.0
 """The root mean square of z without a leak."""
 _WEAK = 0.1
@@ -35,13 +35,13 @@ class BlockEvidence:
     """Evidence of step 1 on one block.
 
     Args:
-        dimension: Of the block, ``prod(n_i - 1)``.
+        dimension: Dimension of the block, ``prod(n_i - 1)``.
         z: How far the outputs follow the input's difference, in standard errors.
         reproduced: The paper's diagonal coefficient pooled over the block: 0 not reproduced, 1 copied.
             None where the inputs do not differ in the block; 0 in reports of the first edition.
         energy: Squared difference of the mean outputs, unbiased, in standard errors: also sees leaks
             that do not follow the input.
-        p_value: Of ``z``, two-sided, adjusted by Holm over all blocks.
+        p_value: Two-sided p value of ``z``, adjusted by Holm over all blocks.
     """
 
     clique: Clique

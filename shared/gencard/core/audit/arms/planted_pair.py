@@ -26,7 +26,7 @@ from gencard.core.types import FloatArray
 RECORDS_PER_CELL = 8
 """Cells hold about so many records, so that moves find their corners occupied."""
 _MOST_DRAWS = 100
-"""Of levels, before structural zeros are taken to leave too few cells."""
+"""Most draws of levels; if all fail, structural zeros leave too few cells."""
 
 
 def made_up(
@@ -162,7 +162,7 @@ def planted_pair(
     Args:
         dataset: ``D*``, whose records the base repeats.
         cliques: The marginals of Phi.
-        linear: Its linear statistics. Cubes leave the whole marginal on their attributes as it is.
+        linear: Linear statistics of Phi. Cubes do not change the marginal on all of their attributes.
         rows: Rows of each run.
         zeros: Cells that cannot occur, in which nothing is planted.
         rng: Draws base, cubes and the order of the records.

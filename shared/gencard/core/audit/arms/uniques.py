@@ -119,14 +119,14 @@ def one_in(compared: Comparison, runs: int, room: float, sides: int, level: floa
     variance to that of an honest box.
 
     Args:
-        compared: Of the number of records that came out, with records against without.
-        runs: On each side.
+        compared: Comparison of the numbers of reproduced records, with these in the input and without.
+        runs: Number of runs on each side.
         room: Records on a side that were not reproduced anyway.
-        sides: On how many of the two sides there are records to copy.
-        level: Of the test, two-sided.
+        sides: Number of sides, 1 or 2, that have records to copy.
+        level: Level of the two-sided test.
 
     Returns:
-        0 where a box that copies all of them would not be found.
+        N; 0 if not even a box that copies all of the records would be found.
     """
     freedom = compared.freedom if compared.error else float(runs - 1)
     reach = float(scipy.stats.t.ppf(1 - level / 2, freedom) + scipy.stats.t.ppf(0.8, freedom))
@@ -161,8 +161,8 @@ def uniques_check(
     """Compare the dataset with its twins, which have the same psi: all records, and the best single one.
 
     Args:
-        presence: Of the records of ``own_uniques`` in the runs on each side and on the dataset.
-        level: Of the whole audit.
+        presence: Presence of the records of ``own_uniques`` in the runs on each side and on the dataset.
+        level: Level of the whole audit.
     """
     check, share = Check.UNIQUES, LEVEL_SHARES[Check.UNIQUES]
     original = presence[Side.ORIGINAL].table
@@ -183,7 +183,7 @@ def uniques_check(
 
 
 _STREAM = 3
-"""Of the plan's seed: planting draws from a stream of its own."""
+"""Number of the random stream, derived from the plan's seed, that planting draws from."""
 
 ALL_TOGETHER = "a statistic of Phi holds all attributes together"
 NO_CUBE = "the records leave no empty cells to plant unique records in"
@@ -251,7 +251,7 @@ def planted_checks(
     Args:
         on_even, on_odd: Whether each planted record, the even ones first, came out in each run on
             that side: shape ``(runs, 2 planted)``.
-        level: Of the whole audit.
+        level: Level of the whole audit.
     """
     planted = len(pair.even_corners)
     even, odd = _runs(on_even, planted), _runs(on_odd[:, ::-1], planted)

@@ -95,13 +95,13 @@ def outside_linear(domain: Domain, blocks: Sequence[Clique], linear: Sequence[Li
     parts is looked at: it is orthogonal to all that was released. Blocks with none of it are left out.
 
     Args:
-        blocks: Those outside all released marginals.
+        blocks: Blocks outside all released marginals.
 
     Raises:
         InvalidInputError, UnknownAttributeError: A statistic does not fit the domain.
         TooLargeError: The table is too large to look for circuits, which alone change what lies inside
             the clique of a linear statistic.
-        NoExtremalPairError: Nothing is left.
+        NoExtremalPairError: No block is left.
     """
     for statistic in linear:
         statistic.check_belongs(domain)

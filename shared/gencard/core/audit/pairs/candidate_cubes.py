@@ -103,7 +103,7 @@ def candidate_cubes(
 
     Args:
         dataset: Levels that it does not hold are not used.
-        sets: Of which attributes cubes are made; each set is as long as the others.
+        sets: Sets of attributes that cubes are made of; all of the same length.
         wanted: How many are wanted; more are returned, for some will not do.
     """
     draw = _Draw(dataset, sets, DRAWN * wanted, rng)

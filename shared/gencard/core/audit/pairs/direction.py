@@ -83,7 +83,7 @@ class Basis:
     records, so that datasets of different length can be compared.
 
     Args:
-        kept: Of blocks that are looked at in part, orthonormal rows that span the part.
+        kept: For blocks that are used in part, orthonormal rows that span the part.
     """
 
     domain: Domain

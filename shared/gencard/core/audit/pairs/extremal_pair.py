@@ -22,7 +22,7 @@ from gencard.core.statistics.linear import LinearStatistic
 from gencard.core.types import FloatArray
 
 _MOST_SECONDS = 10.0
-"""Of the integer program that looks for the farthest dataset of a small table."""
+"""Time limit, in seconds, of the integer program for the farthest dataset of a small table."""
 
 PASSES = 2
 """How often every set of moves is gone through."""

@@ -24,7 +24,7 @@ from gencard.core.types import FloatArray, IntArray
 MOST_CUBES = 500_000
 """Cubes held at once; where more could be built, a random part of them is."""
 _SLOTS = 2**18
-"""Of the table that tells which keys may have faces of both parities; a power of two."""
+"""Slots of the hash table that marks keys with faces of both parities; a power of two."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -101,8 +101,8 @@ class LogLinear:
             below the noise of sampling, which is about 1 / sqrt(rows).
         max_cells: Refuse models whose tables have more cells together. A fit of a table takes up to 64
             bytes a cell.
-        most_sweeps: Give up after so many.
-        alpha: Of ``Use.WHOLE``: prior count added to each cell that is no structural zero, in records.
+        most_sweeps: Most sweeps of a fit before it gives up.
+        alpha: Prior count that ``Use.WHOLE`` adds to each cell that is no structural zero, in records.
 
     Raises:
         InvalidNumberError: The tolerance is not positive, a bound is below 1, or ``alpha`` is negative

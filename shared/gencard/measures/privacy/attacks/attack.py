@@ -170,7 +170,7 @@ def check_known(clique: Clique, attributes: Iterable[str]) -> None:
 
 
 def drawn(records: Records, count: int, rng: np.random.Generator) -> Records:
-    """So many different records, each as likely, in random order.
+    """Draw ``count`` different records, all equally likely, in random order.
 
     Raises:
         InvalidNumberError: Fewer than 1, or more than there are.
