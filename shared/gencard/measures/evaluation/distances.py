@@ -93,7 +93,7 @@ class DistanceFinding(Finding):
         to_train: Of the release's rows, to the records it was made from; ``to_holdout`` to others.
         baseline: Of these records, to the others: how near real people are to each other.
         closer: Share of the rows that are strictly closer to train; ``ties`` equally near.
-        by_size: Value of ``closer`` that the sizes of train and holdout alone explain.
+        by_size: Share that the sizes of train and holdout alone would give.
         share: Closer to train, ties half, with both equally large.
         low, high: Ends of the 95 % interval of ``share``, for these records of train and holdout.
         size: Records of each then; ``draws`` how often they were drawn.
