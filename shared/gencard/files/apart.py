@@ -34,7 +34,7 @@ _RUST_HAS_NO_MEMORY = b"memory allocation of"
 """Beginning of the line that calamine writes before it aborts."""
 
 _END_WITH_PARENT = 1
-"""Of prctl(2): PR_SET_PDEATHSIG."""
+"""Number of PR_SET_PDEATHSIG, see prctl(2)."""
 
 
 def run_apart(module: str, path: Path, *words: object) -> subprocess.CompletedProcess[bytes]:

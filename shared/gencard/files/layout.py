@@ -81,7 +81,7 @@ class Layout:
         return (text.replace(self.thousands, "") if group else text).replace(self.decimal, ".")
 
     def __str__(self) -> str:
-        """What differs from UTF-8 with commas, for people; empty if nothing does."""
+        """Return the differences from UTF-8 with commas, for people; may be empty."""
         skipped = f"{self.skip} line{'s'[: self.skip > 1]} before the header skipped"
         marks = [f"decimal {'comma' if self.decimal == ',' else 'point'}"] * (self.decimal != ".")
         words = {",": "commas", ".": "points", "": ""}.get(self.thousands, repr(self.thousands))
@@ -99,7 +99,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a look at a text file says.
+    """Conclusions of a look at a text file.
 
     Args:
         records: Their number; in a file of one column, an empty line is a record.

@@ -53,7 +53,7 @@ class TextForm:
         return self.layout.decimal != "." or bool(self.layout.thousands)
 
     def __str__(self) -> str:
-        """What is not usual, for people; empty if nothing is."""
+        """Return the differences from the usual form, for people; may be empty."""
         return str(self.layout)
 
 

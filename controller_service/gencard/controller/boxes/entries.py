@@ -106,7 +106,7 @@ class _InCell(Section):
     parameters: Mapping[str, str] = Field(default_factory=dict)
     """Parameters by name; all values are text in quotes."""
     limits: Annotated[Stated[SandboxLimits], LIMITS] = Field(default={}, validate_default=True)
-    """Its own limits in the sandbox."""
+    """Limits of the box in the sandbox."""
 
     def limits_in(self, limits: SandboxLimits) -> SandboxLimits:
         """Return the limits of ``[cell]``, with those that are the box's own."""

@@ -437,7 +437,7 @@ class _Look:
 
     @property
     def _is_nan(self) -> str:
-        """Whether the value is no number, and no label that the file declares, either."""
+        """SQL for whether the value is no number, and no label that the file declares, either."""
         labels = ", ".join(map(literal, self._labels))
         unless = f" AND {self.column.text} NOT IN ({labels})" if labels else ""
         return f"({self.column.is_nan}{unless})"

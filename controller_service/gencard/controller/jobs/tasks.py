@@ -189,7 +189,7 @@ class Before:
 
 
 NOTHING_BEFORE = Before()
-"""Nothing was released of these records."""
+"""Value for records of which nothing was released."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,7 +144,7 @@ class Run:
         self.check()
 
     def cancel(self) -> None:
-        """Its owner does not want it any more."""
+        """Cancel the run, as its owner asked."""
         self._end(OperationCancelledError())
 
     def interrupt(self) -> None:

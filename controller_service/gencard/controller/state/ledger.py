@@ -23,7 +23,7 @@ MOST_STATISTICS = 10**18
 
 
 class Scope(StrEnum):
-    """Whose budget."""
+    """Kinds of owners of a budget."""
 
     DATASET = "dataset"
     PROJECT = "project"

@@ -37,7 +37,7 @@ class Entry:
         cell_bytes: Most memory of a fit for each cell so counted, in bytes.
         make: From structural zeros and ``max_cells``, the bound on cells.
         parameters: The settings besides these two that have an effect; empty means all.
-            version: Version of the algorithm. It rises only if the same psi and seed give other rows.
+        version: Version of the algorithm. It rises only if the same psi and seed give other rows.
         former: How earlier versions are made, by number, for cards and releases that name them.
     """
 
