@@ -1,4 +1,5 @@
-# `make demo` runs the main job; `make test` every test. Both set up .venv by themselves.
+# `make demo` runs the main job; `make test` the tests before a commit, `make test-all` every test.
+# All set up .venv by themselves.
 PYTHON ?= python3.11
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -10,10 +11,10 @@ SBOM   := $(BIN)/python -W ignore -m cyclonedx_py requirements --pyproject pypro
 
 .DEFAULT_GOAL := help
 unexport PYTHONDONTWRITEBYTECODE # each process of the tests would compile all modules anew
-.PHONY: help setup deep spark demo test mutation check format stubs docs lock sbom images bench clean
+.PHONY: help setup deep spark demo test test-rest test-all mutation check format stubs docs lock sbom images bench clean
 
 help:           ## this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
 
 setup: $(READY) ## the virtual environment, with everything that requirements.lock names
 
@@ -42,11 +43,13 @@ spark: $(READY) ## pyspark, which needs Java, for records in Spark, into the env
 demo: $(READY)  ## the main job, both sides, on a real survey; leaves demo/; VERBOSE=1 shows cards and audits in full
 	@VERBOSE=$(VERBOSE) $(BIN)/python -m examples.demo
 
-# `-p tests` imports the package first: under SlipCover, pytest would import it as a module without submodules.
-# The bound is checked by a second call: the first, if it did, would report without the processes of the tests.
-test: $(READY)  ## every test, in one process more than there are cores (four at most), with coverage of the core
-	@$(BIN)/python -m slipcover -m pytest -p tests --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder --max-worker-restart=0
-	@$(BIN)/python -m slipcover --merge .coverage.json --fail-under 95
+test: $(READY)  ## the tests that need only Python, in a quarter of the time of all: run them before a commit
+	@$(BIN)/python -m tests.parts first
+
+test-rest: $(READY) ## the tests that `make test` leaves out: services, databases, pages, R, attacks, long laws
+	@$(BIN)/python -m tests.parts rest
+
+test-all: test test-rest ## every test, with coverage of the core, analysis and measures
 
 mutation: $(READY) ## 60 deliberate defects, of which the tests must notice 57
 	@$(BIN)/python -m tests.mutation

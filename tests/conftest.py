@@ -21,6 +21,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from tests.job_server import CLONE, JobServer, popen_of
 from tests.memory import MEMORY, own_prefix, remove_abandoned
+from tests.parts import PARTS, part_of
 
 IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
 """Whether this is one of several processes that share the tests."""
@@ -43,6 +44,18 @@ settings.register_profile(
 )
 settings.register_profile("search", settings.get_profile("same"), derandomize=False)
 settings.load_profile("same")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--part first`` or ``--part rest`` runs one part of the tests; see ``tests.parts``."""
+    parser.addoption("--part", choices=PARTS, default="", help="run one part of the tests")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the files of the other part."""
+    part = config.getoption("--part")
+    is_file = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
+    return True if part and is_file and part_of(collection_path) != part else None
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
