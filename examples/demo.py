@@ -33,7 +33,7 @@ from gencard.client import Analyst, Answer, histogram, total
 from gencard.client.answers.display import coefficient_grid
 from gencard.client.audit import Audit
 from gencard.client.card import Card
-from gencard.client.display import Facts
+from gencard.client.common.display import Facts
 from gencard.client.release import Release
 from gencard.core.audit.report import Verdict
 from gencard.core.errors import GencardError

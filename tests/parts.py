@@ -1,7 +1,7 @@
 """The two parts of the tests: ``python -m tests.parts first`` and ``python -m tests.parts rest``.
 
-The first part is what a person runs before a commit: it needs only Python, and takes at most a quarter of
-the processor time of all tests. The rest needs a browser, databases, R, torch, Java or a service, or
+The first part is what a person runs before a commit: it needs only Python, and takes at most a quarter
+of the processor time of all tests. The rest needs a browser, databases, R, torch, Java or a service, or
 takes long. Each file of tests is in exactly one part. ``.ci/run`` runs both.
 """
 
@@ -137,7 +137,7 @@ def main(part: str) -> int:
 
 
 def _check_both(report: dict[str, dict[str, float]]) -> int:
-    """Print the share of the first part, if both were run, and refuse too little coverage of the core."""
+    """Print the share of the first part, if both were run, and refuse too little coverage."""
     if not {*PARTS} <= report.keys():
         print("The first part was not run here: no coverage is judged.")
         return 0

@@ -61,34 +61,30 @@ HOUSES: Mapping[str, Mapping[str, Room]] = {
         1 questions
     """),
     "client": _rooms("""
-        11 shell agreement analyst answers arguments canary_audit card catalogue checking connection \
-            display files findings planning question release steward stewards terms waiting
-        10 analyst arguments card card_view catalogue checking connection display files planning \
-            question release terms
-        9 planning arguments card card_view catalogue connection display release
-        8 card agreement answers arguments audit audit_run card_view catalogue checking connection \
-            display evaluation findings psi_tables question release report terms waiting
-        7 canary_audit agreement arguments audit_run connection display
-        7 report agreement answers audit audit_run catalogue connection display evaluation findings
-        7 steward arguments catalogue checking connection display stewards
-        6 answers agreement arguments checking connection display files question release
-        6 audit_run agreement arguments audit connection
-        6 stewards card_view display
-        6 waiting card_view connection display
-        5 agreement arguments checking connection files findings psi_tables release
-        5 card_view catalogue checking display question terms
-        4 catalogue connection display
-        4 checking arguments connection display files terms
-        4 evaluation connection
-        3 audit arguments display
-        3 connection arguments display files
-        3 findings display
-        3 psi_tables display
-        3 release arguments display files
-        2 display arguments files
-        2 terms arguments
-        1 arguments
-        1 files
+        10 shell agreement analyst answers canary_audit card catalogue checking common connection \
+            findings planning question release steward stewards terms waiting
+        9 analyst card card_view catalogue checking common connection planning question release terms
+        8 planning card card_view catalogue common connection release
+        7 card agreement answers audit audit_run card_view catalogue checking common connection \
+            evaluation findings question release report terms waiting
+        6 canary_audit agreement audit_run common connection
+        6 report agreement answers audit audit_run catalogue common connection evaluation findings
+        6 steward catalogue checking common connection stewards
+        5 answers agreement checking common connection question release
+        5 audit_run agreement audit common connection
+        5 stewards card_view common
+        5 waiting card_view common connection
+        4 agreement checking common connection findings release
+        4 card_view catalogue checking common question terms
+        3 catalogue common connection
+        3 checking common connection terms
+        3 evaluation connection
+        2 audit common
+        2 connection common
+        2 findings common
+        2 release common
+        2 terms common
+        1 common
         1 question
     """),
     "core": _rooms("""

@@ -6,7 +6,7 @@ import pytest
 
 import gencard.client
 from gencard.client import Analyst, Audit, Card, Plan, Release, Steward, all_marginals, mean
-from gencard.client.arguments import CHECKS, checked
+from gencard.client.common.arguments import CHECKS, checked
 from gencard.client.terms import Measured
 from gencard.core import errors
 

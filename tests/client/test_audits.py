@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from gencard.boxes.reference import AddsMarginal, Honest
-from gencard.client.arguments import Where
 from gencard.client.audit_run import WAITS, Clock, NoticedBox
+from gencard.client.common.arguments import Where
 from gencard.core import errors
 from gencard.core.audit.arms.planted_pair import made_up
 from gencard.core.audit.report import Verdict

@@ -19,11 +19,11 @@ from typer.testing import CliRunner
 from gencard.client.answers.programs import text_of
 from gencard.client.audit import Report
 from gencard.client.checking.bundle import Bundle
+from gencard.client.common.files import parquet as rows_in_parquet
+from gencard.client.common.files import rows
+from gencard.client.common.files.rows import read_rows
 from gencard.client.connection.credentials import public_key
 from gencard.client.connection.enrolment import read_answer
-from gencard.client.files import parquet as rows_in_parquet
-from gencard.client.files import rows
-from gencard.client.files.rows import read_rows
 from gencard.client.shell.main import app
 from gencard.controller.backup.backup import copied, list_of
 from gencard.controller.base.files import read_table, secret_bytes

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from gencard.boxes.reference import Honest
-from gencard.client.arguments import Where
 from gencard.client.audit import Audit
+from gencard.client.common.arguments import Where
 from gencard.client.findings import plots
 from gencard.client.report.card_report import CardReport, LeftOut
 from gencard.client.report.gathering import NOT_ON_CARD

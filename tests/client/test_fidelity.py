@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from gencard.client.display import named, percent
+from gencard.client.common.display import named, percent
 from gencard.client.findings.fidelity import FORMAT, FidelityReport
 from gencard.client.shell.main import app
 from gencard.core import errors

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from gencard.client.files.rows import read_numbered, write_rows
+from gencard.client.common.files.rows import read_numbered, write_rows
 from gencard.client.findings.fidelity import FidelityReport
 from gencard.client.findings.findings import sentence
 from gencard.client.findings.utility import utility_report

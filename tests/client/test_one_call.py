@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gencard.client import planning
-from gencard.client.files import limits
+from gencard.client.common.files import limits
 from gencard.client.shell.main import app
 from gencard.core import errors
 from gencard.core.card.budget import Price

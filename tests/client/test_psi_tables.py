@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gencard.client.psi_tables import SUMS, NamedPsi
+from gencard.client.common.psi_tables import SUMS, NamedPsi
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.errors import InvalidInputError
 from gencard.core.moment import Moment, MomentKind

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from gencard.client.files import rows as rows_files
-from gencard.client.files.rows import read_rows, write_rows
+from gencard.client.common.files import rows as rows_files
+from gencard.client.common.files.rows import read_rows, write_rows
 from gencard.client.findings.utility import FORMAT, UtilityOptions, utility_report
 from gencard.client.shell.main import app
 from gencard.core.coding import Attribute, Coding, Edges, Labels

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from gencard.client.arguments import Where
+from gencard.client.common.arguments import Where
 from gencard.client.connection.credentials import Credentials
 from gencard.controller.operations import run as run_module
 from gencard.controller.state import results

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from gencard.client.arguments import checked_rows, checked_seed
 from gencard.client.checking.history import LogWatch
 from gencard.client.checking.replay import (
     Replayed,
@@ -23,6 +22,9 @@ from gencard.client.checking.signing import (
     passing_verdict,
     version_kind_of,
 )
+from gencard.client.common.arguments import checked_rows, checked_seed
+from gencard.client.common.files import folder
+from gencard.client.common.psi_tables import NamedPsi
 from gencard.client.connection.connection import (
     Connection,
     ProgressDisplay,
@@ -32,8 +34,6 @@ from gencard.client.connection.connection import (
 )
 from gencard.client.connection.keys import Checkpoint
 from gencard.client.connection.tables import fetch_rows
-from gencard.client.files import folder
-from gencard.client.psi_tables import NamedPsi
 from gencard.client.release import Release
 from gencard.core.card.card import Card, CardState
 from gencard.core.card.terms import CardTerms, Tier

@@ -6,16 +6,16 @@ from typing import Unpack
 from uuid import uuid4
 
 from gencard.client import catalogue
-from gencard.client.arguments import checked, instance, path
 from gencard.client.card import Card
 from gencard.client.card_view import LIST_HEADS, PlannedAnalysis, list_line
 from gencard.client.catalogue import AUTO, Budget, CatalogueEntry, GeneratorEntry
 from gencard.client.checking.history import LogWatch
 from gencard.client.checking.signing import checked_answer
+from gencard.client.common.arguments import checked, instance, path
+from gencard.client.common.display import Listed
+from gencard.client.common.files.rows import check_rows_fit
 from gencard.client.connection.connection import Connection, Party, ProgressDisplay, pages
 from gencard.client.connection.keys import Checkpoint
-from gencard.client.display import Listed
-from gencard.client.files.rows import check_rows_fit
 from gencard.client.planning import Consent, Plan, naming_refused, rows_of, usual_purpose
 from gencard.client.question import Question
 from gencard.client.release import Release

@@ -6,8 +6,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from gencard.client.arguments import Where, checked
-from gencard.client.display import Displayable, Facts, Part, WrittenAsPage, page_module
+from gencard.client.common.arguments import Where, checked
+from gencard.client.common.display import Displayable, Facts, Part, WrittenAsPage, page_module
 from gencard.core.audit.report import AuditReport, Verdict
 from gencard.core.audit.wording import report_of_json_object, report_to_json_object, summary
 from gencard.core.errors import PermissionDeniedError

@@ -11,8 +11,8 @@ from importlib.metadata import version
 from uuid import uuid4
 
 from gencard.client.agreement import Agreement
-from gencard.client.arguments import Where, checked_seed
 from gencard.client.audit import Audit
+from gencard.client.common.arguments import Where, checked_seed
 from gencard.client.connection.connection import ProgressDisplay, pages, progress_bar, result_of
 from gencard.client.connection.tables import RemoteBox
 from gencard.core.audit.arms.planted_pair import made_up

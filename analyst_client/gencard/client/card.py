@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 from uuid import uuid4
 
 from gencard.client.agreement import Agreement
-from gencard.client.arguments import checked, choice, level_values, text, values_of_before
 from gencard.client.card_view import CardView, OfferEffects, PlannedAnalysis, effects_of
 from gencard.client.catalogue import (
     CatalogueEntry,
@@ -19,9 +18,10 @@ from gencard.client.catalogue import (
 )
 from gencard.client.checking.replay import Replayed
 from gencard.client.checking.signing import checked_answer, checked_offer
+from gencard.client.common.arguments import checked, choice, level_values, text, values_of_before
+from gencard.client.common.display import Listed, Part
+from gencard.client.common.psi_tables import NamedPsi, PsiTables
 from gencard.client.connection.connection import Connection, ProgressDisplay
-from gencard.client.display import Listed, Part
-from gencard.client.psi_tables import NamedPsi, PsiTables
 from gencard.client.question import AnswerOptions, Question
 from gencard.client.release import Release
 from gencard.client.terms import Marginals, Measured, countered

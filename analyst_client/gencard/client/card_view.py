@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from gencard.client.catalogue import CatalogueEntry
 from gencard.client.checking.signing import card_of_statement
-from gencard.client.display import LEFT_OUT, Diff, Displayable, Facts, Grid, Part, named
+from gencard.client.common.display import LEFT_OUT, Diff, Displayable, Facts, Grid, Part, named
 from gencard.client.question import Question
 from gencard.client.terms import measured_with, stddevs
 from gencard.core.card.budget import FREE, NO_CLAIM, Price

@@ -7,8 +7,8 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import TypeVar
 
+from gencard.client.common.display import Displayable, Entries, Facts, Listed, Part
 from gencard.client.connection.connection import Connection, pages
-from gencard.client.display import Displayable, Entries, Facts, Listed, Part
 from gencard.core import catalogue as core_catalogue
 from gencard.core.card.budget import FREE, Price, Spend, counted
 from gencard.core.card.noise import CURRENCIES, NOISES

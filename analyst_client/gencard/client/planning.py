@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from gencard.client.arguments import checked
 from gencard.client.card import Card
 from gencard.client.card_view import CHANGE_HEADS, CHANGED, PlannedAnalysis, change_lines
 from gencard.client.catalogue import Budget
+from gencard.client.common.arguments import checked
+from gencard.client.common.display import Diff, Displayable, Facts, Grid, Part, named, plain
 from gencard.client.connection.connection import ProgressDisplay
-from gencard.client.display import Diff, Displayable, Facts, Grid, Part, named, plain
 from gencard.client.release import Release
 from gencard.core.card.budget import Price
 from gencard.core.card.card import OPEN, USABLE, WAITING, CardState, Change

@@ -7,9 +7,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gencard.client.arguments import checked, text
-from gencard.client.display import Displayable, Facts, Part
-from gencard.client.files.folder import (
+from gencard.client.common.arguments import checked, text
+from gencard.client.common.display import Displayable, Facts, Part
+from gencard.client.common.files.folder import (
     README,
     RECEIPT,
     ROWS,
@@ -18,7 +18,7 @@ from gencard.client.files.folder import (
     save_documents,
     write_bytes,
 )
-from gencard.client.files.rows import cells_of, check_rows_fit, write_rows
+from gencard.client.common.files.rows import cells_of, check_rows_fit, write_rows
 from gencard.core.card.budget import counted
 from gencard.core.card.terms import Tier
 from gencard.core.coding import Coding, Edges

@@ -9,9 +9,10 @@ from uuid import uuid4
 
 from google.protobuf.empty_pb2 import Empty
 
-from gencard.client.arguments import checked, instance, optional_text
 from gencard.client.catalogue import list_spends
 from gencard.client.checking.history import LogWatch
+from gencard.client.common.arguments import checked, instance, optional_text
+from gencard.client.common.display import Listed
 from gencard.client.connection.connection import (
     Connection,
     Party,
@@ -21,7 +22,6 @@ from gencard.client.connection.connection import (
     result_of,
 )
 from gencard.client.connection.credentials import read
-from gencard.client.display import Listed
 from gencard.client.stewards import reading
 from gencard.client.stewards.card_review import CardReview, Decision
 from gencard.client.stewards.reading import RiskReview

@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import combinations
 from typing import Any, NamedTuple, TypedDict
 
-from gencard.client.arguments import checked, names_only, whole
+from gencard.client.common.arguments import checked, names_only, whole
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Neighbouring, decimal_of, neighbouring_of
 from gencard.core.card.mechanism import EXACT, Exact, InsideGenerator, Privacy, privacy_with

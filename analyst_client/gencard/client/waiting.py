@@ -12,8 +12,8 @@ from rich.live import Live
 from rich.spinner import Spinner
 
 from gencard.client.card_view import CardView
+from gencard.client.common.display import plain
 from gencard.client.connection.connection import ProgressDisplay
-from gencard.client.display import plain
 from gencard.core.card.card import AUDITABLE, WAITING, CardState
 from gencard.core.card.terms import Tier
 from gencard.core.errors import (

@@ -18,10 +18,10 @@ from gencard.client.answers.display import (
     frame_of,
     grids,
 )
-from gencard.client.arguments import checked, number
-from gencard.client.display import Displayable, Facts, Part, WrittenAsJson, named
-from gencard.client.files.folder import ANSWER, appearing, check_free, save_documents, write_bytes
-from gencard.client.files.rows import neutral
+from gencard.client.common.arguments import checked, number
+from gencard.client.common.display import Displayable, Facts, Part, WrittenAsJson, named
+from gencard.client.common.files.folder import ANSWER, appearing, check_free, save_documents, write_bytes
+from gencard.client.common.files.rows import neutral
 from gencard.core.errors import InvalidInputError, advice_on
 
 if TYPE_CHECKING:

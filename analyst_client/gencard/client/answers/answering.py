@@ -7,10 +7,10 @@ from typing import Unpack
 from gencard.analysis.answers.noise.bootstrap import Bootstrap
 from gencard.analysis.answers.noise.reconciled import margins_of
 from gencard.client.answers.answer import Answer
-from gencard.client.arguments import checked, level_values, text
 from gencard.client.checking.bundle import Bundle, Keys, checked_schema, receipt_in, signed_card
 from gencard.client.checking.replay import check_psi
 from gencard.client.checking.signing import card_of_statement
+from gencard.client.common.arguments import checked, level_values, text
 from gencard.client.connection.connection import progress_bar
 from gencard.client.connection.credentials import Credentials
 from gencard.client.question import AnswerOptions, Question

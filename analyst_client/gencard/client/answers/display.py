@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gencard.analysis.answers.answer import Answer, Coefficients, Scalar, Table
-from gencard.client.arguments import checked
-from gencard.client.display import Grid, page_module
-from gencard.client.files.folder import appearing
+from gencard.client.common.arguments import checked
+from gencard.client.common.display import Grid, page_module
+from gencard.client.common.files.folder import appearing
 from gencard.core.errors import InvalidInputError
 
 if TYPE_CHECKING:

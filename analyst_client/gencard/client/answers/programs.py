@@ -14,8 +14,8 @@ from uuid import uuid4
 from gencard.client.agreement import Agreement
 from gencard.client.answers.answer import Answer
 from gencard.client.answers.running import fetch
+from gencard.client.common.display import Displayable, Facts, Grid, Part
 from gencard.client.connection.connection import ProgressDisplay, progress_bar, result_of
-from gencard.client.display import Displayable, Facts, Grid, Part
 from gencard.client.release import Release
 from gencard.core.card.analyses import Analyses
 from gencard.core.domain import Clique

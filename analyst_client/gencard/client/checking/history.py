@@ -7,9 +7,9 @@ refused.
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gencard.client.arguments import LARGEST_WORD, checked_number
+from gencard.client.common.arguments import LARGEST_WORD, checked_number
+from gencard.client.common.files.folder import appearing
 from gencard.client.connection.keys import Checkpoint
-from gencard.client.files.folder import appearing
 from gencard.core.errors import VerificationError
 from gencard.files import DOCUMENT_LIMIT, read_file
 from gencard.v1 import ledger_pb2 as pb

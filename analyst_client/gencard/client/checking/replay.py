@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gencard.client.display import Displayable, Facts, Part
-from gencard.client.files.rows import difference, write_rows
+from gencard.client.common.display import Displayable, Facts, Part
+from gencard.client.common.files.rows import difference, write_rows
 from gencard.client.terms import number_stddevs, stddevs, sum_stddevs
 from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.coding import Coding, Edges

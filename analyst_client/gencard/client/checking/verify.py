@@ -20,10 +20,10 @@ from gencard.client.checking.bundle import (
 )
 from gencard.client.checking.replay import check_delivered_file, check_psi, places_by
 from gencard.client.checking.signing import checked_signed_answer, passing_verdict, version_kind_of
+from gencard.client.common.display import plain
+from gencard.client.common.files.folder import WELL_KNOWN
+from gencard.client.common.files.rows import BY_VALUES, is_by_values, read_rows
 from gencard.client.connection.keys import Checkpoint, checkpoint_of
-from gencard.client.display import plain
-from gencard.client.files.folder import WELL_KNOWN
-from gencard.client.files.rows import BY_VALUES, is_by_values, read_rows
 from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.coding import Coding
 from gencard.core.errors import GencardError, VerificationError

@@ -15,11 +15,11 @@ from google.protobuf.message import Message
 from rich import progress as bars
 from rich.console import Console
 
-from gencard.client.arguments import checked
+from gencard.client.common.arguments import checked
+from gencard.client.common.display import notebook_bar
 from gencard.client.connection.channels import TAKEOVER_SECONDS, Channels, failure_of_tls
 from gencard.client.connection.credentials import Credentials, address_in, read, read_secret
 from gencard.client.connection.keys import KeyWatch
-from gencard.client.display import notebook_bar
 from gencard.core.errors import (
     ConnectionClosedError,
     GencardError,

@@ -19,9 +19,9 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from gencard.client.arguments import checked
+from gencard.client.common.arguments import checked
+from gencard.client.common.files.folder import appearing
 from gencard.client.connection.credentials import Credentials, private_key, read_secret
-from gencard.client.files.folder import appearing
 from gencard.core.errors import InvalidInputError, unwritable
 from gencard.files import DOCUMENT_LIMIT, KEY_LIMIT, read_file
 from gencard.wire.documents.enrolment import (

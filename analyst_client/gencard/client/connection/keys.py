@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gencard.client.common.files.folder import appearing
 from gencard.client.connection.credentials import Credentials
-from gencard.client.files.folder import appearing
 from gencard.core.errors import VerificationError
 from gencard.files import LIST_LIMIT, read_file
 from gencard.wire.documents.key_history import CARDS, LOG, KeyHistory, changes_file, changes_in

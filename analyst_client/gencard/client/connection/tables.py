@@ -11,7 +11,7 @@ from uuid import uuid4
 import grpc
 import numpy as np
 
-from gencard.client.arguments import checked_rows
+from gencard.client.common.arguments import checked_rows
 from gencard.client.connection.connection import Connection
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gencard.client.display import (
+from gencard.client.common.display import (
     Displayable,
     Facts,
     Grid,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from gencard.client.display import percent
+from gencard.client.common.display import percent
 from gencard.core.types import UNDEFINED
 from gencard.measures.evaluation import attacks, distances, models, tables
 from gencard.measures.evaluation.distances import BINS, RATIO_BINS, STEP

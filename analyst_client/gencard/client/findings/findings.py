@@ -5,7 +5,7 @@ from functools import singledispatch
 
 import numpy as np
 
-from gencard.client.display import interval, named, number, percent
+from gencard.client.common.display import interval, named, number, percent
 from gencard.client.findings.numbers import error_text, listed, numbers_sentence
 from gencard.measures.evaluation import attacks, distances, models, tables
 from gencard.measures.evaluation.evaluation import Finding

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import floor, log10
 from typing import Any
 
-from gencard.client.display import Grid, Part, named, number, percent
+from gencard.client.common.display import Grid, Part, named, number, percent
 from gencard.core.coding import Coding, Edges, date_of_days, time_text
 from gencard.core.domain import Clique
 from gencard.core.typed_json import PLAIN

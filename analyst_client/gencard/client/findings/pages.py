@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from gencard.client.display import Grid, named, percent
+from gencard.client.common.display import Grid, named, percent
 from gencard.client.findings import plots
 from gencard.client.findings.numbers import NumberReport, is_of_psi
 from gencard.core.audit.plan import calls

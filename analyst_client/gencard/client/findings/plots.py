@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from gencard.client.display import named, percent
+from gencard.client.common.display import named, percent
 from gencard.client.findings.finding_plots import draw, draw_differences, lines_of, short
 from gencard.client.findings.findings import sentence
 from gencard.client.findings.numbers import NumberReport, figure_name

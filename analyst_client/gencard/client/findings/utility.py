@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gencard.client.display import (
+from gencard.client.common.display import (
     Displayable,
     Facts,
     Grid,

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from gencard.client.answers.answer import Answer
 from gencard.client.answers.display import CoefficientPlot, grids
-from gencard.client.display import named, number, percent
+from gencard.client.common.display import named, number, percent
 from gencard.client.findings import plots
 from gencard.client.findings.findings import EXPLANATIONS, result_of
 from gencard.client.findings.pages import numbers_section, rendered

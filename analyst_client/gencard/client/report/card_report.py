@@ -6,7 +6,7 @@ from decimal import Decimal
 from math import exp
 from typing import TYPE_CHECKING, Any
 
-from gencard.client.display import (
+from gencard.client.common.display import (
     Displayable,
     Facts,
     Grid,

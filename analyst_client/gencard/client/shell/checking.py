@@ -20,10 +20,10 @@ from gencard.client.checking.replay import Replayed, check_delivered_file, place
 from gencard.client.checking.signing import card_of_statement
 from gencard.client.checking.verify import AnsweredOnline, CheckLine, Outcome, evidence_time
 from gencard.client.checking.verify import verify as verify_bundle
+from gencard.client.common.display import plain
+from gencard.client.common.files.rows import BY_VALUES, is_by_values, read_rows
 from gencard.client.connection.credentials import Credentials, public_key
 from gencard.client.connection.keys import known_history
-from gencard.client.display import plain
-from gencard.client.files.rows import BY_VALUES, is_by_values, read_rows
 from gencard.client.shell.terminal import (
     HERE,
     AsJson,

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from gencard.client.common.display import Facts
+from gencard.client.common.files.folder import write_bytes
 from gencard.client.connection.credentials import read
-from gencard.client.display import Facts
-from gencard.client.files.folder import write_bytes
 from gencard.client.shell.stewarding import CardToReview, Review, at_desk, say_review
 from gencard.client.shell.terminal import (
     HERE,

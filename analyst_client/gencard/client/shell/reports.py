@@ -8,9 +8,9 @@ import typer
 
 from gencard.client.agreement import Agreement
 from gencard.client.checking.bundle import Bundle
-from gencard.client.files.folder import make_folder
-from gencard.client.files.forms import usual_form
-from gencard.client.files.rows import ReadRows, read_numbered, unread_columns
+from gencard.client.common.files.folder import make_folder
+from gencard.client.common.files.forms import usual_form
+from gencard.client.common.files.rows import ReadRows, read_numbered, unread_columns
 from gencard.client.findings.fidelity import FidelityReport
 from gencard.client.findings.utility import UtilityOptions, UtilityReport, utility_report
 from gencard.client.release import Release

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from gencard.client.common.files.folder import write_bytes
 from gencard.client.connection.credentials import Credentials
-from gencard.client.files.folder import write_bytes
 from gencard.client.shell.deciding import Reason, Shown, Yes, confirmed
 from gencard.client.shell.terminal import HERE, AsJson, Folder, say, say_json
 from gencard.client.stewards.registers import Preview

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 
-from gencard.client.display import Listed
+from gencard.client.common.display import Listed
 from gencard.client.shell.terminal import (
     HERE,
     AsJson,

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from gencard.client.analyst import Analyst
-from gencard.client.display import Facts, listing, plain
+from gencard.client.common.display import Facts, listing, plain
 from gencard.client.terms import Marginals, Measured, Statistic, all_marginals
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.errors import InvalidInputError

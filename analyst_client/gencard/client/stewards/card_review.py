@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gencard.client.card_view import CHANGE_HEADS, CardView, change_lines
-from gencard.client.display import Diff, Displayable, Facts, Grid, Part, named
+from gencard.client.common.display import Diff, Displayable, Facts, Grid, Part, named
 from gencard.core.card.card import CardState
 from gencard.core.card.mechanism import AS_COUNTED
 from gencard.core.json_codecs import written

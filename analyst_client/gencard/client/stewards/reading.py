@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from gencard.client.display import Displayable, Grid, Part, named, percent
+from gencard.client.common.display import Displayable, Grid, Part, named, percent
 from gencard.client.stewards.card_review import WIDEST_MAP, CardReview
 from gencard.client.stewards.registers import AnswerReview
 from gencard.core.errors import GencardError, VerificationError

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gencard.analysis.answers.answer import Answer
-from gencard.client.display import Displayable, Facts, Grid, Part
+from gencard.client.common.display import Displayable, Facts, Grid, Part
 from gencard.client.stewards.card_review import first_line
 from gencard.core.card.budget import Spend
 from gencard.core.errors import GencardError

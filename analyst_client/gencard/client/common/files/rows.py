@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.client.files.folder import appearing
-from gencard.client.files.forms import (
+from gencard.client.common.files.folder import appearing
+from gencard.client.common.files.forms import (
     MOST_BYTES,
     TextForm,
     days_of_text,
@@ -24,7 +24,7 @@ from gencard.client.files.forms import (
     opened_text,
     usual_form,
 )
-from gencard.client.files.limits import RowsToWrite, check_fits, ending_to_read, ending_to_write
+from gencard.client.common.files.limits import RowsToWrite, check_fits, ending_to_read, ending_to_write
 from gencard.core.coding import (
     Attribute,
     Coding,
@@ -345,7 +345,7 @@ def _statistics() -> Any:
 
 def _optional(module: str, problem: str) -> Any:
     try:
-        return import_module(f"gencard.client.files.{module}")
+        return import_module(f"gencard.client.common.files.{module}")
     except ModuleNotFoundError:
         raise InvalidInputError(field="file", problem=problem) from None
 

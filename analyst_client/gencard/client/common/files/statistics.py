@@ -14,9 +14,9 @@ import pandas as pd
 import pyreadstat
 from numpy.typing import NDArray
 
-from gencard.client.files.limits import is_text, numbers_of_levels
-from gencard.client.files.rows import MOST_CELLS
-from gencard.client.files.statistics_reading import read_statistics
+from gencard.client.common.files.limits import is_text, numbers_of_levels
+from gencard.client.common.files.rows import MOST_CELLS
+from gencard.client.common.files.statistics_reading import read_statistics
 from gencard.core.coding import Attribute, Coding, Edges
 from gencard.core.dataset import Dataset
 from gencard.files.statistics import SPSS_DAYS, STATA_DAYS

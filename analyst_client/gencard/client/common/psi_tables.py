@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gencard.client.display import Displayable, Grid, Part, named
+from gencard.client.common.display import Displayable, Grid, Part, named
 from gencard.core.card.sums import Histogram, scale_of
 from gencard.core.coding import Coding
 from gencard.core.errors import InvalidInputError

@@ -48,7 +48,7 @@ def read_statistics(path: Path, most_cells: int) -> StatisticsFile:
         OSError: It cannot be read.
     """
     with tempfile.TemporaryDirectory() as folder:
-        done = run_apart("gencard.client.files.statistics_reading", path, folder, most_cells)
+        done = run_apart("gencard.client.common.files.statistics_reading", path, folder, most_cells)
         if done.returncode == _TOO_LARGE:
             problem = f"has more than {most_cells:,} cells: {path}"
             raise InvalidInputError(field="file", problem=problem)
