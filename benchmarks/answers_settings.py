@@ -9,7 +9,7 @@ from scipy import stats
 
 from benchmarks.answers_cases import with_moments
 from gencard.analysis.answers.design import Option, Question
-from gencard.analysis.answers.families.polychoric import bivariate_normal
+from gencard.analysis.answers.families.correlations import bivariate_normal
 from gencard.analysis.answers.kinds import plain_answer
 from gencard.analysis.answers.margins import PsiMargins
 from gencard.analysis.answers.noise.numbers import (

@@ -29,9 +29,8 @@ from gencard.measures.privacy.canaries.canaries import (
     reconstruct_cells,
     reconstruct_points,
 )
-from gencard.measures.privacy.canaries.counts import hit_count
 from gencard.measures.privacy.canaries.epsilon_bound import Cube
-from gencard.measures.privacy.canaries.sums import published_bound, sum_bound
+from gencard.measures.privacy.canaries.findings import hit_count, published_bound, sum_bound
 
 Bounds = tuple[float, float, float]
 """Epsilon by the published sum (NaN among levels), the refined sum and the count."""

@@ -11,8 +11,8 @@ from benchmarks.coded_samples import Coded, sample
 from benchmarks.table_referees import CASES
 from gencard.analysis.answers.families import contingency
 from gencard.analysis.answers.families.components import Correspondence
+from gencard.analysis.answers.families.correlations import bivariate_normal, polychoric
 from gencard.analysis.answers.families.groups import Groups, quantile_places
-from gencard.analysis.answers.families.polychoric import bivariate_normal, polychoric
 from gencard.analysis.answers.margins import PsiMargins, RecordMargins
 from gencard.analysis.formulas.answering import answer_of
 from gencard.analysis.formulas.formulas import read_formula

@@ -17,8 +17,7 @@ from gencard.core.errors import (
     InvalidNumberError,
     UnknownAttributeError,
 )
-from gencard.measures.privacy.disclosure import disclosure_risk
-from gencard.measures.privacy.key_table import NOTHING, Excluded, Exclusions
+from gencard.measures.privacy.disclosure import NOTHING, Excluded, Exclusions, disclosure_risk
 from tests.core.oracles import coded, read
 from tests.core.strategies import datasets, domains
 from tests.shared_data import oracle_file

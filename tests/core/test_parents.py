@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gencard.boxes.marginals import privbayes_parents
-from gencard.boxes.marginals import privbayes_parents as certainty_module
-from gencard.boxes.marginals.privbayes_parents import (
+from gencard.boxes.marginals import privbayes as certainty_module
+from gencard.boxes.marginals import privbayes as privbayes_parents
+from gencard.boxes.marginals.privbayes import (
     BitPlanes,
     Pair,
     ParentScores,

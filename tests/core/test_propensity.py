@@ -19,14 +19,16 @@ from gencard.core.errors import (
     UnknownAttributeError,
 )
 from gencard.core.statistics.counting import count
-from gencard.measures.utility import propensity_regression
+from gencard.measures.utility import propensity as propensity_regression
 from gencard.measures.utility.predictors import cells_of
 from gencard.measures.utility.propensity import (
+    TreeSettings,
+    _Tree,
     regression_propensity,
     tree_pmse,
     tree_propensity,
+    tree_scores,
 )
-from gencard.measures.utility.propensity_tree import TreeSettings, _Tree, tree_scores
 from gencard.measures.utility.table_statistics import score_ranks
 from gencard.measures.utility.table_utility import table_utility
 from tests.core.oracles import read

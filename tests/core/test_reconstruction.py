@@ -20,7 +20,7 @@ from gencard.core.errors import (
     InvalidDatasetError,
     InvalidNumberError,
 )
-from gencard.measures.privacy.canaries import sums as distance_sums
+from gencard.measures.privacy.canaries import findings as distance_sums
 from gencard.measures.privacy.canaries.canaries import (
     Reconstruction,
     draw_cells,
@@ -28,7 +28,6 @@ from gencard.measures.privacy.canaries.canaries import (
     reconstruct_cells,
     reconstruct_points,
 )
-from gencard.measures.privacy.canaries.counts import HitCount, hit_count, log_q_of
 from gencard.measures.privacy.canaries.epsilon_bound import (
     Cells,
     Cube,
@@ -36,7 +35,14 @@ from gencard.measures.privacy.canaries.epsilon_bound import (
     log_chance,
     tilted_chance,
 )
-from gencard.measures.privacy.canaries.sums import log_sum_at_most, published_bound, sum_bound
+from gencard.measures.privacy.canaries.findings import (
+    HitCount,
+    hit_count,
+    log_q_of,
+    log_sum_at_most,
+    published_bound,
+    sum_bound,
+)
 from tests.shared_data import oracle_file
 
 BETA = 0.05

@@ -37,8 +37,7 @@ from gencard.measures.privacy.disclosure import disclosure_risk
 from gencard.measures.privacy.distances.gower import Missing
 from gencard.measures.privacy.uniques import replicated_uniques
 from gencard.measures.utility.gap import GapWords
-from gencard.measures.utility.propensity import LARGEST_ERROR, tree_propensity
-from gencard.measures.utility.propensity_tree import TreeSettings
+from gencard.measures.utility.propensity import LARGEST_ERROR, TreeSettings, tree_propensity
 from gencard.measures.utility.table_statistics import cramers_v
 from gencard.measures.utility.table_utility import mean_measure, table_utilities, table_utility
 from tests.client.test_card_report import report

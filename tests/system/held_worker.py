@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from gencard.controller.jobs import releasing, synthesis, worker
-from gencard.controller.jobs.repetition import JournaledBox
+from gencard.controller.jobs.auditing import JournaledBox
 
 _runs_by_seed = JournaledBox.runs_by_seed
 

@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 
 from gencard.boxes.reference import ReferenceKind, ReferenceRecipe
 from gencard.controller.base.files import toml_text
-from gencard.controller.jobs import repetition
+from gencard.controller.jobs import auditing as repetition
+from gencard.controller.jobs.auditing import JournaledBox, NotRepeatableError, RepeatedBox
 from gencard.controller.jobs.cluster.executor import cluster_box
 from gencard.controller.jobs.cluster.orders import Performer
-from gencard.controller.jobs.repetition import JournaledBox, NotRepeatableError, RepeatedBox
 from gencard.controller.jobs.synthesis import box_of
 from gencard.controller.sandbox.environment import Environment, Runtime
 from gencard.controller.sandbox.recipes import ProgramRecipe, received

@@ -14,8 +14,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import event, select, text
 
 from gencard.controller.state import database as database_module
-from gencard.controller.state.database import Database
-from gencard.controller.state.migration import NEWEST, revision_of
+from gencard.controller.state.database import NEWEST, Database, revision_of
 from gencard.controller.state.tables import cards, metadata
 from gencard.core.errors import InvalidInputError, StorageError
 from tests.controller.state import postgres, revisions

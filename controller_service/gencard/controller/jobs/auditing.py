@@ -1,21 +1,250 @@
 """The task that audits a black box at the real records; its runs are kept until the audit has ended."""
 
 import hmac
-from collections.abc import Callable
+import math
+import secrets
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
+
+import numpy as np
 
 from gencard.controller.jobs.measurement import records_over
-from gencard.controller.jobs.repetition import JournaledBox, NotRepeatableError, RepeatedBox
+from gencard.controller.jobs.rows_file import RowsFile
 from gencard.controller.jobs.synthesis import box_of
 from gencard.controller.jobs.tasks import AuditJob, AuditResult, Records
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.audit.report import AuditReport
+from gencard.core.audit.report import AuditReport, WorkerRuns
 from gencard.core.audit.run import audit as core_audit
-from gencard.core.blackbox import BlackBox
-from gencard.core.errors import BlackBoxError, JobLimitError
-from gencard.core.types import Progress
+from gencard.core.blackbox import BlackBox, in_domain, runs_of
+from gencard.core.dataset import Dataset
+from gencard.core.errors import BlackBoxError, JobLimitError, StorageError, WorkerError
+from gencard.core.types import FloatArray, Progress
+
+# Runs of an audit that are kept in files, and runs of workers that this machine repeats.
+#
+# A worker may be dishonest and send rows that are not the box's. Its rows are trusted as far as
+# repetitions agree, to the byte. On each side this machine repeats, once all answers of the side are
+# there:
+#
+# * a share of the runs, drawn by the system's randomness, which no worker can foresee;
+# * as many runs that move the results most: a few false runs that turn a verdict are among them;
+# * two runs of every group with equal rows, so that one answer cannot serve for many runs.
+
+_PROBLEM = "gave other rows for a run than this controller, twice, with the same seed"
+
+
+class NotRepeatableError(Exception):
+    """The box does not make the same rows from the same seed, so its runs cannot be compared."""
+
+
+def made_here(_seed: int) -> str:
+    """Name of the worker that made a run: empty, because this machine makes all runs."""
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class JournaledBox:
+    """A black box whose runs are kept in files, each found again by its seed.
+
+    It is for one audit alone: there each run has a seed of its own, and the input of a run follows from
+    the plan and from the runs before it.
+
+    Args:
+        folder: Exists; belongs to this audit, and no other account may read it.
+        performer: Name of the worker that has made the run of a seed; empty for this machine.
+    """
+
+    box: BlackBox
+    folder: Path
+    performer: Callable[[int], str] = made_here
+
+    def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
+        """Return the rows as they came, from the box or from its earlier run with this seed.
+
+        Raises:
+            BlackBoxError: The rows are not over the domain of ``dataset``, or have another number.
+            StorageError: A run can be neither kept nor read again.
+        """
+        return next(self.runs_by_seed(dataset, rows, seeds=[seed]))
+
+    def runs_by_seed(self, dataset: Dataset, rows: int, *, seeds: Sequence[int]) -> Iterator[Dataset]:
+        """Yield the result of a call with each seed; raises as a call does."""
+        kept = {seed: file for seed in seeds if (file := self._file(seed))}
+        outputs = runs_of(self.box, dataset, rows, [seed for seed in seeds if seed not in kept])
+        # files are written while the next runs are made: to wait for the disk takes as long as some runs
+        with ThreadPoolExecutor(1) as writer:
+            written: list[Future[None]] = []
+            for number, seed in enumerate(seeds, start=1):
+                if seed in kept:
+                    output = kept[seed].dataset()
+                else:
+                    output = in_domain(next(outputs), dataset.domain, rows)
+                    # the name stays with the rows, for a controller that takes over compares them too
+                    file = RowsFile(self.folder / _file_name(seed, self.performer(seed)))
+                    written.append(writer.submit(file.write, output))
+                if number == len(seeds):  # the caller takes no more: all files are there, or it fails
+                    for one in written:
+                        one.result()
+                yield output
+
+    def made_by(self, seed: int) -> str:
+        """Name of the worker that made a run; empty for this machine, or if there is no such run."""
+        file = self._file(seed)
+        return _worker_of(file.path) if file else ""
+
+    def kept(self, seed: int) -> Dataset:
+        """Return the rows of a run.
+
+        Raises:
+            StorageError: The run is not there.
+        """
+        file = self._file(seed)
+        if file is None:
+            raise StorageError
+        return file.dataset()
+
+    def forget_runs(self, workers: Iterable[str] | None = None) -> None:
+        """Throw away the runs that workers made: these, or all of them.
+
+        Raises:
+            StorageError: A file cannot be removed.
+        """
+        try:
+            for path in self.folder.glob("*.*.run"):
+                if workers is None or _worker_of(path) in workers:
+                    path.unlink()
+            return
+        except OSError:
+            pass
+        raise StorageError
+
+    def performers(self) -> frozenset[str]:
+        """Names of the workers of which runs are kept."""
+        return frozenset(_worker_of(path) for path in self.folder.glob("*.*.run"))
+
+    def _file(self, seed: int) -> RowsFile | None:
+        own = self.folder / _file_name(seed, "")
+        others = sorted(self.folder.glob(_file_name(seed, "*")))
+        paths = [own] if own.exists() else others
+        return RowsFile(paths[0]) if paths else None
+
+
+def _file_name(seed: int, worker: str) -> str:
+    return f"{seed:020d}.{worker}.run" if worker else f"{seed:020d}.run"
+
+
+def _worker_of(path: Path) -> str:
+    return path.name.removesuffix(".run").partition(".")[2]
+
+
+class RepeatedBox:
+    """A box whose runs by workers are repeated here in part; see ``core.blackbox.WeighedBox``.
+
+    Args:
+        box: Its runs are compared, also those of an earlier start of the same audit.
+        here: The same box on this machine.
+        share: Share of the runs of a side that is drawn; at least one run is.
+    """
+
+    def __init__(self, box: JournaledBox, here: BlackBox, share: float) -> None:
+        self._box, self._here, self._share = box, here, share
+        self._given: dict[int, tuple[Dataset, int]] = {}
+        self._equal: defaultdict[str, list[int]] = defaultdict(list)
+        self._repeated: set[int] = set()
+
+    def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
+        """Return the rows of one run; raises as ``runs_by_seed`` does."""
+        return next(self.runs_by_seed(dataset, rows, seeds=[seed]))
+
+    def runs_by_seed(self, dataset: Dataset, rows: int, *, seeds: Sequence[int]) -> Iterator[Dataset]:
+        """Yield the rows of each seed, in their order; the last rows come after the comparison.
+
+        Raises:
+            WorkerError: A worker's rows are not those that this machine makes, with the same seed.
+            NotRepeatableError: This machine makes different rows with the same seed.
+        """
+        outputs = self._box.runs_by_seed(dataset, rows, seeds=seeds)
+        for number, seed in enumerate(seeds, start=1):
+            output = next(outputs)
+            self._given[seed] = (dataset, rows)
+            self._equal[output.digest()].append(seed)
+            # the caller takes no more after the last run, and none before this may be foreseen
+            if number == len(seeds):
+                self._repeat(_system.sample(list(seeds), self._number(len(seeds))))
+                self._repeat_equal(frozenset(seeds))
+            yield output
+
+    def weigh(self, seeds: Sequence[int], values: FloatArray) -> None:
+        """Repeat the runs of a side whose numbers lie farthest from those of its other runs.
+
+        Raises:
+            WorkerError, NotRepeatableError: As ``runs_by_seed``.
+        """
+        order = np.argsort(-_distances(values), kind="stable")
+        self._repeat([seeds[place] for place in order[: self._number(len(seeds))]])
+
+    def worker_runs(self, runs: int) -> WorkerRuns | None:
+        """Checks of the runs of workers; None if workers made none.
+
+        Args:
+            runs: On each side.
+        """
+        made = sum(bool(self._box.made_by(seed)) for seed in self._given)
+        number = self._number(runs)
+        return WorkerRuns(made, len(self._repeated), number, number) if made else None
+
+    def _number(self, runs: int) -> int:
+        return min(runs, max(1, math.ceil(self._share * runs)))
+
+    def _repeat_equal(self, seeds: frozenset[int]) -> None:
+        """Two of each group: at most one of them can be the run whose rows were used again."""
+        for group in self._equal.values():
+            if len(group) > 1 and seeds & set(group):
+                self._repeat(_system.sample(group, 2))
+
+    def _repeat(self, seeds: Iterable[int]) -> None:
+        for seed in seeds:
+            worker = self._box.made_by(seed)
+            if not worker or seed in self._repeated:
+                continue
+            expected = self._run(seed)
+            if expected != self._box.kept(seed).digest():
+                # a box that uses more than its seed must not bring an honest worker into disrepute
+                if self._run(seed) != expected:
+                    raise NotRepeatableError
+                raise WorkerError(worker=worker, problem=_PROBLEM)
+            self._repeated.add(seed)
+
+    def _run(self, seed: int) -> str:
+        dataset, rows = self._given[seed]
+        return in_domain(self._here(dataset, rows, seed=seed), dataset.domain, rows).digest()
+
+
+_system = secrets.SystemRandom()
+_FAR = 1e12
+
+
+def _distances(values: FloatArray) -> FloatArray:
+    """Return each run's distance from the median run, in the number with the largest distance.
+
+    In units of the median distance, which false runs do not move as long as they are fewer than half.
+
+    Args:
+        values: Shape ``(runs, numbers)``.
+
+    Returns:
+        Shape ``(runs,)``.
+    """
+    distance = np.abs(values - np.median(values, axis=0))
+    usual = np.median(distance, axis=0)
+    # where more than half of the runs agree, any other value is far from them
+    scaled = np.where(usual > 0, distance / np.where(usual > 0, usual, 1.0), distance * _FAR)
+    return np.asarray(scaled.max(axis=1, initial=0.0))
 
 
 def audit(job: AuditJob, progress: Progress) -> AuditResult:

@@ -1,20 +1,274 @@
 """SynthPop as a black box, without a privacy guarantee; its fit can be saved."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gencard.boxes.entry import BoxEntry, Parameters, Surroundings
-from gencard.boxes.synthpop.conditional import TreeScale, density_of, scales_of
-from gencard.boxes.synthpop.fitted import FittedTrees, Step, fit_of, step_of
-from gencard.boxes.synthpop.options import DEFAULTS, Options, PlannedStep, options_of, planned_steps
-from gencard.boxes.synthpop.tree import Growth
+from gencard.boxes.synthpop.conditional import (
+    Conditional,
+    Density,
+    TreeScale,
+    conditional,
+    density_of,
+    scales_of,
+)
+from gencard.boxes.synthpop.options import (
+    DEFAULTS,
+    FREE,
+    Options,
+    PlannedStep,
+    Rule,
+    json_of,
+    options_of,
+    planned_steps,
+    ruled,
+    rules_of,
+)
+from gencard.boxes.synthpop.tree import Growth, Target, Tree, nominal, numeric
 from gencard.core.card.budget import Claim
-from gencard.core.dataset import Dataset
-from gencard.core.errors import InvalidDatasetError
+from gencard.core.dataset import Dataset, code_dtype
+from gencard.core.domain import Domain
+from gencard.core.errors import BlackBoxError, InvalidDatasetError, InvalidNumberError
 from gencard.core.generators.contract import rng_of
+from gencard.core.generators.model_file import BROKEN, Arrays, archived, unarchived
 from gencard.core.types import Progress, ignore_progress
+
+# Fitted trees: how one attribute is drawn, sampling, and the fit as bytes.
+#
+# A fit samples without the records, but every leaf holds codes of some of them.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """Rules first, then one conditional after the other draws what is still ``FREE``.
+
+    Args:
+        axis: Of the attribute.
+        rules: For it.
+        conditionals: One; two where numbers may be missing: which code of a missing value if any,
+            and then the number.
+        density: Smooths what was drawn; None leaves it.
+    """
+
+    axis: int
+    rules: tuple[Rule, ...]
+    conditionals: tuple[Conditional, ...]
+    density: Density | None = None
+
+    def draw(self, codes: NDArray[Any], domain: Domain, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Codes of the attribute, from those ``(n, d)`` of the attributes before it: shape ``(n,)``."""
+        column = ruled(self.rules, codes, domain)
+        fixed = column != FREE
+        for each in self.conditionals:
+            free = np.flatnonzero(column == FREE)
+            column[free] = each.draw(codes[free], rng)
+        if self.density is None:
+            return column
+        return np.where(fixed, column, self.density.smooth(column, rng))
+
+
+def step_of(
+    plan: PlannedStep,
+    dataset: Dataset,
+    scales: Mapping[str, TreeScale],
+    growth: Growth,
+    *,
+    random_state: int,
+) -> Step:
+    """Grown on the records for which no rule holds; on all of them where a rule holds for each."""
+    fixed = ruled(plan.rules, dataset.codes, dataset.domain)
+    free = np.flatnonzero(fixed == FREE)
+    records = dataset.take(free) if 0 < len(free) < len(dataset) else dataset
+    grow = partial(
+        conditional,
+        predictors=plan.predictors,
+        scales=scales,
+        growth=growth,
+        random_state=random_state,
+    )
+    scale = scales.get(plan.attribute)
+    axis = dataset.domain.axis(plan.attribute)
+    return Step(axis, plan.rules, _conditionals(records, plan.attribute, scale, grow))
+
+
+def _conditionals(
+    records: Dataset,
+    attribute: str,
+    scale: TreeScale | None,
+    grow: Callable[[Dataset, Target], Conditional],
+) -> tuple[Conditional, ...]:
+    codes = records.column(attribute)
+    if scale is None:
+        return (grow(records, nominal(codes)),)
+    missing = np.isnan(scale.numbers[codes])
+    if missing.all():
+        return (grow(records, nominal(codes)),)
+    known = records.take(np.flatnonzero(~missing))
+    last = grow(known, numeric(codes[~missing], scale.numbers))
+    if not missing.any():
+        return (last,)
+    which = nominal(np.where(missing, codes.astype(np.int64), FREE))
+    return grow(records, which), last
+
+
+_BLOCK_ROWS = 65_536
+"""Rows drawn at a time: memory stays flat."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FittedTrees:
+    """One step for each attribute of the domain, in the order in which they are drawn."""
+
+    domain: Domain
+    steps: tuple[Step, ...]
+
+    def sample(self, rows: int, *, seed: int) -> Dataset:
+        """Synthetic records, ``rows`` of them.
+
+        Raises:
+            InvalidNumberError: ``rows`` is negative, or the seed outside 0..2**64-1.
+        """
+        if rows < 0:
+            raise InvalidNumberError(field="rows", expected="zero or more")
+        rng = rng_of(seed)
+        width = code_dtype(max(self.domain.sizes, default=1))
+        codes = np.zeros((rows, len(self.domain)), dtype=width, order="F")
+        for begin in range(0, rows, _BLOCK_ROWS):
+            self._draw(codes[begin : begin + _BLOCK_ROWS], rng)
+        return Dataset(self.domain, codes)
+
+    def save(self) -> bytes:
+        """Trees, codes in their leaves, and rules. These bytes are as sensitive as the records."""
+        return bytes_of(self.domain, self.steps)
+
+    def _draw(self, codes: NDArray[Any], rng: np.random.Generator) -> None:
+        for step in self.steps:
+            codes[:, step.axis] = step.draw(codes, self.domain, rng)
+
+
+_VERSION = 1
+_KIND = "synthpop"
+
+
+def bytes_of(domain: Domain, steps: Sequence[Step]) -> bytes:
+    """An archive; equal fits give equal bytes."""
+    arrays: dict[str, Any] = {}
+    for number, step in enumerate(steps):
+        for place, each in enumerate(step.conditionals):
+            arrays |= _arrays(f"{number}.{place}", each)
+        if step.density:
+            arrays[f"{number}.numbers"] = step.density.numbers
+    header = {
+        "version": _VERSION,
+        "kind": _KIND,
+        "attributes": domain.attributes,
+        "sizes": domain.sizes,
+        "steps": [_header_of(step) for step in steps],
+    }
+    return archived(header, arrays)
+
+
+def fit_of(data: bytes, *, most_bytes: int = 2**30) -> tuple[Domain, tuple[Step, ...]]:
+    """Read the bytes that ``bytes_of`` wrote.
+
+    Raises:
+        BlackBoxError: These are not the bytes of a fit of this version, or over the bound.
+    """
+    try:
+        header, arrays = unarchived(data, most_bytes=most_bytes, version=_VERSION)
+        domain = Domain(tuple(header["attributes"]), tuple(header["sizes"]))
+        steps = tuple(_step(domain, number, step, arrays) for number, step in enumerate(header["steps"]))
+        if header["kind"] == _KIND and _are_sound(steps, domain):
+            return domain, steps
+    except (*BROKEN, AttributeError, IndexError):
+        pass
+    raise BlackBoxError(problem="the saved bytes are not a fit of this black box")
+
+
+def _header_of(step: Step) -> dict[str, Any]:
+    """The parts of a step that are not arrays."""
+    return {
+        "axis": step.axis,
+        "rules": json_of(step.rules),
+        "predictors": [each.predictors for each in step.conditionals],
+        "bandwidth": step.density.bandwidth if step.density else None,
+    }
+
+
+def _arrays(name: str, each: Conditional) -> dict[str, Any]:
+    tree = each.tree
+    return {
+        f"{name}.places": np.concatenate([np.zeros(0, dtype=np.int64), *each.places]),
+        f"{name}.tree": np.stack([tree.predictor, tree.cut, tree.left, tree.right]),
+        f"{name}.donors": each.donors,
+        f"{name}.starts": each.starts,
+    }
+
+
+def _step(domain: Domain, number: int, header: Mapping[str, Any], arrays: Arrays) -> Step:
+    conditionals = tuple(
+        _conditional(domain, tuple(predictors), f"{number}.{place}", arrays)
+        for place, predictors in enumerate(header["predictors"])
+    )
+    density = None
+    if header["bandwidth"] is not None:
+        density = Density(arrays[f"{number}.numbers"], header["bandwidth"])
+    return Step(header["axis"], rules_of(header["rules"]), conditionals, density)
+
+
+def _conditional(domain: Domain, predictors: tuple[int, ...], name: str, arrays: Arrays) -> Conditional:
+    ends = np.cumsum([domain.sizes[axis] for axis in predictors], dtype=np.int64)
+    places = tuple(np.split(arrays[f"{name}.places"], ends)[:-1])
+    tree = Tree(*arrays[f"{name}.tree"])
+    return Conditional(predictors, places, tree, arrays[f"{name}.donors"], arrays[f"{name}.starts"])
+
+
+def _are_sound(steps: Sequence[Step], domain: Domain) -> bool:
+    """Whether every attribute is drawn once, from those before it, and no code leaves its domain."""
+    if sorted(step.axis for step in steps) != list(range(len(domain))):
+        return False
+    return all(
+        _is_sound(step, {each.axis for each in steps[:number]}, domain)
+        for number, step in enumerate(steps)
+    )
+
+
+def _is_sound(step: Step, earlier: set[int], domain: Domain) -> bool:
+    for rule in step.rules:
+        rule.check(domain)
+    predictors = {axis for each in step.conditionals for axis in each.predictors}
+    predictors |= {domain.axis(name) for rule in step.rules for name, _ in rule.where}
+    if not (predictors <= earlier and 1 <= len(step.conditionals) <= 2):
+        return False
+    if not all(each.is_sound(domain) for each in step.conditionals):
+        return False
+    lowest = [FREE, 0][-len(step.conditionals) :]
+    donors = [each.donors for each in step.conditionals]
+    inside = all(
+        d.min() >= low and d.max() < domain.sizes[step.axis]
+        for d, low in zip(donors, lowest, strict=True)
+    )
+    return inside and _is_smooth(step, domain)
+
+
+def _is_smooth(step: Step, domain: Domain) -> bool:
+    if step.density is None:
+        return True
+    numbers, bandwidth = step.density.numbers, step.density.bandwidth
+    return bool(
+        numbers.shape == (domain.sizes[step.axis],)
+        and numbers.dtype == np.float64
+        and not np.isinf(numbers).any()
+        and not np.isnan(numbers).all()
+        and isinstance(bandwidth, float)
+        and 0 <= bandwidth < np.inf
+    )
+
 
 _RANDOM_STATES = 2**32
 """Number of seeds that scikit-learn takes: 0 to 2**32 - 1."""

@@ -17,17 +17,334 @@ References:
 """
 
 from dataclasses import dataclass, replace
-from math import inf, sqrt
+from itertools import chain, combinations
+from math import inf, log, prod, sqrt
 
 import numpy as np
+import scipy
+from numpy.typing import NDArray
 
 from gencard.core.dataset import Dataset
-from gencard.core.errors import InvalidNumberError
+from gencard.core.errors import InvalidNumberError, TooLargeError
 from gencard.core.types import FloatArray
-from gencard.measures.utility.predictors import Cells, Values, cells_of
-from gencard.measures.utility.propensity_regression import regression_basis, regression_scores
-from gencard.measures.utility.propensity_tree import TreeSettings, tree_scores
+from gencard.measures.utility.predictors import Cells, Column, Values, cells_of, products
 from gencard.measures.utility.table_statistics import score_ranks
+
+# A classification tree that tells synthetic records from original ones.
+#
+# CART with the Gini index: of all splits that leave enough records on either side the one that lowers the
+# impurity most, numbers at a threshold, nominal attributes with their levels in the order of their
+# original share in the node, which finds the best of all subsets for two classes (Breiman et al. 1984,
+# section 4.2.2). A split stays where it lowers the number of misclassified records, less
+# :math:`\alpha = cp \cdot R(root)` for each further leaf.
+#
+# What is not worth its price is found as the R package rpart does it: a node is not even split where what
+# its parent and its sibling leave to be saved is too little. The trees are those of rpart, but where two
+# cuts are equally good: here the first attribute and the lowest cut are taken, there rounding decides.
+#
+# References:
+#     T. Therneau, E. Atkinson, "An Introduction to Recursive Partitioning Using the RPART Routines",
+#     Mayo Foundation, 1997 and later.
+
+_DEEPEST = 30
+_LEAST_GAIN = 1e-9
+
+Places = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class TreeSettings:
+    """How a tree grows.
+
+    Args:
+        leaf: Fewest records of a leaf; three times as many are needed for a split.
+        price: cp, the share of the root's misclassified records that a split must save.
+    """
+
+    leaf: int = 5
+    price: float = 1e-3
+
+
+def tree_scores(cells: Cells, synthetic: FloatArray, settings: TreeSettings) -> FloatArray:
+    """The synthetic share of each cell's leaf."""
+    scores = np.empty(len(synthetic))
+    _Tree(cells, synthetic, settings).root().fill(scores)
+    return scores
+
+
+@dataclass(slots=True, eq=False)
+class _Node:
+    """A node of the tree, in records.
+
+    Args:
+        places: Its cells.
+        share: The synthetic one of its records.
+        risk: Records it would misclassify as a leaf.
+        worth: How many of them its splits save for each further leaf.
+        left: Those that its leaves misclassify.
+        splits: How many are below it.
+    """
+
+    places: Places
+    share: float
+    risk: float
+    worth: float
+    left: float
+    splits: int = 0
+    children: "tuple[_Node, _Node] | None" = None
+
+    def fill(self, scores: FloatArray) -> None:
+        if self.children is None:
+            scores[self.places] = self.share
+            return
+        for child in self.children:
+            child.fill(scores)
+
+
+class _Tree:
+    """How it grows."""
+
+    def __init__(self, cells: Cells, synthetic: FloatArray, settings: TreeSettings) -> None:
+        self.cells, self.synthetic, self.settings = cells, synthetic, settings
+        fewer = min(synthetic.sum(), cells.totals.sum() - synthetic.sum())
+        self.alpha = float(settings.price * fewer)
+
+    def root(self) -> _Node:
+        return self._grown(np.arange(len(self.synthetic)), inf, 0)
+
+    def _grown(self, places: Places, bound: float, depth: int) -> _Node:
+        """The node of these cells with all that is worth its price below it."""
+        totals, synthetic = self.cells.totals[places].sum(), self.synthetic[places].sum()
+        risk = float(min(synthetic, totals - synthetic))
+        node = _Node(places, float(synthetic / totals), risk, self.alpha, risk)
+        hope = min(risk, bound)
+        if totals < 3 * self.settings.leaf or hope <= self.alpha or depth >= _DEEPEST:
+            return node
+        side = self._best_split(places)
+        if side is not None:
+            self._split(node, side, bound, depth)
+        return node
+
+    def _split(self, node: _Node, side: NDArray[np.bool_], bound: float, depth: int) -> None:
+        hope = min(node.risk, bound)
+        one = self._grown(node.places[side], hope - self.alpha, depth + 1)
+        hope = max((node.risk - one.left) / (one.splits + 1), node.risk - one.risk)
+        other = self._grown(node.places[~side], min(hope, bound) - self.alpha, depth + 1)
+        left, splits = _cheapest(node.risk, one, other)
+        worth = (node.risk - left) / (splits + 1)
+        if worth > self.alpha:
+            node.worth, node.left, node.splits = worth, left, splits + 1
+            node.children = (one, other)
+
+    def _best_split(self, places: Places) -> NDArray[np.bool_] | None:
+        """Which cells go to one side; None where no split leaves enough records or gains anything."""
+        totals, synthetic = self.cells.totals[places], self.synthetic[places]
+        best, side = _LEAST_GAIN, None
+        for column in self.cells.columns:
+            levels = column.levels[places]
+            counts = _sums(levels, totals)
+            occupied = np.flatnonzero(counts)
+            ours, theirs = counts[occupied], _sums(levels, synthetic)[occupied]
+            order = np.arange(len(occupied))
+            if column.numbers is None:
+                order = np.argsort((ours - theirs) / ours, kind="stable")
+            gains = _gains(ours[order], theirs[order], self.settings.leaf)
+            if len(gains) and gains.max() > best + _LEAST_GAIN:
+                place = int(np.argmax(gains > gains.max() - _LEAST_GAIN))
+                best, side = float(gains[place]), np.isin(levels, occupied[order[: place + 1]])
+        return side
+
+
+def _sums(levels: Places, counts: FloatArray) -> FloatArray:
+    return np.bincount(levels, counts).astype(np.float64)
+
+
+def _gains(totals: FloatArray, synthetic: FloatArray, leaf: int) -> FloatArray:
+    """By how much each cut lowers the Gini index, times the records; 0 where a side is too small."""
+    ours, theirs = np.cumsum(totals), np.cumsum(synthetic)
+    (ours, every), (theirs, of_all) = (ours[:-1], ours[-1]), (theirs[:-1], theirs[-1])
+    rest, theirs_rest = every - ours, of_all - theirs
+    enough = (ours >= leaf) & (rest >= leaf)
+    pure = theirs * (ours - theirs) / ours + theirs_rest * (rest - theirs_rest) / rest
+    return np.asarray(np.where(enough, of_all * (every - of_all) / every - pure, 0.0))
+
+
+def _cheapest(risk: float, one: _Node, other: _Node) -> tuple[float, int]:
+    """Misclassified records and splits below a node, once children worth less than it are leaves."""
+    parts = {id(node): (node.left, node.splits) for node in (one, other)}
+    for node in sorted((one, other), key=lambda child: child.worth):
+        left, splits = (sum(each) for each in zip(*parts.values(), strict=True))
+        if (risk - left) / (splits + 1) <= node.worth:
+            break
+        parts[id(node)] = (node.risk, 0)
+    left, splits = (sum(each) for each in zip(*parts.values(), strict=True))
+    return float(left), int(splits)
+
+
+# Logistic regression that tells synthetic records from original ones, interactions included.
+#
+# The columns are an intercept, indicators of all levels but one, numbers, and the products of these for
+# every set of up to ``order`` attributes. Columns that others determine are left out; what is left has
+# rank r. Where synthetic records are drawn from the original ones, the expected pMSE is
+# :math:`(r - 1) c (1 - c)^2 / N` (Snoke et al. 2018, with the original taken as given).
+#
+# The maximum-likelihood log odds are found by iterated least squares (``binomial_fit``).
+
+MOST_ENTRIES = 40_000_000
+"""Most entries of the matrix, cells by columns: 320 MB."""
+
+_DEPENDENT = 1e-9
+
+
+def regression_basis(cells: Cells, order: int, most_parameters: int) -> NDArray[np.float64]:
+    """An orthonormal basis of the columns, one row for each cell; its width is the rank.
+
+    Raises:
+        InvalidNumberError: The order is below 1.
+        TooLargeError: Too many columns, or too many cells for them.
+    """
+    if order < 1:
+        raise InvalidNumberError(field="order", expected="at least 1")
+    varying = [column for column in cells.columns if column.levels.any()]
+    sets, columns = _sets([_width(column) for column in varying], order, most_parameters)
+    if columns * len(cells.totals) > MOST_ENTRIES:
+        raise TooLargeError(
+            what="The regression",
+            limit=f"{MOST_ENTRIES} entries",
+            advice="Compare fewer rows or attributes.",
+        )
+    blocks = [_block(column) for column in varying]
+    parts = [
+        np.ones((len(cells.totals), 1)),
+        *(products([blocks[axis] for axis in axes]) for axes in sets),
+    ]
+    return _independent(np.hstack(parts))
+
+
+def regression_scores(basis: FloatArray, totals: FloatArray, synthetic: FloatArray) -> FloatArray:
+    """The most likely probability of being synthetic in each cell; see ``binomial_fit``."""
+    return np.asarray(scipy.special.expit(binomial_fit(basis, totals, synthetic).predicted))
+
+
+def _sets(widths: list[int], order: int, most: int) -> tuple[list[tuple[int, ...]], int]:
+    """Every set of up to ``order`` attributes, and how many columns they have with the intercept."""
+    sets, columns = [], 1
+    wide = range(1, min(order, len(widths)) + 1)
+    for axes in chain.from_iterable(combinations(range(len(widths)), k) for k in wide):
+        sets.append(axes)
+        columns += prod(widths[axis] for axis in axes)
+        if columns > most:
+            raise TooLargeError(
+                what="The number of parameters",
+                limit=most,
+                advice="Compare fewer attributes, or attributes with fewer levels.",
+            )
+    return sets, columns
+
+
+def _width(column: Column) -> int:
+    return 1 if column.numbers is not None else int(column.levels.max())
+
+
+def _block(column: Column) -> FloatArray:
+    """A number, standardised; or an indicator of each level but the first."""
+    if column.numbers is None:
+        return np.asarray(np.eye(int(column.levels.max()) + 1)[column.levels][:, 1:])
+    centred = column.numbers - column.numbers.mean()
+    scaled = centred / (np.abs(centred).max() or 1.0)  # squares of the smallest numbers are 0
+    return np.asarray((scaled / (scaled.std() or 1.0))[:, None])
+
+
+def _independent(matrix: FloatArray) -> FloatArray:
+    lengths = np.linalg.norm(matrix, axis=0)
+    scaled = matrix[:, lengths > 0] / lengths[lengths > 0]
+    basis, triangle, _ = scipy.linalg.qr(scaled, mode="economic", pivoting=True, overwrite_a=True)
+    diagonal = np.abs(np.diag(triangle))
+    return np.asarray(basis[:, : int(np.sum(diagonal > _DEPENDENT * diagonal[0]))])
+
+
+_CONVERGED = 1e-8
+_MOST_STEPS = 200
+_MOST_HALVINGS = 30
+_LEAST_WEIGHT = 2.0**-52
+_FIRST = 0.25 / 0.1875 + log(3)
+"""The first response of a record: its probability starts at 3/4 where it is a one, else at 1/4."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BinomialFit:
+    """Last step of a fit.
+
+    Args:
+        predicted: Log odds of each cell, shape ``(cells,)``.
+        weights: Of the least squares that led there, in records; shape ``(cells,)``.
+        step: By how much they changed the log odds of some cell at most.
+    """
+
+    predicted: FloatArray
+    weights: FloatArray
+    step: float
+
+
+def binomial_fit(matrix: FloatArray, totals: FloatArray, ones: FloatArray) -> BinomialFit:
+    """Explain the share of ones in each cell by the columns of a matrix.
+
+    Start and end are those of R's ``glm``, so that figures agree with R's: where a cell can be told
+    apart entirely, its probability never arrives at 0 or 1, and the end decides how near it comes. But a
+    step that makes the fit worse is halved; R goes on, and may end far from any most likely one.
+
+    Args:
+        matrix: Shape ``(cells, p)``.
+        totals: Records of each cell, shape ``(cells,)``, none of them 0.
+        ones: Those among them whose response is one.
+    """
+    weights = 0.1875 * totals
+    predicted = _least_squares(matrix, weights, _FIRST * (2 * ones / totals - 1))
+    deviance, step = _deviance(predicted, totals, ones), np.inf
+    for _ in range(_MOST_STEPS):
+        weights, target = _newton_step(matrix, predicted, totals, ones)
+        old, before = predicted, deviance
+        predicted, deviance = _no_worse(predicted, target, totals, ones)
+        step = float(np.abs(predicted - old).max())
+        if abs(deviance - before) < _CONVERGED * (abs(deviance) + 0.1):
+            break
+    return BinomialFit(predicted, weights, step)
+
+
+def _newton_step(
+    matrix: FloatArray, predicted: FloatArray, totals: FloatArray, ones: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Weights of the next least squares, and where these lead to, by cell."""
+    scores = scipy.special.expit(predicted)
+    weights = totals * np.maximum(scores * (1 - scores), _LEAST_WEIGHT)
+    return weights, _least_squares(matrix, weights, predicted + (ones - totals * scores) / weights)
+
+
+def _no_worse(
+    before: FloatArray, after: FloatArray, totals: FloatArray, ones: FloatArray
+) -> tuple[FloatArray, float]:
+    """The way to ``after``, halved until it raises the deviance no more; and the deviance there."""
+    deviance = _deviance(before, totals, ones)
+    for _ in range(_MOST_HALVINGS):
+        deviance_after = _deviance(after, totals, ones)
+        if deviance_after <= deviance + _CONVERGED * (deviance + 0.1):
+            return after, deviance_after
+        after = (before + after) / 2
+    return before, deviance
+
+
+def _least_squares(matrix: FloatArray, weights: FloatArray, response: FloatArray) -> FloatArray:
+    roots = np.sqrt(weights)
+    result = scipy.linalg.lstsq(matrix * roots[:, None], response * roots, lapack_driver="gelsy")
+    return np.asarray(matrix @ result[0])
+
+
+def _deviance(predicted: FloatArray, totals: FloatArray, ones: FloatArray) -> float:
+    scores, others = scipy.special.expit(predicted), scipy.special.expit(-predicted)
+    return float(
+        -2 * np.sum(scipy.special.xlogy(ones, scores) + scipy.special.xlogy(totals - ones, others))
+    )
+
 
 MOST_PARAMETERS = 400
 PERMUTATIONS = 50

@@ -5,24 +5,423 @@ together with probability 1 - beta.
 """
 
 from dataclasses import dataclass
+from math import exp, inf, lgamma, log, pi, sqrt
 
 import numpy as np
+import scipy
+from numpy.typing import NDArray
 
 from gencard.core.card.budget import Neighbouring
 from gencard.core.dataset import Dataset, check_same_domain
 from gencard.core.domain import Clique
-from gencard.core.errors import InvalidNumberError
+from gencard.core.errors import ComputationError, InvalidNumberError
 from gencard.core.types import FloatArray
 from gencard.measures.privacy.attacks.neighbours import Membership
 from gencard.measures.privacy.canaries.canaries import (
     Planted,
+    Reconstruction,
     points_of,
     reconstruct_cells,
     reconstruct_points,
 )
-from gencard.measures.privacy.canaries.counts import Guesses, hit_count, log_q_of
-from gencard.measures.privacy.canaries.epsilon_bound import EpsilonBound, check_beta
-from gencard.measures.privacy.canaries.sums import published_bound, sum_bound
+from gencard.measures.privacy.canaries.epsilon_bound import (
+    Cube,
+    EpsilonBound,
+    LogPValue,
+    Space,
+    check_beta,
+    check_epsilon,
+    log_chance,
+    smallest_epsilon,
+    steps_of,
+    tilted_chance,
+)
+
+# Bounds on epsilon from the sum nu of the distances of m canaries to their closest rows.
+#
+# **The published bound** holds in the unit cube.
+# A generator of n rows that never saw the canaries comes to nu or less with a probability of at most the
+# volume of :math:`n^m` bodies; epsilon-differential privacy multiplies it by :math:`e^{m \varepsilon}`:
+#
+# .. math:: p = \min\Big(1, \frac{1}{(md)!} \Big(e^{\varepsilon}
+#    \frac{2 \pi^{d/2} n \Gamma(d)}{\Gamma(d/2)} \nu^d\Big)^m\Big)
+#
+# .. math:: \varepsilon_{lower} = \max\Big(0, \ln \frac{\Gamma(d/2)\, (\beta\, (md)!)^{1/m}}
+#    {2 \pi^{d/2} n \Gamma(d)\, \nu^d}\Big)
+#
+# The published text rejects a claim where nu *exceeds* the threshold; nearness is the evidence, so it is
+# rejected where nu is at or below it. Valid for every m, n and d, under both neighbouring relations, and
+# for pure differential privacy alone. One canary that was not memorised hides many: see ``counts``.
+#
+# **The refined bound** uses the distribution of the sum instead of a volume. Under replace-one
+# epsilon-differential privacy, given the rows and all other canaries, each distance is within r with
+# probability at most
+#
+# .. math:: G(r) = \frac{q(r)}{q(r) + e^{-\varepsilon} (1 - q(r))}
+#
+# so the distances dominate independent draws from G, and :math:`p = P[\sum R_i \le \nu]`. It is computed
+# with numbers rounded down to a grid, which makes p too large rather than too small. Always at least as
+# strong as the published sum but for that, and valid for levels, where the distance is Hamming's.
+# Pure differential privacy alone; under add-remove a replacement is two steps, and epsilon halves.
+#
+# **The tail** of a sum of independent whole numbers is computed also where floats would underflow: masses
+# :math:`f(k)` are tilted to :math:`f(k) e^{-\theta k} / M`, so that the sum of m falls near the bound K;
+# then they are convolved by the fast Fourier transform and tilted back:
+#
+# .. math:: P[S \le K] = M^m \sum_{s \le K} f_\theta^{*m}(s)\, e^{\theta s}
+#
+# Sums beyond the transform's length come back as smaller ones, which can only add to the probability;
+# short transforms are long enough for all, long ones for twelve standard deviations.
+
+
+def published_log_p(nu: float, m: int, n: int, d: int, *, epsilon: float) -> float:
+    """Natural log of p of a sum of distances ``nu`` if the generator is epsilon-differentially private.
+
+    Args:
+        m: Number of canaries.
+        n: Number of rows.
+        d: Number of attributes.
+
+    Raises:
+        InvalidNumberError: A number below 1, nu negative, or no epsilon.
+    """
+    check_epsilon(epsilon)
+    return min(0.0, m * (epsilon + _log_growth(nu, m, n, d)) - lgamma(m * d + 1))
+
+
+def epsilon_lower(nu: float, m: int, n: int, d: int, *, beta: float) -> float:
+    """The epsilon, in nats, at which p is beta; infinite at nu = 0. Raises as ``published_log_p``."""
+    check_beta(beta)
+    growth = _log_growth(nu, m, n, d)
+    return max(0.0, (log(beta) + lgamma(m * d + 1)) / m - growth)
+
+
+def published_bound(
+    reconstruction: Reconstruction, *, beta: float, neighbouring: Neighbouring
+) -> EpsilonBound:
+    """The bound of one run.
+
+    Raises:
+        ComputationError: The canaries are levels, of which the theorem does not speak.
+        InvalidNumberError: beta is not above 0 and at most 1/2.
+    """
+    if not isinstance(reconstruction.space, Cube):
+        raise ComputationError(
+            problem="the published sum applies to numbers only; levels have other bounds"
+        )
+    sizes = len(reconstruction.radii), reconstruction.rows, reconstruction.space.attributes
+    return EpsilonBound(epsilon_lower(reconstruction.nu, *sizes, beta=beta), 0.0, beta, neighbouring)
+
+
+def _log_growth(nu: float, m: int, n: int, d: int) -> float:
+    """Natural log of what each canary contributes to p, without epsilon."""
+    if min(m, n, d) < 1:
+        raise InvalidNumberError(field="The numbers of canaries, rows and attributes", expected="from 1")
+    if not 0 <= nu < inf:
+        raise InvalidNumberError(field="nu", expected="finite and at least 0")
+    log_nu = log(nu) if nu else -inf
+    return log(2) + d / 2 * log(pi) + lgamma(d) - lgamma(d / 2) + log(n) + d * log_nu
+
+
+_COARSE = 2**10
+"""Steps that a first guess is made with."""
+
+
+def refined_log_p(
+    reconstruction: Reconstruction, *, epsilon: float, neighbouring: Neighbouring
+) -> float:
+    """Natural log of p of the sum of distances if the generator is epsilon-differentially private.
+
+    Raises:
+        InvalidNumberError: epsilon is negative or not finite.
+    """
+    check_epsilon(epsilon)
+    return _log_p(reconstruction)(epsilon * steps_of(neighbouring))
+
+
+def sum_bound(
+    reconstruction: Reconstruction, *, beta: float, neighbouring: Neighbouring
+) -> EpsilonBound:
+    """The bound of one run.
+
+    Raises:
+        InvalidNumberError: beta is not above 0 and at most 1/2.
+    """
+    check_beta(beta)
+    guess = smallest_epsilon(_log_p(reconstruction, coarse=True), beta)
+    epsilon = smallest_epsilon(_log_p(reconstruction), beta, guess=guess) / steps_of(neighbouring)
+    return EpsilonBound(epsilon, 0.0, beta, neighbouring)
+
+
+def _log_p(reconstruction: Reconstruction, *, coarse: bool = False) -> LogPValue:
+    """Natural log of p by the epsilon of replacing one record; coarsely, only about that."""
+    terms = len(reconstruction.radii)
+    edges = reconstruction.space.edges(reconstruction.nu, terms)
+    step = max(1, len(edges) // _COARSE) if coarse else 1
+    log_q = log_chance(reconstruction.space, edges[step - 1 :: step], reconstruction.rows)
+    return lambda epsilon: log_sum_at_most(tilted_chance(log_q, epsilon), terms)
+
+
+_FEW = 2**11
+"""Steps on which the tilt is found."""
+
+_SPREADS = 12
+"""Standard deviations that a transform holds."""
+
+_SHORT = 2**12
+"""Steps that are always added."""
+
+
+def log_sum_at_most(log_cdf: FloatArray, terms: int) -> float:
+    """Natural log of P[sum <= K] for so many independent numbers 0, 1, ...
+
+    Args:
+        log_cdf: ln P[number <= k] for k = 0..K, not decreasing, the first finite; shape ``(K + 1,)``.
+    """
+    steps = np.arange(len(log_cdf), dtype=np.float64)
+    tilt = _tilt(log_cdf, terms)
+    tilted = _log_masses(log_cdf) - tilt * steps
+    peak = float(tilted.max())
+    masses = np.exp(tilted - peak)
+    scale = float(masses.sum())
+    masses /= scale
+    length = scipy.fft.next_fast_len(_length(masses, steps, terms), real=True)
+    sums = scipy.fft.irfft(_power(scipy.fft.rfft(masses, length), terms), length)[: len(steps)]
+    inside = float(np.maximum(sums, 0.0) @ np.exp(tilt * (steps - steps[-1])))
+    return min(0.0, terms * (peak + log(scale)) + tilt * float(steps[-1]) + log(inside))
+
+
+def _log_masses(log_cdf: FloatArray) -> FloatArray:
+    """Natural log of P[number = k]; minus infinity where there is none."""
+    with np.errstate(divide="ignore"):
+        rest: FloatArray = log_cdf[1:] + np.log(-np.expm1(log_cdf[:-1] - log_cdf[1:]))
+    return np.concatenate([log_cdf[:1], rest])
+
+
+def _power(numbers: NDArray[np.complex128], exponent: int) -> NDArray[np.complex128]:
+    """By repeated squaring, some ten times as fast as ``**`` on complex numbers."""
+    product = numbers if exponent % 2 else np.ones_like(numbers)
+    for _ in range(exponent.bit_length() - 1):
+        exponent //= 2
+        numbers = numbers * numbers
+        if exponent % 2:
+            product = product * numbers
+    return product
+
+
+def _length(masses: FloatArray, steps: FloatArray, terms: int) -> int:
+    """How long a transform is to be, so that next to no sum is beyond."""
+    mean = float(masses @ steps)
+    spread = sqrt(terms * float(masses @ (steps - mean) ** 2))
+    far = max(terms * mean, float(steps[-1])) + _SPREADS * (spread + 1)
+    return len(steps) + min((terms - 1) * len(steps), max(int(far) - len(steps), _SHORT))
+
+
+def _tilt(log_cdf: FloatArray, terms: int) -> float:
+    """A theta, at least 0, with which the expected sum is about K, or less without tilting.
+
+    Any theta gives the same sum; it is found on some of the steps.
+    """
+    step = max(1, len(log_cdf) // _FEW)
+    log_masses = _log_masses(log_cdf[step - 1 :: step])
+    steps = np.arange(len(log_masses), dtype=np.float64) * step
+
+    def excess(theta: float) -> float:
+        tilted = log_masses - theta * steps
+        masses = np.exp(tilted - tilted.max())
+        return float(terms * (masses @ steps) / masses.sum()) - (len(log_cdf) - 1)
+
+    if excess(0.0) <= 0:
+        return 0.0
+    low, high = 0.0, terms / len(log_cdf)
+    while excess(high) > 0:
+        low, high = high, 2 * high
+    return float(scipy.optimize.brentq(excess, low, high, rtol=1e-3))
+
+
+# Bounds on epsilon from counts: canaries with a row within a radius, and guesses of membership.
+#
+# **Hits.** With :math:`G(r)` as in ``sums`` and K canaries within r, which is fixed before the run,
+#
+# .. math:: p = P[B(m, G(r)) \ge K]
+#
+# Canaries that were not memorised do no harm, so it finds most where a generator copies some records.
+# Valid for numbers and for levels; pure differential privacy alone; under add-remove epsilon halves.
+#
+# **Guesses** (Steinke's audit of one run) bound epsilon at a given delta. Each of m canaries is put in
+# with probability 1/2; from the output, r of them are guessed in or out and the rest left open, and v
+# guesses are right. If the generator is (epsilon, delta)-differentially private, with :math:`B \sim B(r,
+# e^\varepsilon / (1 + e^\varepsilon))`,
+#
+# .. math:: p = P[B \ge v] + 2 m \delta \max_{1 \le i \le v} \frac{P[v > B \ge v - i]}{i}
+#
+# Unlike the reconstruction bounds it is valid for delta above 0, as of generators with Gaussian noise.
+#
+# References:
+#     T. Steinke, M. Nasr, M. Jagielski, "Privacy Auditing with One (1) Training Run", arXiv 2305.08846.
+
+
+@dataclass(frozen=True, slots=True)
+class HitCount:
+    """Canaries found.
+
+    Args:
+        canaries: How many were planted.
+        hits: How many have a row within the radius.
+        log_q: ln of the probability that a blind generator hits one, at most 0.
+
+    Raises:
+        InvalidNumberError: More hits than canaries, or a negative number of either; ``log_q`` above 0.
+    """
+
+    canaries: int
+    hits: int
+    log_q: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.hits <= self.canaries or self.canaries < 1:
+            raise InvalidNumberError(field="The number of hits", expected="from 0 to that of canaries")
+        if not -inf < self.log_q <= 0:
+            raise InvalidNumberError(field="log_q", expected="finite and at most 0")
+
+    def log_p_value(self, *, epsilon: float, neighbouring: Neighbouring) -> float:
+        """Natural log of p of so many hits if the generator is epsilon-differentially private.
+
+        Raises:
+            InvalidNumberError: epsilon is negative or not finite.
+        """
+        check_epsilon(epsilon)
+        grown = tilted_chance(np.array([self.log_q]), epsilon * steps_of(neighbouring))
+        return _log_tail(self.canaries, self.hits, float(grown[0]))
+
+    def bound(self, *, beta: float, neighbouring: Neighbouring) -> EpsilonBound:
+        """The bound of one run: 0 without hits, or where a blind generator hits all.
+
+        Raises:
+            InvalidNumberError: beta is not above 0 and at most 1/2.
+        """
+        check_beta(beta)
+        epsilon = self._replace_one(beta) / steps_of(neighbouring)
+        return EpsilonBound(epsilon, 0.0, beta, neighbouring)
+
+    def _replace_one(self, beta: float) -> float:
+        """The epsilon at which p is beta, if neighbouring means to replace one record."""
+        if not self.hits or not self.log_q:
+            return 0.0
+        chance = float(scipy.special.betaincinv(self.hits, self.canaries - self.hits + 1, beta))
+        log_odds = self.log_q - log(-np.expm1(self.log_q))
+        return max(0.0, float(scipy.special.logit(chance)) - log_odds)
+
+
+def hit_count(reconstruction: Reconstruction, radius: float) -> HitCount:
+    """Count the canaries within ``radius``, which must not depend on the rows.
+
+    Raises:
+        InvalidNumberError: The radius is negative or not finite, or 0 among numbers.
+    """
+    log_q = log_q_of(reconstruction.space, radius, reconstruction.rows)
+    return HitCount(len(reconstruction.radii), int(np.sum(reconstruction.radii <= radius)), log_q)
+
+
+def log_q_of(space: Space, radius: float, rows: int) -> float:
+    """Natural log of the probability, at most, that one of so many blind rows lies within a radius.
+
+    It is 0 where the radius, or the number of rows, is too large for any bound.
+
+    Raises:
+        InvalidNumberError: The radius has no chance or is not finite, or there is no row.
+    """
+    if rows < 1:
+        raise InvalidNumberError(field="The number of rows", expected="at least 1")
+    if not 0 <= radius < inf:
+        raise InvalidNumberError(field="The radius", expected="finite and at least 0")
+    log_q = float(log_chance(space, np.array([radius]), rows)[0])
+    if log_q == -inf:
+        raise InvalidNumberError(field="The radius", expected="above 0 among numbers")
+    return log_q
+
+
+def _log_tail(trials: int, hits: int, log_chance: float) -> float:
+    """Natural log of P[B(trials, chance) >= hits], where floats have no room for it too."""
+    counts = np.arange(hits, trials + 1)
+    logs = -scipy.special.betaln(counts + 1, trials - counts + 1) - log(trials + 1)
+    logs += counts * log_chance + scipy.special.xlog1py(trials - counts, -exp(log_chance))
+    return min(0.0, float(scipy.special.logsumexp(logs)))
+
+
+_LEAST = 2.0**-1022
+"""For a p that floats have no room for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guesses:
+    """Guesses about which canaries were in. Which ones to leave open does not depend on the truth.
+
+    Args:
+        canaries: m, each in or out by a fair coin.
+        guesses: r, how many were guessed.
+        correct: v, how many guesses were right.
+
+    Raises:
+        InvalidNumberError: No canary, more guesses than canaries, or more right ones than guesses.
+    """
+
+    canaries: int
+    guesses: int
+    correct: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.correct <= self.guesses <= self.canaries or self.canaries < 1:
+            raise InvalidNumberError(
+                field="Right guesses, guesses and canaries", expected="in ascending order, from 0"
+            )
+
+    def p_value(self, *, epsilon: float, delta: float) -> float:
+        """Probability, at most, of so many right guesses.
+
+        Raises:
+            InvalidNumberError: No epsilon, or delta is not in 0..1.
+        """
+        check_epsilon(epsilon)
+        _check_delta(delta)
+        return self._p_value(epsilon, delta)
+
+    def bound(self, *, delta: float, beta: float, neighbouring: Neighbouring) -> EpsilonBound:
+        """The bound of one run.
+
+        Args:
+            neighbouring: Add-remove where a canary was in or out; replace-one where, by the coin, it
+                or another record was in.
+
+        Raises:
+            InvalidNumberError: delta is not in 0..1, or beta not above 0 and at most 1/2.
+        """
+        check_beta(beta)
+        _check_delta(delta)
+        return EpsilonBound(self._epsilon(delta, beta), delta, beta, neighbouring)
+
+    def _epsilon(self, delta: float, beta: float) -> float:
+        if not self.correct:
+            return 0.0
+        if not delta:
+            chance = scipy.special.betaincinv(self.correct, self.guesses - self.correct + 1, beta)
+            return max(0.0, float(scipy.special.logit(chance)))
+        return smallest_epsilon(lambda epsilon: log(self._p_value(epsilon, delta) or _LEAST), beta)
+
+    def _p_value(self, epsilon: float, delta: float) -> float:
+        """Tails of the binomial at v, v - 1, ..., 0 give all differences."""
+        tails = scipy.stats.binom.sf(
+            self.correct - 1 - np.arange(self.correct + 1), self.guesses, scipy.special.expit(epsilon)
+        )
+        by_count = (tails[1:] - tails[0]) / np.arange(1, self.correct + 1)
+        rest = 2 * self.canaries * delta * float(by_count.max(initial=0.0))
+        return min(1.0, float(tails[0]) + rest)
+
+
+def _check_delta(delta: float) -> None:
+    if not 0 <= delta < 1:
+        raise InvalidNumberError(field="delta", expected="at least 0 and below 1")
+
 
 STATISTICS = 4
 """Among which the level is shared."""
