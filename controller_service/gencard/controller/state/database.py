@@ -41,8 +41,8 @@ from gencard.core.errors import (
 
 # The one migration: makes the tables, or adds to a state of an earlier revision what it lacks.
 #
-# Most changes of ``tables`` are additions: a table, an index, a column with a default. These need no code
-# here, only a new number for ``NEWEST``. Other changes are steps of ``upgrade``.
+# Most changes of ``tables`` are additions: a table, an index, a column with a default. These need no
+# code here, only a new number for ``NEWEST``. Other changes are steps of ``upgrade``.
 
 NEWEST = "0015"
 _EARLIER = frozenset(f"{number:04}" for number in range(1, int(NEWEST)))

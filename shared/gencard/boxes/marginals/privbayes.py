@@ -32,19 +32,19 @@ from gencard.core.types import IntArray, Progress, ignore_progress
 
 # Candidate parents of an attribute and their scores: integers that one record changes little.
 #
-# The scores of PrivBayes (Zhang et al. 2017, sections 4.2 and 5.3), n records in all, for neighbours that
-# differ by replacing one.
+# The scores of PrivBayes (Zhang et al. 2017, sections 4.2 and 5.3), n records in all, for neighbours
+# that differ by replacing one.
 #
 # R, for any sizes, is half the L1 distance of the joint distribution from independence. Times
 # :math:`2 n^2` it is :math:`\sum_{x, \pi} |n\,c(x, \pi) - c(x)\,c(\pi)|`. Replacing a record moves
 # :math:`n\,c(x, \pi)` by :math:`2 n` in all, and :math:`c(x)\,c(\pi)` by :math:`2 n + 2 n + 4`: together
 # :math:`6 n + 4`.
 #
-# F, where all attributes are binary, is minus half the L1 distance to the nearest distribution in which
-# the parents determine the attribute, and which is uniform there. Times :math:`2 n`:
-# :math:`-\min_S\, (n - 2 k_0)^+ + (n - 2 k_1)^+`, where S says which cells of the parents stand for 0,
-# :math:`k_0` are the records with 0 in S, and :math:`k_1` those with 1 outside. A record moves two counts
-# by 1, and so an L1 distance by 2 and :math:`2 n F` by 2.
+# F, where all attributes are binary, is minus half the L1 distance to the nearest distribution in
+# which the parents determine the attribute, and which is uniform there. Times :math:`2 n`:
+# :math:`-\min_S\, (n - 2 k_0)^+ + (n - 2 k_1)^+`, where S says which cells of the parents stand for
+# 0, :math:`k_0` are the records with 0 in S, and :math:`k_1` those with 1 outside. A record moves two
+# counts by 1, and so an L1 distance by 2 and :math:`2 n F` by 2.
 
 _MOST_PAIRS = 50_000
 """That are scored for one choice."""

@@ -32,15 +32,16 @@ from gencard.measures.utility.table_statistics import score_ranks
 
 # A classification tree that tells synthetic records from original ones.
 #
-# CART with the Gini index: of all splits that leave enough records on either side the one that lowers the
-# impurity most, numbers at a threshold, nominal attributes with their levels in the order of their
-# original share in the node, which finds the best of all subsets for two classes (Breiman et al. 1984,
-# section 4.2.2). A split stays where it lowers the number of misclassified records, less
+# CART with the Gini index: of all splits that leave enough records on either side the one that lowers
+# the impurity most, numbers at a threshold, nominal attributes with their levels in the order of
+# their original share in the node, which finds the best of all subsets for two classes (Breiman et
+# al. 1984, section 4.2.2). A split stays where it lowers the number of misclassified records, less
 # :math:`\alpha = cp \cdot R(root)` for each further leaf.
 #
-# What is not worth its price is found as the R package rpart does it: a node is not even split where what
-# its parent and its sibling leave to be saved is too little. The trees are those of rpart, but where two
-# cuts are equally good: here the first attribute and the lowest cut are taken, there rounding decides.
+# What is not worth its price is found as the R package rpart does it: a node is not even split where
+# what its parent and its sibling leave to be saved is too little. The trees are those of rpart, but
+# where two cuts are equally good: here the first attribute and the lowest cut are taken, there
+# rounding decides.
 #
 # References:
 #     T. Therneau, E. Atkinson, "An Introduction to Recursive Partitioning Using the RPART Routines",

@@ -64,9 +64,9 @@ from gencard.measures.privacy.canaries.epsilon_bound import (
 # strong as the published sum but for that, and valid for levels, where the distance is Hamming's.
 # Pure differential privacy alone; under add-remove a replacement is two steps, and epsilon halves.
 #
-# **The tail** of a sum of independent whole numbers is computed also where floats would underflow: masses
-# :math:`f(k)` are tilted to :math:`f(k) e^{-\theta k} / M`, so that the sum of m falls near the bound K;
-# then they are convolved by the fast Fourier transform and tilted back:
+# **The tail** of a sum of independent whole numbers is computed also where floats would underflow:
+# masses :math:`f(k)` are tilted to :math:`f(k) e^{-\theta k} / M`, so that the sum of m falls near
+# the bound K; then they are convolved by the fast Fourier transform and tilted back:
 #
 # .. math:: P[S \le K] = M^m \sum_{s \le K} f_\theta^{*m}(s)\, e^{\theta s}
 #
