@@ -20,7 +20,7 @@ from docs.house.shapes import REASONS
 from docs.house.sources import ROOT, ROOTS
 from docs.house.trace import trace
 
-MOST_MODULES = 538
+MOST_MODULES = 539
 MOST_FLAT_FOLDERS = 0
 MOST_EXCESS_FILES = 0
 """Files above 16 in a folder, all folders together."""

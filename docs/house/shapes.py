@@ -24,7 +24,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 _SERVICES = "parts of the service: the shared fields are those of the state that they work with"
 
 REASONS: Mapping[str, str] = {
-    "FileFormat and Layout": "what a steward states, with its SQL, and what a look concludes",
+    "FileFormat and TextLayout": "what a steward states, with its SQL, and what a look concludes",
     "AddedNoise and Exact": "one interface of two ways to measure, with class variables",
     "AnswerResult and Outcome": "a job's result, and what the state keeps, in JSON of its own",
     "Claim and EpsilonBound": "a promised epsilon and a measured one, which must not be mixed up",

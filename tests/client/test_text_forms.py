@@ -80,7 +80,7 @@ def written(folder: Path, name: str, content: bytes) -> Path:
 
 def codes_of_controller(path: Path, coding: Coding) -> list[tuple[int, ...]]:
     """The codes of records, in no order, as the controller reads them by its own draft of the form."""
-    file_format, _ = detect(path)
+    file_format, *_ = detect(path)
     (counts,) = Vault(path, coding, format=file_format).count([coding.domain.attributes])
     cells = np.argwhere(counts)
     return sorted(tuple(map(int, cell)) for cell in cells for _ in range(int(counts[tuple(cell)])))

@@ -54,7 +54,7 @@ Rows = list[list[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TextLayout:
     """How a text file is written, as a look at it concludes; each field as in a stated format.
 
     Args:
@@ -98,7 +98,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class TextLook:
     """Conclusions of a look at a text file.
 
     Args:
@@ -108,7 +108,7 @@ class Look:
         note: Sentence on empty lines; may be empty.
     """
 
-    layout: Layout
+    layout: TextLayout
     records: int
     columns: dict[str, list[str]]
     days: dict[str, list[str]]
@@ -122,7 +122,7 @@ def look_at(
     most_bytes: int = MOST_BYTES,
     most_columns: int,
     names: Sequence[str] = (),
-) -> Look:
+) -> TextLook:
     """Read a text file, and conclude how it is written.
 
     Args:
@@ -141,7 +141,7 @@ def look_at(
     comments = _comments(lines)
     delimiter, skip = _delimiter_with(lines[comments:], names, field)
     skip += comments
-    source = _Source(path, field, encoding, most_bytes, most_columns, is_strict=not names)
+    source = _TextFile(path, field, encoding, most_bytes, most_columns, is_strict=not names)
     read = _checked_sample(source, delimiter, skip)
     header = [name.strip() for name in read.header]
     columns = {
@@ -150,7 +150,7 @@ def look_at(
     }
     days = {header[place]: _present(values) for place, values in read.days.items()}
     decimal, thousands = number_marks([*columns.values()])
-    layout = Layout(
+    layout = TextLayout(
         encoding=encoding.removesuffix("-sig"),
         delimiter=delimiter,
         skip=skip,
@@ -160,7 +160,7 @@ def look_at(
         trim=any(value != value.strip() for row in read.sample for value in row),
         line_ends="mixed" if len(read.ends) > 1 else "",
     )
-    return Look(layout, read.records, columns, days, read.note)
+    return TextLook(layout, read.records, columns, days, read.note)
 
 
 def too_long(field: str) -> InvalidInputError:
@@ -257,7 +257,7 @@ def _encoding(path: Path, field: str, most_bytes: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
+class _TextFile:
     """A text file to read; ``is_strict`` refuses control characters."""
 
     path: Path
@@ -280,7 +280,7 @@ class _Checked:
     note: str
 
 
-def _checked_sample(source: _Source, delimiter: str, skip: int) -> _Checked:
+def _checked_sample(source: _TextFile, delimiter: str, skip: int) -> _Checked:
     """Read every line: the first records, how many there are, all dates, and the ends of lines.
 
     Refuses a file with lines of another width, or with control characters. In a file of one column, an
@@ -406,7 +406,7 @@ class _readable:  # noqa: N801 - reads as a statement
             raise InvalidInputError(field=self._field, problem=problem) from None
 
 
-def _check_header(header: Sequence[str], line: int, source: _Source) -> None:
+def _check_header(header: Sequence[str], line: int, source: _TextFile) -> None:
     names, field = [name.strip() for name in header], source.field
     if len(names) > source.most_columns:
         problem = (

@@ -22,8 +22,8 @@ from gencard.files.endings import ending_of
 from gencard.files.layout import (
     DATES,
     DAY_OR_MONTH_FIRST,
-    Layout,
-    Look,
+    TextLayout,
+    TextLook,
     is_date,
     look_at,
     number_marks,
@@ -44,7 +44,7 @@ class TextForm:
         dates: Attribute -> the format of its dates, if that is not ISO 8601.
     """
 
-    layout: Layout = field(default_factory=Layout)
+    layout: TextLayout = field(default_factory=TextLayout)
     dates: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -59,11 +59,11 @@ class TextForm:
 
 def usual_form(path: Path) -> TextForm:
     """Return the form that a file has by its ending: UTF-8 with commas, or tabs in .tsv."""
-    return TextForm(Layout(delimiter="\t" if ".tsv" in ending_of(path) else ","))
+    return TextForm(TextLayout(delimiter="\t" if ".tsv" in ending_of(path) else ","))
 
 
 def form_of(path: Path, coding: Coding, domain: Domain) -> TextForm:
-    """Look at a text file of rows, and return its form.
+    """TextLook at a text file of rows, and return its form.
 
     Marks of numbers and formats of dates are those of the attributes, and of no other column.
 
@@ -104,7 +104,7 @@ _SAVE_NUMBERS = "Save the file again with decimal points, and nothing between th
 _SAVE_DATES = "Save the file again with dates as YYYY-MM-DD."
 
 
-def _dates_of(name: str, look: Look) -> str:
+def _dates_of(name: str, look: TextLook) -> str:
     """Return the format that all dates of an attribute have; empty for ISO 8601.
 
     A file has one order of day and month: if the attribute's own dates do not tell it, others do.
