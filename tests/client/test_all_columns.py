@@ -59,7 +59,7 @@ def labelled(sizes):
 def answered(entry, policy, measured, *, generator="ipf", **limits):
     words = {"purpose": "x", "generator": generator, "rows": 10, "audit": USUAL_AUDIT}
     proposal = proposed(entry, all_columns(entry, measured), measured, **words)
-    bounds = replace(LIMITS, model_cells=10**12, **limits)
+    bounds = replace(LIMITS, **{"model_cells": 10**12, "memory_mib": 10**9} | limits)
     return judge(proposal, policy, entry.coding.domain, bounds, {}, coding=entry.coding)
 
 

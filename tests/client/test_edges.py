@@ -106,6 +106,7 @@ def test_parquet_without_its_extra(monkeypatch, tmp_path):
         raise ModuleNotFoundError(name)
 
     monkeypatch.setattr(rows, "import_module", absent)
+    (tmp_path / "a.parquet").write_bytes(b"PAR1")
     with pytest.raises(errors.InvalidInputError, match=r"gencard\[parquet\]"):
         rows.read_rows(tmp_path / "a.parquet", CODING, CODING.domain)
 
@@ -119,5 +120,5 @@ def test_a_certificate_that_is_none(tmp_path, content):
 
 def test_a_csv_line_that_is_too_short(tmp_path):
     (tmp_path / "a.csv").write_text("sex,children,age\nmale,1\n")
-    with pytest.raises(errors.InvalidInputError, match="cannot read"):
+    with pytest.raises(errors.InvalidInputError, match="in line 2"):
         rows.read_rows(tmp_path / "a.csv", CODING, CODING.domain)

@@ -180,13 +180,18 @@ COMMANDS = ("utility", "fidelity", "verify", "replay")
 
 def test_commands_that_read_files_of_rows_read_them_by_one_function():
     """All use ``read_rows`` or ``read_numbered``; no module opens such a file otherwise."""
-    folder = Path(inspect.getfile(client_rows)).parents[1]
+    folder = Path(inspect.getfile(client_rows)).parents[2]
     users = {
         str(path.relative_to(folder))
         for path in folder.rglob("*.py")
         if re.search(r"\bread_(rows|numbered)\(", path.read_text())
     }
-    assert users == {"files/rows.py", "checking/verify.py", "shell/checking.py", "shell/reports.py"}
+    assert users == {
+        "common/files/rows.py",
+        "checking/verify.py",
+        "shell/checking.py",
+        "shell/reports.py",
+    }
     assert {*COMMANDS} <= {*typer.main.get_command(app).commands}
     others = [path for path in folder.rglob("*.py") if "csv.reader" in path.read_text()]
     assert [path.name for path in others] == ["forms.py"]
@@ -212,7 +217,7 @@ def test_the_german_form_in_words(tmp_path):
     read = read_numbered(path, CODING, CODING.domain)
     expected = "cp1252, semicolons, decimal comma, points between thousands, dates as %d.%m.%Y"
     assert str(read.form) == expected
-    assert unread_columns(path, CODING.domain, read.form) == ()
+    assert unread_columns(path, read) == ()
 
 
 def test_advice_on_workbooks_names_no_option_that_there_is_not(tmp_path):

@@ -208,7 +208,7 @@ class TestSynthesise:
     def test_it_knows_psi_and_nothing_else_of_the_records(self, dataset_entry, tmp_path):
         job = self.job(dataset_entry, tmp_path)
         names = {"psi", "generator", "zeros", "computed", "rows", "seed", "max_cells", "rows_file"}
-        names |= {"fit", "keep"}  # a fit to psi
+        names |= {"fit", "keep", "generator_digest"}  # a fit to psi, and the version that made it
         assert {one.name for one in fields(job)} == names
         assert str(dataset_entry.data).encode() not in packed(Done(), job)
 
