@@ -10,6 +10,7 @@ LOCK   := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 SBOM   := $(BIN)/python -W ignore -m cyclonedx_py requirements --pyproject pyproject.toml --output-reproducible
 
 .DEFAULT_GOAL := help
+.NOTPARALLEL: # both parts of the tests would share the cores
 unexport PYTHONDONTWRITEBYTECODE # each process of the tests would compile all modules anew
 .PHONY: help setup deep spark demo test test-rest test-all mutation check format stubs docs lock sbom images bench clean
 
@@ -96,4 +97,4 @@ bench: $(READY) ## every benchmark: its seconds, and whether its targets are met
 	@$(BIN)/python -m benchmarks
 
 clean:          ## everything that was made here
-	rm -rf $(VENV) .venv-stubs .venv-peers* demo dist .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-stubs .venv-peers* demo dist .coverage* .parts.json .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -285,6 +285,6 @@ IMPORTED = sorted(
 )
 
 
-@pytest.mark.parametrize(("module", "name"), IMPORTED)
-def test_what_pages_import_exists(module, name):
-    assert hasattr(importlib.import_module(module), name)
+def test_what_pages_import_exists():
+    missing = [pair for pair in IMPORTED if not hasattr(importlib.import_module(pair[0]), pair[1])]
+    assert not missing

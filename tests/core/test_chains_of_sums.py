@@ -113,3 +113,23 @@ def test_what_is_too_large_to_judge_waits(bound, monkeypatch):
     a, b, values = crossed(np.full((5, 5), 3))
     verdict = chain_of_sums([groups(of=a)], [groups(of=b)], values, RULES)
     assert verdict.broken == (Rule.UNDECIDED,)
+
+
+@pytest.mark.parametrize("failing", [(0,), (1,), (0, 1)])
+def test_a_solver_that_fails_leaves_the_answer_undecided(monkeypatch, failing):
+    """Both programs of a class can fail, which once let the class pass."""
+    a, b, values = crossed([[4, 30, 30], [30, 30, 30], [30, 30, 30]])
+    either = groups(of=np.zeros(len(a)), where=(a == 0) | (b == 0))
+    solve, calls = differencing.scipy.optimize.linprog, []
+
+    def sometimes(*arguments, **options):
+        solution = solve(*arguments, **options)
+        if len(calls) % 2 in failing:
+            solution.status, solution.fun = 4, None
+        calls.append(solution.status)
+        return solution
+
+    monkeypatch.setattr(differencing.scipy.optimize, "linprog", sometimes)
+    verdict = chain_of_sums([either], [groups(of=a), groups(of=b)], values, RULES)
+    assert 4 in calls
+    assert verdict.broken == (Rule.UNDECIDED,)

@@ -392,10 +392,15 @@ class _GroupSums:
             mass, whole = self._lightest(place, masses, units, self.weights)
             if mass >= least - _ZERO:
                 continue
+            if np.isnan(mass):
+                return Rule.UNDECIDED
             # A combination of earlier sums alone is released already: refusing the new answer would not
             # take it back. Only a lighter one that needs the new sums counts.
             old = self.weights[:, self.fresh :]
-            if self._lightest(place, masses, units, old)[0] > mass + _ZERO:
+            before, _ = self._lightest(place, masses, units, old)
+            if np.isnan(before):
+                return Rule.UNDECIDED
+            if before > mass + _ZERO:
                 return Rule.DIFFERENCING if whole else Rule.UNDECIDED
         return Rule.UNDECIDED if len(left) > _MOST_PROGRAMS else None
 
@@ -444,7 +449,8 @@ class _GroupSums:
         the classes, none above its mass, that add up to a multiple of the class in every sum.
 
         Returns:
-            The mass, infinite where no combination weighs the class; and whether all classes are in it.
+            The mass, infinite if no combination weighs the class, and NaN if the solver failed; and
+            whether all classes are in it.
         """
         if not weights.shape[1] or not weights[[place]].nnz:
             return np.inf, True
@@ -459,7 +465,7 @@ class _GroupSums:
             bounds=[*zip(-most, most, strict=True), (0.0, None)],
             method="highs",
         )
-        mass = -float(solution.fun or 0.0) if solution.status == 0 else 0.0
+        mass = -float(solution.fun or 0.0) if solution.status == 0 else np.nan
         return mass, len(rows) == len(masses)
 
     def _nearest(self, place: int, weights: scipy.sparse.csr_array) -> IntArray:
