@@ -48,6 +48,7 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution
 
 from gencard.boxes.entry import Surroundings
+from gencard.boxes.nets import options as net_options
 from gencard.boxes.nets import pate_gan
 from gencard.boxes.nets.layout import Layout, declared
 from gencard.boxes.nets.options import PateGanOptions, Shards
@@ -440,7 +441,7 @@ def account_of(scale: Callable[..., float], votes: Callable[..., int]) -> Fault:
 
     def fault(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(pate_gan, "scale_of", scale)
-        patch.setattr(pate_gan, "votes_of", votes)
+        patch.setattr(net_options, "votes_of", votes)
 
     return fault
 

@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 from typer.testing import CliRunner
 
-from gencard.controller import controller_state
 from gencard.controller.service import health
 from gencard.controller.shell.main import app as steward_shell
+from gencard.controller.wiring import opening
 from gencard.controller.wiring.opening import quotas_of
 from gencard.core.errors import QuotaExceededError, StorageReserveError
 from tests.system.house import House, build
@@ -82,7 +82,7 @@ def test_the_size_of_all_cards_has_a_bound(house, monkeypatch):
 def test_below_the_reserve_nothing_new_is_stored_and_what_is_agreed_goes_on(tmp_path, monkeypatch):
     free = [1 << 40]
     monkeypatch.setattr(
-        controller_state,
+        opening,
         "quotas_of",
         lambda settings: replace(quotas_of(settings), free=lambda _: free[0]),
     )

@@ -13,9 +13,9 @@ from sqlalchemy import make_url
 from typer.testing import CliRunner
 
 from gencard.client import Analyst
-from gencard.controller import controller_state
 from gencard.controller.records.records import entry_of
 from gencard.controller.shell.main import app
+from gencard.controller.wiring import opening
 from gencard.controller.wiring import serving as wiring
 from gencard.controller.wiring.serving import lead, serve
 from gencard.core.card.card import CardState
@@ -164,7 +164,7 @@ class TestS69Standby:
     def test_s69_a_takeover_does_not_wait_for_records_that_were_read_before(self, pair, monkeypatch):
         """Each measurement still looks at their version."""
         read = []
-        for module in (wiring, controller_state):
+        for module in (wiring, opening):
             noted = partial(_noted, read, module.__name__.rpartition(".")[2])
             monkeypatch.setattr(module, "entry_of", noted)
         with pair.analyst() as ana:
@@ -173,7 +173,7 @@ class TestS69Standby:
             pair.standby.wait()
             pair.first.stop()
             pair.standby.taken_over()
-            assert read == ["wiring"], "while it stood by, and not again"
+            assert read == ["serving"], "while it stood by, and not again"
             assert card.generate(50, seed=1, progress=False).equals(rows)
             (table,) = pair.first.settings().datasets
             text = table.data.read_text()
