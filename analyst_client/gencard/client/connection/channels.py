@@ -49,6 +49,7 @@ class Channels(grpc.Channel):
 
     @property
     def present(self) -> grpc.Channel:
+        """Channel of the next call."""
         return self._channels[self._place]
 
     def turn(self, failed: str) -> None:

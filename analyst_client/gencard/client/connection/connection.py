@@ -233,11 +233,15 @@ def idempotent_methods() -> Iterator[dict[str, str]]:
 
 
 class _Page(Protocol):
+    """Answer with one page of a list; the last page has no token."""
+
     @property
     def next_page_token(self) -> str: ...
 
 
 class _Ask(Protocol):
+    """Request for one page: the page of the token, or the first page if it is empty."""
+
     page_token: str
 
 

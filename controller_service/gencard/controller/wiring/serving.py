@@ -100,7 +100,7 @@ def servicers(
     boxes = BoxRelease(database, audits.card_audits, jobs, controller_state.files)
     releases = _releases(controller_state, operations, jobs, audits, boxes)
     evaluations = _evaluations(controller_state, operations, jobs, boxes)
-    _risks(controller_state, operations, jobs)
+    _register_risks(controller_state, operations, jobs)
     lent_boxes = frozenset(settings.lending.black_boxes)
     remote_runs = RemoteRuns(audits, jobs, executor, work, settings.limits.upload_rows, lent_boxes)
     signing_key = Roster(settings.signing.identities).signing_key
@@ -131,6 +131,7 @@ def _cluster(settings: Settings) -> ClusterPart | None:
 
 
 def _audits(controller_state: ControllerState, operations: Operations, jobs: Descriptions) -> Audits:
+    """Return the audits, register their runner and delete runs that cannot be resumed."""
     audits = Audits(
         controller_state.database,
         CardAudits(controller_state.cards, controller_state.boxes),
@@ -181,7 +182,9 @@ def _evaluations(
     return evaluations
 
 
-def _risks(controller_state: ControllerState, operations: Operations, jobs: Descriptions) -> None:
+def _register_risks(
+    controller_state: ControllerState, operations: Operations, jobs: Descriptions
+) -> None:
     risks = Risks(controller_state.database, controller_state.cards, operations)
     risks.tidy()
     operations.carries(RISK, RiskRun(risks, operations, jobs))
