@@ -1,4 +1,8 @@
-"""Audits: whether a generator uses more of the records than the card says."""
+"""Run an audit, which tests whether a generator uses more of the records than its card states.
+
+At made-up records the audit runs here, on a lent black box: one that the controller runs on datasets of
+its callers. At the real records it runs at the controller. ``audit.Audit`` is the result of both.
+"""
 
 import re
 import threading
@@ -36,6 +40,7 @@ MADE_UP_RECORDS = 20_000
 """Number of made-up records of an audit, and the most rows of each run."""
 
 _FULL_REPORT = frozenset({Role.AUDITOR, Role.STEWARD})
+"""Roles that may read the full report of an audit."""
 
 
 def audit(
@@ -83,8 +88,8 @@ def _at_made_up_records(
     linear = statistics_of(terms.moments, agreement.coding)
     zeros = agreement.structural_zeros
     plan = AuditPlan(terms.marginals, rows, seed, audit_terms, linear=linear, structural_zeros=zeros)
-    with progress_bar("Auditing", progress) as reported:
-        begin, clock = time.monotonic(), Clock(reported, is_shown=not callable(progress))
+    with progress_bar("Auditing", progress) as display:
+        begin, clock = time.monotonic(), Clock(display, is_shown=not callable(progress))
         remote = RemoteBox(agreement.connection, agreement.card.name, black_box)
         box = NoticedBox(remote, clock.notice)
         if records is None:
@@ -120,7 +125,7 @@ def _made_up(agreement: Agreement, seed: int) -> Dataset:
 
 
 def _rows_of(terms: Proposal) -> int:
-    """Rows of a run at made-up records."""
+    """Return the number of rows of a run at made-up records."""
     return max(2, min(terms.rows, MADE_UP_RECORDS))
 
 
@@ -136,8 +141,8 @@ def _at_card(
         resume=resume,
         request_id=str(uuid4()),
     )
-    with progress_bar("Auditing", progress) as reported:
-        clock = Clock(reported, is_shown=not callable(progress))
+    with progress_bar("Auditing", progress) as display:
+        clock = Clock(display, is_shown=not callable(progress))
         if not resume:
             runs = calls(agreement.card.terms.audit.sufficient.runs)
             clock.expect(runs, partial(_rehearse, agreement, black_box, seed))
@@ -152,15 +157,15 @@ def _at_card(
 
 
 PATIENCE = 10.0
-"""Seconds without an answer of a lent run until a person is given a reason."""
+"""Seconds without an answer of a lent black box until ``WAITS`` is shown to the person."""
 
 WAITS = "no answer yet: the black box is slow, or waits until jobs at the records have ended"
-"""Lent boxes and jobs at the records never run at the same time."""
+"""Reason for a long wait: lent boxes and jobs at the records never run at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoticedBox:
-    """A lent black box that says why it may take long.
+    """A lent black box whose long runs are explained to the person who waits.
 
     Args:
         notice: Called with a sentence when a run has not answered for ``PATIENCE``.
@@ -181,13 +186,15 @@ class NoticedBox:
 
 
 _RUN = re.compile(r"run (\d+) of (\d+)")
+"""Number of a run, and of all runs, in a stage as ``core.audit.plan`` names it."""
 
 
 @dataclass(slots=True)
 class Clock:
-    """Progress of an audit, told on with the time that is left, as the runs so far let expect.
+    """Function that reports the progress of an audit with an estimate of the time left.
 
     Args:
+        report: Called with the stage, followed by the time left, and with the share done.
         is_shown: Whether a person reads the stage; a caller's function gets it as it is.
         now: A clock, in seconds.
     """
@@ -211,9 +218,12 @@ class Clock:
         self.report(stage + left, share)
 
     def expect(self, runs: int, rehearsal: Callable[[], object]) -> None:
-        """Before the first run, tell a person what all will take, by a run that does not count.
+        """Report, before the first run, about how long all runs will take.
 
-        Where that run fails, the audit says why.
+        Args:
+            runs: Number of runs of the audit.
+            rehearsal: Runs the black box once, to measure the time; its rows are not used. If it
+                fails there is no estimate, and the audit itself raises the error.
         """
         if not self.is_shown or self.report is ignore_progress:
             return
@@ -232,7 +242,7 @@ class Clock:
 
 
 def spoken(seconds: float) -> str:
-    """A time as people say it.
+    """Return a duration in words, rounded.
 
     >>> spoken(8), spoken(72), spoken(3_700)
     ('8 s', '1 min 10 s', '1 h 2 min')
@@ -246,7 +256,7 @@ def spoken(seconds: float) -> str:
 
 
 def _how_to_resume(request: pb.RunAuditRequest, operation: str) -> tuple[str, str]:
-    """How to resume an interrupted audit, from Python and from the shell."""
+    """Return two notes on how to resume an interrupted audit, from Python and from the shell."""
     arguments = f"{request.card} --black-box {request.black_box} --where card --resume {operation}"
     return (
         "A cancelled audit is refunded, and can be resumed once as the same attempt: call it "
@@ -256,7 +266,7 @@ def _how_to_resume(request: pb.RunAuditRequest, operation: str) -> tuple[str, st
 
 
 def known_audits(agreement: Agreement) -> Iterator[Audit]:
-    """Audits of a card at the records, as far as our role may see them, newest first; verified."""
+    """Yield the verified audits of a card at the records that our role may see, newest first."""
     connection = agreement.connection
     request = pb.ListAuditsRequest(parent=agreement.card.name)
     for page in pages(connection, connection.audit.ListAudits, request):
@@ -268,10 +278,10 @@ def _audit_of(agreement: Agreement, message: pb.Audit, black_box: str) -> Audit:
     """Return the audit that a signed verdict states.
 
     Raises:
-        VerificationError: The message differs from it, or it belongs to another card or box.
+        VerificationError: The message differs from the verdict, or the verdict has another card or box.
     """
     payload = agreement.connection.keys.cards(message.attestation).payload_of(message.attestation)
-    signed, stated = predicate_of(payload, VERDICT), None
+    signed, expected = predicate_of(payload, VERDICT), None
     message.DiscardUnknownFields()  # a newer controller may say more than is compared here
     with suppress(KeyError, TypeError, ValueError):
         audit = Audit(
@@ -284,15 +294,16 @@ def _audit_of(agreement: Agreement, message: pb.Audit, black_box: str) -> Audit:
             level=signed["level"],
             attestation=message.attestation,
         )
-        stated = part_of(audit, pb.Audit, name=message.name, create_time=message.create_time)
-    differs = stated != message or message.black_box != black_box
+        expected = part_of(audit, pb.Audit, name=message.name, create_time=message.create_time)
+    # the message itself is not signed: it must equal the one that the verdict makes
+    differs = expected != message or message.black_box != black_box
     if differs or subject_digest(payload) != agreement.digest:
         raise VerificationError(problem="the signed verdict differs from the reported one")
     return replace(audit, findings=_findings(agreement, message, signed))
 
 
 def _findings(agreement: Agreement, message: pb.Audit, signed: Document) -> AuditReport | None:
-    """The full report, if our role may see it.
+    """Return the full report; None if our role may not see it.
 
     Args:
         signed: The signed verdict.

@@ -37,14 +37,15 @@ _IN_PYTHON: Mapping[str, str] = {
 }
 """Python call for each shell command that an advice names."""
 
-_LONGEST_ADVICE = 600
+_LONGEST_ADVICE = 600  # characters
 _MOST_COMPARED, _LONGEST_COMPARED, _MOST_LISTED = 300, 60, 12
-"""Names and characters that are compared, which bounds the work, and names that are listed."""
+"""Largest numbers of names compared, of characters compared in a name, and of names listed."""
 
 
 class GencardError(Exception):
     """Root of the tree. ``str`` gives the text and the advice; ``message`` the text alone.
 
+    ``longest_field`` is the most characters of a field; the rest is cut off.
     A field named ``advice`` takes the place of the advice of the class.
 
     >>> error = UnknownAttributeError(attribute="sex")
@@ -77,7 +78,7 @@ class GencardError(Exception):
 
 
 def advice_on(name: str, names: Sequence[str]) -> str:
-    """Which name was probably meant, and which there are.
+    """Return advice on an unknown name: the valid name that is most like it, and the valid names.
 
     >>> advice_on("Age", ["sex", "age"])
     "Did you mean 'age'? Valid: sex, age."
@@ -90,7 +91,7 @@ def advice_on(name: str, names: Sequence[str]) -> str:
 
 
 def _printable(value: str, longest: int) -> str:
-    """One line, no control characters, bounded: what may be put in a log or on a terminal."""
+    """Return a text as one bounded line without control characters, safe for logs and terminals."""
     clean = "".join(character if character.isprintable() else "?" for character in value)
     return clean if len(clean) <= longest else clean[: longest - 1] + "…"
 
@@ -193,7 +194,7 @@ FEWER_TERMS = "Use fewer terms or attributes in the formula, or attributes with 
 
 
 class ModelTooLargeError(TooLargeError):
-    """``largest`` names the attribute sets whose tables are largest, with their cells."""
+    """``largest`` names the attribute sets with the largest tables, and their numbers of cells."""
 
     reason = "MODEL_TOO_LARGE"
     text = "The generator's model exceeds the limit of {limit} cells: {largest}."
@@ -205,7 +206,7 @@ class ModelTooLargeError(TooLargeError):
 
 
 class TooManyRecordsError(TooLargeError):
-    """Only statistics are measured of any number of records; all other work holds them in memory."""
+    """Statistics can be measured on any number of records; all other work holds records in memory."""
 
     reason = "TOO_MANY_RECORDS"
     text = "The dataset has more than {limit} records, the most that may be held in memory at once."
@@ -217,7 +218,7 @@ class TooManyRecordsError(TooLargeError):
 
 
 class NotFittableError(TooLargeError):
-    """Found by a trial on made-up records of the same attributes; no record was read."""
+    """The generator failed in a trial on made-up records of the same attributes; no record was read."""
 
     reason = "NOT_FITTABLE"
     text = (
@@ -331,7 +332,7 @@ class GeneratorChangedError(NegotiationError):
 
     @classmethod
     def since_start(cls) -> "GeneratorChangedError":
-        """A box, or a library of it, that was changed under the running service."""
+        """Return the error on a black box whose files, or libraries, changed since the start."""
         return cls(
             what="A file of the black box, or of a library that it uses,",
             other="what the service read at its start",
@@ -342,7 +343,7 @@ class GeneratorChangedError(NegotiationError):
 
 
 class RecordsProtectedError(NegotiationError):
-    """Noise, rounding and checks would be undone by other numbers about the same records."""
+    """Other numbers about the same records would undo the noise, rounding or checks of a card."""
 
     reason = "RECORDS_PROTECTED"
     text = "{what} on the records is not available: {why}."
@@ -365,7 +366,7 @@ class BoxNotReviewedError(NegotiationError):
 
 
 class ProgramNotRunError(NegotiationError):
-    """No record was read, so the reason may be told."""
+    """The program was refused before any record was read, so the reason may be given."""
 
     reason = "PROGRAM_NOT_RUN"
     text = "The program was not run on the records: {problem}."
@@ -373,7 +374,7 @@ class ProgramNotRunError(NegotiationError):
 
 
 class NoAnswerError(NegotiationError):
-    """Found by a trial on made-up counts of the schema; no record was read, so the reason is given."""
+    """The analysis failed in a trial on made-up counts; no record was read, so the reason is given."""
 
     reason = "NO_ANSWER"
     text = "The analysis was not run on the records, because the schema leaves it no answer: {problem}."
@@ -393,8 +394,11 @@ class NoPsiError(NegotiationError):
 
 
 class LackingMarginalsError(NegotiationError):
-    """``lacking`` has the cliques, on the side where they were looked for; ``plan`` the analyst's
-    plan of a card that would determine them, where there is one."""
+    """The card lacks the cliques in ``lacking`` and the sums in ``lacking_sums``.
+
+    Both are empty if the error came over the wire. ``plan`` is the client's plan of a card that would
+    determine them, or None.
+    """
 
     reason = "LACKING_MARGINALS"
     text = "The statistics of the card do not determine the marginals of {cliques}."
@@ -408,7 +412,7 @@ class LackingMarginalsError(NegotiationError):
     def of(
         cls, cliques: Iterable[tuple[str, ...]], sums: Iterable[object] = (), **fields: object
     ) -> "LackingMarginalsError":
-        """The error on these cliques, and on these sums (``card.sums.Sum``)."""
+        """Return the error on these cliques, and on these sums (``card.sums.Sum``)."""
         marginals, numbers = tuple(map(tuple, cliques)), tuple(sums)
         words = [" × ".join(clique) for clique in marginals]
         error = cls(cliques="; ".join([*words, *map(str, numbers)]), **fields)
@@ -581,7 +585,7 @@ CHANGE_REASONS: Mapping[str, tuple[str, str]] = {
 
 
 class ProposalRefusedError(NegotiationError):
-    """The advice is that of the reasons, where they are known."""
+    """The advice comes from ``CHANGE_REASONS`` if it has all the reasons."""
 
     reason = "PROPOSAL_REFUSED"
     text = "The policy refuses this proposal and has no counter-offer: {reasons}."
@@ -595,7 +599,7 @@ class ProposalRefusedError(NegotiationError):
 
 
 class NotAcceptedError(NegotiationError):
-    """Raised by the analyst's own side, before a signature."""
+    """Raised on the client's side, before it signs the offer."""
 
     reason = "NOT_ACCEPTED"
     text = "The offer was not signed: {problem}."
@@ -644,7 +648,7 @@ class AccessError(GencardError):
 
 
 class UnauthenticatedError(AccessError):
-    """``why`` is given for callers of whom the service knows who they are."""
+    """``why`` is given only to callers whom the service has identified."""
 
     reason = "UNAUTHENTICATED"
     text = "The call was refused: {why}."
@@ -662,7 +666,7 @@ class PermissionDeniedError(AccessError):
 
 
 class AuthorityElsewhereError(AccessError):
-    """Certificates are issued where the authority's key is."""
+    """Certificates are issued only on the machine that holds the authority's key."""
 
     reason = "AUTHORITY_ELSEWHERE"
     text = "The authority's private key is not on the machine of the service."
@@ -692,7 +696,7 @@ class AuthorityMismatchError(AccessError):
 
 
 class CertificateExpiredError(AccessError):
-    """``certificate`` says whose it is."""
+    """``certificate`` names the certificate and its owner, who may be the caller or the service."""
 
     reason = "CERTIFICATE_EXPIRED"
     text = "{certificate} expired on {date}."
@@ -700,7 +704,7 @@ class CertificateExpiredError(AccessError):
 
 
 class CertificateNotYetValidError(AccessError):
-    """``certificate`` says whose it is."""
+    """``certificate`` names the certificate and its owner, who may be the caller or the service."""
 
     reason = "CERTIFICATE_NOT_YET_VALID"
     text = "{certificate} is not valid before {date}."
@@ -776,7 +780,7 @@ class DatasetUnavailableError(DatasetError):
 
 
 class RoleNotReadOnlyError(DatasetError):
-    """``dataset`` names it; ``problem`` are rights as the database's catalogs say."""
+    """``problem`` lists the excess rights, as the catalogs of the database give them."""
 
     reason = "ROLE_NOT_READ_ONLY"
     text = "{dataset}: the database role {role} can do more than read the declared tables: {problem}."
@@ -1001,13 +1005,13 @@ class InternalError(OperationError):
 
 
 def unreadable(field: str, path: object) -> InvalidInputError:
-    """The error where a file that the caller named cannot be read."""
+    """Return the error on a file that the caller named and that cannot be read."""
     advice = "Check that the file exists and that you may read it."
     return InvalidInputError(field=field, problem=f"cannot read {path}", advice=advice)
 
 
 def unwritable(field: str, path: object, verb: str = "write") -> InvalidInputError:
-    """The error where a file or folder cannot be written, made or replaced, as the verb says."""
+    """Return the error on a file or folder that cannot be written, made or replaced (``verb``)."""
     advice = "Check that the folder exists, that you may write to it, and that its disk is not full."
     return InvalidInputError(field=field, problem=f"cannot {verb} {path}", advice=advice)
 

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 def members_of(kind: Any) -> tuple[Any, ...]:
-    """The types of a union, without None; a type that is no union alone."""
+    """Return the types of a union, without None; for any other type, a tuple of this type."""
     if get_origin(kind) not in (UnionType, Union):
         return (kind,)
     return tuple([member for member in get_args(kind) if member is not NoneType])
@@ -40,11 +40,12 @@ def members_of(kind: Any) -> tuple[Any, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JsonForm:
-    """How dataclasses are written. Enumerations are their words, tuples are lists.
+    """Rules by which dataclasses are written as JSON: enumerations as their values, tuples as lists.
 
     Args:
-        scalars: By type; values of other types stand as they are.
-        name: How the name of a field is written, if it has several words.
+        scalars: Encoders and decoders of types without parts, by type. Values of a type without parts
+            that is not listed here are written and read unchecked, as ``ANY_JSON``.
+        name: Returns the JSON name of a field whose name has several words, such as in camel case.
     """
 
     scalars: Mapping[Any, Scalar]
@@ -55,50 +56,52 @@ class JsonForm:
         self._codecs.update(self.scalars)
 
     def write(self, value: object, kind: Any = None) -> Any:
-        """The JSON of a value; its type is to be given where it is no dataclass."""
+        """Return the JSON of a value. ``kind`` is its type, required unless the value is a dataclass."""
         kind = kind or type(value)
         return (self._codecs.get(kind) or self.codec(kind)).write(value)
 
     def read(self, kind: Callable[..., T], json: object, *, field: str) -> T:
-        """The value that a JSON value stands for.
+        """Return the value that a JSON value encodes.
 
         Args:
-            field: What an error calls the value.
+            kind: Type of the value.
+            field: Name of the value in errors.
 
         Raises:
             InvalidInputError: Something is missing, unknown, of another type, or spelled another way.
-            GencardError: What the constructors refuse.
+            GencardError: A constructor rejects the values.
         """
         value: T = (self._codecs.get(kind) or self.codec(kind)).read(json, field)
         return value
 
     def codec(self, kind: Any) -> Codec:
-        """The encoder and decoder of a type, made with those of all types that it consists of."""
+        """Return the codec (encoder and decoder) of a type; the first call makes it and its parts'."""
         if kind in self._codecs:
             return self._codecs[kind]
         codecs, objects = {**self._codecs}, list[Object]()
-        for one in _parts_first(kind, codecs.keys()):
-            origin, arguments = get_origin(one), get_args(one)
-            if is_dataclass(one):
-                objects.append(Object(one))
-                codecs[one] = objects[-1]
+        for part in _parts_first(kind, codecs.keys()):
+            origin, arguments = get_origin(part), get_args(part)
+            if is_dataclass(part):
+                objects.append(Object(part))
+                codecs[part] = objects[-1]
             elif origin is tuple and arguments[-1] is Ellipsis:
                 element = codecs[arguments[0]]
+                # empty ``kinds``: elements are converted; others are checked and copied as a whole list
                 inner = element.codec if isinstance(element, Items) else element
                 rows = frozenset[type]() if inner is element else inner.kinds
                 whole = isinstance(inner, Scalar) and inner.whole
-                codecs[one] = Items(element, list if element.kinds else None, rows, whole)
+                codecs[part] = Items(element, list if element.kinds else None, rows, whole)
             elif origin in (UnionType, Union):
                 members = dict(zip(arguments, map(codecs.get, arguments), strict=True))
                 optional = members.pop(NoneType, ANY_JSON) is None
                 codec = Choice(members) if len(members) > 1 else next(iter(members.values()))
                 # None is written as it is if all other values are
                 if optional and isinstance(codec, Scalar) and codec.kinds:
-                    codecs[one] = replace(codec, kinds=codec.kinds | {NoneType})
+                    codecs[part] = replace(codec, kinds=codec.kinds | {NoneType})
                 else:
-                    codecs[one] = Maybe(codec) if optional else codec
+                    codecs[part] = Maybe(codec) if optional else codec
             else:
-                codecs[one] = _other(one, codecs)
+                codecs[part] = _other(part, codecs)
         fill(objects, self.name, codecs)
         # another thread may look for a codec meanwhile: it must find none that is not complete
         self._codecs.update(codecs)
@@ -106,9 +109,10 @@ class JsonForm:
 
 
 def _parts_first(kind: Any, known: Collection[Any]) -> list[Any]:
-    """A type with all types that it consists of, except known ones.
+    """Return a type and all types that it consists of, except known ones.
 
-    Each stands after those that it consists of; a dataclass need not.
+    Each type comes after its parts. Only a dataclass may come before the types of its fields, because
+    ``fill`` completes it at the end; so a dataclass may contain itself.
     """
     ordered, waiting = dict[Any, None](), [kind]
     while waiting:
@@ -142,19 +146,19 @@ def _other(kind: Any, codecs: Mapping[Any, Codec]) -> Codec:
 
 
 def _exactly(kind: type, value: object) -> object:
-    if type(value) is not kind:  # True is no 1
+    if type(value) is not kind:  # isinstance would take True for 1
         raise TypeError
     return value
 
 
 text_scalar = partial(Scalar, types=frozenset({str}))
-"""Values that stand as texts: functions that write one and read one."""
+"""Make a scalar that is a JSON string, of a function that writes it and a function that reads it."""
 
 
 ANY_JSON = Scalar(
     lambda value: value, lambda json: json, frozenset({dict, list, str, int, bool, NoneType})
 )
-"""JSON of any form, which is not checked, except that NaN alone is no value."""
+"""JSON of any form, unchecked; only NaN as the whole value is rejected."""
 
 AS_IT_IS = {
     kind: Scalar(lambda value: value, partial(_exactly, kind), frozenset({kind}))
@@ -163,7 +167,7 @@ AS_IT_IS = {
 """Texts, truth values and whole numbers as JSON has them."""
 
 _FLOAT = Scalar(lambda value: value, float, frozenset({float}), frozenset({int}), whole=True)
-"""JSON does not tell 1.0 from 1."""
+"""Numbers with a fraction; whole numbers are read too, as JSON does not distinguish 1.0 from 1."""
 
 
 def _decimal_of(text: str) -> Decimal:
@@ -177,7 +181,7 @@ PLAIN = JsonForm({**AS_IT_IS, float: _FLOAT, Decimal: text_scalar(str, _decimal_
 """Numbers as JSON has them, decimals as texts, under the names of the fields: reports and findings."""
 
 INTEGER_TEXT = text_scalar(str, int)
-"""Whole numbers that readers of JSON might round, as decimals."""
+"""Whole numbers as strings of digits, because readers of JSON may round large numbers."""
 
 
 def _object(value: object) -> Json:

@@ -1,4 +1,9 @@
 """The connection to a controller: TLS, credentials, calls, streams, typed errors.
 
-In: an address and a certificate. Out: answers of the service, and operations that are waited for.
+In: an address and a connection folder. Out: answers of the service, results of its operations, typed
+errors. The client's other rooms import its modules; of them it imports only ``common``.
+
+``connection`` makes calls, ``channels`` finds the leading controller and explains failures of TLS,
+``credentials`` reads the connection folder and ``enrolment`` fills it, ``keys`` follows the controller's
+signing keys, ``tables`` transfers datasets. In all of them "our" means the client's.
 """

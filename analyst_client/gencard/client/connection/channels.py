@@ -1,4 +1,4 @@
-"""Channels to controllers of which one leads, and why TLS to one of them fails."""
+"""Channels to several controllers, of which one leads; the cause if TLS to a controller fails."""
 
 import socket
 import ssl
@@ -26,15 +26,15 @@ from gencard.core.errors import (
 TAKEOVER_SECONDS = 30.0
 """Seconds that a call looks for the leading controller, from its first failure on."""
 _PAUSE = 0.2
-"""Seconds after each address was tried once more."""
+"""Pause, in seconds, after each round through all addresses."""
 
 
 class Channels(grpc.Channel):
     """One channel for each address; new calls use the one that answered last.
 
     Args:
-        addresses: ``host:port`` each.
-        channel: Makes the channel to one of them.
+        addresses: Addresses of the controllers, ``host:port`` each.
+        channel: Makes the channel to one address.
     """
 
     def __init__(self, addresses: Sequence[str], channel: Callable[[str], grpc.Channel]) -> None:
@@ -44,17 +44,18 @@ class Channels(grpc.Channel):
 
     @property
     def address(self) -> str:
-        """That of the next call."""
+        """Address that the next call goes to."""
         return self.addresses[self._place]
 
     @property
     def present(self) -> grpc.Channel:
+        """Channel of the next call."""
         return self._channels[self._place]
 
     def turn(self, failed: str) -> None:
-        """Have the next call go to another address than the one that failed; a pause each round."""
+        """Send the next calls to the address after the one that failed; pause after each round."""
         with self._lock:
-            if self.address == failed:  # of many calls that fail at once one turns
+            if self.address == failed:  # of many calls that fail at once, only the first turns
                 self._place = (self._place + 1) % len(self._channels)
             pause = self._place == 0
         if pause:
@@ -81,7 +82,7 @@ class Channels(grpc.Channel):
 
         return call
 
-    def subscribe(self, callback: Any, try_to_connect: bool = False) -> None:  # gRPC's
+    def subscribe(self, callback: Any, try_to_connect: bool = False) -> None:  # grpc.Channel requires it
         self.present.subscribe(callback, try_to_connect)
 
     def unsubscribe(self, callback: Any) -> None:
@@ -100,26 +101,26 @@ class Channels(grpc.Channel):
 
 
 _SECONDS = 5.0
-"""For connecting, for the handshake and for the first bytes after it, each."""
+"""Timeout, in seconds, of each step: connecting, the handshake, the first bytes after it."""
 _HANDSHAKES = 2
-"""A service that stops or starts may close one connection; it does not close every one of them."""
+"""Handshakes that must all be refused: a service that starts or stops may close one of them."""
 _NOT_YET_VALID, _EXPIRED = 9, 10
 _OTHER_HOST, _OTHER_ADDRESS = 62, 64
 """OpenSSL's verification codes, x509_vfy.h."""
 
 
 def failure_of_tls(address: str, credentials: Credentials) -> GencardError | None:
-    """Find the fault of a certificate, ours or the service's: a second handshake, after a failed call.
+    """Find out, after a failed call, whether a certificate is at fault: ours or the service's.
 
     gRPC ends such a call with UNAVAILABLE and a free text, whatever the cause. Python's ``ssl`` gives
     OpenSSL's code of the cause, so one more handshake with the same files tells the cases apart.
 
     Args:
         address: HOST:PORT of the service.
-        credentials: The files that the failed call was made with.
+        credentials: Files that the failed call used.
 
     Returns:
-        The error to raise; None where nobody listens, or TLS is not what fails.
+        The error to raise; None if no service listens there, or TLS is not the cause.
     """
     try:
         is_refused = all(_is_refused(address, _context(credentials)) for _ in range(_HANDSHAKES))
@@ -127,14 +128,15 @@ def failure_of_tls(address: str, credentials: Credentials) -> GencardError | Non
         return _error_of_service(failed.verify_code, address, credentials)
     except (OSError, UnicodeError):
         return None
-    return _error_of_ours(address, credentials) if is_refused else None
+    return _error_of_client(address, credentials) if is_refused else None
 
 
 def _is_refused(address: str, context: ssl.SSLContext) -> bool:
     """Whether the service ends a connection once it has seen our certificate.
 
     In TLS 1.3 the client's handshake ends before the service looks at the certificate. A service that
-    accepts it sends the settings of HTTP/2 at once; gRPC's closes without an alert, others send one.
+    accepts it sends the settings of HTTP/2 at once. A service that rejects it closes the connection:
+    a gRPC service without an alert, other services with one.
     """
     with _connected(address, context) as connection:
         try:
@@ -145,14 +147,18 @@ def _is_refused(address: str, context: ssl.SSLContext) -> bool:
             return "ALERT" in str(failed.reason)
 
 
-def _error_of_ours(address: str, credentials: Credentials) -> GencardError:
+def _error_of_client(address: str, credentials: Credentials) -> GencardError:
     file = credentials.certificate
     ours = _date_error(f"Certificate {file}", _certificate(file, "certificate"))
     return ours or CertificateNotTrustedError(address=address, file=file)
 
 
 def _context(credentials: Credentials, *, trusting: bool = False) -> ssl.SSLContext:
-    """Client side of mutual TLS as gRPC does it; ``trusting`` only to read the other's certificate."""
+    """Return a context for mutual TLS as gRPC does it.
+
+    Args:
+        trusting: Accept any certificate of the service, only to read it; nothing else is received.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.set_alpn_protocols(["h2"])
     if trusting:
@@ -208,7 +214,7 @@ def _certificate(file: Path, field: str) -> x509.Certificate:
 
 
 def _hosts(certificate: x509.Certificate) -> list[str]:
-    """The host names and addresses that a certificate is made out to."""
+    """Return the host names and IP addresses for which a certificate is valid."""
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (x509.ExtensionNotFound, ValueError):

@@ -1,4 +1,4 @@
-"""One channel to a controller: mutual TLS, deadlines, typed errors, and operations that run there."""
+"""Calls of a controller: mutual TLS, deadlines, typed errors, and operations that run there."""
 
 import json
 import time
@@ -54,6 +54,7 @@ from gencard.wire.signatures.identity import Identity
 
 CALL_SECONDS = 30.0
 STREAM_SECONDS = 600.0
+"""Deadlines, in seconds, of a call and of a whole stream."""
 _MESSAGE_BYTES = 4 * 1024 * 1024
 
 _SERVICES = (
@@ -75,8 +76,10 @@ Response = TypeVar("Response")
 class Connection:
     """A channel and a stub for each service.
 
-    Use ``call`` and ``stream`` for every RPC: they set the deadline and translate errors. Of several
-    addresses, separated by commas, calls go to the controller that leads.
+    Use ``call`` and ``stream`` for every RPC: they set the deadline and translate errors.
+
+    Args:
+        address: ``host:port``, or several separated by commas: calls then go to the leading controller.
     """
 
     def __init__(self, address: str, credentials: Credentials) -> None:
@@ -102,7 +105,7 @@ class Connection:
         return self.call(self.log.GetKeyHistory, ledger_pb2.GetKeyHistoryRequest()).changes
 
     def check_open(self) -> None:
-        """Raises ConnectionClosedError after ``close``."""
+        """Raise ConnectionClosedError after ``close``."""
         if self.closed:
             raise ConnectionClosedError(address=self.address)
 
@@ -113,20 +116,20 @@ class Connection:
         *,
         seconds: float = CALL_SECONDS,
     ) -> Response:
-        """One answer.
+        """Call a method and return its answer; try the next address if a controller is unavailable.
 
         Raises:
             GencardError: The typed error of the service, of gRPC or of the network.
         """
-        last = time.monotonic() + TAKEOVER_SECONDS
+        deadline = time.monotonic() + TAKEOVER_SECONDS
         while True:
             self.check_open()
-            address = self._present
+            address = self._next_address
             try:
                 return method(request, timeout=seconds)
             except grpc.RpcError as failed:
                 error = self._error_of(failed)
-            if not self._goes_on(address, error, last):
+            if not self._try_next_address(address, error, deadline):
                 raise error from None
 
     def stream(
@@ -137,11 +140,11 @@ class Connection:
         seconds: float = STREAM_SECONDS,
         metadata: tuple[tuple[str, str], ...] = (),
     ) -> Iterator[Response]:
-        """The answers as they come; raises as ``call`` does, while they are read."""
-        last, has_begun = time.monotonic() + TAKEOVER_SECONDS, False
+        """Yield the answers as they arrive; raises as ``call`` does, while they are read."""
+        deadline, has_begun = time.monotonic() + TAKEOVER_SECONDS, False
         while True:
             self.check_open()
-            address = self._present
+            address = self._next_address
             try:
                 for answer in method(request, timeout=seconds, metadata=metadata):
                     has_begun = True
@@ -150,35 +153,37 @@ class Connection:
                 error = self._error_of(failed)
             else:
                 return
-            if not self._goes_on(address, error, last) or has_begun:  # whoever reads has seen a part
+            # after the first answer no second call: it would repeat what the caller has read
+            if not self._try_next_address(address, error, deadline) or has_begun:
                 raise error from None
 
     @property
-    def _present(self) -> str:
-        """The address of the next call."""
+    def _next_address(self) -> str:
+        """Address that the next call goes to."""
         return self.channel.address if isinstance(self.channel, Channels) else self.address
 
-    def _goes_on(self, address: str, error: GencardError, last: float) -> bool:
-        """Whether to try another address: there is one, and nobody serves at this one."""
+    def _try_next_address(self, address: str, error: GencardError, deadline: float) -> bool:
+        """Turn to the next address if the controller is unavailable; return whether to call again."""
         if not isinstance(self.channel, Channels) or not isinstance(error, ServiceUnavailableError):
             return False
         self.channel.turn(address)
-        return time.monotonic() < last
+        return time.monotonic() < deadline
 
     def _error_of(self, failed: grpc.RpcError) -> GencardError:
-        """The typed error of a call; where the network ended it, what is wrong with a certificate."""
+        """Return the typed error of a call; if the network ended it, look for a bad certificate."""
         error = error_of_call(failed)
         if not isinstance(error, ServiceUnavailableError) or isinstance(error, NotLeadingError):
             return error
-        return failure_of_tls(self._present, self.credentials) or error
+        return failure_of_tls(self._next_address, self.credentials) or error
 
 
 def _channel(address: str, credentials: Credentials) -> grpc.Channel:
     addresses = [part.strip() for part in address.split(",")]
     if len(addresses) == 1:
         return _channel_to(address, credentials, _options())
-    again = [*_options(), ("grpc.enable_retries", 0)]  # at another address, by ``call``
-    return Channels(addresses, lambda one: _channel_to(one, credentials, again))
+    # ``call`` retries at the next address, so gRPC must not retry at this one
+    options = [*_options(), ("grpc.enable_retries", 0)]
+    return Channels(addresses, lambda one: _channel_to(one, credentials, options))
 
 
 def _channel_to(
@@ -206,18 +211,18 @@ def _options() -> list[tuple[str, str | int]]:
 
 
 def _service_config() -> dict[str, object]:
-    again = {
+    retries = {
         "maxAttempts": 4,
         "initialBackoff": "0.2s",
         "maxBackoff": "2s",
         "backoffMultiplier": 2,
         "retryableStatusCodes": ["UNAVAILABLE"],
     }
-    return {"methodConfig": [{"name": list(idempotent_methods()), "retryPolicy": again}]}
+    return {"methodConfig": [{"name": list(idempotent_methods()), "retryPolicy": retries}]}
 
 
 def idempotent_methods() -> Iterator[dict[str, str]]:
-    """Methods that may be retried: they only read, or carry a request_id. Uploads do neither."""
+    """Yield the methods that may be retried: those that only read, or carry a request_id; no uploads."""
     for module in _SERVICES:
         for service in module.DESCRIPTOR.services_by_name.values():
             for method in service.methods:
@@ -228,11 +233,15 @@ def idempotent_methods() -> Iterator[dict[str, str]]:
 
 
 class _Page(Protocol):
+    """Answer with one page of a list; the last page has no token."""
+
     @property
     def next_page_token(self) -> str: ...
 
 
 class _Ask(Protocol):
+    """Request for one page: the page of the token, or the first page if it is empty."""
+
     page_token: str
 
 
@@ -243,7 +252,7 @@ Page = TypeVar("Page", bound=_Page)
 def pages(
     connection: Connection, method: "grpc.UnaryUnaryMultiCallable[Ask, Page]", request: Ask
 ) -> Iterator[Page]:
-    """Every page, in order."""
+    """Yield every page of a list, in order; the token in ``request`` is replaced."""
     while True:
         page = connection.call(method, request)
         yield page
@@ -255,11 +264,15 @@ def pages(
 _WAIT_SECONDS = 10
 _RETRY_SECONDS = 30.0
 _SHORTEST, _LONGEST = 0.05, 2.0
+"""Seconds: one waiting call, retries of an unreachable service, pauses between calls."""
 
 Result = TypeVar("Result", bound=Message)
 
 ProgressDisplay = bool | Progress
-"""True: a bar in a terminal or notebook, nothing elsewhere. A function: called instead."""
+"""Display of progress. True: a bar in a terminal or notebook, nothing elsewhere. False: nothing.
+
+A function is called with the stage and the share done, from 0 to 1, instead.
+"""
 
 
 def result_of(
@@ -270,14 +283,17 @@ def result_of(
     An operation survives a restart of the service, so an unreachable service is tried again for half a
     minute.
 
+    Args:
+        kind: Type of the response.
+
     Raises:
         GencardError: The error with which the operation ended.
         ServiceUnavailableError: The service remained unreachable.
     """
     try:
-        ended_operation = _ended(connection, operation, progress)
+        ended_operation = _wait_to_end(connection, operation, progress)
     except KeyboardInterrupt as stopped:
-        stopped.add_note(_what_became_of(connection, operation.name))
+        stopped.add_note(_cancel_interrupted(connection, operation.name))
         raise
     if ended_operation.HasField("error"):
         raise error_of(ended_operation.error) or InternalError(incident="unknown")
@@ -287,8 +303,8 @@ def result_of(
     return response
 
 
-def _what_became_of(connection: Connection, name: str) -> str:
-    """Cancel an operation that nobody waits for any more; say what happens to it."""
+def _cancel_interrupted(connection: Connection, name: str) -> str:
+    """Cancel an operation whose wait was interrupted; return a note on what happens to it."""
     with suppress(GencardError):
         cancel(connection, name)
         return f"Interrupted: the controller was told to cancel {name}."
@@ -300,13 +316,13 @@ def cancel(connection: Connection, name: str) -> None:
 
 
 def progress_of(operation: pb.Operation) -> OperationProgress:
-    """The progress that the operation reports; empty where it reports none."""
+    """Progress that an operation reports; an empty message if it reports none."""
     progress = OperationProgress()
     operation.metadata.Unpack(progress)
     return progress
 
 
-def _ended(connection: Connection, operation: pb.Operation, progress: Progress) -> pb.Operation:
+def _wait_to_end(connection: Connection, operation: pb.Operation, progress: Progress) -> pb.Operation:
     pause, last_answer = _SHORTEST, time.monotonic()
     while not operation.done:
         before = progress_of(operation)
@@ -314,7 +330,7 @@ def _ended(connection: Connection, operation: pb.Operation, progress: Progress) 
         progress(before.stage, before.permille / 1000)
         time.sleep(pause)
         try:
-            operation = _awaited(connection, operation.name)
+            operation = _wait_once(connection, operation.name)
             last_answer = time.monotonic()
         except ServiceUnavailableError:
             if time.monotonic() - last_answer > _RETRY_SECONDS:
@@ -323,14 +339,14 @@ def _ended(connection: Connection, operation: pb.Operation, progress: Progress) 
     return operation
 
 
-def _awaited(connection: Connection, name: str) -> pb.Operation:
+def _wait_once(connection: Connection, name: str) -> pb.Operation:
     request = pb.WaitOperationRequest(name=name, timeout=Duration(seconds=_WAIT_SECONDS))
     operation: pb.Operation = connection.call(connection.operations.WaitOperation, request)
     return operation
 
 
 def _check_alive(progress: OperationProgress) -> None:
-    """Raises where an operation reports that it ended although it is not marked as done."""
+    """Raise an error if an operation reports that it ended but is not marked as done."""
     dead: dict[int, GencardError] = {
         OperationProgress.STATE_CANCELLED: OperationCancelledError(),
         OperationProgress.STATE_FAILED: InternalError(incident="unknown"),
@@ -341,13 +357,13 @@ def _check_alive(progress: OperationProgress) -> None:
 
 @contextmanager
 def progress_bar(title: str, display: ProgressDisplay) -> Iterator[Progress]:
-    """A function that reports progress where ``display`` says, for the length of the block."""
+    """Yield a function that shows progress as ``display`` says; a bar disappears after the block."""
     if callable(display):
         yield display
         return
     console = Console(stderr=True)
     if display and console.is_jupyter:
-        with notebook_bar(title) as update:  # the bar of rich needs ipywidgets there
+        with notebook_bar(title) as update:  # the bar of rich needs ipywidgets in a notebook
             yield update
         return
     if not display or not console.is_terminal:
@@ -361,7 +377,7 @@ def progress_bar(title: str, display: ProgressDisplay) -> Iterator[Progress]:
 
 
 class Party:
-    """A connection to a controller, in the role that the certificate states."""
+    """Base of ``Analyst`` and ``Steward``: a connection in the role that the certificate states."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

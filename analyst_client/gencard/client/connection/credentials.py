@@ -1,4 +1,7 @@
-"""Our identity and the trusted keys: one folder of files, as ``gencard enrol`` makes it."""
+"""Our identity and the keys that we trust: a connection folder, as ``gencard enrol`` makes it.
+
+"We" are the person or program that uses this client.
+"""
 
 import stat
 import tomllib
@@ -24,7 +27,7 @@ class Credentials:
     Args:
         certificate: Our certificate, PEM; its URI says who we are.
         key: Its private key, PEM, readable by us alone.
-        authority: The authority that signs certificates here, PEM.
+        authority: Certificate of the authority that signs certificates of both sides, PEM.
         signing_key: Our Ed25519 private key, PEM, which signs cards.
         controller_key: The controller's Ed25519 public key for cards and receipts, PEM.
         log_key: The Ed25519 public key of the controller's log, PEM.
@@ -68,10 +71,10 @@ class Credentials:
         return self.certificate.parent
 
     def identity(self) -> Identity:
-        """Identity that the certificate gives us.
+        """Return our identity, as the certificate states it: name, role and project.
 
         Raises:
-            UnauthenticatedError: It is no certificate, or its URI is not an identity.
+            UnauthenticatedError: The file is no certificate, or its URI is not an identity.
         """
         try:
             certificate = x509.load_pem_x509_certificate(read(self.certificate, "certificate"))
@@ -88,7 +91,7 @@ class Credentials:
         return self.private_signing_key().public_key()
 
     def public_signing_keys(self) -> tuple[Ed25519PublicKey, ...]:
-        """Our own, and those that we signed with before, as this machine kept them.
+        """Return our signing key, then the earlier ones that the connection folder keeps.
 
         Raises:
             InvalidInputError: A file cannot be used.
@@ -126,12 +129,12 @@ def address_in(folder: Path) -> str:
 
 
 def read(path: Path, field: str) -> bytes:
-    """The bytes of a small file; raises InvalidInputError where it cannot be read."""
+    """Return the bytes of a small file; raises InvalidInputError, with ``field``, if that fails."""
     return read_file(path, field, KEY_LIMIT)
 
 
 def read_secret(path: Path, field: str) -> bytes:
-    """The bytes of a secret; raises InvalidInputError where others can read it too."""
+    """Return the bytes of a secret; raises InvalidInputError if other users can read the file."""
     data = read(path, field)
     if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise InvalidInputError(field=field, problem=f"other users can read {path}; run chmod 600 on it")
@@ -139,7 +142,7 @@ def read_secret(path: Path, field: str) -> bytes:
 
 
 def private_key(path: Path, field: str) -> Ed25519PrivateKey:
-    """Raises InvalidInputError where the file holds no Ed25519 private key or others can read it."""
+    """Read a private key; raises InvalidInputError if it is not Ed25519 or other users can read it."""
     try:
         key = load_pem_private_key(read_secret(path, field), password=None)
     except (ValueError, TypeError):
@@ -150,7 +153,7 @@ def private_key(path: Path, field: str) -> Ed25519PrivateKey:
 
 
 def public_key(path: Path, field: str) -> Ed25519PublicKey:
-    """Raises InvalidInputError where the file holds no Ed25519 public key."""
+    """Read a public key; raises InvalidInputError if it is not Ed25519."""
     return _public_key(read(path, field), field)
 
 

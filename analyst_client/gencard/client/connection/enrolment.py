@@ -34,12 +34,12 @@ from gencard.wire.signatures.dsse import key_id
 from gencard.wire.signatures.identity import Identity
 
 PENDING = "enrolment"
-"""Folder, in the connection folder, of keys whose request has not been answered."""
+"""Folder, in the connection folder, of a request without an answer and of its new keys, if any."""
 
 _TLS_KEY, _SIGNING_KEY, _EARLIER = "key.pem", "signing_key.pem", "earlier_keys.pub"
 _REQUEST = "-request.json"
 _PINNED = ("authority.pem", "controller_card_key.pub", "log_key.pub")
-"""Files that tell the controller from anybody else: installed once, never replaced."""
+"""Files by which the controller is recognised: installed once, never replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +80,10 @@ def new_request(
 
     Args:
         folder: The connection folder, new or in use.
-        name: Of a-z, 0-9, ``.``, ``_`` and ``-``.
+        name: Name of the person, of a-z, 0-9, ``.``, ``_`` and ``-``.
         role: Role wanted; the steward decides.
         project: Project wanted; the steward decides.
-        again: The folder has keys already, and these are to take their place.
+        again: Replace the keys that the folder has already.
 
     Raises:
         InvalidInputError: The folder has keys already and ``again`` is not given, a request waits
@@ -98,24 +98,24 @@ def new_request(
     pending = _new_pending(folder)
     for file, key in ((_TLS_KEY, tls_key), (_SIGNING_KEY, signing_key)):
         _write(pending / file, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    return _written(pending, name, request, signing_key.public_key())
+    return _write_request(pending, name, request, signing_key.public_key())
 
 
 @checked()
 def renewal_request(folder: str | Path) -> PendingRequest:
-    """A request for a new certificate for the keys that are in use.
+    """Write a request for a new certificate, for the keys in use.
 
     Raises:
         InvalidInputError: There are no usable keys or certificate in the folder, or a request waits
             there for its answer.
-        UnauthenticatedError: The certificate names nobody.
+        UnauthenticatedError: The certificate cannot be read, or states no identity.
     """
     credentials = Credentials.of_folder(Path(folder))
     identity, signing_key = credentials.identity(), credentials.private_signing_key()
     facts = {"name": identity.name, "role": identity.role, "project": identity.project}
     request = request_document(_tls_key(credentials.key), signing_key, **facts)
     pending = _new_pending(credentials.folder)
-    return _written(pending, identity.name, request, signing_key.public_key())
+    return _write_request(pending, identity.name, request, signing_key.public_key())
 
 
 @checked()
@@ -135,23 +135,23 @@ def install_answer(folder: str | Path, answer: str | Path | bytes) -> InstalledA
     """
     folder = Path(folder)
     content = answer if isinstance(answer, bytes) else read_answer(Path(answer))
-    checked = answer_of_document(content)
-    _check_ours(folder, checked)
-    _check_controller(folder, checked)
+    parsed = answer_of_document(content)
+    _check_ours(folder, parsed)
+    _check_controller(folder, parsed)
     first = not (folder / _PINNED[0]).exists()
-    _keep_earlier(folder, checked)
+    _keep_earlier(folder, parsed)
     for name in (_SIGNING_KEY, _TLS_KEY):
         if (folder / PENDING / name).exists():
             _write(folder / name, read_secret(folder / PENDING / name, name))
-    for name, public in checked.files().items():
+    for name, public in parsed.files().items():
         if name not in _PINNED or not (folder / name).exists():
             _write(folder / name, public, mode=0o644)
     shutil.rmtree(folder / PENDING, ignore_errors=True)
-    return InstalledAnswer(checked.identity, checked.fingerprint, checked.address, first)
+    return InstalledAnswer(parsed.identity, parsed.fingerprint, parsed.address, first)
 
 
 def read_answer(file: Path) -> bytes:
-    """The bytes of an answer; raises InvalidInputError where the file is missing or too large."""
+    """Return the bytes of an answer; raises InvalidInputError if the file is missing or too large."""
     content = read_file(file, "answer", DOCUMENT_LIMIT)
     if len(content) > LARGEST:
         raise InvalidInputError(field="answer", problem="is not an answer: the file is too large")
@@ -159,7 +159,7 @@ def read_answer(file: Path) -> bytes:
 
 
 def _new_pending(folder: Path) -> Path:
-    """An empty folder for a request; nothing that waits for an answer is overwritten."""
+    """Make the folder of a request; raises InvalidInputError if a request waits there already."""
     pending = folder / PENDING
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -172,14 +172,14 @@ def _new_pending(folder: Path) -> Path:
     return pending
 
 
-def _written(pending: Path, name: str, request: bytes, key: Ed25519PublicKey) -> PendingRequest:
+def _write_request(pending: Path, name: str, request: bytes, key: Ed25519PublicKey) -> PendingRequest:
     file = pending / f"{name}{_REQUEST}"
     _write(file, request, mode=0o644)
     return PendingRequest(file, key_id(key))
 
 
 def _write(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """A file that appears whole; its owner alone can read it unless ``mode`` says more."""
+    """Write a file that appears whole; only its owner can read it unless ``mode`` allows more."""
     with appearing(path) as part:
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with os.fdopen(descriptor, "wb") as file:
@@ -189,7 +189,7 @@ def _write(path: Path, content: bytes, mode: int = 0o600) -> None:
 
 
 def _check_ours(folder: Path, answer: EnrolmentAnswer) -> None:
-    """Raises InvalidInputError where the answer is not for the keys that wait, or else those in use."""
+    """Check that the answer is for the pending keys or, if there are none, for the keys in use."""
     pending = folder / PENDING
     places = [place for place in (pending, folder) if (place / _SIGNING_KEY).exists()]
     if not places:
@@ -207,7 +207,7 @@ def _check_ours(folder: Path, answer: EnrolmentAnswer) -> None:
 
 
 def _check_name(folder: Path, answer: EnrolmentAnswer) -> None:
-    """Raises InvalidInputError where the answer is for another name than was requested or is in use."""
+    """Check that the answer is for the requested name or, without a request, for the name in use."""
     requests = (folder / PENDING).glob(f"*{_REQUEST}")
     names = {request.name.removesuffix(_REQUEST) for request in requests}
     credentials = Credentials.of_folder(folder)
@@ -219,7 +219,7 @@ def _check_name(folder: Path, answer: EnrolmentAnswer) -> None:
 
 
 def _check_controller(folder: Path, answer: EnrolmentAnswer) -> None:
-    """Raises InvalidInputError where the folder trusts another authority than the answer names."""
+    """Check that the answer names the authority that the folder trusts, if it trusts one."""
     authority = folder / _PINNED[0]
     own = read_file(authority, "authority", KEY_LIMIT).strip() if authority.exists() else None
     if own is not None and own != answer.files()[_PINNED[0]].strip():
@@ -228,7 +228,7 @@ def _check_controller(folder: Path, answer: EnrolmentAnswer) -> None:
 
 
 def _keep_earlier(folder: Path, answer: EnrolmentAnswer) -> None:
-    """Put the public half of a signing key that is replaced in front of those that were before."""
+    """Append the public half of the signing key, if it is replaced, to the earlier ones."""
     if not (folder / _SIGNING_KEY).exists():
         return
     old = private_key(folder / _SIGNING_KEY, "signing_key").public_key()

@@ -20,7 +20,14 @@ KEYS_SEEN = "keys_seen.json"
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The log's signed state: ``size`` entries whose Merkle root is ``root`` (hex)."""
+    """Signed state of the controller's log.
+
+    Args:
+        size: Number of entries.
+        root: Merkle root of the entries, in hex.
+        time: Time at which it was signed, as text.
+        envelope: Signed document (DSSE) that states it.
+    """
 
     size: int
     root: str
@@ -32,7 +39,7 @@ class Checkpoint:
 
 
 def checkpoint_of(envelope: bytes, keys: KeyHistory) -> Checkpoint:
-    """Raises VerificationError where this is not a checkpoint signed with a key of the log."""
+    """Read a checkpoint; raises VerificationError if it is not signed with a key of the log."""
     facts = predicate_of(keys.payload_of(envelope), CHECKPOINT)
     try:
         root = bytes.fromhex(facts["root"])
@@ -42,12 +49,12 @@ def checkpoint_of(envelope: bytes, keys: KeyHistory) -> Checkpoint:
 
 
 class KeyWatch:
-    """The controller's keys; fetches key changes once, and again where a signature is by an unknown key.
+    """The controller's keys; fetches key changes once, and again if a signature is by an unknown key.
 
     Verified changes are kept, so that a later history that contradicts or shortens them is refused.
 
     Args:
-        fetch: Asks the controller for all its signed key changes, oldest first.
+        fetch: Returns all signed key changes of the controller, oldest first.
     """
 
     def __init__(self, credentials: Credentials, fetch: Callable[[], Sequence[bytes]]) -> None:
@@ -60,7 +67,7 @@ class KeyWatch:
         """Keys that sign cards, receipts, verdicts and revocations.
 
         Args:
-            envelopes: What is to be verified.
+            envelopes: Signed documents that the caller is about to verify.
 
         Raises:
             VerificationError: The controller's key history does not continue the known one.
@@ -68,11 +75,11 @@ class KeyWatch:
         return self._history(CARDS, envelopes)
 
     def log(self, *envelopes: bytes) -> KeyHistory:
-        """Keys that sign checkpoints; as ``cards``."""
+        """Keys that sign checkpoints; arguments and errors are those of ``cards``."""
         return self._history(LOG, envelopes)
 
     def checkpoint_of(self, envelope: bytes) -> "Checkpoint":
-        """The checkpoint in an envelope, whose signature is checked unless these very bytes were.
+        """Return the checkpoint in an envelope; bytes that were verified last are not verified again.
 
         Raises:
             VerificationError: It is not a checkpoint signed with a key of the log.
@@ -83,7 +90,7 @@ class KeyWatch:
         return known
 
     def changes(self) -> bytes | None:
-        """All verified changes, as a document to keep; None where there were none."""
+        """Return all verified key changes as one document; None if there are none."""
         envelopes = _kept_changes(self._credentials)
         return changes_file(envelopes) if envelopes else None
 
@@ -102,7 +109,10 @@ class KeyWatch:
 
 
 def known_history(credentials: Credentials, use: str) -> KeyHistory:
-    """Keys of one use: the key of the connection folder, and those that followed it.
+    """Return the keys of one use: the key of the connection folder, and the keys that replaced it.
+
+    Args:
+        use: ``CARDS`` or ``LOG``.
 
     Raises:
         InvalidInputError: A file cannot be read.

@@ -38,6 +38,7 @@ from gencard.wire.codecs.table_codec import (
 _ATTEMPTS = 3
 _BLOCK = 1 << 20
 _RUN_SECONDS = 300.0
+"""Number of tries of a stream; bytes written at once; deadline of a run of a black box, in seconds."""
 
 
 def fetch_rows(
@@ -50,18 +51,18 @@ def fetch_rows(
     scratch: Path | None = None,
     digest: str | None = None,
 ) -> Dataset:
-    """The rows of a release, checked against the digest that came with them.
+    """Return the rows of a release, checked against the digest that came with them.
 
     A broken stream is requested again from its beginning, because a release never changes.
 
     Args:
         connection: To the controller.
         release: datasets/{dataset}/cards/{card}/releases/{release}.
-        rows: Number of rows, at most; no memory is allocated for more.
+        rows: Largest number of rows to accept; no memory is allocated for more.
         progress: Called with the share done.
         domain: The expected domain.
-        scratch: A folder for an unnamed file that holds the codes; None for memory.
-        digest: In the receipt; the one that comes with the rows must be the same.
+        scratch: Folder for an unnamed file that holds the rows; None to hold them in memory.
+        digest: Digest in the receipt, which the digest of the stream must equal; None if there is none.
 
     Raises:
         VerificationError: The digest does not agree.
@@ -83,7 +84,7 @@ def fetch_rows(
 
 
 def _of_digest(chunks: Iterator[common.TableChunk], digest: str) -> Iterator[common.TableChunk]:
-    """The same chunks; raises VerificationError where the table's own digest is another one."""
+    """Yield the same chunks; raises VerificationError if the stream states another digest."""
     for chunk in chunks:
         if chunk.HasField("trailer") and chunk.trailer.digest != digest:
             raise VerificationError(problem="the receipt names other rows")
@@ -115,7 +116,7 @@ def in_file(folder: Path) -> Allocate:
 
 
 def _reserve(file: IO[bytes], size: int) -> None:
-    """Raises OSError where the disk is full."""
+    """Reserve bytes of the disk for a file; raises OSError if the disk is full."""
     # Workaround: Python on macOS has no posix_fallocate; there, zeros are written.
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(file.fileno(), 0, size)
@@ -135,7 +136,7 @@ def _chunks(connection: Connection, release: str) -> Iterator[common.TableChunk]
 def _counted(
     chunks: Iterator[common.TableChunk], codes: int, progress: Progress
 ) -> Iterator[common.TableChunk]:
-    """The same chunks, with a report of progress for each: the share of all codes."""
+    """Yield the same chunks; report after each the share of all codes that have arrived."""
     values = 0
     for chunk in chunks:
         values += chunk.batch.rows * len(chunk.batch.codes)
@@ -147,7 +148,7 @@ class RemoteBox:
     """Runs a black box at the controller on a dataset that the client sends; no record is involved.
 
     Args:
-        card: datasets/{dataset}/cards/{card}; gives Phi and the domain.
+        card: datasets/{dataset}/cards/{card}; gives Phi (the statistics to keep) and the domain.
         black_box: Its name in the catalogue; empty for the card's own generator.
     """
 
@@ -197,7 +198,7 @@ class RemoteBox:
 
 
 def _visible(text: str) -> str:
-    """Several lines in which everything but printable characters is escaped, for a terminal."""
+    """Escape all but printable characters and line ends, so that a box cannot control a terminal."""
     letters = text.expandtabs().rstrip()
     return "".join(
         letter if letter.isprintable() or letter == "\n" else letter.encode("unicode_escape").decode()

@@ -28,11 +28,12 @@ def open_controller_state(
     fence: Fence | None = None,
     read: Collection[DatasetEntry] = (),
 ) -> ControllerState:
-    """Return the state and the cards.
+    """Open the database, the datasets and the cards, and return them as one state.
 
     Args:
+        clock: Returns the time, for cards and log.
         fence: The leadership of a service, if several controllers share the database.
-        read: Datasets of these settings that were read before; see ``_entries``.
+        read: Datasets of these settings that were read during standby; unchanged ones are kept.
 
     Raises:
         InvalidInputError, StorageError, DatasetError: Settings, state or records cannot be used.
@@ -57,6 +58,7 @@ def open_controller_state(
     log = EventLog(keys[LOG].current, clock)
 
     def end(tx: Connection, card: str) -> None:
+        # a card ends only after this function, so ``opened``, which itself needs the cards, is set then
         opened.decisions.end_with_cards(tx, card)
         opened.fits.drop(card)
 
@@ -83,12 +85,12 @@ def _entries(
     rules: Mapping[str, Mapping[str, str]],
     read: Collection[DatasetEntry],
 ) -> Iterator[DatasetEntry]:
-    """Yield all datasets; records are not read again that are of the version which was served last.
+    """Yield all datasets; one in ``read`` is kept if its versions are those that were served last.
 
     They may have changed since, as under a running service: each measurement looks at their version.
 
     Args:
-        rules: The log's.
+        rules: Rules in the log, by resource; empty if no dataset was read before.
     """
     served = {one.name: one for one in read if one.versions.items() <= rules.get(one.name, {}).items()}
     for table in settings.datasets:
@@ -114,7 +116,7 @@ def caps_of(settings: Settings) -> dict[str, Caps]:
 
 
 def quotas_of(settings: Settings) -> Quotas:
-    """Bounds on what one analyst may fill, as the settings give them."""
+    """Return the bounds on what one analyst may store, and the reserve of disk space."""
     limits = settings.limits
     return Quotas(
         limits.open_proposals,

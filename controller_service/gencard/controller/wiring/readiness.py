@@ -30,7 +30,7 @@ def check_catalogue(catalogue: Catalogue, boxes: Boxes, *, unreviewed: bool = Fa
     """Run all checks of the datasets on offer.
 
     Args:
-        unreviewed: Drafted schemas may be served, too.
+        unreviewed: Whether drafted schemas may be served that no steward has reviewed.
 
     Raises:
         InvalidInputError, UnknownAttributeError: As the single checks do.
@@ -91,8 +91,8 @@ def check_evaluations(catalogue: Catalogue) -> None:
 
     Raises:
         InvalidInputError: A holdout has the records of a dataset, keys and target are undeclared or the
-            same, the gap means nothing, or the policy offers an evaluation for which this dataset or
-            this policy permits no release.
+            same, the gap cannot be computed, or the policy offers an evaluation for which the dataset or
+            the policy permits no release.
         UnknownAttributeError: The gap names an attribute that is undeclared.
     """
     digests = {dataset_entry.digest for dataset_entry in catalogue}
@@ -107,13 +107,13 @@ def check_evaluations(catalogue: Catalogue) -> None:
             raise InvalidInputError(field=f"{dataset_entry.name}: measures", problem=problem)
         if declarations.gap is not None:
             gap_of(declarations.gap, dataset_entry.schema.coding)
-        for problem in _vain_measures(dataset_entry):
+        for problem in _impossible_evaluations(dataset_entry):
             raise InvalidInputError(field=f"{dataset_entry.name}: policy.measures", problem=problem)
-        for problem in _vain_runs(dataset_entry.policy):
+        for problem in _impossible_runs(dataset_entry.policy):
             raise InvalidInputError(field=f"{dataset_entry.name}: policy.analyses", problem=problem)
 
 
-def _vain_runs(policy: Policy) -> Iterator[str]:
+def _impossible_runs(policy: Policy) -> Iterator[str]:
     """Yield the reasons why no card can have runs on the records that the policy offers."""
     most = policy.analyses.most
     if most == NO_ANALYSES:
@@ -137,20 +137,20 @@ def _vain_runs(policy: Policy) -> Iterator[str]:
         yield "offers checked runs, but no kinds"
 
 
-def _vain_measures(dataset_entry: DatasetEntry) -> Iterator[str]:
+def _impossible_evaluations(dataset_entry: DatasetEntry) -> Iterator[str]:
     """Yield the reasons why no card can have evaluations that the policy offers."""
     policy = dataset_entry.policy
     if policy.measures and (policy.transform != AS_COUNTED or Mechanism.EXACT not in policy.mechanisms):
         name = policy.measures[0]
         yield f"names '{name}', but evaluations need exact counts, without rounding or checks"
-    there = tuple(
+    allowed = tuple(
         name
         for name in dataset_entry.domain.attributes
         if objection((name,), policy, dataset_entry.domain) is None
     )
     for name in policy.measures:
         measure = evaluation_named(name)
-        needs = measure.lacks(there, dataset_entry.declared, holdout=dataset_entry.holdout is not None)
+        needs = measure.lacks(allowed, dataset_entry.declared, holdout=dataset_entry.holdout is not None)
         if needs:
             yield f"names '{name}', which needs {' and '.join(_SETTING[need] for need in needs)}"
         if not _can_look(measure, dataset_entry):
@@ -175,14 +175,14 @@ _SETTING = {
     Need.GAP: "measures.gap, with marginals that the policy allows",
     Need.KEYS: "measures.keys, with a marginal that the policy allows",
 }
-"""Setting that an evaluation needs before there is a release."""
+"""Setting that is missing, by the need of an evaluation, as the error names it."""
 
 
 def check_cells(settings: Settings) -> None:
-    """Check that a sandbox can be closed if the settings name black boxes that need one.
+    """Check that this machine can isolate black boxes if the settings name any that need a sandbox.
 
     Raises:
-        IsolationError: The settings name such black boxes, and no sandbox can be closed.
+        IsolationError: The settings name such black boxes, and this machine cannot isolate them.
     """
     if any(isinstance(box, ProgramBox | BuiltInBox) for box in settings.black_boxes):
         check_isolation(settings.cell.isolation, settings.state.folder)
@@ -192,7 +192,7 @@ def check_policies(catalogue: Catalogue, generators: Collection[str], facts: Fac
     """Check that policies name existing attributes and generators: unknown names would have no effect.
 
     Args:
-        generators: The names of the catalogue.
+        generators: Names of all generators and black boxes.
         facts: Returns the facts on a generator that a policy needs.
 
     Raises:
@@ -230,6 +230,7 @@ def _check_columns(dataset_entry: DatasetEntry) -> None:
 
 
 def _mistakes(dataset_entry: DatasetEntry, generators: Collection[str]) -> list[tuple[str, str]]:
+    """Return the mistakes in a policy: the field of the policy, and the problem with it."""
     policy, names = dataset_entry.policy, set(dataset_entry.domain.attributes)
     wrong = {
         ("forbidden", "names an attribute that the schema does not declare"): any(

@@ -1,4 +1,4 @@
-"""Settings that are read again while the service runs: each dataset's are taken over if they are valid.
+"""Settings that are read again while the service runs: those of each dataset are applied if valid.
 
 Caps, policies and new datasets take effect at once. Settings on which running calls and jobs rely
 (records, schema and format of a served dataset, limits, addresses, keys, black boxes, a removed dataset)
@@ -62,6 +62,7 @@ class Reload:
 
 
 _Served = tuple[DatasetTable, DatasetEntry]
+"""A dataset as the settings declare it, and as the catalogue offers it."""
 
 
 class Reloading:
@@ -69,7 +70,7 @@ class Reloading:
 
     Args:
         controller_state: State of the running service; its catalogue and ledger are changed.
-        unreviewed: New datasets need no review.
+        unreviewed: Whether drafted schemas may be served that no steward has reviewed.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class Reloading:
         self._settings = controller_state.settings
 
     def reload(self, settings: Settings) -> Reload:
-        """Take over each dataset's settings that are valid; the log has them before they are in force.
+        """Apply the valid settings of each dataset; they are logged before they are in force.
 
         Raises:
             GencardError: The state cannot be written; nothing changed.
@@ -92,11 +93,11 @@ class Reloading:
         return Reload(tuple(f"{PREFIX}{name}" for name in changed), waiting, (*refused, *unreadable))
 
     def enforced(self) -> dict[str, dict[str, str]]:
-        """Caps in force in words, by dataset and by whose they are."""
+        """Return the caps in force, in words, by dataset and by the holder of the cap."""
         return {name: caps.in_words() for name, caps in self._state.ledger.caps.items()}
 
     def _judged(self, settings: Settings) -> tuple[list[_Served], list[RefusedDataset]]:
-        """Return each dataset as it is served from now on, and datasets whose settings are refused."""
+        """Return each dataset as it is to be served, and the datasets whose settings are refused."""
         tables = {table.name: table for table in settings.datasets}
         served = [
             (table, self._state.cards.catalogue.named(f"{PREFIX}{table.name}"))
@@ -143,7 +144,7 @@ class Reloading:
         self._settings = settings
 
     def _waiting(self, settings: Settings) -> tuple[tuple[str, ...], list[RefusedDataset]]:
-        """Places that differ and were not taken over, and schemas that cannot be read."""
+        """Return the places that differ but wait for a restart, and schemas that cannot be read."""
         places = [
             name
             for name in Settings.model_fields
@@ -167,7 +168,7 @@ class Reloading:
 
 
 def _differing(table: DatasetTable, newer: DatasetTable) -> Iterator[str]:
-    """Keys, as the settings file names them, that differ and wait for a restart."""
+    """Yield the keys, as the settings file names them, that differ and wait for a restart."""
     for name, field_info in DatasetTable.model_fields.items():
         if name not in _AT_ONCE and getattr(table, name) != getattr(newer, name):
             yield field_info.alias or name
@@ -178,10 +179,11 @@ class InForce:
     """Statement of a running service about the settings that it enforces, in a file of the state.
 
     Args:
-        caps: Caps in words, by dataset and by whose they are.
+        caps: Caps in words, by dataset and by the holder of the cap.
         waiting: Places in the settings that differ, and wait for a restart.
         refused: One line for each dataset, or file, that was refused.
-        digest: Digest of the files from which this follows; empty if the service does not watch them.
+        digest: Digest of the settings and schema files that were read, as ``digest_of``; empty if the
+            service does not watch them.
     """
 
     caps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -190,12 +192,12 @@ class InForce:
     digest: str = ""
 
     def write(self, folder: Path) -> None:
-        """Put the statement into the state's folder; raises StorageError."""
+        """Write the statement to the state's folder; raises StorageError."""
         write_whole(folder / IN_FORCE, [json.dumps(asdict(self)).encode()])
 
     @classmethod
     def read(cls, folder: Path) -> "InForce":
-        """Statement in the state's folder; an empty one if there is none."""
+        """Return the statement in the state's folder; an empty one if there is none."""
         with suppress(OSError, ValueError, TypeError):
             fields: Any = json.loads((folder / IN_FORCE).read_text(encoding="utf-8"))
             return cls(**fields)
@@ -209,7 +211,7 @@ class InForce:
 
 
 def digest_of(config: Path, settings: Settings | None) -> str:
-    """Digest of the settings file and of the schema files that it names."""
+    """Return a digest of the settings file and of the schema files that it names."""
     schemas = [] if settings is None else [table.schema_file for table in settings.datasets]
     files = [config.absolute(), *schemas]
     return sha256(b"".join(sha256(_bytes_of(file)).digest() for file in files)).hexdigest()
@@ -222,7 +224,7 @@ def _bytes_of(file: Path) -> bytes:
 
 
 class SettingsWatch:
-    """Says when the settings file, or a schema file that the settings name, is another.
+    """Detects changes of the settings file, and of the schema files that the settings name.
 
     A file that still changes between two checks is not reported yet: it may be being written.
     """
@@ -238,7 +240,7 @@ class SettingsWatch:
             self._known.setdefault(entry.schema_file, _stamp_of(entry.schema_file))
 
     def changed(self) -> bool:
-        """Whether the files differ from when this was last true, and have been left alone since."""
+        """Whether files changed since this last returned True, but not since the previous call."""
         before, self._latest = self._latest, {file: _stamp_of(file) for file in self._known}
         if self._latest != before or self._latest == self._known:
             return False
@@ -247,6 +249,7 @@ class SettingsWatch:
 
 
 _Stamp = tuple[int, int, int] | None
+"""Time of the last change in ns, size in bytes, and inode of a file; None if it cannot be read."""
 
 
 def _stamp_of(file: Path) -> _Stamp:

@@ -31,8 +31,10 @@ Rules = Mapping[str, Fields]
 """Fields and their texts, by resource: ``datasets/survey``, ``settings/limits``, ``people/...``."""
 
 PEOPLE = "people/"
+"""Prefix of the resources of people."""
 _LISTS = ("datasets", "black_boxes")
 _PRIVATE_FIELDS = frozenset({"command", "sender", "to", "user"})
+"""Last names of fields that appear as keyed digests, beside all paths and secrets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,11 @@ def _digest(fields: Fields) -> str:
 
 
 def _fields(table: Any, key: bytes) -> dict[str, str]:
-    """Return the texts of a table of the settings, by dotted name."""
+    """Return the texts of a table of the settings, by dotted name.
+
+    Args:
+        key: Secret key of the digests: without it, a value cannot be guessed from its digest.
+    """
     if not isinstance(table, Mapping):
         return {"value": _text("value", table, key)}
     return {name: _text(name, value, key) for name, value in _leaves(table)}
@@ -157,7 +163,7 @@ SERVICE = "service"
 
 @dataclass(frozen=True, slots=True)
 class RuleLog:
-    """Compares rules with those of the last time, and logs the difference.
+    """Compares rules with those that the log has, and logs the difference.
 
     Args:
         actor: URI of the controller, or of the steward, that noticed the change.
@@ -185,16 +191,16 @@ class RuleLog:
             self._record(tx, rules)
 
     def people_are_read(self, people: Mapping[str, Enrolled]) -> None:
-        """Log changes of people alone: a running service has its other rules from its start."""
+        """Log changes of people alone; all other rules stay as the log has them."""
         self.rules_are_read(self._logged_outside(PEOPLE) | people_rules(people))
 
     def datasets_are_read(self, rules: Rules) -> None:
-        """Log changes of datasets alone; other rules of ``rules`` do not count."""
+        """Log changes of datasets alone; other resources in ``rules`` are ignored."""
         datasets = {resource: rules[resource] for resource in rules if resource.startswith(PREFIX)}
         self.rules_are_read(self._logged_outside(PREFIX) | datasets)
 
     def _logged_outside(self, prefix: str) -> dict[str, Fields]:
-        """Return the rules that the log has of resources without this prefix."""
+        """Return the rules in the log of all resources without this prefix."""
         with self.database.reading() as tx:
             logged_rules = kept_rules(tx)
         return {name: rule for name, rule in logged_rules.items() if not name.startswith(prefix)}

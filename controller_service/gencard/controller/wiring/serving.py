@@ -1,4 +1,7 @@
-"""Assembly of a controller from its settings."""
+"""Assembly of a controller from its settings: lead, open, check, log, serve, stop.
+
+``serve`` is the way through this file; the other functions make one part each.
+"""
 
 import logging
 import threading
@@ -73,7 +76,11 @@ if TYPE_CHECKING:
 def servicers(
     controller_state: ControllerState, operations: Operations, executor: ProcessExecutor
 ) -> list[Registration]:
-    """Return all services with their dependencies, and register the runners of operations."""
+    """Return all services with their dependencies, and register the runners of operations.
+
+    Also deletes what an earlier run left: the work folder, cards that were not agreed within
+    ``limits.keep_days``, and what is kept of audits and cards that have ended.
+    """
     settings, cards, database = (
         controller_state.settings,
         controller_state.cards,
@@ -93,7 +100,7 @@ def servicers(
     boxes = BoxRelease(database, audits.card_audits, jobs, controller_state.files)
     releases = _releases(controller_state, operations, jobs, audits, boxes)
     evaluations = _evaluations(controller_state, operations, jobs, boxes)
-    _risks(controller_state, operations, jobs)
+    _register_risks(controller_state, operations, jobs)
     lent_boxes = frozenset(settings.lending.black_boxes)
     remote_runs = RemoteRuns(audits, jobs, executor, work, settings.limits.upload_rows, lent_boxes)
     signing_key = Roster(settings.signing.identities).signing_key
@@ -124,6 +131,7 @@ def _cluster(settings: Settings) -> ClusterPart | None:
 
 
 def _audits(controller_state: ControllerState, operations: Operations, jobs: Descriptions) -> Audits:
+    """Return the audits, register their runner and delete runs that cannot be resumed."""
     audits = Audits(
         controller_state.database,
         CardAudits(controller_state.cards, controller_state.boxes),
@@ -174,7 +182,9 @@ def _evaluations(
     return evaluations
 
 
-def _risks(controller_state: ControllerState, operations: Operations, jobs: Descriptions) -> None:
+def _register_risks(
+    controller_state: ControllerState, operations: Operations, jobs: Descriptions
+) -> None:
     risks = Risks(controller_state.database, controller_state.cards, operations)
     risks.tidy()
     operations.carries(RISK, RiskRun(risks, operations, jobs))
@@ -201,7 +211,14 @@ logger = logging.getLogger("gencard.controller")
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """A running controller."""
+    """A running controller.
+
+    Args:
+        held: Lock of the state and leadership, given up by ``stop``.
+        page: The stewards' page; None if it is not served.
+        metrics: The server of metrics; None if it is not served.
+        leadership: None if the state has a single controller.
+    """
 
     controller_state: ControllerState
     operations: Operations
@@ -263,7 +280,7 @@ class Controller:
 
 
 class _DatasetReading:
-    """Datasets, read in a thread during standby, so that a takeover does not wait for them."""
+    """Reads datasets in a thread during standby, so that a takeover does not wait for them."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings, self._entries = settings, list[DatasetEntry]()
@@ -277,7 +294,7 @@ class _DatasetReading:
                 self._entries.append(entry_of(source, salt))
 
     def entries(self) -> tuple[DatasetEntry, ...]:
-        """Once all are read."""
+        """Wait until the thread has ended; return the datasets that could be read."""
         self._thread.join()
         return tuple(self._entries)
 
@@ -297,11 +314,11 @@ class Lead:
 def lead(
     settings: Settings, ended: threading.Event, waits: Callable[[], None] = lambda: None
 ) -> Lead | None:
-    """Wait until this controller leads; at once with SQLite, whose state has one controller.
+    """Wait until this controller leads; do not wait with SQLite, whose state has one controller.
 
     Args:
-        ended: Set to end the wait; set here, too, when the leadership is over.
-        waits: Called if another controller leads now.
+        ended: Set by the caller to end the wait, and by the leadership when it is lost.
+        waits: Called once if another controller leads, before the wait.
 
     Returns:
         The argument of ``serve``; None with SQLite, or if the wait was ended.
@@ -335,7 +352,7 @@ def serve(
     """Start the service; unfinished operations of an earlier run are resumed.
 
     Args:
-        unreviewed: Serve drafted schemas too, whose labels came from the records.
+        unreviewed: Whether drafted schemas may be served, whose labels came from the records.
         leading: Result of ``lead``; by default this function waits for the leadership.
 
     Raises:
@@ -343,7 +360,7 @@ def serve(
             file has a mistake; another service works on the same state, or the state is a backup that
             was not restored.
         RoleNotReadOnlyError: The role of a database may write, or see more than the declared tables.
-        IsolationError: A black box needs a sandbox, and none can be closed.
+        IsolationError: A black box needs a sandbox, and this machine cannot isolate it.
     """
     leading = leading or lead(settings, threading.Event())
     with ExitStack() as resources:
@@ -352,13 +369,14 @@ def serve(
             leading.leadership.check()
         resources.enter_context(state_lock(settings.state.folder))
         check_restored(settings.state)
-        InForce().write(settings.state.folder)  # that of an earlier run no longer holds
+        InForce().write(settings.state.folder)  # the statement of an earlier run no longer holds
         return _served(settings, clock, unreviewed, resources, leading)
 
 
 def _served(
     settings: Settings, clock: Clock, unreviewed: bool, held: ExitStack, leading: Lead | None
 ) -> Controller:
+    """Open, check and start; on success the controller takes over the resources in ``held``."""
     leadership, reading = (leading.leadership, leading.reading) if leading else (None, None)
     people = read_identities(settings.signing.identities)
     for source in settings.datasets:
@@ -470,12 +488,12 @@ def _operations(controller_state: ControllerState, executor: ProcessExecutor) ->
 
 
 def report(place: str, incident: str, kind: str) -> None:
-    """Log an incident of the process: its place, number and class, but no text."""
+    """Log an incident: its place, number and class, but no text, which could hold a record."""
     logger.error("incident", extra={"place": place, "incident": incident, "kind": kind})
 
 
 def report_refused(error: GencardError) -> None:
-    """Settings that were not taken over: the field that is wrong, and no value."""
+    """Log refused settings: the field that is wrong, and no value, which could be a secret."""
     place = error.fields.get("field", "settings")
     logger.warning("settings refused", extra={"place": place, "kind": error.reason})
 
@@ -484,7 +502,7 @@ def tls_files(settings: Settings) -> TlsFiles | None:
     """Return the TLS files of the service; None for plaintext.
 
     Raises:
-        InvalidInputError: A file is missing, or is no such key or certificate.
+        InvalidInputError: A file is missing, or is not the key or certificate that it should be.
     """
     server = settings.server
     if server.insecure_dev:
@@ -502,7 +520,7 @@ def _guard(settings: Settings, on_change: PeopleAreRead) -> Guard:
         server.calls_per_second,
         server.request_seconds,
     )
-    if server.insecure_dev:
+    if server.insecure_dev:  # plaintext has no certificates: every caller is one developer
         developer = f"spiffe://{settings.identity.trust_domain}/development/analyst/developer"
         return Guard(lambda *_developer: True, report, bounds, development=developer)
     roster = Roster(settings.signing.identities, on_change)
