@@ -341,7 +341,7 @@ class TestAudit:
             raise KeyboardInterrupt
 
         world.pending = 3
-        monkeypatch.setattr("gencard.client.connection.connection._awaited", interrupted)
+        monkeypatch.setattr("gencard.client.connection.connection._wait_once", interrupted)
         stopped = run("audit", name, "--where", "card", code=130)
         assert "the controller was told to cancel operations/" in stopped.stderr
         assert "--where card --resume operations/" in stopped.stderr
