@@ -316,6 +316,7 @@ def _findings(agreement: Agreement, message: pb.Audit, signed: Document) -> Audi
         return None
     request = pb.GetAuditReportRequest(name=message.name)
     answer = connection.call(connection.audit.GetAuditReport, request)
+    # verdicts of earlier versions name no report, and stay valid
     if signed.get("report", {"sha256": sha256(answer.report)}) != {"sha256": sha256(answer.report)}:
         raise VerificationError(problem="the report does not match the signed verdict")
     return report_of_json_object(document_of(answer.report, "report"))
