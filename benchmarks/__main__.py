@@ -30,7 +30,7 @@ _ENDS = {0: "targets met", 1: "missed or failed"}
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """How one benchmark ended.
+    """End of one benchmark.
 
     Args:
         seconds: Wall time.

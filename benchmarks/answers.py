@@ -52,7 +52,7 @@ _AGAIN = 4
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """How many of what: the costly ones are fewer."""
+    """Number of cases of each kind: the costly ones are fewer."""
 
     noise: int
     rows: int

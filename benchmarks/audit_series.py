@@ -75,7 +75,7 @@ def _audit(application: Application, box: BlackBox, seed: int, reports: list[Aud
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """How often honest boxes were rejected at 5 %.
+    """Share of honest boxes that were rejected at 5 %.
 
     Args:
         by_mean, by_any: Share of the audits, by the test of the mean and by all checks together.

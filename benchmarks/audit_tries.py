@@ -42,13 +42,13 @@ class FamilyOfTries:
 
     @property
     def passes(self) -> int:
-        """How many tries it passes with pooled evidence, before it is found for good."""
+        """Number of tries that a leak passes with pooled evidence, before it is detected for good."""
         verdicts = [report.verdict for report in self.pooled]
         return (*verdicts, Verdict.LEAKAGE).index(Verdict.LEAKAGE)
 
     @property
     def passes_alone(self) -> int:
-        """How many tries it would pass if each were judged by itself."""
+        """Number of tries that a leak would pass if each were judged by itself."""
         return [report.verdict for report in self.alone].count(Verdict.NO_EVIDENCE)
 
     def accused(self) -> bool:

@@ -34,7 +34,7 @@ _OURS = 10
 """Runs of each of ours."""
 
 _LEAST_TIMES = 3.0
-"""How many times as fast ours must be."""
+"""Least speed of ours, as a multiple of the other program's."""
 
 
 @dataclass(frozen=True, slots=True)

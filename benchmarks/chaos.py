@@ -126,7 +126,7 @@ def losses(before: Seen, now: Seen, received: dict[str, str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """How one leader ended.
+    """End of one leader.
 
     Args:
         seconds: Until the other one answered that it serves.

@@ -64,7 +64,7 @@ class Hour:
         edits: Edits of files by hand.
         tracebacks: Outputs with one.
         declared: Columns in the schema.
-        found: Differences of rows and records.
+        differences: Differences of rows and records.
         slope: Largest difference of a coefficient, in standard errors; None without a number.
         with_sums: The numbers for whose means another card had sums, too: rows of all columns rest on
             histograms.
@@ -79,7 +79,7 @@ class Hour:
     edits: int = 0
     tracebacks: int = 0
     declared: int = 0
-    found: Differences = NOTHING
+    differences: Differences = NOTHING
     slope: float | None = None
     with_sums: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
@@ -143,21 +143,23 @@ def _first_hour(hour: Hour, records: Path, folder: Path) -> None:
         text, release = (question.formula, "--kind", "linear"), folder / purpose.replace(" ", "-")
         out = ("--rows", 1_000, "--output", release, "--purpose", purpose)
         hour.typed("gencard", "synthesize", name, *text, *out, *signed)
-        told = json.loads(hour.typed("gencard", "answer", release, *text, "--json"))
-        coefficients = told["answer"]["coefficients"]
+        answered = json.loads(hour.typed("gencard", "answer", release, *text, "--json"))
+        coefficients = answered["answer"]["coefficients"]
         hour.slope = slope_gap(question, coefficients, file, schema, written)
 
     with _served(settings, hour):
         is_refused = _is_refused(partial(regression, "as drafted"))
         hour.typed("gencard", "synthesize", name, *wanted, *signed)
-        hour.found = _compared(rows, file, schema, written)
-        while (gap := hour.found.without(hour.refused))[1] > MOST_MEAN and gap[0] not in hour.with_sums:
+        hour.differences = _compared(rows, file, schema, written)
+        while (gap := hour.differences.without(hour.refused))[1] > MOST_MEAN and gap[
+            0
+        ] not in hour.with_sums:
             typed = partial(_type_sums, hour, name, [*hour.with_sums, gap[0]], wanted, signed[1:])
             if _is_refused(typed):
                 hour.refused.append(gap[0])
                 continue
             hour.with_sums.append(gap[0])
-            hour.found = _compared(rows, file, schema, written)
+            hour.differences = _compared(rows, file, schema, written)
     if not is_refused or question is None:
         return
     hour.rules_off = question.number or question.response
@@ -296,8 +298,8 @@ def _rows(hours: dict[str, Hour]) -> list[tuple[bench.Cell, ...]]:
     return [
         (
             *(name[:20], hour.declared, hour.commands, hour.edits, round(sum(hour.seconds.values()))),
-            "{:.8} {:.4f}".format(*hour.found.without(hour.refused)),
-            f"{hour.found.worst[1][:8]} {hour.found.share:.4f}",
+            "{:.8} {:.4f}".format(*hour.differences.without(hour.refused)),
+            f"{hour.differences.worst[1][:8]} {hour.differences.share:.4f}",
             *(
                 "" if hour.slope is None else f"{hour.slope:.1e}",
                 ", ".join(hour.with_sums)[:12],
@@ -329,40 +331,40 @@ def _targets(
         bench.Target("columns with altered values", _altered(done), 0, "at most"),
         bench.Target(
             "means, but of refused sums",
-            largest(one.found.without(one.refused)[1] for one in done.values()),
+            largest(one.differences.without(one.refused)[1] for one in done.values()),
             MOST_MEAN,
             "at most",
             "sd",
         ),
         bench.Target(
             "means of columns with few values",
-            largest(one.found.sparse for one in done.values()),
+            largest(one.differences.sparse for one in done.values()),
             MOST_SPARSE,
             "at most",
             "se of the rows",
         ),
-        bench.Target("shares", largest(one.found.share for one in done.values()), 0.01, "at most"),
+        bench.Target("shares", largest(one.differences.share for one in done.values()), 0.01, "at most"),
         bench.Target("slopes", largest(one.slope or 0.0 for one in done.values()), 0.5, "at most", "se"),
         bench.Target("files not refused as they must", unrefused, 0, "at most"),
     ]
 
 
 def _altered(hours: dict[str, Hour]) -> int:
-    return sum(len(hour.found.altered) for hour in hours.values())
+    return sum(len(hour.differences.altered) for hour in hours.values())
 
 
 def _figures(hour: Hour) -> dict[str, Any]:
     return {
         "seconds": hour.seconds,
         "columns": hour.declared,
-        "mean": hour.found.mean,
-        "sparse": hour.found.sparse,
-        "share": hour.found.share,
+        "mean": hour.differences.mean,
+        "sparse": hour.differences.sparse,
+        "share": hour.differences.share,
         "slope": hour.slope,
-        "altered": hour.found.altered,
+        "altered": hour.differences.altered,
         "sums for": hour.with_sums,
         "rules off": hour.rules_off,
-        "refused": {name: hour.found.means.get(name) for name in hour.refused},
+        "refused": {name: hour.differences.means.get(name) for name in hour.refused},
         "failed": hour.failed,
     }
 

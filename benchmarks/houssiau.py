@@ -44,7 +44,7 @@ _GENERATORS: dict[str, LogLinear] = {
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """How one model does.
+    """Result of one model.
 
     Args:
         psi: Largest L1 distance of a fitted marginal from psi, in shares.

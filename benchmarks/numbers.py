@@ -270,7 +270,7 @@ def _measured(program: Program, task: Task, draws: int) -> Recorded:
 
 
 def speed(task: Task, rows: int) -> float:
-    """How many times as long the numbers of rows take with the histogram and sum as without."""
+    """Time for the numbers of rows with the histogram and sum, as a multiple of the time without."""
     psi = task.psi(EXACT)
     codes = np.random.default_rng(1).integers(task.edges.size, size=rows)
     name, edges = task.column.name, task.edges

@@ -1,4 +1,4 @@
-"""How soon the stewards' page is there with 2,000 proposals waiting, and how much it weighs.
+"""Time until the stewards' page is there with 2,000 proposals waiting, and its size.
 
 ``python -m benchmarks.page [--quick] [--json FILE]``
 

@@ -168,7 +168,7 @@ def _entry(peer: Peer) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """How one program did.
+    """Result of one program.
 
     Args:
         cold: Processor seconds from the start of Python to the fitted marginals, median over processes.

@@ -1,4 +1,4 @@
-"""How small a leak an audit finds: plant leaks of known size and look."""
+"""Smallest leak that an audit detects: plant leaks of known size and audit."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ REPEATS = 10
 
 @dataclass(frozen=True, slots=True)
 class PowerCurve:
-    """How often planted leaks were found.
+    """Share of planted leaks that were detected.
 
     Args:
         shares: Share of the rows that were copied from the input, for each leak.

@@ -67,7 +67,7 @@ def _timed(dataset: Dataset) -> tuple[PsiRisk, float]:
 
 
 def _refereed(dataset: Dataset, order: int) -> str:
-    """How our claims and the referee's agree, over random cells of small tables."""
+    """Agreement of our claims with the referee's, over random cells of small tables."""
     names = dataset.domain.attributes
     released = ReleasedTables.of(dataset, list(combinations(names, 2)))
     sets = [

@@ -21,7 +21,7 @@ _ROWS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Raked:
-    """How support raking did on all pairs of a dataset."""
+    """Result of support raking on all pairs of a dataset."""
 
     pairs: int
     seconds: float

@@ -1,4 +1,4 @@
-"""How many plausible checked runs the rules refuse or leave to a steward, and how long judging takes.
+"""Share of plausible checked runs that the rules refuse or leave to a steward, and the time of judging.
 
 ``python -m benchmarks.run_refusals [--full] [--json FILE]``; in full more than 12 minutes.
 

@@ -27,7 +27,7 @@ _SWEEPS = 30
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """How one method did on all pairs.
+    """Result of one method on all pairs.
 
     Args:
         variation: Mean total variation of its marginals from psi.

@@ -9,7 +9,7 @@ _PREFIX = "gencard-tests-"
 
 
 def own_prefix() -> str:
-    """How the name of each folder of this process begins."""
+    """Opening of the name of each folder of this process."""
     return f"{_PREFIX}{os.getpid()}-"
 
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-TOPS = (
-    *("shared", "controller_service", "analyst_client", "protos"),
-    *("benchmarks", "docs", "examples", "tests"),
-)
+from docs.house.sources import ROOTS
+
+TOPS = (*ROOTS, "benchmarks", "docs", "examples", "tests")
 """Folders whose docstrings are read."""
 
 _BAD = re.compile(
-    r"(What|Whatever|Whether|Of|Those|As|Where|Wherever|Who|Whoever|Whose|Whom|So"
+    r"(What|Whatever|Whether|Which|How|Of|Among|Those|As|Where|Wherever|Who|Whoever|Whose|Whom|So"
+    r"|And|Also|Else|Once"
     r"|It|Its|They|Nobody|Somebody|Anybody|Everybody|Nothing|Something)\b(?!['’]s)"
 )
 """First words that hide the subject: a docstring opens with a verb or with a noun."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from docs.house.module import ModuleFacts
+from docs.house.sources import reached
 
 _LOADED_BY_FOLDER = ".migrations"
 
@@ -23,14 +24,12 @@ def unreachable(root: Path, modules: Mapping[str, ModuleFacts]) -> tuple[str, ..
         modules: Every module by name.
     """
     edges = _edges(modules)
-    reached: set[str] = set()
-    ahead = set(_doors(root, modules))
-    while ahead:
-        reached |= ahead
-        named = set().union(*(edges[name] for name in ahead))
-        packages = {name.rpartition(".")[0] for name in ahead}  # importing a module runs its package
-        ahead = ((named | packages) & modules.keys()) - reached
-    return tuple(sorted(modules.keys() - reached))
+
+    def loaded(name: str) -> set[str]:
+        package = name.rpartition(".")[0]  # importing a module runs its package
+        return {*edges[name], package} & modules.keys()
+
+    return tuple(sorted(modules.keys() - reached(_doors(root, modules), loaded)))
 
 
 def _doors(root: Path, modules: Mapping[str, ModuleFacts]) -> Iterator[str]:

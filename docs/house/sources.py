@@ -1,7 +1,7 @@
 """Every module written by hand, and which modules each one imports."""
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -48,11 +48,15 @@ def imports_in(nodes: Iterable[ast.AST]) -> Iterator[str]:
 
 
 def reached_from(module: str) -> set[str]:
-    """Every module of ours that is loaded with this one, itself included."""
-    reached: set[str] = set()
-    ahead = {module}
+    """Return every module of ours that is loaded with this one, itself included."""
+    return reached({module}, lambda name: imported_by(SOURCES[name]) & SOURCES.keys())
+
+
+def reached(first: Iterable[str], edges: Callable[[str], Collection[str]]) -> set[str]:
+    """Return all names that edges lead to from the first ones, these included."""
+    known: set[str] = set()
+    ahead = {*first}
     while ahead:
-        reached |= ahead
-        named = set().union(*(imported_by(SOURCES[name]) for name in ahead))
-        ahead = (named & SOURCES.keys()) - reached
-    return reached
+        known |= ahead
+        ahead = set().union(*map(edges, ahead)) - known
+    return known

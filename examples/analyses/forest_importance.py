@@ -1,4 +1,4 @@
-"""Which columns a random forest uses to tell who had an affair."""
+"""Columns that a random forest uses to tell who had an affair."""
 
 import pandas as pd
 from sklearn.ensemble import RandomForestClassifier

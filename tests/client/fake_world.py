@@ -91,7 +91,7 @@ class World:
     releases: dict[str, tuple[synthesis.Release, Dataset]] = field(default_factory=dict)
     operations: dict[str, operations_pb2.Operation] = field(default_factory=dict)
     pending: int = 0
-    """How many times an operation is still running when it is asked about."""
+    """Number of times that an operation is still running when a client asks about it."""
     leaves: list[bytes] = field(default_factory=list)
     entries: dict[str, bytes] = field(default_factory=dict)
     key_changes: list[bytes] = field(default_factory=list)

@@ -134,7 +134,7 @@ NASTY = (
 @pytest.mark.parametrize("missing", [False, True])
 @pytest.mark.parametrize("name", ["rows.csv", "rows.parquet"])
 def test_labels_that_are_hard_to_write(tmp_path, name, missing):
-    """Also an empty label beside missing values: each has its own cell."""
+    """An empty label beside missing values has its own cell, as missing values have."""
     labels = Labels(NASTY, missing=missing)
     coding = Coding((Attribute("=a,\n", labels), Attribute("b", Edges((0, 1)))))
     codes = np.array([[code, 0] for code in range(labels.size)])

@@ -1,4 +1,4 @@
-"""How objects show themselves, and how little an import costs."""
+"""Display of objects, and the cost of an import."""
 
 import io
 import json

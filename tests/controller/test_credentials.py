@@ -226,7 +226,7 @@ class TestEnrolment:
         assert not (folder / "identities/bob.toml").exists()
 
     def test_a_signing_key_belongs_to_one_identity(self, folder):
-        """Else a card of one could be shown as signed by the other; replaced keys count too."""
+        """Otherwise a card of one could be shown as signed by the other; replaced keys count too."""
         ana = enrol(folder)
         enrol(folder, again=True)
         with pytest.raises(InvalidInputError, match="belongs to ana"):

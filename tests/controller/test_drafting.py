@@ -243,7 +243,7 @@ def drafted(path: Path):
 
 @cache
 def draft_of(path: Path, content: bytes):
-    """Once for each content: a test asks several questions about one draft."""
+    """Draft once for each content: a test asks several questions about one draft."""
     return draft_schema(path, "t", today=NOW.date())
 
 
@@ -444,7 +444,7 @@ class TestSchema:
 
 
 class TestFiles:
-    """How files are written: the same table in many forms."""
+    """Formats of files: the same table in many forms."""
 
     TABLE = "Größe;Betrag;Datum\n" + "".join(
         f"{('klein', 'mittel', 'groß')[n % 3]};{n % 40}.{n * 37 % 1000:03},50;{n % 28 + 1:02}.01.2020\n"
@@ -585,7 +585,7 @@ def test_exact_counts_histograms_and_sums_are_offered_where_that_is_wanted(tmp_p
     st.lists(st.integers(0, 8), max_size=3, unique=True),
 )
 def test_a_draft_of_numbers_holds_every_value_in_few_levels(quantiles, decimals, shared):
-    """Also where the values have so many digits that they are rounded."""
+    """Values may have so many digits that they are rounded."""
     if decimals is not None:
         quantiles = sorted({round(number, decimals) for number in quantiles})
         if len(quantiles) < 9 or decimals > most_decimals(quantiles):

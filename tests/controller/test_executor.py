@@ -217,7 +217,7 @@ class TestCancel:
         until(lambda: not executor._jobs, 2)
 
     def test_s13_who_hears_of_a_cancel_can_wait_for_the_end(self, executor, tmp_path, monkeypatch):
-        """Also one who is quicker than the kill: a folder that is thrown away must not be written."""
+        """A caller may be quicker than the kill: a folder that is thrown away must not be written."""
         monkeypatch.setattr(ProcessExecutor, "_kill_where_cancelled", lambda *_: None)
         future = executor.submit(tasks.MEASURE, endless())
         pid = process_of(executor, future).pid

@@ -197,7 +197,7 @@ def one_key(folder, alike):
     ("kind", "formula"), [("crosstab", "c ~ a"), ("means", "c ~ 1"), ("linear", "a ~ C(c)"), *QUESTIONS]
 )
 def test_a_refusal_does_not_say_whether_nobody_or_a_few_have_it(tmp_path, kind, formula):
-    """Else it would say of somebody of this key that c is 0."""
+    """Otherwise it would say of somebody of this key that c is 0."""
     outcomes = [one_key(tmp_path, few)(kind, formula, where="a == 0 and b == 0") for few in (0, 1, 4)]
     assert len({tuple(one.reasons) for one in outcomes}) == 1
     assert len({one.answer is None for one in outcomes}) == 1

@@ -519,7 +519,7 @@ class TestBlackBoxes:
                 )
 
     def test_s31_a_box_that_nobody_reviewed_is_refused(self):
-        """And nothing is offered in its place, so that the analyst hears why."""
+        """The policy offers nothing in its place, so that the analyst sees the reason."""
         assert self.judged(self.PRIVATE, generator="stranger") == Refusal(("BOX_NOT_REVIEWED",))
         assert self.judged(self.PRIVATE, generator="trees").terms.generator == "trees"
 

@@ -141,7 +141,7 @@ class TestClosing:
 
 
 def test_no_two_cells_have_one_user_at_a_time(monkeypatch):
-    """Else what one starts would count against the other."""
+    """Otherwise processes that one run starts would count against the other."""
     monkeypatch.setattr(namespaces, "_USERS", range(70_000, 70_050))
     with ExitStack() as held:
         numbers = [held.enter_context(SandboxUser()).number for _ in range(50)]

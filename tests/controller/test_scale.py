@@ -56,7 +56,7 @@ def exactly_rounded(number: float, step: Decimal) -> float:
 class TestRounding:
     @given(STEPS, st.lists(st.integers(-(2**30), 2**30), min_size=1), st.sampled_from([1, 2, 3, 4, 7]))
     def test_numbers_at_and_beside_halves_of_a_step(self, step, places, parts):
-        """Also those whose float lies on the other side of the half."""
+        """Numbers include those whose float lies on the other side of the half."""
         near = [float(Fraction(place, parts) * Fraction(step)) for place in places]
         given_numbers = np.array([*near, *np.nextafter(near, np.inf), *np.nextafter(near, -np.inf)])
         scale = Scale(step, (-(2**31) * step, 2**31 * step))
@@ -303,7 +303,7 @@ def test_a_rehearsed_program_gets_the_numbers_that_psi_places(monkeypatch, tmp_p
 @pytest.mark.parametrize("form", ["numbers", "levels", "midpoints"])
 @pytest.mark.parametrize("name", ["rows.csv", "rows.parquet", ""])
 def test_rows_in_files_and_frames_are_read_back(tmp_path, form, name):
-    """Also if the last level is one number."""
+    """The last level may be one number."""
     amounts, days = on_scale("0.01", "0 10 100", "0 100"), on_scale("1", "15706 15900", dates=True)
     times = on_scale("1", "0 360 1440", "719", times=True)
     columns = {"amount": amounts, "day": days, "hour": times}

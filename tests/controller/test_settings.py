@@ -372,7 +372,7 @@ def test_a_refusal_names_the_field_and_no_value(tmp_path, text, field):
 
 
 def test_a_refusal_says_where_and_what(tmp_path):
-    """Which file, which line, what is expected: enough to mend it without a manual."""
+    """File, line and what is expected: enough to mend it without a manual."""
     assert "at line 5" in str(refused(tmp_path, SMALLEST + "[server\n"))
     error = refused(tmp_path, SMALLEST + DATASET.replace("largest_order = 2", 'largest_order = "two"'))
     assert error.message == "controller.toml: datasets.0.policy.largest_order: is not a whole number."

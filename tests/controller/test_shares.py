@@ -1,4 +1,4 @@
-"""How many calls one caller, and all together, may have at a time, and which are served first."""
+"""Number of calls that one caller, and all together, may have at a time, and the order of service."""
 
 import threading
 from contextlib import ExitStack

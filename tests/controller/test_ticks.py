@@ -63,7 +63,7 @@ def run_of(executor, ticks, note=lambda *_: None):
 
 
 def seconds(work, tick):
-    """How long an operation takes, as its caller sees it."""
+    """Duration of an operation, as its caller sees it."""
     begun = time.monotonic()
     run_of(Working(work), Ticks(tick)).job(tasks.KEEP, {})
     return time.monotonic() - begun
@@ -149,7 +149,7 @@ def test_a_job_whose_progress_cannot_be_noted_does_not_go_on():
 
 
 def test_s28_a_place_is_taken_until_the_tick(tmp_path):
-    """Else whoever waits for it would hear when the job before ended."""
+    """Otherwise a waiting caller would learn when the job before ended."""
     gate = threading.Event()
     executor = ProcessExecutor(1, cpu_seconds=60, memory_mib=2_048, report=print)
     try:
@@ -191,7 +191,7 @@ class Ending:
 
 @pytest.mark.parametrize(("error", "left"), [(OperationCancelledError(), []), (StorageError(), ["fit"])])
 def test_s28_what_a_cancelled_run_left_is_thrown_away(tmp_path, error, left):
-    """Else the next one's time would tell whether the first had come to its end."""
+    """Otherwise the next operation's time would tell whether the first had come to its end."""
     release = BoxRelease(*[None] * 3, StateFiles(tmp_path))
     with pytest.raises(type(error)):
         release._run_once(Ending(tmp_path, error), {}, tmp_path / "failed")

@@ -105,7 +105,7 @@ def test_real_panels_and_households():
 
 
 def test_a_panel_in_a_database_is_recognised_by_its_name(tmp_path):
-    """Which columns belong to persons is looked at in files alone."""
+    """Columns that belong to persons are looked for in files alone."""
     pytest.importorskip("ibis")
     frame = panel().rename(columns={"nummer": "pid"})  # noqa: F841 - DuckDB reads it by its name
     with duckdb.connect(tmp_path / "a.duckdb") as database:

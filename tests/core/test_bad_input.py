@@ -84,7 +84,7 @@ class TestCodes:
         assert BY_CODES[name](one, one) == pytest.approx(expected(name, 0, uniques=1, told=1), abs=1e-9)
 
     def test_constant_attributes(self, name):
-        """Also such as can hold one level only."""
+        """Constant records, and attributes that can hold one level only."""
         for sizes in ((1, 1), (5, 5)):
             one, other = (coded(sizes, [[0, 0]] * rows) for rows in (7, 9))
             if name == "mean table utility":

@@ -58,7 +58,7 @@ def test_with_and_without_a_person_every_clique_names_the_person(drawn, data):
 
 
 def partition(counts, *roundings):
-    """Which counts cannot be told apart, rounded to each of these."""
+    """Return the counts that cannot be told apart, rounded to each of these."""
     seen = zip(*(rounded(counts, base).tolist() for base in roundings), strict=True)
     groups = {}
     for count, values in zip(counts.tolist(), seen, strict=True):

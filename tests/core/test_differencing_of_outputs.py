@@ -145,7 +145,7 @@ def test_cells_of_wide_tables_are_numbered_as_they_occur():
 
 @pytest.mark.parametrize(("number", "refused"), [(0, True), (1, True), (9, True), (10, False)])
 def test_nobody_is_as_few_as_somebody_beside_natural_groups(number, refused):
-    """Else the answer would say that nobody is there, and the refusal that somebody is."""
+    """Otherwise the answer would say that no record is there, and the refusal that one is."""
     records = with_few(number, age=3, job=2)
     assert nearly_natural(but(cell(age=3, job=2)), records, T) == refused
     of_an_age = Condition(("age", "job"), cell(age=3).cells[:, None] & ~cell(job=2).cells)

@@ -184,7 +184,7 @@ class TestRounding:
         assert rounding_stddev(base) == pytest.approx(np.sqrt(np.mean(errors**2)))
 
     def test_rounded_counts_give_no_way_back(self):
-        """Which of two neighbours was counted shows in no bit, away from the edges of a step."""
+        """The choice between two neighbours shows in no bit, away from the edges of a step."""
         assert len({rounded(np.array([count]), 5).tobytes() for count in (8, 9, 10, 11, 12)}) == 1
 
 

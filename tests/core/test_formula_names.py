@@ -132,7 +132,7 @@ def test_an_attribute_may_have_any_name(name):
 
 
 def test_the_questions_have_answers():
-    """Else those about odd names would be equal for no reason."""
+    """Otherwise formulas with odd names would be equal for no reason."""
     without = [one for one in QUESTIONS if isinstance(outcome(*one, "plain", "plain"), str)]
     assert len(without) < len(QUESTIONS) / 8, without
 

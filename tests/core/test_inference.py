@@ -219,7 +219,7 @@ def wide(rng, records=300):
 
 
 def test_a_wide_lattice_is_judged_whole():
-    """Among 720 cells, an exact small count in an answer is detected, and a rounded count is not."""
+    """An exact small count in an answer is detected among 720 cells, and a rounded count is not."""
     one = Lattice.of(wide(np.random.default_rng(1)), WIDE.domain.attributes, CHECKS)
     assert len(one.cells) == 720
     assert sum(len(small.places) for small in one.small) > 700
@@ -234,7 +234,7 @@ def test_a_wide_lattice_is_judged_whole():
 
 @pytest.mark.parametrize("level", [0, 37, 59])
 def test_any_single_count_of_a_wide_lattice_is_found(level):
-    """Also the last of several hundred small counts, which a search that gives up would pass."""
+    """The last of several hundred small counts is detected, which a search that gives up would pass."""
     one = Lattice.of(wide(np.random.default_rng(3)), WIDE.domain.attributes, CHECKS)
     inside = (one.cells.column("a") == 1) & (one.cells.column("c") == level)
     tiny = CountFacts.near(one.sums((), inside).rows, 1.0)

@@ -85,7 +85,7 @@ def finding_of(name, *, copied=False):
 
 
 def numbers_in(value):
-    """How many numbers an object of JSON types holds."""
+    """Count the numbers in an object of JSON types."""
     if isinstance(value, dict):
         return sum(map(numbers_in, value.values()))
     if isinstance(value, list | tuple):

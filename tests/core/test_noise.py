@@ -1,4 +1,4 @@
-"""How much noise a budget asks for: spent to the last part and never more, and said truly."""
+"""Noise that a budget asks for: spent to the last part and never more, and stated truly."""
 
 from fractions import Fraction
 from math import inf, nextafter

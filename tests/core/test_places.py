@@ -348,7 +348,7 @@ EXACT = {
 
 
 def psi_of_kinds(stddev: float) -> Psi:
-    """Also marginals; under noise some counts are negative."""
+    """Return psi of histograms, sums and marginals; under noise some counts are negative."""
     less = 4 if stddev else 0
     histograms = [
         HistogramMeasurement(name, tuple(count - less for count in counts), stddev)

@@ -1,4 +1,4 @@
-"""How small a leak is found, by planting leaks of known size."""
+"""Smallest leak that is detected, by planting leaks of known size."""
 
 from itertools import combinations
 

@@ -1,4 +1,4 @@
-"""Which records came out in which run: the tests keep their level, and their power is what they say."""
+"""Records that came out in each run: the tests keep their level, and their power is what they say."""
 
 from itertools import combinations
 

@@ -205,7 +205,7 @@ def test_guesses_come_from_the_table_of_largest_entropy():
 
 
 def test_cells_that_certainly_hold_somebody():
-    """Among 10 records 9 have a = 0 and 9 have b = 0: at least 8 have both, in any table."""
+    """With a = 0 in 9 of 10 records and b = 0 in 9, at least 8 records have both, in any table."""
     codes = np.array([[0, 0]] * 8 + [[0, 1], [1, 0]])
     dataset = Dataset(Domain.of({"a": 2, "b": 2}), codes)
     guesses = confident_guesses(dataset, ReleasedTables.of(dataset, [("a",), ("b",)]), 1)

@@ -243,7 +243,7 @@ def radii_of_cells(m, n, sizes, runs, rng):
 
 
 def refuted_sums(space, rows, sums, m):
-    """Which sums a level of 5 % refutes at epsilon 0; p grows with the sum, so a bisection tells."""
+    """Return the sums that a level of 5 % refutes at epsilon 0, by bisection: p grows with the sum."""
 
     def refutes(nu):
         found = found_sum(space, rows, m, nu)

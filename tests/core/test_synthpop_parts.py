@@ -240,7 +240,7 @@ def wrong(tree, places, target):
 
 
 def under(tree, node, places):
-    """Which records come through a node: those whose leaf descends from it."""
+    """Return the records that come through a node: those whose leaf descends from it."""
     below = {int(node)}
     for each in range(int(node), len(tree.predictor)):
         if each in below and tree.predictor[each] != LEAF:

@@ -171,7 +171,7 @@ def test_degrees_of_freedom_count_records_no_finer_than_counts(kind, test, rows)
 )
 @pytest.mark.parametrize("rows", range(41, 62, 2))
 def test_the_adjusted_share_is_no_larger_than_the_share(formula, rows):
-    """Also where the rounded degrees of freedom are the rounded number of records."""
+    """The rounded degrees of freedom may be the rounded number of records."""
     margins = RecordMargins.of(people(rows=rows))
     observed = observed_levels(margins, CODING.domain.attributes)
     question = read_question(formula, Analysis.LINEAR, CODING, observed=observed, options={})

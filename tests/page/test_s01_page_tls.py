@@ -94,7 +94,7 @@ def with_passphrase(house, content, mode=0o600):
 
 
 def test_s01_a_key_without_its_passphrase_says_what_to_write(locked):
-    """And nobody is asked at a terminal, where a service would wait for ever."""
+    """No terminal is asked, where a service would wait for ever."""
     with pytest.raises(InvalidInputError, match=r"server\.key: has a passphrase.*key_passphrase_file"):
         tls_files(locked.settings())
 

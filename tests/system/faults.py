@@ -48,7 +48,7 @@ def _engine_error() -> Exception:
 
 @dataclass
 class Faults:
-    """Which step is to fail.
+    """Step that is to fail.
 
     Args:
         folder: Files below it count; others, such as modules, do not.

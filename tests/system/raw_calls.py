@@ -42,7 +42,7 @@ URI = "spiffe://gencard.local/pilot/{role}/{name}"
 
 @dataclass(frozen=True)
 class Ending:
-    """How a call ended: OK with messages, or a status with the reason of our catalogue.
+    """End of a call: OK with messages, or a status with the reason of our catalogue.
 
     Two that ended alike are equal; each has its own, random ``trace``.
     """

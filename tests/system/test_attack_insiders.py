@@ -201,7 +201,7 @@ def test_racing_refusals_stay_under_their_limit(racing):
 WOMEN = "(health == 'bad' and sex == 'female' and work == 'part')"
 MEN = "(health == 'very bad' and sex == 'male' and work == 'none')"
 GROUP = f"health == 'fair' or {WOMEN} or {MEN}"
-"""Among men those in fair health, whom the pair of sex and health counts, and a few more."""
+"""Men in fair health, whom the pair of sex and health counts, and a few more men."""
 
 
 def ended(house, names, way, clock):
@@ -262,7 +262,7 @@ def test_a_card_that_had_runs_counts_for_later_versions(tmp_path, way):
 
 
 def test_the_risk_that_stewards_see_counts_cards_of_all_projects_and_one_version(tmp_path):
-    """Also a revoked card; not one that ended before it was measured, whether it had runs or not."""
+    """A revoked card counts; not one that ended before it was measured, whether it had runs or not."""
     clock = Clock()
     house = made(tmp_path, survey(900))
     house.edit({"automatic": "false"})

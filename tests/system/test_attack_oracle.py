@@ -215,7 +215,7 @@ def test_an_auditor_pays_as_everybody_does_and_once(tmp_path):
 
 
 def test_uniques_are_taken_out_only_where_the_whole_table_may_be_had(tmp_path):
-    """Else a row that is there says of everybody of this age that the health is another one."""
+    """Otherwise a row that is there says of every person of this age that the health is another one."""
     with world(tmp_path / "one", ALONE, {"without_uniques": "true"}) as house, house.analyst() as ana:
         asked = {"purpose": "a test", "rows": 500, "without_uniques": True}
         wide = ana.propose("survey", [("age",), ("work",), ("health",)], **asked)

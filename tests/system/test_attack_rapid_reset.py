@@ -49,7 +49,7 @@ def attacked(house: House, path: str, at_once: int, connections: int) -> Iterato
 
 
 def endings_of(house: House, name: str, attack: subprocess.Popen) -> Counter[grpc.StatusCode]:
-    """How one person's calls end, one after another until the attack is over."""
+    """Ends of one person's calls, one after another until the attack is over."""
     channel, endings = house.channel(name), Counter()
     while attack.poll() is None or endings.total() < CALLS:
         endings[call(channel, LIST, b"").code] += 1

@@ -225,7 +225,7 @@ class TestRows:
     def test_a_run_that_failed_is_not_repeated_and_all_failures_look_alike(
         self, analyst, verdicts, monkeypatch, failure
     ):
-        """Else a box that fails now and then would tell of records, for nothing, as often as asked."""
+        """Otherwise a box that fails now and then would tell of records for nothing, again and again."""
         card = audited(agreed(analyst), verdicts)
         tasks, real = [], run_module.Run.job
 
@@ -307,7 +307,7 @@ class TestWhatSpeaksForTheRows:
 class TestTheAudit:
     @pytest.mark.parametrize("rows", [1, 60_000])
     def test_s31_it_asks_for_as_many_rows_as_the_run_that_makes_them(self, analyst, monkeypatch, rows):
-        """Else a box could keep its word exactly as long as it is looked at."""
+        """Otherwise a box could keep its word exactly as long as it is audited."""
         asked, real = {}, run_module.Run.job
 
         def job(self, task, description):

@@ -107,7 +107,7 @@ def test_the_caps_bind(house, ana):
 
 
 def test_the_steward_is_told_how_small_the_cells_are(house):
-    """And nobody else: counted here with pandas over the drafted labels and edges."""
+    """The text is for the steward alone: counted here with pandas over the drafted labels and edges."""
     said = CliRunner().invoke(steward_shell, ["check", "-c", str(house.settings_file)]).stdout
     assert "for the steward only" in said
     coding = read_schema(house.folder / "schema.toml").coding

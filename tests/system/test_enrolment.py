@@ -93,7 +93,7 @@ class TestTheWay:
         assert entry.actor.endswith("/steward/sam")
 
     def test_the_controller_serves_without_the_authoritys_key(self, tmp_path):
-        """And enrols with the key in a file that is there for so long."""
+        """The controller enrols with the key in a file that is there only meanwhile."""
         file, key = tmp_path / "survey.csv", tmp_path / "stick" / "authority.pem"
         apart = build(tmp_path, people=False)
         shutil.rmtree(apart.folder)
@@ -265,7 +265,7 @@ class TestLater:
         assert (enrolled.signing_key, *enrolled.earlier) == keys
 
     def test_an_answer_names_no_earlier_key(self, house, ana):
-        """Else a controller could have a key of its own making believed to be an old one of ana's."""
+        """Otherwise a controller could pass a key of its own making off as an old one of ana's."""
         answer = answered(house, renewal_request(ana).file)
         assert b"earlier" not in answer.read_bytes()
         install_answer(ana, answer)

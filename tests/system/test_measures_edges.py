@@ -174,7 +174,7 @@ class TestEndedCards:
         assert set(found.findings) == {"marginals", "clones"}
 
     def test_a_card_that_was_given_back_can_still_be_revoked(self, house, ana):
-        """Else its analyst could keep what the controller wants to end."""
+        """Otherwise its analyst could keep what the controller wants to end."""
         card = released(ana)
         evaluation.run(ana._connection, card.name, ["marginals"], False)
         card.refresh().terminate()

@@ -136,7 +136,7 @@ class TestTwoWorlds:
     }
 
     def ended(self, folder, kind, last):
-        """How the work ended where one cell has so many records; the ledger, and the metrics then."""
+        """End of the work if one cell has so many records; the ledger, and the metrics then."""
         folder.mkdir()
         house = housed(folder, "{}", {**self.CELLS, ("female", "bad"): last})
         configure(house, "datasets.policy", **self.SETTINGS[kind])

@@ -310,7 +310,7 @@ def test_stored_numbers_are_on_the_card_and_reach_its_programs_alone(house, stew
 
 
 def test_a_line_that_pays_for_a_waiting_answer_is_not_voided(card, release, house, steward, tmp_path):
-    """Else nobody could decide on the answer."""
+    """Otherwise no steward could decide on the answer."""
     program = tmp_path / "analysis.py"
     program.write_text(LINE)
     card.dry_run(program, seed=3)

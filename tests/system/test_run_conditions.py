@@ -49,7 +49,7 @@ def card(house):
 
 
 def asked_for(frame):
-    """How many people pandas chooses."""
+    """Number of people that pandas chooses."""
     return int(((frame.age < 45) | (frame.region == "north")).sum())
 
 

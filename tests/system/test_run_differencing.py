@@ -63,7 +63,7 @@ def test_everybody_but_one_man_and_his_like_never(card):
 
 
 def test_what_psi_tells_is_told_before(card):
-    """Among men the group is those in fair health, whom psi counts, and a few more.
+    """The group is the men in fair health, whom psi counts, and a few more men.
 
     Before the release the group is far from any other. This test releases psi, so it is the last one.
     """

@@ -72,7 +72,7 @@ class Silent:
         return sum(not silent.done() for silent in self.calls) <= 8
 
     def endings(self):
-        """How each was ended, once all are."""
+        """End of each call, once all have ended."""
         assert eventually(lambda: all(silent.done() for silent in self.calls), SECONDS)
         return Counter(silent.code() for silent in self.calls)
 
@@ -239,7 +239,7 @@ class TestPatience:
         assert (cancelled["late"], cancelled["later"]) == (1, 1)
 
     def test_a_call_that_is_kept_is_freed_when_its_time_is_over(self):
-        """Also where no other call comes: until then, gRPC counts it as a stream."""
+        """The call is freed if no other call comes: until then, gRPC counts it as a stream."""
         patience, ended = Patience(0.05), Ended()
         held = weakref.ref(ended)
         patience.keep(ended)

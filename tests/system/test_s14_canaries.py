@@ -23,7 +23,7 @@ from tests.system.tls_proxy import TlsProxy
 MARK = "said-by-ana-herself"
 PEOPLE = ("ana", "aud", "sam", "eve")
 THREAD = re.compile(rb"(?m)^([IWEF]\d{4} [\d:.]+ +)\d+")
-"""How lines of gRPC begin: a thread's number in them may be any, that of a count too."""
+"""Openings of lines of gRPC: a thread's number in them may be any number, also that of a count."""
 
 
 @dataclass

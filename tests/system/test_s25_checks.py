@@ -173,7 +173,7 @@ def test_s25_nothing_leaves_but_one_answer_that_is_paid_for(tmp_path, check):
 
 
 def test_s25_whichever_check_fails_the_refusal_is_the_same_to_the_byte(tmp_path_factory):
-    """Also for one cell and for many."""
+    """Both for one cell and for many."""
     texts = set()
     for transform in ("{ threshold = 13 }", "{ threshold = 1_000 }", "{ freedom = 144 }"):
         house = housed(tmp_path_factory.mktemp("same"), transform).start()
@@ -202,7 +202,7 @@ def test_s25_exact_counts_leave_only_where_the_policy_offers_them(tmp_path):
 
 
 def test_s25_a_run_of_another_project_is_judged_beside_the_rounded_counts(tmp_path, monkeypatch):
-    """Also if a state of an earlier version holds unrounded counts beside rounded ones."""
+    """A state of an earlier version may hold unrounded counts beside rounded ones."""
     house = housed(tmp_path, USUAL)
     house.enrol("bob", project="study")
     try:

@@ -150,7 +150,7 @@ class TestManyTries:
     def test_s31_a_failed_try_counts_for_its_submitter_and_weakens_no_later_one(
         self, audit_house, verdicts, card
     ):
-        """Else the level could be brought down by tries that say nothing."""
+        """Otherwise the level could be brought down by tries that say nothing."""
         controller_state = audit_house.controller.controller_state
         verdicts += ["no-evidence"]
         before = audit(card, "honest")

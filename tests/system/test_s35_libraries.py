@@ -154,7 +154,7 @@ class TestRecord:
         assert len(read) == 2
 
     def test_s35_a_change_after_the_comparison_is_noticed_at_the_next_run(self, installed, monkeypatch):
-        """Also one before the environment is put together, when everything has been compared."""
+        """A change is noticed before the environment is put together, when all has been compared."""
         real = environment._interpreter
 
         def meanwhile():

@@ -149,7 +149,7 @@ class TestReplacedKeys:
                     deed()
 
     def test_s41_a_connection_from_before_ends_with_its_next_call(self, house, name):
-        """And its streams by themselves: one that watches, and one that lends a black box."""
+        """Streams of a watcher and of a lent black box end by themselves."""
         house.enrol(name)
         with channel(house, house.person(name)) as opened:
             assert call(opened, LIST, b"").answers

@@ -163,7 +163,7 @@ class TestWhileServing:
         assert len(failed(tmp_path / "kept", keys)) == 1
 
     def test_s41_a_person_with_new_keys_keeps_what_the_old_ones_signed(self, house, tmp_path):
-        """And signs with the new one alone: the service takes no signature by the old."""
+        """The controller signs with the new key alone: the service takes no signature by the old one."""
         house.enrol("ann")
         with house.analyst("ann") as ann:
             name = self.released(ann, tmp_path / "kept").name

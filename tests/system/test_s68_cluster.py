@@ -188,7 +188,7 @@ def resample(table, rows, *, rng):
 resample.main()
 """
 SECONDS = {"resample": 0, "sleeper": 300}
-"""How long one run of a box sleeps, by its name."""
+"""Time for which one run of a box sleeps, by the name of the box."""
 
 
 @pytest.fixture(scope="module")

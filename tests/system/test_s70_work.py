@@ -105,13 +105,13 @@ def taken_over(pair, hold, work, reached):
 
 
 def lines(pair, card):
-    """How many lines of the ledger a card has, by their state."""
+    """Number of lines of the ledger for a card, by their state."""
     spent = consistency.lines_of(pair.state)
     return Counter(line.state for line in spent if line.resource.startswith(card.name))
 
 
 def logged(pair, card, action):
-    """How many entries of the log say this of a card."""
+    """Number of entries of the log with this event of a card."""
     with pair.state.database.reading() as tx:
         entries = [json.loads(entry.body) for entry in pair.state.log.entries(tx)]
     return sum((one["resource"], one["action"]) == (card.name, action) for one in entries)

@@ -117,7 +117,7 @@ def test_answers_with_noise_are_near_the_file(printed, command, model, formula):
 
 
 def test_the_confirmed_answer_is_least_squares_on_the_file(printed):
-    """Also the one on the page, number by number."""
+    """The table on the page is the same, number by number."""
     (of_page,) = regressions(lines_of_text(PAGE))
     (of_run,) = regressions(lines_of_text(output_of(printed, "gencard run")))
     assert of_page == of_run

@@ -206,7 +206,7 @@ _INCOMPLETE = "Nothing was spent. Plan a smaller formula: `gencard plan` shows w
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """How the analyst agrees to an offer.
+    """Way in which the analyst agrees to an offer.
 
     Args:
         accept: Sign without a question.

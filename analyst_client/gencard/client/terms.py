@@ -160,7 +160,7 @@ Amount = Decimal | int | float | str
 
 
 class Measured(TypedDict, total=False):
-    """How statistics are measured: exactly by default; noise requires ``neighbouring``.
+    """Arguments for how statistics are measured: exactly by default; noise requires ``neighbouring``.
 
     Args:
         epsilon: Total privacy budget of Laplace noise over all marginals.

@@ -22,7 +22,7 @@ _MOST_PROGRESS = 101
 """Lines of progress, in hundredths that rise."""
 
 _REFUSES = b'{"fields":'
-"""How the line of a refusal begins."""
+"""Opening of the line of a refusal."""
 
 HundredthsReport = Callable[[int], None]
 """Called with the hundredths done."""
@@ -44,7 +44,7 @@ def outputs_answer(outputs: Sequence[Output]) -> bytes:
 
 
 def progress_line(hundredths: int) -> bytes:
-    """How much is done; any number of these may come before the answer, each higher than the last."""
+    """Progress; any number of these may come before the answer, each higher than the last."""
     return b'{"done":%d}\n' % hundredths
 
 

@@ -65,7 +65,7 @@ class DeclaredAttribute:
 
     @property
     def missing(self) -> str:
-        """Which values are missing; empty where none may be."""
+        """Values that are missing; empty if none may be missing."""
         return ", ".join(("empty", *self.reading.absent)) if self.attribute.coding.missing else ""
 
     @property

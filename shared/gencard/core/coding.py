@@ -1,4 +1,4 @@
-"""How values become codes: declared labels, declared edges, a level for "missing".
+"""Coding of values: declared labels, declared edges, a level for "missing".
 
 Dates are numbers here: days since 1970-01-01.
 
@@ -240,7 +240,7 @@ MOST_CELLS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """How an attribute follows from stored ones.
+    """Derivation of an attribute from stored ones.
 
     Args:
         sources: Stored attributes; what is derived is derived from them alone.
@@ -321,7 +321,7 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How stored values become levels, besides labels and edges.
+    """Reading of stored values as levels, besides labels and edges.
 
     Args:
         absent: Values that stand for "missing" beside empty ones.

@@ -40,7 +40,7 @@ _MOST_COMPARED = 32
 
 
 def steps_reached(values: NDArray[Any], steps: Sequence[float]) -> NDArray[np.integer]:
-    """How many of some increasing numbers each value reaches; of NaN, any number of them.
+    """Count the increasing numbers that each value reaches; for NaN the count is arbitrary.
 
     >>> steps_reached(np.array([1.0, 2.0, 2.5]), (2.0, 3.0)).tolist()
     [0, 1, 1]

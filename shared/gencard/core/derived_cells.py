@@ -150,7 +150,7 @@ def _tied(derived: Sequence[_Derived], domain: Domain) -> list[list[_Derived]]:
 def _possible_cells(
     coding: Coding, domain: Domain, group: Sequence[_Derived]
 ) -> tuple[Clique, NDArray[np.bool_]]:
-    """Which cells of derived attributes and of their sources in the domain can occur.
+    """Return the cells of derived attributes and of their sources in the domain that can occur.
 
     The person of a record that counts has one that does.
 
@@ -188,7 +188,7 @@ def _possible_cells(
 
 
 def _possible_of_both(one: Attribute, other: Attribute) -> NDArray[np.bool_]:
-    """Which cells of two attributes of the person that count the same records can occur."""
+    """Return the cells of two attributes of the person that count the same records and can occur."""
     possible = np.zeros((one.coding.size, other.coding.size), dtype=np.bool_)
     edges = [
         edge for each in (one, other) if isinstance(each.coding, Edges) for edge in each.coding.edges

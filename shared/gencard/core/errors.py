@@ -884,7 +884,7 @@ class BlackBoxError(ComputationError):
 
 
 class BoxRunFailedError(ComputationError):
-    """How a box failed at the records may say something about them, so all its failures look alike."""
+    """A box's failures at the records may say something about them, so all of them look alike."""
 
     reason = "BOX_RUN_FAILED"
     text = "The only run of this card's black box on the records failed."
@@ -892,7 +892,7 @@ class BoxRunFailedError(ComputationError):
 
 
 class ProgramRunFailedError(ComputationError):
-    """How a program failed at the records may say something about them: all failures look alike."""
+    """A program's failures at the records may say something about them, so all of them look alike."""
 
     reason = "PROGRAM_RUN_FAILED"
     text = "The only run of this program on the records failed."

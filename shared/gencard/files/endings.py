@@ -1,4 +1,4 @@
-"""Which files of records there are, by the ending of their names."""
+"""Kinds of files of records, by the ending of their names."""
 
 from pathlib import Path
 

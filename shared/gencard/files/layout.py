@@ -1,4 +1,4 @@
-"""How a text file is written: encoding, delimiter, lines before the header, marks of numbers, dates.
+"""Layout of a text file: encoding, delimiter, lines before the header, marks of numbers, dates.
 
 ``look_at`` reads a whole file and concludes it: for ``init``, which drafts what it says, and for the
 readers of the client, which know the names of the columns.
@@ -55,7 +55,7 @@ Rows = list[list[str]]
 
 @dataclass(frozen=True, slots=True)
 class TextLayout:
-    """How a text file is written, as a look at it concludes; each field as in a stated format.
+    """Layout of a text file, as a look at it concludes; each field has the meaning of a stated format.
 
     Args:
         dates: Formats of dates besides ISO 8601.

@@ -146,7 +146,7 @@ class Stored(Midpoints):
 
 
 ValueForm = Literal["numbers", "levels", "midpoints"]
-"""How attributes with edges are delivered: numbers drawn inside the intervals, the intervals
+"""Form of attributes with edges: numbers drawn inside the intervals, the intervals
 themselves, or their midpoints. As "levels", whole numbers and truth values are categoricals too.
 """
 

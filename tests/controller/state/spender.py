@@ -19,7 +19,7 @@ PRICE = Price(1, Decimal("0.1"))
 
 
 def spend(database: Database) -> int:
-    """How many of some tries the ledger granted."""
+    """Count the tries that the ledger granted."""
     ledger, granted = ledger_of(CAP, "1000"), 0
     for _ in range(TRIES):
         try:

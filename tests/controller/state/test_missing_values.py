@@ -132,7 +132,7 @@ def test_days_outside_the_calendar_end_no_first_look(tmp_path, day):
 
 
 class TestDates:
-    """How dates are written is stated, or asked for once."""
+    """The format of dates is stated, or asked for once."""
 
     def file(self, folder, **columns):
         rows = zip(*((values * 60)[:60] for values in columns.values()), strict=True)
@@ -170,7 +170,7 @@ class TestDates:
 
 @pytest.mark.parametrize("ending", ["sav", "dta"])
 def test_a_label_that_a_file_declares_is_a_label(tmp_path, ending):
-    """Also where it reads like a mark of a missing value."""
+    """A label is one even if it reads like a mark of a missing value."""
     pyreadstat = pytest.importorskip("pyreadstat")
     texts = ("yes", "None", "NA", "NaN", "missing")
     frame = pd.DataFrame({"a": [float(code % 5) for code in range(60)], "b": [1.0, 2.0, 3.0] * 20})

@@ -252,7 +252,7 @@ def test_what_each_type_of_a_table_may_be(engine, socket, tmp_path, kind, zone, 
 
 
 def test_a_time_of_day_is_that_of_its_instants_alone(engine, socket, tmp_path):  # noqa: F811
-    """Also where a column has its name, beside the instants or without them."""
+    """A column may have the name of the derived attribute, beside the instants or without them."""
     named = pa.table({"left": pa.array([utc(INSTANT)]), "hour": pa.array([7])})
     named = named.set_column(0, "left", named["left"].cast(pa.timestamp("us", tz="UTC")))
     hour = {"name": "hour", "time_of": "left", "edges": ["00:00", "24:00"]}

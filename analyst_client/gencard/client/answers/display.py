@@ -1,4 +1,4 @@
-"""How an answer is shown: its numbers as tables, its coefficients and their intervals as a figure."""
+"""Display of an answer: its numbers as tables, its coefficients and their intervals as a figure."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -59,7 +59,7 @@ class DryRun(Displayable):
 
     @property
     def numbers(self) -> int:
-        """How many numbers it gives: most that the run on the records costs."""
+        """Number of numbers in the output: most that the run on the records costs."""
         return sum(output.numbers for output in self.outputs)
 
     @property

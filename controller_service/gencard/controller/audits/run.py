@@ -80,7 +80,7 @@ class AuditRun:
         self.audits.journals.store(audit)
 
     def _next_try(self, run: Run, card: Card) -> int:
-        """Which try of the family this will be if no other ends before it."""
+        """Number of this try in the family if no other try ends before it."""
         with self.audits.database.reading() as tx:
             row = results.get_audit(tx, run.request["audit"])
             return len(self.audits.card_audits.families.earlier(tx, row, offer_of(card).terms)) + 1

@@ -134,7 +134,7 @@ class Profile:
 
 
 class Repeats(NamedTuple):
-    """How many records the values of a column have.
+    """Frequencies of the values of a column.
 
     Args:
         values: Number of different values.

@@ -45,7 +45,7 @@ BACKLOG = 100
 HEADER_BYTES = 16 * 1024
 START_SECONDS = 30.0
 CERTIFICATE_SECONDS = 5
-"""How often a renewed certificate is looked for."""
+"""Seconds between two looks for a renewed certificate."""
 
 
 # Workaround: uvicorn has no timeout for receiving a request (Kludex/uvicorn#157); its timeout_keep_alive

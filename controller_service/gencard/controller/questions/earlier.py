@@ -411,7 +411,7 @@ class _Scope:
 
     @cached_property
     def size(self) -> int:
-        """How many cells there are."""
+        """Number of cells."""
         domain = self.merged.domain(self.earlier.coding.domain)
         return lattice_size(domain, tuple(self.attributes))
 

@@ -91,7 +91,7 @@ class Limited:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Population:
-    """Which records a run is about, read by the schema alone.
+    """Records that a run is about, read by the schema alone.
 
     Args:
         where: Condition of the requested records; None for all records.
@@ -213,7 +213,7 @@ class RunQuestion:
 
     @property
     def where(self) -> Condition | None:
-        """Which records were asked for; None for all."""
+        """Records that the question chooses; None for all."""
         return self.population.where
 
     @property

@@ -42,7 +42,7 @@ class DatasetSource(Protocol):
 
     @property
     def file_format(self) -> FileFormat:
-        """How files of records are written."""
+        """Format of the files of records."""
 
     @property
     def policy(self) -> Policy: ...

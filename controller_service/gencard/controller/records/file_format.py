@@ -1,4 +1,4 @@
-"""How a file of records is written (encoding, delimiter, decimal mark, dates), and its bytes.
+"""Format of a file of records (encoding, delimiter, decimal mark, dates), and its bytes.
 
 Stewards state it in the settings; `init` drafts it. CSV in UTF-8 is read by DuckDB, in other encodings
 by pyarrow, which decodes them all.

@@ -42,7 +42,7 @@ PYTHON_COMMAND = (
     *(sys.executable, "-s", "-B", "-X", "faulthandler"),
     *("-X", f"pycache_prefix={COMPILED}"),
 )
-"""How Python is started in a sandbox, before the script."""
+"""Words that start Python in a sandbox, before the script."""
 
 _MIB = 1 << 20
 _PATIENCE = 300.0

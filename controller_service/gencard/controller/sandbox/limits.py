@@ -44,7 +44,7 @@ _SIGNALS = 256
 
 
 class Isolation(StrEnum):
-    """How a sandbox is closed.
+    """Kinds of isolation of a sandbox.
 
     NAMESPACES is bubblewrap: no network, no files but the program's, no other process in sight.
     PROCESSES bounds what is used and closes nothing: for development alone.

@@ -202,7 +202,7 @@ def _caller() -> Caller:
 
 
 class Calls:
-    """How many calls have ended, by method and status; no times, which could depend on records."""
+    """Count of calls that have ended, by method and status; no times, which could depend on records."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -414,7 +414,7 @@ def _check_file(path: Path, field: str) -> None:
 GRACE_SECONDS = 10.0
 WATCH_SECONDS = 1.0
 SWITCH_SECONDS = 0.0005
-"""How long one thread may hold the interpreter while others wait for it.
+"""Seconds for which one thread may hold the interpreter while others wait for it.
 
 A call gives it up at each statement of the database. With Python's 5 ms, a proposal of 20 statements
 waits up to 0.1 s for calls that compute, and holds the lock of the writers meanwhile.

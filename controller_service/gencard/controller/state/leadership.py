@@ -45,7 +45,7 @@ _ELSEWHERE = (
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """How far a controller has seen the shared state: leaderships and entries of the log."""
+    """State that a controller has seen: number of leaderships and of entries of the log."""
 
     number: int = 0
     entries: int = 0

@@ -55,7 +55,7 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """How one currency of an account was spent.
+    """Spending of one currency of an account.
 
     Args:
         amount: Present amount.

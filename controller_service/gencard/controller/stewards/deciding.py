@@ -48,7 +48,7 @@ _OTHER_DIGEST = (
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How stewards come to a desk.
+    """Way in which stewards come to a desk.
 
     Args:
         name: service, page or local.

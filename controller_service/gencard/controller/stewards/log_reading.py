@@ -1,4 +1,4 @@
-"""How stewards read the log: search by words and fields, and single entries with their proof."""
+"""Reading of the log by stewards: search by words and fields, and single entries with their proof."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

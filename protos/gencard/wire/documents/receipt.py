@@ -12,7 +12,7 @@ from gencard.wire.signatures.dsse import DOCUMENT, RECEIPT, read_document, state
 
 @dataclass(frozen=True, slots=True)
 class AuditedBox:
-    """Which black box made the rows, and what speaks for it.
+    """Black box that made the rows, and the evidence for it.
 
     Args:
         digest: SHA-256, in hex, of all that ran.

@@ -26,7 +26,7 @@ BACKUP = "gencard.backup.v1"
 """Kind of a backup's list."""
 
 LIFE = timedelta(days=14)
-"""How long an approval counts, as any first decision does."""
+"""Time for which an approval counts, as for any first decision."""
 
 LONGEST_REASON = 200
 

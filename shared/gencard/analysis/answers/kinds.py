@@ -36,7 +36,7 @@ from gencard.core.statistics.formula import Analysis
 
 @dataclass(frozen=True, slots=True)
 class AnalysisKind:
-    """How one kind of analysis is answered.
+    """Functions and needs of one kind of analysis.
 
     Args:
         family: Name of the group of analyses that this kind belongs to, for people.
@@ -107,7 +107,7 @@ KINDS: Mapping[Analysis, AnalysisKind] = {
 
 
 def kind_of(analysis: Analysis, options: Iterable[str] = ()) -> AnalysisKind:
-    """How an analysis is answered.
+    """Return how an analysis is answered.
 
     Args:
         options: Names of what it is told beside the formula.

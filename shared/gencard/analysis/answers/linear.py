@@ -127,7 +127,7 @@ def response_column(question: Question, design: Design, margins: Margins) -> Col
 
 
 def aliased_note(names: tuple[str, ...], kept: IntArray) -> tuple[str, ...]:
-    """Which columns were left out, if any."""
+    """Names of the columns that were left out, if any."""
     left = [name for place, name in enumerate(names) if place not in kept]
     return (f"not estimated, because earlier columns determine them: {', '.join(left)}",) if left else ()
 

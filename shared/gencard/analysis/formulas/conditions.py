@@ -28,7 +28,7 @@ MOST_CELLS = 100_000
 def read_condition(
     text: str, coding: Coding, values: Values | None = None, *, of_present: bool = False
 ) -> tuple[Clique, Mask]:
-    """Which levels of which attributes a condition chooses.
+    """Levels of attributes that a condition chooses.
 
     A comparison with a missing number is unknown, as in SQL: neither it nor its opposite is fulfilled,
     and ``or`` is where its other side is. A missing label is a label like others. All numbers of an
@@ -105,7 +105,7 @@ def _fulfilling(
     level_numbers: Mapping[str, Sequence[float]],
     logic: Logic = THREE_VALUED,
 ) -> Mask:
-    """Which cells fulfil a condition."""
+    """Return the cells that fulfil a condition."""
     labels, numbers = {}, {}
     for axis, name in enumerate(attributes):
         labels[name] = Levels(cells[:, axis], coding.attribute(name).coding.level_names)

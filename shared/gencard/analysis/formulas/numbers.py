@@ -1,4 +1,4 @@
-"""Which numbers of a formula are summed as the records have them, and which sums an analysis needs.
+"""Numbers of a formula that are summed as the records have them, and the sums that an analysis needs.
 
 A number is *wide* if a level of its attribute holds more than one value. In a term it is summed where it
 stands alone in a linear function, such as ``I(2 * age - 3)``, and is multiplied by no other wide number;

@@ -1,4 +1,4 @@
-"""Which numbers of a question are summed as the records have them, and which statistics it needs."""
+"""Numbers of a question that are summed as the records have them, and the statistics that it needs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

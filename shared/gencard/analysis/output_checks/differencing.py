@@ -187,7 +187,7 @@ def _gaps(narrow: _Population, wide: _Population, dataset: Dataset) -> Iterator[
 def _gap(
     narrow: Kept, wide: Kept, dataset: Dataset, within: Sequence[str], chosen: Sequence[str]
 ) -> _Gap:
-    """How far a population is from the nearest union of another one's cells, by cells of ``within``.
+    """Return the distance of a population to the nearest union of another's cells, each ``within``.
 
     A cell of ``chosen`` that is for the greater part in belongs to the nearest union; what it holds of
     the others is the difference, and so is what lies outside the wide population. Where no cell belongs
@@ -293,7 +293,7 @@ def chain_of_sums(
 
 
 def _most_of(checks: Transform) -> float:
-    """How many times the largest contribution all others must be together.
+    """Return the least sum of all other contributions, in multiples of the largest contribution.
 
     The (n, k) rule and the p per cent rule let some of the others be known to the attacker. With this
     many, both hold whatever these contribute; and one record contributes less than half.
@@ -424,7 +424,7 @@ class _GroupSums:
     def _apart(
         self, places: IntArray, masses: FloatArray, units: FloatArray, least: float
     ) -> FloatArray:
-        """How far a search stays from weights of ``_lightest`` that add up to the least mass.
+        """Return how far a search stays from weights of ``_lightest`` that add up to the least mass.
 
         The weights are moved in turn into their bounds and onto the sums, for all classes at once. At
         ``_BEYOND`` or below they are there, and no program is needed.

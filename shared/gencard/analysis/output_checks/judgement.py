@@ -1,4 +1,4 @@
-"""Which rules an answer from the records breaks: by its kind, from the records that it rests on.
+"""Rules that an answer from the records breaks: by its kind, from the records that it rests on.
 
 Every number is judged by what it can tell. Counts, and what determines them, are judged cell by cell, as
 are the coefficients of dummies: those of a logistic model with its features' table are the counts. Means

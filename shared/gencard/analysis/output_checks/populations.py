@@ -19,7 +19,7 @@ from gencard.core.errors import DomainMismatchError
 from gencard.core.types import IntArray
 
 Kept = NDArray[np.bool_]
-"""Which records are in a population, one entry for each."""
+"""Membership of records in a population, one entry for each."""
 
 _MOST_CELLS = 2**20
 """Cells of a marginal that are numbered by their place in it."""
@@ -27,7 +27,7 @@ _MOST_CELLS = 2**20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Condition:
-    """Which cells of some attributes are in.
+    """Membership of cells of some attributes.
 
     Args:
         attributes: In the order of the axes.
@@ -38,7 +38,7 @@ class Condition:
     cells: NDArray[np.bool_]
 
     def kept(self, dataset: Dataset) -> Kept:
-        """Which records pass.
+        """Return the records that pass.
 
         Raises:
             UnknownAttributeError: The dataset lacks an attribute.
@@ -75,7 +75,7 @@ class ToldOutput:
         return frozenset(name for test in self.tests for name in test.attributes)
 
     def kept(self, dataset: Dataset) -> Kept:
-        """Which records the output is about."""
+        """Return the records that the output is about."""
         everybody = np.ones(len(dataset), dtype=bool)
         return reduce(np.logical_and, (test.kept(dataset) for test in self.tests), everybody)
 

@@ -310,7 +310,7 @@ def _of_variances(table: Table, records: float) -> Iterator[Number]:
 
 
 def numbers_in(answer: Answer) -> int:
-    """How many numbers an answer tells: a covariance matrix counts once for each pair of names."""
+    """Count the numbers that an answer discloses: a covariance matrix has one for each pair of names."""
     coefficients = answer.coefficients
     of_model = (
         0 if coefficients is None else len(coefficients.names) * (len(coefficients.names) + 3) // 2

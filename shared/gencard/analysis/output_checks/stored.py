@@ -65,7 +65,7 @@ _COARSE = "quantiles and their standard errors are rounded so that many records 
 
 
 class Spreads(StrEnum):
-    """Which standard deviations a table of means has."""
+    """Return the standard deviations that a table of means has."""
 
     OWN = "own"
     POOLED = "pooled"
@@ -337,7 +337,7 @@ class StoredRun:
         return spreads is Spreads.NONE or self.question.options.get("test", TESTS[0]) != TESTS[0]
 
     def spreads(self, term: Clique, rules: Rules) -> Spreads:
-        """Which standard deviations may be told, by all groups that a record may have."""
+        """Return the standard deviations that may be disclosed, by all groups that a record may have."""
         (place, cells), limit = self._groups(term), rules.influence
         inside, outside = self.response
         alone = cells == 1 and not len(outside)
@@ -437,7 +437,7 @@ def contrasts_of(design: Design) -> FloatArray:
 def _of_quantiles(
     groups: StoredGroups, shares: Sequence[float], rules: Rules
 ) -> Iterator[tuple[str, Verdict]]:
-    """Also the order statistics of a standard error have enough records on either side."""
+    """Judge quantiles; order statistics of a standard error need enough records on either side."""
     most = max(rules.checks.dominance_count, 1)
     one = tables.contributions(groups.place, groups.values, cells=len(groups.names), most=most)
     threshold = rules.checks.threshold

@@ -73,7 +73,7 @@ _RANDOM_STATES = 2**32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Modes:
-    """How the codes of one attribute become entries and numbers from -1 to 1, and back.
+    """Coding of one attribute: its codes as entries and numbers from -1 to 1, and back.
 
     Entries are the modes, then each code that stands for missing.
 

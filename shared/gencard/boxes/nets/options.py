@@ -14,7 +14,7 @@ from gencard.core.types import FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True)
 class CtganOptions:
-    """How the nets are built and trained.
+    """Options for building and training the nets.
 
     Args:
         epochs: Rounds of as many batches as the records fill.
@@ -106,7 +106,7 @@ def _shares(weights: IntArray | FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class PateGanOptions:
-    """How teachers, student and generator are trained.
+    """Options for training teachers, student and generator.
 
     Args:
         epsilon, delta: What all votes together keep.

@@ -63,7 +63,7 @@ class Critics:
         self._adam.step()
 
     def votes(self, rows: Tensor) -> IntArray:
-        """How many nets take each row for real."""
+        """Count the nets that take each row for real."""
         with torch.no_grad():
             counts: IntArray = (self.logits(rows) > 0).sum(dim=0).numpy()
         return counts

@@ -80,7 +80,7 @@ _LARGEST_LEAF = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How the trees are grown and used.
+    """Options for growing and using the trees.
 
     Args:
         order: In which attributes are drawn: ``DECLARED``, ``BY_LEVELS`` (fewest first), or all names.

@@ -79,7 +79,7 @@ def level(alpha: float, attempt: int) -> float:
 
 
 class Side(IntEnum):
-    """Which dataset the box is given; of planted ones ``LOW`` is the even and ``HIGH`` the odd one."""
+    """Dataset that the box is given; of planted ones ``LOW`` is the even and ``HIGH`` the odd one."""
 
     LOW = 0
     HIGH = 1
@@ -107,7 +107,7 @@ _BEGIN_AND_END = {
 
 
 def calls(runs: int) -> int:
-    """How often an audit calls the box that runs it so often on each side of each step.
+    """Count the calls of a box by an audit with this number of runs on each side of each step.
 
     >>> calls(10)
     70

@@ -102,7 +102,7 @@ LEVEL_SHARES = {
     Check.PLANTED: 0.2,
     Check.CANARY: 0.05,
 }
-"""How the level is divided among the tests, so that together they keep it (Bonferroni).
+"""Rule that divides the level among the tests, so that together they keep it (Bonferroni).
 
 Fixed before any run: the share of a test that cannot be made is not redistributed. Reports state the
 shares used.

@@ -255,7 +255,7 @@ def person_words(most_records: int) -> str:
 
 
 def counted(most_records: int) -> str:
-    """Which records count and whom noise on them protects, for people."""
+    """Records that count, and whom noise on them protects, for people."""
     if not most_records:
         return "individually"
     return f"of {person_words(most_records)}: no more of them count, and noise protects the person"

@@ -1,4 +1,4 @@
-"""How counts are measured: exactly or transformed, with noise, or by a generator that adds the noise."""
+"""Ways to measure counts: exactly or transformed, with noise, or by a generator that adds the noise."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
@@ -82,7 +82,7 @@ class InsideGenerator:
 
 
 Privacy = Exact | AddedNoise | InsideGenerator
-"""How a card is measured."""
+"""Way in which a card is measured."""
 
 EXACT = Exact()
 """Counts as they are."""
@@ -116,7 +116,7 @@ _PARAMETERS: Mapping[str, tuple[Callable[[str, str], object], str]] = {
     "delta": (delta_of, "is allowed for {} only"),
     "most_records": (most_records_of, "is allowed for {} only"),
 }
-"""How each parameter is read from text, and what is wrong where it is missing or does not belong."""
+"""Reader of each parameter, and the problem if it is missing or does not belong."""
 
 
 def _noise_of(noise: type[AddedNoise], given: Mapping[str, str]) -> AddedNoise:

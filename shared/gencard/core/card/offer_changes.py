@@ -1,4 +1,4 @@
-"""How the terms of an offer differ from the terms that were requested, whoever made the offer.
+"""Differences between the terms of an offer and the requested terms, whichever side made the offer.
 
 Controller and analyst compute the same differences from the same two terms. So the differences that an
 analyst sees before signing do not depend on what the controller says of them; only the reasons do.

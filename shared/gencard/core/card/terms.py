@@ -59,7 +59,7 @@ _HOLDS_AGAINST = {
 
 @dataclass(frozen=True, slots=True)
 class AuditTerms:
-    """How audits under the card are run, agreed before any record is read.
+    """Terms of audits under the card, agreed before any record is read.
 
     Args:
         runs: Runs of the generator on each side, in each step. Older cards have 3 to 5; audits under
@@ -353,5 +353,5 @@ class CardTerms:
 
     @property
     def counted(self) -> str:
-        """Which records count, for people."""
+        """Records that count, for people."""
         return counted(self.most_records)

@@ -228,7 +228,7 @@ def check_functions(functions: int, points: int, most_functions: int, most_value
 
 
 def number_of_functions(psi: Psi) -> int:
-    """How many there are, before any is written out."""
+    """Number of the targets, before any is written out."""
     return sum(m.values.size for m in informative_marginals(psi)) + sum(
         len(m.values) for m in psi.linear
     )

@@ -32,7 +32,7 @@ _CLASSES = 5
 """Latent classes of the made-up records; each has its own shares of the levels."""
 
 _OWN_SHARE = 0.7
-"""How much of the shares is the class's own; the rest is common to all classes."""
+"""Weight of the class's own shares; the rest is common to all classes."""
 
 _LEFT_OUT = (8, 4, 2)
 """The remedy leaves out one marginal in so many, the largest first; each is tried in turn."""

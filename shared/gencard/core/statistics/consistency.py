@@ -27,7 +27,7 @@ from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
 from gencard.core.types import Counts, FloatArray
 
 _RELATIVE = 1e-9
-"""How far reconciled noisy marginals may differ, as a share of the records: rounding of floats."""
+"""Largest difference of reconciled noisy marginals, as a share of the records: rounding of floats."""
 
 
 def check_consistent(psi: Psi, *, may_be_empty: bool = False) -> None:

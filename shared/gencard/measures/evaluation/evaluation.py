@@ -88,7 +88,7 @@ class Need(StrEnum):
 
 
 class Sight(StrEnum):
-    """Which attributes of the records an evaluation combines."""
+    """Attributes of the records that an evaluation combines."""
 
     NOTHING = "nothing"
     PHI = "each marginal of Phi"

@@ -47,7 +47,7 @@ NOTHING_DECLARED = Declared()
 
 @dataclass(frozen=True, slots=True)
 class AllowedTogether:
-    """Which attributes a policy allows to be combined.
+    """Attributes that a policy allows to be combined.
 
     Args:
         forbidden: Attribute sets that nothing may hold together.

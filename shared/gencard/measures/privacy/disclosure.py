@@ -100,7 +100,7 @@ class Exclusions:
                 raise InvalidInputError(field="exclusions", problem="a cell lies outside the domain")
 
     def names(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_]:
-        """Which records are named; shape ``(n,)``.
+        """Return the records that are named; shape ``(n,)``.
 
         Args:
             columns: The codes of n records, by attribute.

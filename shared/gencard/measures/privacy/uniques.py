@@ -24,7 +24,7 @@ from gencard.measures.privacy.records import combination_numbers
 
 @dataclass(frozen=True, slots=True)
 class ReplicatedUniques:
-    """How many combinations of the keys are unique, and where.
+    """Number of combinations of the keys that are unique, and their places.
 
     Args:
         records: Number of original records.

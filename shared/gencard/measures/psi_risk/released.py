@@ -138,7 +138,7 @@ class ReleasedTables:
         return self.domain.project(attributes).cells <= MOST_CELLS
 
     def possible(self, keys: Clique, target: str) -> NDArray[np.bool_]:
-        """Which levels of the target a record with certain keys can have, as far as the tables tell.
+        """Return the levels of the target that a record with certain keys can have, by the tables.
 
         Returns:
             Shape (sizes of the keys..., size of the target).

@@ -1,4 +1,4 @@
-r"""How well released rows follow psi, compared with the expected sampling error.
+r"""Fidelity of released rows to psi, compared with the expected sampling error.
 
 The distance between a marginal's shares in psi and among the rows is their total variation: the share of
 the rows that would have to move. It is compared with what n rows drawn from the
@@ -134,7 +134,7 @@ class Unseen:
 
 @dataclass(frozen=True, slots=True)
 class Fidelity:
-    """How well rows follow psi.
+    """Fidelity of rows to psi.
 
     Args:
         marginals: In psi's order.

@@ -20,7 +20,7 @@ from gencard.core.statistics.counting import count
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Which gap is meant; levels are codes.
+    """Identity of a gap; levels are codes.
 
     Args:
         attribute: The attribute A.

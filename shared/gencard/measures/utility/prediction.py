@@ -139,7 +139,7 @@ def accuracy(predictor: Predictor, records: Dataset, target: str) -> float:
 
 
 def accuracies(predictor: Predictor, target: str, *, real: Dataset, synthetic: Dataset) -> Accuracies:
-    """How well what synthetic records taught does; Houssiau et al. (2022), Table 2.
+    """Quality of predictions learnt from synthetic records; Houssiau et al. (2022), Table 2.
 
     Args:
         predictor: Taught by ``split(...).training`` of the synthetic records.

@@ -1,4 +1,4 @@
-r"""How well a model tells synthetic records from original ones: pMSE for whole datasets.
+r"""Distinction of synthetic from original records by a model: pMSE for whole datasets.
 
 .. math:: pMSE = \frac{1}{N} \sum_i (\hat p_i - c)^2, \quad S\_pMSE = pMSE / E_0[pMSE]
 
@@ -55,7 +55,7 @@ Places = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class TreeSettings:
-    """How a tree grows.
+    """Limits on the growth of a tree.
 
     Args:
         leaf: Fewest records of a leaf; three times as many are needed for a split.
@@ -103,7 +103,7 @@ class _Node:
 
 
 class _Tree:
-    """How it grows."""
+    """Limits on its growth."""
 
     def __init__(self, cells: Cells, synthetic: FloatArray, settings: TreeSettings) -> None:
         self.cells, self.synthetic, self.settings = cells, synthetic, settings
@@ -138,7 +138,7 @@ class _Tree:
             node.children = (one, other)
 
     def _best_split(self, places: Places) -> NDArray[np.bool_] | None:
-        """Which cells go to one side; None where no split leaves enough records or gains anything."""
+        """Return the cells of one side; None if no split leaves enough records or gains anything."""
         totals, synthetic = self.cells.totals[places], self.synthetic[places]
         best, side = _LEAST_GAIN, None
         for column in self.cells.columns:

@@ -1,4 +1,4 @@
-r"""How well a synthetic table stands for the original one.
+r"""Utility of a synthetic table in place of the original one.
 
 pMSE is the mean squared difference between c, the synthetic share of the N records, and the probability
 of being synthetic that a saturated model gives to each (Snoke et al. 2018):

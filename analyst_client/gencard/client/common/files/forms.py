@@ -38,7 +38,7 @@ _GROUPS = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+")
 
 @dataclass(frozen=True, slots=True)
 class TextForm:
-    """How a text file is written, and the dates of its attributes.
+    """Form of a text file, and the dates of its attributes.
 
     Args:
         dates: Attribute -> the format of its dates, if that is not ISO 8601.
@@ -63,7 +63,7 @@ def usual_form(path: Path) -> TextForm:
 
 
 def form_of(path: Path, coding: Coding, domain: Domain) -> TextForm:
-    """TextLook at a text file of rows, and return its form.
+    """Look at a text file of rows, and return its form.
 
     Marks of numbers and formats of dates are those of the attributes, and of no other column.
 

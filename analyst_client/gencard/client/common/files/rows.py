@@ -356,7 +356,7 @@ MOST_CELLS = 500_000_000
 """Cells of rows that are read into memory: 2 GB of codes."""
 
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
-"""How a text begins that a spreadsheet may run, or that was neutralised already."""
+"""Openings of a text that a spreadsheet may run, or that was neutralised already."""
 
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
@@ -567,7 +567,7 @@ def _texts(attribute: Attribute, end: str, values: Values | None) -> Texts:
 
 
 def _number_text(coding: Edges, values: Values) -> Callable[[float], str]:
-    """How the numbers of an attribute are written."""
+    """Format in which the numbers of an attribute are written."""
     if coding.dates:
         return lambda days: date_of_days(days).isoformat()
     if coding.times:

@@ -75,7 +75,7 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bootstrap:
-    """How a bootstrap is drawn.
+    """Settings of a bootstrap.
 
     Args:
         rng: The source of records and noise.

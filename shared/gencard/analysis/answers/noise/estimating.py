@@ -18,7 +18,7 @@ from gencard.core.types import FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curvature:
-    """How quadratic forms of the information change, one for each of some directions.
+    """Changes of quadratic forms of the information, one for each of some directions.
 
     Args:
         by_counts: Derivatives by the counts, at fixed coefficients.

@@ -166,13 +166,13 @@ def _basis(facts: CountFacts) -> FloatArray:
 
 
 def _is_spanned(rows: FloatArray, basis: FloatArray) -> NDArray[np.bool_]:
-    """Which functions are linear combinations of a basis."""
+    """Return the functions that are linear combinations of a basis."""
     rest = np.abs(rows - (rows @ basis.T) @ basis).max(axis=1, initial=0.0)
     return np.asarray(rest < _ZERO * (1.0 + np.abs(rows).max(axis=1, initial=0.0)))
 
 
 def _may_be_spanned(rows: scipy.sparse.csr_array, basis: FloatArray) -> NDArray[np.bool_]:
-    """Which sparse functions are as long as their projections: a coarse test that costs little."""
+    """Return the sparse functions that are as long as their projections: a coarse, cheap test."""
     lengths = rows.power(2).sum(axis=1)
     projected = np.square(rows @ basis.T).sum(axis=1)
     return np.asarray(lengths - projected < 1e-6 * (1.0 + lengths))
@@ -314,7 +314,7 @@ class _Ranges:
 
     @property
     def progress(self) -> float:
-        """How much all sums change together, each as far as that matters."""
+        """Return the joint change of all sums, each as far as that matters."""
         return float(np.minimum(self.high - self.low, WIDTH).sum())
 
     def is_open(self, place: int) -> bool:

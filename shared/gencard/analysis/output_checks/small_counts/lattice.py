@@ -117,7 +117,7 @@ class Lattice:
 
 
 def lattice_size(domain: Domain, attributes: Sequence[str]) -> int:
-    """How many cells some attributes have together."""
+    """Count the cells that some attributes have together."""
     return prod(domain.size(name) for name in attributes)
 
 

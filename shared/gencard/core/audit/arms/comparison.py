@@ -140,7 +140,7 @@ def pooled_p_value(evidence: Sequence[Evidence]) -> float:
 
 
 def windows(same_bytes: Sequence[bool]) -> tuple[tuple[int, ...], ...]:
-    """Which tries are pooled together: positions, oldest first; the last one is the try that is judged.
+    """Return the positions of tries that are pooled, oldest first; the last one is judged.
 
     The newest 1, 2, 4, ... tries, all of them, and all of the same bytes as the last one; each set once.
     Their number depends on the number of tries and on digests alone, never on an outcome.

@@ -129,7 +129,7 @@ def _expected(findings: Findings, difference: FloatArray) -> FloatArray:
 
 
 def _along(now: FloatArray, before: FloatArray) -> float:
-    """How often a difference holds an earlier one."""
+    """Return the component of a difference along an earlier one, as a multiple of the earlier one."""
     return float(now @ before) / float(before @ before)
 
 
@@ -190,7 +190,7 @@ def pair_checks(scores: dict[Side, Scores]) -> tuple[CheckResult, ...]:
 
 
 def effect_of(scores: dict[Side, Scores], test: Trial, plan: AuditPlan) -> Effect:
-    """How much of the strongest block's difference came out again, and the smallest effect found."""
+    """Share of the strongest block's difference that came out again, and the least effect detected."""
     low, high = scores[Side.LOW], scores[Side.HIGH]
     followed, mean = welch(low.followed, high.followed), welch(low.values, high.values)
     below, above = followed.interval()

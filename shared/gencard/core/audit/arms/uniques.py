@@ -277,7 +277,7 @@ def planted_checks(
 
 
 def _presence(pair: PlantedPair, runner: Runner, side: Side, dataset: Dataset) -> BoolArray:
-    """Which planted records came out in each run on one side: shape ``(runs, 2 planted)``."""
+    """Return the planted records that came out in each run on one side: shape ``(runs, 2 planted)``."""
     presence = Presence(np.vstack([pair.even_corners, pair.odd_corners]))
     for _ in presence.watched(runner.outputs(Step.PLANTED, side, dataset)):
         pass
@@ -292,7 +292,7 @@ def _runs(table: BoolArray, planted: int) -> PlantedRuns:
 
 
 def _surplus(runs: PlantedRuns) -> FloatArray:
-    """How many more of a side's own records came out than of the other side's, in each run."""
+    """Return the excess of a side's own records that came out over the other side's, in each run."""
     return np.asarray(np.array(runs.own) - np.array(runs.other), dtype=np.float64)
 
 

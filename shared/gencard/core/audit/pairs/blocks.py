@@ -1,4 +1,4 @@
-"""Which interactions lie outside Phi: the blocks that an audit looks at."""
+"""Interactions that lie outside Phi: the blocks that an audit tests."""
 
 from collections.abc import Iterable, Sequence
 from itertools import combinations

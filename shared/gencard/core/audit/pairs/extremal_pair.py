@@ -25,7 +25,7 @@ _MOST_SECONDS = 10.0
 """Time limit, in seconds, of the integer program for the farthest dataset of a small table."""
 
 PASSES = 2
-"""How often every set of moves is gone through."""
+"""Number of passes through every set of moves."""
 
 
 @dataclass(frozen=True, slots=True)

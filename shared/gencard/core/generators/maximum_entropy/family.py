@@ -54,7 +54,7 @@ from gencard.core.types import Table
 
 
 class KeptMarginals(StrEnum):
-    """Which marginals of psi the distribution keeps; of the others it has what these imply."""
+    """Marginals of psi that the distribution keeps; of the others it has what these imply."""
 
     ALL = "all"
     BEST_TREE = "best tree of pairs"
@@ -63,7 +63,7 @@ class KeptMarginals(StrEnum):
 
 
 class Form(StrEnum):
-    """How the distribution is held: ``WHOLE`` always as a table."""
+    """Form in which the distribution is stored: ``WHOLE`` always as a table."""
 
     TABLE = "table"
     TREE = "junction tree"

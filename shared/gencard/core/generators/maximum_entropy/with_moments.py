@@ -30,7 +30,7 @@ _RIDGE = 1e-12
 """Added to the Hessian, which is singular where functions depend on each other."""
 
 _ROUNDING = 1e-6
-"""How far below zero rounding may put an entropy."""
+"""Largest distance below zero to which rounding may move an entropy."""
 
 _SHORTEST = 2.0**-40
 

@@ -78,7 +78,7 @@ class Proportion:
 
 
 def quantile(confidence: float) -> float:
-    """How many standard errors an interval reaches to both sides.
+    """Half the width of an interval, in standard errors.
 
     Raises:
         InvalidNumberError: The confidence is not between 0 and 1.

@@ -219,7 +219,7 @@ def _links(
     count: int,
     rng: np.random.Generator,
 ) -> int:
-    """How many targets have a synthetic record that is near on both sides."""
+    """Number of targets that have a synthetic record near on both sides."""
     one, other = (neighbours(targets, synthetic, by, count, rng) for by in distances)
     return sum(bool(np.isin(*both).any()) for both in zip(one, other, strict=True))
 
@@ -230,7 +230,7 @@ _HALVINGS = 60
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Membership:
-    """How far members and others lie from the closest synthetic record: 0 to 1, ascending, without NaN.
+    """Distances of members and others to the closest synthetic record: 0 to 1, ascending, without NaN.
 
     Raises:
         InvalidDatasetError: There is no member, or no other record.

@@ -26,7 +26,7 @@ from gencard.measures.privacy.records import Column, Records, present
 
 
 class Relation(StrEnum):
-    """How a record's value is to a condition's; only numbers have an order."""
+    """Relation of a record's value to a condition's value; only numbers have an order."""
 
     EQUAL = "equal"
     AT_MOST = "at most"

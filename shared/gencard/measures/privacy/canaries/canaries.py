@@ -40,7 +40,7 @@ _SPACING = 2.0**-53
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reconstruction:
-    """How near a generator's rows come to each canary.
+    """Distance of a generator's rows to each canary.
 
     Args:
         space: Where the canaries were drawn.

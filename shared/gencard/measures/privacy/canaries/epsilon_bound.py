@@ -172,7 +172,7 @@ def check_epsilon(epsilon: float) -> None:
 
 
 def steps_of(neighbouring: Neighbouring) -> int:
-    """How many neighbouring steps replace one record: it is one step, or one is removed, one added."""
+    """Number of neighbouring steps that replace one record: one, or a removal and an addition."""
     return 1 if neighbouring is Neighbouring.REPLACE_ONE else 2
 
 

@@ -51,7 +51,7 @@ from gencard.measures.privacy.canaries.epsilon_bound import (
 #
 # The published text rejects a claim where nu *exceeds* the threshold; nearness is the evidence, so it is
 # rejected where nu is at or below it. Valid for every m, n and d, under both neighbouring relations, and
-# for pure differential privacy alone. One canary that was not memorised hides many: see ``counts``.
+# for pure differential privacy alone. One canary that was not memorised hides many; see the hits below.
 #
 # **The refined bound** uses the distribution of the sum instead of a volume. Under replace-one
 # epsilon-differential privacy, given the rows and all other canaries, each distance is within r with
@@ -210,7 +210,7 @@ def _power(numbers: NDArray[np.complex128], exponent: int) -> NDArray[np.complex
 
 
 def _length(masses: FloatArray, steps: FloatArray, terms: int) -> int:
-    """How long a transform is to be, so that next to no sum is beyond."""
+    """Return the length of a transform beyond which next to no sum lies."""
     mean = float(masses @ steps)
     spread = sqrt(terms * float(masses @ (steps - mean) ** 2))
     far = max(terms * mean, float(steps[-1])) + _SPREADS * (spread + 1)
@@ -241,7 +241,7 @@ def _tilt(log_cdf: FloatArray, terms: int) -> float:
 
 # Bounds on epsilon from counts: canaries with a row within a radius, and guesses of membership.
 #
-# **Hits.** With :math:`G(r)` as in ``sums`` and K canaries within r, which is fixed before the run,
+# **Hits.** With :math:`G(r)` as above and K canaries within r, which is fixed before the run,
 #
 # .. math:: p = P[B(m, G(r)) \ge K]
 #
@@ -424,7 +424,7 @@ def _check_delta(delta: float) -> None:
 
 
 STATISTICS = 4
-"""Among which the level is shared."""
+"""Number of bounds that share the level."""
 
 _BLIND = "there are so many rows, or so few cells, that random rows find every canary"
 

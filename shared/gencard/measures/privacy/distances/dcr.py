@@ -54,7 +54,7 @@ TIE = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class CloserShare:
-    """How many records are closer to train. All shares are of the records compared, 0 to 1.
+    """Counts of records that are closer to train. All shares are of the records compared, 0 to 1.
 
     Args:
         records: Synthetic records that have a distance to both.

@@ -44,7 +44,7 @@ class Differences:
 
     @property
     def attributes(self) -> int:
-        """How many have a weight."""
+        """Number of attributes that have a weight."""
         return sum(alike.attributes for alike in self._alike.values())
 
     @property

@@ -48,7 +48,7 @@ _FEW = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordGroups:
-    """Which records are in which group.
+    """Groups of records.
 
     Args:
         of: Each record's group, shape ``(n,)``.
@@ -133,7 +133,7 @@ class GroupRanges:
         return cls(np.minimum.reduceat(ordered, starts), np.maximum.reduceat(ordered, starts))
 
     def gap(self, group: int, other: "GroupRanges", groups: NDArray[np.intp]) -> FloatArray:
-        """How far a group is at least from some groups of another table, in the attribute's unit."""
+        """Return the least distance of a group to groups of another table, in the attribute's unit."""
         above, below = other.low[groups] - self.high[group], self.low[group] - other.high[groups]
         # fmax ignores NaN: groups without a number have gap 0, which is always a lower bound.
         gap: FloatArray = np.fmax(np.fmax(above, below), 0.0)
@@ -155,7 +155,7 @@ class DiscretePart:
 
     @property
     def step(self) -> float:
-        """How much farther one attribute makes two records, on average."""
+        """Return the mean distance that one attribute adds between two records."""
         return 1 / self._differences.attributes
 
 
@@ -210,7 +210,7 @@ class GroupPairs:
     edges: tuple[tuple[GroupRanges, GroupRanges], ...]
 
     def at_best(self, group: int, groups: Positions, known: Row, counted: Row) -> Row:
-        """How near records of a group on the left are at best to those of some groups on the right.
+        """Return the least distance of records of a group on the left to those of groups on the right.
 
         Args:
             known: N of each of these groups.

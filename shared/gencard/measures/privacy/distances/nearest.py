@@ -209,7 +209,7 @@ def _compare(
 
 @dataclass(frozen=True, slots=True)
 class Clones:
-    """How many records are clones.
+    """Number of records that are clones.
 
     Args:
         records: Synthetic records that have a distance to some real record.
@@ -229,7 +229,7 @@ class Clones:
 
     @property
     def expected(self) -> float | None:
-        """How many clones the domain's size alone gives."""
+        """Number of clones that the domain's size alone gives."""
         return None if self.chance is None else self.records * self.chance
 
 
@@ -272,7 +272,7 @@ def nndr(neighbours: Nearest) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DistanceHistogram:
-    """How many records lie how far from their closest one.
+    """Number of records at each distance to their closest record.
 
     Args:
         zeros: Records at distance 0, in no bin.
