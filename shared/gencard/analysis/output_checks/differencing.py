@@ -187,7 +187,7 @@ def _gaps(narrow: _Population, wide: _Population, dataset: Dataset) -> Iterator[
 def _gap(
     narrow: Kept, wide: Kept, dataset: Dataset, within: Sequence[str], chosen: Sequence[str]
 ) -> _Gap:
-    """Return the distance of a population to the nearest union of another's cells, each ``within``.
+    """Return a population's distance to the nearest union of another's cells, by cells of ``within``.
 
     A cell of ``chosen`` that is for the greater part in belongs to the nearest union; what it holds of
     the others is the difference, and so is what lies outside the wide population. Where no cell belongs
