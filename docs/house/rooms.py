@@ -38,7 +38,7 @@ HOUSES: Mapping[str, Mapping[str, Room]] = {
         11 wiring answers audits backup base boxes cards controller_state jobs notify operations page \
             people policy records releases sandbox service settings state stewards
         10 backup audits base cards controller_state jobs people settings state
-        10 notify base controller_state operations people settings state stewards
+        10 notify base controller_state settings state stewards
         10 page base cards controller_state people records settings state stewards
         10 service answers audits base boxes cards controller_state operations people records \
             releases settings state stewards

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from gencard.controller.notify import channels
 from gencard.controller.notify.channels import Fate, channels_of
-from gencard.controller.notify.messages import Message, NoticeKind
+from gencard.controller.notify.messages import LONG, SENTENCES, Message, notices
 from gencard.controller.notify.notifier import Notifier, post_of
 from gencard.controller.shell.main import app
 from gencard.controller.state import stewards
@@ -261,11 +261,11 @@ def test_what_waits_for_long_is_told_once_a_day_and_certificates_that_end(steppe
     assert said[0] == ["proposal"]
     assert said[1:] == [["long"], ["long"]]
     with word.database.reading() as tx:
-        soonest = min(end for _, end in word.waits.certificates(tx))
-        assert len(list(word.waits.certificates(tx))) >= 6, "service, authority, health, ana, aud, sam"
-        near = soonest - timedelta(days=13)
-        kinds = {notice.kind for notice in word.waits.notices(tx, near)}
-    assert kinds == {NoticeKind.PROPOSAL, NoticeKind.LONG, NoticeKind.CERTIFICATE}
+        ends = [one.end for one in word.waiting.certificates(tx)]
+        assert len(ends) >= 6, "service, authority, health, ana, aud, sam"
+        clock.ahead = min(ends) - timedelta(days=13) - datetime.now(UTC)
+        kinds = set(notices(word.waiting.items(tx).rows, clock()).values())
+    assert kinds == {"proposal", LONG, "certificate"}
 
 
 def test_a_decision_that_waits_for_a_second_steward_is_told(house, tmp_path):
@@ -279,7 +279,7 @@ def test_a_decision_that_waits_for_a_second_steward_is_told(house, tmp_path):
         word = post(house, Clock())
         assert word.collect()
         word.deliver(*word.channels)
-    assert json.loads(receiver.came[0][1])["data"]["waiting"] == ["proposal", "second-decision"]
+    assert json.loads(receiver.came[0][1])["data"]["waiting"] == ["decision"]
 
 
 def test_settings_that_would_tell_others_are_refused(house):
@@ -320,7 +320,7 @@ def test_the_log_names_neither_receiver_nor_addressee(house, tmp_path):
 
 
 def test_messages_are_fixed_sentences():
-    for kind in NoticeKind:
+    for kind in SENTENCES:
         message = Message("word_1", (kind,), "house.test", "https://localhost:1/", datetime.now(UTC))
         text = message.text.splitlines()
         assert len(text) == 2

@@ -1,6 +1,6 @@
 """State and cards as the settings say: what a steward works at, with or without a running service."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -14,6 +14,7 @@ from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.cards.book import CardBook
 from gencard.controller.operations.failures import Refusals
 from gencard.controller.operations.operations import Operations
+from gencard.controller.people.certificates import certificate_ends
 from gencard.controller.people.identities import Roster
 from gencard.controller.people.passkeys import Passkeys
 from gencard.controller.people.signing_keys import KeyRotation, SigningKey
@@ -26,13 +27,16 @@ from gencard.controller.stewards.answers import AnswerEffect
 from gencard.controller.stewards.cards import CardEffect
 from gencard.controller.stewards.deciding import Effects, Way
 from gencard.controller.stewards.desk import Desk
+from gencard.controller.stewards.log_reading import LogReader
 from gencard.controller.stewards.people import PersonEffect
-from gencard.controller.stewards.reading import LogReader
 from gencard.controller.stewards.registers import AuditEffect, KeyEffect, LineEffect, RefusalEffect
 from gencard.controller.stewards.risk import Risks
 from gencard.core.card.card import USABLE
 from gencard.core.errors import NotFoundError
 from gencard.core.generators.model_file import KeptFits
+
+HEALTH = Path("health", "certificate.pem")
+"""Certificate of the health check, below the folder of the identities."""
 
 
 def utc_now() -> datetime:
@@ -120,7 +124,17 @@ class ControllerState:
             ledger=self.ledger,
             reader=LogReader(self.log),
             risks=Risks(self.database, self.cards, operations),
+            service_certificates=self._service_certificates,
         )
+
+    def _service_certificates(self) -> Iterator[tuple[str, datetime]]:
+        """Yield name and end of the certificates of the service, its authority and its health check."""
+        server = self.settings.server
+        files = {"health.certificate": self.settings.signing.identities.parent / HEALTH}
+        if not server.insecure_dev:
+            files |= {"server.certificate": server.certificate, "server.authority": server.authority}
+        for name, file in files.items():
+            yield from ((name, end) for _, end in certificate_ends(file))
 
     def _effects(self, authority_key: Path | None) -> Effects:
         log, clock, settings = self.log, self.cards.clock, self.settings

@@ -34,7 +34,7 @@ class Waiting(google.protobuf.message.Message):
     WHO_FIELD_NUMBER: builtins.int
     SINCE_FIELD_NUMBER: builtins.int
     resource: builtins.str
-    """A card, an answer, an operation or a person, by name."""
+    """A card, an answer, an operation, a person, a ledger line or a certificate, by name."""
     kind: builtins.str
     """proposal, offer, answer, refusal, decision or certificate."""
     waits_for: builtins.str

@@ -34,14 +34,31 @@ PROGRAM = "program"
 """Kind of the question of a run of an analyst's program."""
 
 
+class WaitingKind(StrEnum):
+    """Kinds of items that wait: in the queue, on the page, in notifications and in metrics."""
+
+    PROPOSAL = "proposal"
+    """A card for which a steward can offer terms."""
+    OFFER = "offer"
+    """A card whose terms the analyst can accept."""
+    ANSWER = "answer"
+    """Output of a run that a steward releases or refuses."""
+    REFUSAL = "refusal"
+    """Work on the records that failed or was refused, and that a steward reviews."""
+    DECISION = "decision"
+    """A decision with which a second steward has to agree."""
+    CERTIFICATE = "certificate"
+    """A certificate of a person or of the service that ends within 14 days, or has ended."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Waiting:
     """An item of the queue.
 
     Args:
         since: Time since when it waits; of a certificate, its end.
-        resource: Name of a card, answer, operation or person.
-        kind: proposal, offer, answer, refusal, decision or certificate.
+        resource: Name of a card, answer, operation, person, ledger line or certificate.
+        kind: One of ``WaitingKind``; a controller of a later version may have others.
         waits_for: "a steward", "another steward" or "the analyst".
         text: One line, for people.
         who: URI of the person whom it concerns.

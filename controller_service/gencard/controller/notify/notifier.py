@@ -6,24 +6,19 @@ and repeats at most a message whose try it interrupted, under the same name.
 
 import secrets
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
-
-from sqlalchemy import Connection
 
 from gencard.controller.controller_state import ControllerState
 from gencard.controller.notify.channels import Attempt, Channel, Fate, channels_of
-from gencard.controller.notify.messages import Message, Waits, sentences
-from gencard.controller.people.certificates import certificate_ends
+from gencard.controller.notify.messages import Message, notices, sentences
 from gencard.controller.settings.settings import Settings
 from gencard.controller.state import stewards
 from gencard.controller.state.database import Database
 from gencard.controller.state.stewards import MessageRow, MessageState
-from gencard.controller.stewards.desk import Desk
-from gencard.core.errors import GencardError, StorageError
+from gencard.controller.stewards.waiting import WaitingList
+from gencard.core.errors import StorageError
 
 _AGAIN = (10, 60, 300, 900)
 """Seconds to the next try after the first ones; an hour after all others."""
@@ -46,7 +41,7 @@ class Post:
     """
 
     database: Database
-    waits: Waits
+    waiting: WaitingList
     channels: tuple[Channel, ...]
     controller: str
     link: str
@@ -61,18 +56,18 @@ class Post:
         """
         now = self.clock()
         with self.database.reading() as tx:
-            notices = {notice.digest: notice for notice in self.waits.notices(tx, now)}
+            kinds = notices(self.waiting.items(tx).rows, now)
             announced, newest = stewards.announced_digests(tx), stewards.newest_message_time(tx)
-        fresh = notices.keys() - announced
+        fresh = kinds.keys() - announced
         recent = newest is not None and now - newest < self.interval
-        if announced == notices.keys() or (fresh and recent):
+        if announced == kinds.keys() or (fresh and recent):
             return False
         with self.database.transaction() as tx:
-            stewards.remember_announced(tx, notices.keys())
+            stewards.remember_announced(tx, kinds.keys())
             stewards.forget_messages(tx, now)
             for channel in self.channels if fresh else ():
-                kinds = {notices[digest].kind for digest in fresh}
-                stewards.add_message(tx, f"word_{secrets.token_hex(12)}", channel.name, kinds, now)
+                name, new = f"word_{secrets.token_hex(12)}", {kinds[digest] for digest in fresh}
+                stewards.add_message(tx, name, channel.name, new, now)
         return bool(fresh)
 
     def deliver(self, channel: Channel) -> Attempt | None:
@@ -171,11 +166,10 @@ def post_of(opened: ControllerState) -> Post:
     Raises:
         InvalidInputError: A secret or an authority cannot be used, or a library is missing.
     """
-    settings, desk = opened.settings, opened.desk()
-    certificates = partial(_certificates, settings, desk)
+    settings = opened.settings
     return Post(
         opened.database,
-        Waits(opened.refusals, certificates),
+        opened.desk().waiting,
         channels_of(settings.notify),
         settings.identity.trust_domain,
         link_of(settings),
@@ -191,14 +185,3 @@ def link_of(settings: Settings) -> str:
         return settings.notify.link
     port = page.address.rpartition(":")[2]
     return page.origin or ("" if port == "0" else f"https://localhost:{port}")
-
-
-def _certificates(settings: Settings, desk: Desk, tx: Connection) -> Iterator[tuple[str, datetime]]:
-    """Yield the certificates of the service, its authority and health check, and enrolled people."""
-    health, server = settings.signing.identities.parent / "health", settings.server
-    own = () if server.insecure_dev else (server.certificate, server.authority)
-    yield from certificate_ends(*own, health / "certificate.pem")
-    with suppress(GencardError):  # a person's file that cannot be read silences no other word
-        for person in desk.effects.people.views(*desk.reader.times(tx)):
-            if person.certificate_until is not None and not person.disabled:
-                yield person.uri, person.certificate_until

@@ -41,9 +41,9 @@ from gencard.controller.releases.releases import SPENT_ON
 from gencard.controller.state.cards import offer_of
 from gencard.controller.state.ledger import Account, Scope, columns_of
 from gencard.controller.state.requests import UNFINISHED
-from gencard.controller.state.tables import CURRENCIES, cards, lines, operations
+from gencard.controller.state.tables import CURRENCIES, lines, operations
 from gencard.core.card.budget import SpendState
-from gencard.core.card.card import CardState
+from gencard.wire.steward import WaitingKind
 
 Counts = Callable[[], dict[tuple[str, str], int]]
 """Calls that have ended, by method and status."""
@@ -69,7 +69,7 @@ class Watched(Collector):
         """Yield the metrics; raises StorageError if the state cannot be read."""
         yield self._calls()
         with self.state.database.reading() as tx:
-            metrics = [*self._operations(tx), _waiting(tx), self._shares(tx)]
+            metrics = [*self._operations(tx), self._waiting(tx), self._shares(tx)]
         yield from metrics
         yield self._certificates()
 
@@ -107,6 +107,13 @@ class Watched(Collector):
         for kind, count in sorted(ended.items()):
             number.add_metric((kind, "ended"), count)
         yield from (number, age)
+
+    def _waiting(self, tx: Connection) -> Metric:
+        """Proposals alone: whether an answer or a failure waits can depend on a record."""
+        family = GaugeMetricFamily("gencard_waiting", "Items waiting for a steward.", labels=("kind",))
+        for kind in (WaitingKind.PROPOSAL,):
+            family.add_metric((kind,), len(self.state.desk().waiting.items(tx, (kind,)).rows))
+        return family
 
     def _shares(self, tx: Connection) -> Metric:
         family = GaugeMetricFamily(
@@ -167,14 +174,6 @@ class Watched(Collector):
             for _, end in certificate_ends(getattr(server, name)):
                 family.add_metric((f"server.{name}",), end.timestamp())
         return family
-
-
-def _waiting(tx: Connection) -> Metric:
-    """Proposals alone: whether an answer or a failure waits can depend on a record."""
-    family = GaugeMetricFamily("gencard_waiting", "Items waiting for a steward.", labels=("kind",))
-    requested = select(func.count()).where(cards.c.state == CardState.REQUESTED)
-    family.add_metric(("proposal",), tx.execute(requested).scalar_one())
-    return family
 
 
 _ASKS = frozenset(

@@ -13,7 +13,7 @@ from gencard.controller.backup.backup import back_up, state_lock
 from gencard.controller.backup.restoration import Restored, alone, clear, place, take_over
 from gencard.controller.controller_state import utc_now
 from gencard.controller.notify.channels import Channel, Fate, channels_of
-from gencard.controller.notify.messages import Message, NoticeKind
+from gencard.controller.notify.messages import TEST, Message
 from gencard.controller.notify.notifier import link_of
 from gencard.controller.settings.settings import Settings
 from gencard.controller.shell.terminal import (
@@ -177,7 +177,7 @@ def _problem(channel: Channel, settings: Settings) -> str:
     """Return why a channel did not accept the test; empty if it did."""
     now = utc_now()
     name, domain = f"word_{secrets.token_hex(12)}", settings.identity.trust_domain
-    message = Message(name, (NoticeKind.TEST,), domain, link_of(settings), now)
+    message = Message(name, (TEST,), domain, link_of(settings), now)
     with console.status(f"Sending by {channel.name}"):
         attempt = channel.send(message, now)
     return "" if attempt.fate is Fate.TAKEN else attempt.problem

@@ -9,9 +9,10 @@ from itertools import accumulate
 
 from sqlalchemy import Connection, func, select
 
-from gencard.controller.state.ledger import Account, accounts_of, price_of
-from gencard.controller.state.tables import CURRENCIES, lines
-from gencard.core.card.budget import ZERO, Price, SpendState
+from gencard.controller.state.ledger import Account, Ledger, Scope, accounts_of, price_of
+from gencard.controller.state.tables import CURRENCIES, balances, lines
+from gencard.core.card.budget import ZERO, Price, Spend, SpendState
+from gencard.wire.steward import BudgetAccount
 
 WINDOW = timedelta(days=28)
 """The present rate is that of the last four weeks: weekdays weigh alike in it."""
@@ -164,3 +165,46 @@ def _end(amount: Amount, daily: Decimal, now: datetime) -> datetime | None:
     left = max(amount.cap - amount.spent, ZERO)
     days = left / daily
     return now + timedelta(days=float(days)) if days <= _FARTHEST.days else None
+
+
+@dataclass(frozen=True, slots=True)
+class LineView:
+    """A line of the ledger, with the digest for decisions on it."""
+
+    line: Spend
+    shown: str
+
+
+def accounts(tx: Connection, ledger: Ledger, dataset: str | None) -> tuple[BudgetAccount, ...]:
+    """Return the accounts of all datasets on offer, or of one: widest first, then by holder."""
+    names = ledger.datasets if dataset is None else (dataset,)
+    views = []
+    for name in names:
+        rows = tx.execute(select(balances).where(balances.c.dataset == name)).mappings()
+        holders = {(Scope(row["scope"]), row["holder"]) for row in rows} | {(Scope.DATASET, "")}
+        reserved = _reserved(tx, name)
+        for scope, holder in sorted(holders, key=lambda one: (list(Scope).index(one[0]), one[1])):
+            account = Account(scope, name, holder)
+            reserved_price = reserved.get((scope, holder), Price())
+            spent = ledger.spent(tx, account)
+            cap = ledger.cap(account)
+            views.append(BudgetAccount(name, scope, holder, cap, spent, reserved_price))
+    return tuple(views)
+
+
+def _reserved(tx: Connection, dataset: str) -> dict[tuple[Scope, str], Price]:
+    """Return the reserved amounts, by scope and holder."""
+    units_of = (lines.c.statistics, lines.c.nano_epsilon, lines.c.nano_rho)
+    is_reserved = lines.c.state == SpendState.RESERVED
+    query = select(lines.c.project, lines.c.analyst, *units_of).where(
+        lines.c.dataset == dataset, is_reserved
+    )
+    totals: dict[tuple[Scope, str], list[int]] = {}
+    for project, analyst, *units in tx.execute(query):
+        for key in ((Scope.DATASET, ""), (Scope.PROJECT, project), (Scope.ANALYST, analyst)):
+            total = totals.setdefault(key, [0, 0, 0])
+            total[:] = (have + more for have, more in zip(total, units, strict=True))
+    return {
+        key: price_of(dict(zip(("statistics", "nano_epsilon", "nano_rho"), total, strict=True)))
+        for key, total in totals.items()
+    }

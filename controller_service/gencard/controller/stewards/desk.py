@@ -4,35 +4,32 @@ There is no gRPC and no HTTP in here. The caller has authenticated ``who``: the 
 service, the page's session, or the operating system of a local shell.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection
 
-from gencard.controller.state import results, stewards
+from gencard.controller.state import stewards
 from gencard.controller.state.cards import cards_named
 from gencard.controller.state.database import Page
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.log import Event
 from gencard.controller.state.results import RunRow
 from gencard.controller.stewards.archive import Archive
+from gencard.controller.stewards.budget import LineView, accounts
 from gencard.controller.stewards.deciding import Deciding, check_steward
+from gencard.controller.stewards.log_reading import LogReader
 from gencard.controller.stewards.people import PERSON, RequestView
-from gencard.controller.stewards.reading import (
-    SOON,
-    STEWARD,
-    LineView,
-    LogReader,
-    Queue,
-    accounts,
-)
 from gencard.controller.stewards.registers import LINE
 from gencard.controller.stewards.risk import Risks
+from gencard.controller.stewards.waiting import CertificateEnd, WaitingList
 from gencard.core.errors import GencardError, InvalidInputError, UnauthenticatedError
 from gencard.wire.codecs.card_codec import card_of_bytes
 from gencard.wire.signatures.canonical import digest_of
-from gencard.wire.signatures.identity import Identity, short_name
+from gencard.wire.signatures.identity import Identity
 from gencard.wire.steward import (
     Action,
     AnswerReview,
@@ -53,39 +50,41 @@ class Desk(Deciding):
 
     Args:
         risks: Disclosure risks of psi, card by card.
+        service_certificates: Returns name and end of each certificate that the service uses.
     """
 
     ledger: Ledger
     reader: LogReader
     risks: Risks
+    service_certificates: Callable[[], Iterable[tuple[str, datetime]]]
 
     def queue(self, who: Identity, limit: int = 50, token: str = "") -> Page[Waiting]:
         """Return the entries that wait, oldest first, and for whom each waits."""
         check_steward(who)
-        effects = self.effects
-        queue = Queue(effects.cards.cards, effects.refusals.refusals)
-        ending = [
-            Waiting(
-                one.certificate_until,
-                f"people/{one.identity.name}",
-                "certificate",
-                STEWARD,
-                f"certificate of {short_name(one.uri)} ends",
-                one.uri,
-            )
-            for one in self.people(who)
-            if one.certificate_until is not None
-            and not one.disabled
-            and one.certificate_until < self.clock() + SOON
-        ]
         with self.database.reading() as tx:
-            return queue.page(
-                tx,
-                limit,
-                token,
-                ending,
-                lambda one: self.reader.known(tx, one.digest, lambda: self._stands(tx, one)),
-            )
+            return self.waiting.items(tx, limit=limit, token=token)
+
+    @property
+    def waiting(self) -> WaitingList:
+        """List of all items that wait; the caller has checked who may read it."""
+        return WaitingList(
+            self.effects.cards.cards,
+            self.effects.refusals.refusals,
+            self.effects.answers.decisions,
+            self._certificates,
+            lambda tx, first: self.reader.known(tx, first.digest, lambda: self._stands(tx, first)),
+        )
+
+    def _certificates(self, tx: Connection) -> Iterator[CertificateEnd]:
+        """Yield the certificates of the service and of enrolled people who are not disabled."""
+        for name, end in self.service_certificates():
+            yield CertificateEnd(name, "", end)
+        # the view of people says what is wrong with a file; here it must not hide all that waits
+        with suppress(GencardError):
+            for one in self.effects.people.views(*self.reader.times(tx)):
+                if one.certificate_until is not None and not one.disabled:
+                    name = f"{PERSON}{one.identity.name}"
+                    yield CertificateEnd(name, one.uri, one.certificate_until)
 
     def _stands(self, tx: Connection, first: FirstDecision) -> bool:
         """Whether a second steward could still agree: the reviewed data have not changed."""
@@ -168,10 +167,8 @@ class Desk(Deciding):
     def answers(self, who: Identity) -> tuple[RunRow, ...]:
         """Answers that wait for a steward, oldest first."""
         check_steward(who)
-        decisions = self.effects.answers.decisions
         with self.database.reading() as tx:
-            in_vain = {row.name for row in decisions.waiting_in_vain(tx)}
-            return tuple(row for row in results.waiting_runs(tx) if row.name not in in_vain)
+            return tuple(self.waiting.answers(tx))
 
     def answer(self, who: Identity, name: str) -> AnswerReview:
         """Return an answer that waits, number by number.

@@ -1,6 +1,7 @@
 """Reading of the log by stewards: search by words and fields, and single entries with their proof."""
 
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 
@@ -207,3 +208,46 @@ def _index(token: str) -> int:
     if not (token.isascii() and token.isdigit() and len(token) <= 18):
         raise InvalidInputError(field="page_token", problem="was not issued by this list")
     return int(token)
+
+
+class LogReader:
+    """Search of the log, and last activity of people: entries never change, and are read once."""
+
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+        self._read = 0
+        self._seen: dict[str, datetime] = {}
+        self._certified: dict[str, datetime] = {}
+        self._known: tuple[int, dict[str, bool]] = 0, {}
+        self._lock = threading.Lock()
+
+    def search(self, tx: Connection, query: str, limit: int, token: str) -> Page[Event]:
+        """Entries that fit a query, newest first, as ``log_reading.search`` gives them.
+
+        Raises:
+            InvalidInputError: The token was not given by this list, or the query cannot be read.
+        """
+        return search(tx, LogQuery.of(query), token, limit)
+
+    def known(self, tx: Connection, question: str, answer: Callable[[], bool]) -> bool:
+        """Return the answer to a question, cached until the log grows: every change is logged first."""
+        size = self._log.size(tx)
+        with self._lock:
+            if self._known[0] != size:
+                self._known = size, {}
+            answers = self._known[1]
+        if question not in answers:
+            answers[question] = answer()
+        return answers[question]
+
+    def times(self, tx: Connection) -> tuple[Mapping[str, datetime], Mapping[str, datetime]]:
+        """Return the time of each URI's last action, and of each name's last certificate."""
+        with self._lock:
+            query = select(events.c.body).where(events.c.index >= self._read).order_by(events.c.index)
+            for body in tx.execute(query, execution_options={"yield_per": 500}).scalars():
+                event = event_of(bytes(body))
+                self._seen[event.actor] = event.time
+                if event.action == "enrol":
+                    self._certified[event.resource.removeprefix("people/")] = event.time
+                self._read = event.index + 1
+            return dict(self._seen), dict(self._certified)

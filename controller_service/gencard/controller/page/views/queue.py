@@ -7,9 +7,9 @@ from starlette.requests import Request
 
 from gencard.controller.page.views import Change, Context, View
 from gencard.controller.stewards.desk import Desk
-from gencard.controller.stewards.reading import ANALYST
+from gencard.controller.stewards.waiting import ANALYST
 from gencard.wire.signatures.identity import Identity
-from gencard.wire.steward import Waiting
+from gencard.wire.steward import Waiting, WaitingKind
 
 SIZE = 100
 """Entries of a page."""
@@ -60,7 +60,7 @@ def row_of(waiting: Waiting, purpose: str, now: datetime) -> WaitingRow:
 def place_of(waiting: Waiting) -> str:
     """Return the address of the page on which a steward sees and decides a waiting item."""
     parts = waiting.resource.split("/")
-    if waiting.kind == "refusal":
+    if waiting.kind == WaitingKind.REFUSAL:
         return "#failures"
     match parts:
         case ["datasets", _, "cards", _]:

@@ -1,0 +1,194 @@
+"""Items that wait: the one list that page, API, notifications and metrics read."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, and_, or_, select
+
+from gencard.controller.answers.decisions import Decisions
+from gencard.controller.cards.book import CardBook
+from gencard.controller.operations.failures import Refusals
+from gencard.controller.state import results, stewards
+from gencard.controller.state.database import Page
+from gencard.controller.state.results import RunRow
+from gencard.controller.state.tables import cards
+from gencard.core.card.card import CardState
+from gencard.core.errors import InvalidInputError
+from gencard.wire.signatures.canonical import time_of
+from gencard.wire.signatures.identity import short_name
+from gencard.wire.steward import FirstDecision, Kind, Waiting, WaitingKind
+
+STEWARD, ANOTHER, ANALYST = "a steward", "another steward", "the analyst"
+_LISTED = {
+    Kind.APPROVE,
+    Kind.COUNTER,
+    Kind.REJECT,
+    Kind.RELEASE_ANSWER,
+    Kind.REFUSE_ANSWER,
+    Kind.DISMISS_REFUSAL,
+}
+"""Decisions on items that are listed by themselves."""
+
+SOON = timedelta(days=14)
+"""Certificates that end within this time wait for a steward."""
+
+EVERY_KIND = frozenset(WaitingKind)
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateEnd:
+    """A certificate in use.
+
+    Args:
+        name: Resource: people/NAME, or the certificate's name in the settings.
+        holder: URI of the person; empty for one of the service.
+        end: Time when it expires.
+    """
+
+    name: str
+    holder: str
+    end: datetime
+
+
+def notified_kind(waiting: Waiting) -> WaitingKind | None:
+    """Return the kind under which stewards are notified of an item; None if no steward has to act."""
+    if waiting.waits_for == ANALYST:
+        return None
+    return WaitingKind.DECISION if waiting.waits_for == ANOTHER else WaitingKind(waiting.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingList:
+    """Items that wait, oldest first; cards are read by an index and never decoded.
+
+    Args:
+        certificates: Returns the certificates in use.
+        stands: Whether a second steward could still agree to a first decision.
+    """
+
+    cards: CardBook
+    refusals: Refusals
+    decisions: Decisions
+    certificates: Callable[[Connection], Iterable[CertificateEnd]]
+    stands: Callable[[Connection, FirstDecision], bool]
+
+    def items(
+        self,
+        tx: Connection,
+        kinds: Collection[WaitingKind] = EVERY_KIND,
+        limit: int | None = None,
+        token: str = "",
+    ) -> Page[Waiting]:
+        """Return the items of some kinds, after the token's item; without a limit, all.
+
+        Raises:
+            InvalidInputError: The token was not given by this list.
+        """
+        after = _after(token)
+        most = None if limit is None else limit + 1
+        firsts = stewards.waiting_first_decisions(tx, self.cards.clock())
+        items = [one for kind in kinds for one in self._of_kind(tx, kind, firsts, most, after)]
+        items = sorted((one for one in items if _key(one) > after), key=_key)
+        rows = tuple(self._with_first(tx, one, firsts) for one in items[:limit])
+        return Page(rows, rows[-1].token if limit is not None and len(items) > limit else "")
+
+    def answers(self, tx: Connection) -> Iterator[RunRow]:
+        """Yield the runs whose answers wait under cards that have not ended, oldest first."""
+        in_vain = {row.name for row in self.decisions.waiting_in_vain(tx)}
+        return (row for row in results.waiting_runs(tx) if row.name not in in_vain)
+
+    def _of_kind(
+        self,
+        tx: Connection,
+        kind: WaitingKind,
+        firsts: Iterable[FirstDecision],
+        most: int | None,
+        after: tuple[datetime, str, str],
+    ) -> Iterator[Waiting]:
+        if kind in _CARDS:
+            yield from self._cards(tx, kind, most, after)
+        elif kind is WaitingKind.ANSWER:
+            for row in self.answers(tx):
+                text = f"{row.tier} run of {short_name(row.submitter)}"
+                yield Waiting(row.created, row.name, kind, STEWARD, text, row.submitter)
+        elif kind is WaitingKind.REFUSAL:
+            for one in self.refusals.waiting(tx):
+                text = f"{one.kind} of {short_name(one.owner)} failed or was refused on the records"
+                yield Waiting(one.time, one.name, kind, STEWARD, text, one.owner)
+        elif kind is WaitingKind.DECISION:
+            for first in firsts:
+                if Kind(first.kind) not in _LISTED:
+                    text = f"{first.kind}, decided by {short_name(first.by)}"
+                    yield Waiting(first.time, first.resource, kind, ANOTHER, text, first.by)
+        else:
+            yield from self._ending(tx)
+
+    def _ending(self, tx: Connection) -> Iterator[Waiting]:
+        soon = self.cards.clock() + SOON
+        for one in self.certificates(tx):
+            if one.end <= soon:
+                whose = short_name(one.holder) if one.holder else f"the service ({one.name})"
+                text = f"certificate of {whose} ends"
+                kind = WaitingKind.CERTIFICATE
+                yield Waiting(one.end, one.name, kind, STEWARD, text, one.holder)
+
+    def _cards(
+        self, tx: Connection, kind: WaitingKind, most: int | None, after: tuple[datetime, str, str]
+    ) -> Iterator[Waiting]:
+        """Proposals or offers: a walk along the index on state and time."""
+        state, waits_for = _CARDS[kind]
+        query = select(cards.c.name, cards.c.analyst, cards.c.changed)
+        query = query.where(cards.c.state == state, cards.c.changed >= after[0])
+        if state is CardState.OFFERED:
+            query = query.where(self._still_offered())
+        # of one moment, kinds follow in their order, and names within a kind
+        later = cards.c.changed > after[0]
+        if kind >= after[1]:
+            later = or_(later, cards.c.name > (after[2] if kind == after[1] else ""))
+        query = query.where(later).order_by(cards.c.changed, cards.c.name).limit(most)
+        for name, analyst, time in tx.execute(query):
+            yield Waiting(time, name, kind, waits_for, f"{kind} of {short_name(analyst)}", analyst)
+
+    def _still_offered(self) -> Any:
+        now = self.cards.clock()
+        return or_(
+            *(
+                and_(
+                    cards.c.dataset == entry.name,
+                    cards.c.changed >= now - timedelta(days=entry.policy.valid_days),
+                )
+                for entry in self.cards.catalogue
+            )
+        )
+
+    def _with_first(self, tx: Connection, waiting: Waiting, firsts: Iterable[FirstDecision]) -> Waiting:
+        """Return the same item, waiting for a second steward if a first decision is still valid."""
+        same = [] if waiting.kind == WaitingKind.DECISION else firsts
+        for first in (one for one in same if one.resource == waiting.resource):
+            if self.stands(tx, first):
+                text = f"{waiting.text}; {first.kind}, decided by {short_name(first.by)}"
+                return replace(waiting, waits_for=ANOTHER, text=text)
+        return waiting
+
+
+_CARDS = {
+    WaitingKind.PROPOSAL: (CardState.REQUESTED, STEWARD),
+    WaitingKind.OFFER: (CardState.OFFERED, ANALYST),
+}
+
+
+def _key(waiting: Waiting) -> tuple[datetime, str, str]:
+    return waiting.since.replace(microsecond=0), waiting.kind, waiting.resource
+
+
+def _after(token: str) -> tuple[datetime, str, str]:
+    if not token:
+        return datetime.min.replace(year=1970, tzinfo=UTC), "", ""
+    try:
+        time, kind, resource = token.split(" ", 2)
+        return time_of(time), kind, resource
+    except ValueError:
+        pass
+    raise InvalidInputError(field="page_token", problem="was not issued by this list")
