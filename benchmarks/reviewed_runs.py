@@ -149,7 +149,7 @@ def _outcome(language: str, name: str, text: str) -> tuple[str, str, str, float]
 
 
 def _steward(settings: Path, *words: str) -> str:
-    command = [str(_SHELL), "answers", *words, "--config", str(settings)]
+    command = [str(_SHELL), "emergency", "answers", *words, "--config", str(settings)]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 

@@ -110,7 +110,7 @@ there is no 'servey' ... there are survey, second
 
 operator: removes a dataset with open cards
 $ gencard-controller dataset remove survey
-cards that have not ended ... or repeat the command with --force
+cards that have not ended ... or use --force
 
 operator: adds a dataset under a name in use
 $ gencard-controller dataset add survey RECORDS
@@ -137,12 +137,12 @@ $ gencard-controller boxes review cheta --by Ann
 'cheta' is not a black box of the settings ... which have
 
 operator: voids a line that is settled
-$ gencard-controller ledger void SETTLED
+$ gencard-controller emergency ledger void SETTLED
 is settled ... only a reserved line can be settled or released
 
 operator: voids a line that is not there
-$ gencard-controller ledger void 999
-The ledger line does not exist ... List the lines with `gencard-controller ledger`
+$ gencard-controller emergency ledger void 999
+The ledger line does not exist ... List the lines with `gencard-controller emergency ledger`
 
 operator: restores while the service runs
 $ gencard-controller restore BACKUP
@@ -157,8 +157,8 @@ $ gencard-controller notify test
 No notifications are configured ... add [notify.webhook] or [notify.mail] to the settings
 
 operator: dismisses a failure that is not there
-$ gencard-controller refusals seen operations/0
-The operation does not exist ... List failures and refusals with `gencard-controller refusals`
+$ gencard-controller emergency refusals dismiss operations/0
+The operation does not exist ... List failures with `gencard-controller emergency refusals`
 
 steward: reviews a card that is not there
 $ gencard steward show datasets/survey/cards/0000000000000000

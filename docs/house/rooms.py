@@ -33,8 +33,8 @@ def _rooms(table: str) -> dict[str, Room]:
 
 HOUSES: Mapping[str, Mapping[str, Room]] = {
     "controller": _rooms("""
-        12 shell answers audits backup base boxes cards controller_state drafting jobs notify \
-            operations page people policy records sandbox settings state stewards wiring
+        12 shell answers audits backup base boxes controller_state drafting jobs notify page people \
+            policy records sandbox settings state stewards wiring
         11 wiring answers audits backup base boxes cards controller_state jobs notify operations page \
             people policy records releases sandbox service settings state stewards
         10 backup audits base cards controller_state jobs people settings state

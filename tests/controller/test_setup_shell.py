@@ -211,9 +211,9 @@ def test_which_file_does_not_keep_to_the_schema(tmp_path, records, capsys):
 
 def test_a_steward_is_sent_to_his_own_command(tmp_path, records, capsys):
     run("init", tmp_path / "house", "--data", records)
-    words = ["revoke", "nope", "-c", str(tmp_path / "house" / "controller.toml")]
+    words = ["emergency", "revoke", "nope", "-c", str(tmp_path / "house" / "controller.toml")]
     assert run_shell(lambda: app(words, standalone_mode=False)) == 1
-    assert "→ List cards with `gencard-controller cards`" in capsys.readouterr().err
+    assert "→ List cards with `gencard-controller emergency cards`" in capsys.readouterr().err
     assert run("--version") == f"gencard {version('gencard')}\n"
 
 

@@ -23,7 +23,7 @@ STEWARDS = (
     ("ledger", "--json"),
     ("audits", "--json"),
 )
-"""Commands of the steward's shell, at the stored state."""
+"""Commands of `gencard-controller emergency`, at the stored state."""
 
 SENTENCES = frozenset(
     {"advice", "claim", "description", "detail", "sentence", "what", "why", "wording", "summary", "text",

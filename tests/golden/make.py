@@ -157,6 +157,7 @@ def rotated(maker: Maker) -> None:
     maker.kept("after-rotation", card, 2)
     steward(
         maker.house,
+        "emergency",
         "revoke",
         card.name,
         "--steward",
@@ -289,7 +290,7 @@ def make(folder: Path) -> None:
         shells(maker, card, scratch)
         offline(maker)
         house.stop()
-        output = {" ".join(words): steward(house, *words) for words in STEWARDS}
+        output = {" ".join(words): steward(house, "emergency", *words) for words in STEWARDS}
         maker.write_packed("shell/steward.json.gz", output)
         with closing(sqlite3.connect(house.folder / "state" / "state.sqlite")) as state:
             state.execute("VACUUM")

@@ -105,7 +105,7 @@ def test_the_stewards_shell_says_the_same(settings_file, words, monkeypatch):
     monkeypatch.setattr(
         terminal, "open_controller_state", partial(open_controller_state, clock=lambda: NOW)
     )
-    result = CliRunner().invoke(steward_shell, [*words, "--config", str(settings_file)])
+    result = CliRunner().invoke(steward_shell, ["emergency", *words, "--config", str(settings_file)])
     assert result.exit_code == 0, (result.output, result.exception)
     assert_same(json.loads(result.stdout), json.loads(STEWARD[" ".join(words)]))
 

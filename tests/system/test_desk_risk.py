@@ -330,8 +330,8 @@ class TestLongTails:
         assert "all tables" not in str(review.lines()), "the card has no checks"
         assert line in sam.risk(name)._repr_html_().replace("&quot;", '"').replace("&#34;", '"')
         assert line in self.run("check", *config)
-        assert line in self.run("risk", name, *config)
-        assert line in self.run("approve", name, *config, "--reason", "seen")
+        assert line in self.run("emergency", "risk", name, *config)
+        assert line in self.run("emergency", "approve", name, *config, "--reason", "seen")
 
     def test_numbers_that_no_exact_term_names_are_not_judged(self, tailed, sam):
         name = self.proposed(tailed, ("sex", "health"))

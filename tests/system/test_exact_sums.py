@@ -115,7 +115,9 @@ def test_a_group_of_few_refuses_the_card_which_pays_one_statistic(house, by):
         assert refused.value.fields == {}
         assert lines(house, card) == [(SpendState.SETTLED, 1)]
         result = CliRunner().invoke(
-            steward_shell, ["refusals", "-c", str(house.settings_file)], env={"COLUMNS": "200"}
+            steward_shell,
+            ["emergency", "refusals", "-c", str(house.settings_file)],
+            env={"COLUMNS": "200"},
         )
         assert card.name.rpartition("/")[2][:8] in result.output
 

@@ -62,7 +62,7 @@ def test_a_fit_ends_with_its_card(house):
         assert state.fits.cards[1:] == tuple(card.name for card in cards)
         cards[0].terminate()
         assert state.fits.cards[1:] == tuple(card.name for card in cards[1:])
-        words = ["revoke", cards[1].name, "--remark", "wrong", "--steward", "sam", "--yes"]
+        words = ["emergency", "revoke", cards[1].name, "--remark", "wrong", "--steward", "sam", "--yes"]
         result = CliRunner().invoke(steward_app, [*words, "--config", str(house.settings_file)])
         assert result.exit_code == 0, result.output
         state.drop_ended_fits()

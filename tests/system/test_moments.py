@@ -223,11 +223,12 @@ class TestShell:
     def test_the_steward_sees_them(self, house, exact):
         environment = {"GENCARD_CONTROLLER": str(house.settings_file), "COLUMNS": "200"}
         one, all_of_them = (
-            CliRunner(env=environment).invoke(stewards_app, ["cards", *words]).stdout
+            CliRunner(env=environment).invoke(stewards_app, ["emergency", "cards", *words]).stdout
             for words in ((exact.name,), ())
         )
-        assert "moment    means of age by sex" in one
-        assert "marginals: 1, moments: 2, price: 10 exact statistics" in all_of_them
+        assert "moments: kind group-means; attributes sex, age" in one
+        assert "marginals: 1; moments: 2;" in all_of_them
+        assert "price: 10 exact statistics" in all_of_them
 
     @pytest.mark.parametrize(
         "moment", ["age", "mean=", "mean=age,sex", "moment=age", "moment9=age", "x=age"]

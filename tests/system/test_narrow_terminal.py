@@ -30,10 +30,12 @@ def said(shell, *words):
 
 @pytest.mark.usefixtures("narrow")
 def test_a_steward_can_copy_names(house, card):
-    assert card.name in said(steward_shell, "cards", "-c", house.settings_file)
+    assert card.name in said(steward_shell, "emergency", "cards", "-c", house.settings_file)
     assert card.name in said(steward_shell, "log", "-c", house.settings_file)
-    assert card.name in said(steward_shell, "ledger", "-c", house.settings_file)
-    assert "No cards waiting." in said(steward_shell, "cards", "--waiting", "-c", house.settings_file)
+    assert card.name in said(steward_shell, "emergency", "ledger", "-c", house.settings_file)
+    assert "No cards waiting." in said(
+        steward_shell, "emergency", "cards", "--waiting", "-c", house.settings_file
+    )
 
 
 @pytest.mark.usefixtures("narrow")

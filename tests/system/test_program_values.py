@@ -261,7 +261,7 @@ def run(card, release, house, tmp_path_factory):
         dry = card.dry_run(program, progress=False)
         with pytest.raises(AnswerWaitingError) as caught:
             card.run(program=program, progress=False)
-        words = ["answers", "release", caught.value.fields["answer"], "--red"]
+        words = ["emergency", "answers", "release", caught.value.fields["answer"], "--red"]
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("GENCARD_CONTROLLER", str(house.settings_file))
             assert CliRunner().invoke(steward_shell, words, catch_exceptions=False).exit_code == 0

@@ -141,7 +141,7 @@ def steward(house, monkeypatch):
     monkeypatch.setenv("GENCARD_CONTROLLER", str(house.settings_file))
     monkeypatch.setenv("COLUMNS", "200")
 
-    return partial(shell, "answers")
+    return partial(shell, "emergency", "answers")
 
 
 def shell(*words: str) -> str:
@@ -221,14 +221,16 @@ def test_s29_a_program_that_fails_at_the_records_waits_like_any_other(card, rehe
     assert (listed.name, listed.state, listed.statistics) == (failed, "waiting for a steward", 0)
     assert "failed on the records" in steward("show", failed)
     with pytest.raises(GencardError):
-        app(["answers", "release", failed], standalone_mode=False)
+        app(["emergency", "answers", "release", failed], standalone_mode=False)
     steward("refuse", failed)
     with pytest.raises(RunRefusedError, match="STEWARD_DECISION") as refused:
         run_program(card.agreement, rehearsed(FAILS_THERE), progress=False)
     assert "failed" not in str(refused.value)
     listed = next(iter(card.answers()))
     assert (listed.state, listed.statistics) == ("refused", 1)
-    held = [one for one in json.loads(shell("ledger", "--json")) if one["resource"] == failed]
+    held = [
+        one for one in json.loads(shell("emergency", "ledger", "--json")) if one["resource"] == failed
+    ]
     assert [(one["state"], one["price"]["statistics"]) for one in held] == [("settled", "1")]
 
 
@@ -315,11 +317,11 @@ def test_a_line_that_pays_for_a_waiting_answer_is_not_voided(card, release, hous
     program.write_text(LINE)
     card.dry_run(program, seed=3)
     name = run_waiting(card, program)
-    lines = json.loads(shell("ledger", "--json"))
+    lines = json.loads(shell("emergency", "ledger", "--json"))
     line = next(str(one["line"]) for one in lines if one["resource"] == name)
     for command in ("void", "settle"):
         with pytest.raises(InvalidInputError, match="still undecided") as caught:
-            shell("ledger", command, line, "--reason", "by mistake")
+            shell("emergency", "ledger", command, line, "--reason", "by mistake")
         assert name in caught.value.advice
     steward("refuse", name)
     with pytest.raises(RunRefusedError):

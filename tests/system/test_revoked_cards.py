@@ -36,7 +36,16 @@ def verified(house: House, folder, *words: str, who: str = "ana"):
 
 
 def revoke(house: House, name: str) -> None:
-    words = ["revoke", name, "--remark", "The records were wrong.", "--steward", "sam", "--yes"]
+    words = [
+        "emergency",
+        "revoke",
+        name,
+        "--remark",
+        "The records were wrong.",
+        "--steward",
+        "sam",
+        "--yes",
+    ]
     result = CliRunner().invoke(steward_app, [*words, "--config", str(house.settings_file)])
     assert result.exit_code == 0, result.output
 

@@ -100,7 +100,7 @@ def test_a_program_gets_whole_steps_of_a_table_until_one_changes(table_of_steps,
         card.release(900, progress=False)
         with pytest.raises(AnswerWaitingError) as caught:
             card.run(program=tmp_path / "one.py", progress=False)
-        CliRunner().invoke(app, ["answers", "release", caught.value.fields["answer"]])
+        CliRunner().invoke(app, ["emergency", "answers", "release", caught.value.fields["answer"]])
         answer, frame = card.run(program=tmp_path / "one.py", progress=False), survey(900)
         (mean,), by_sex = answer.estimates.table("mean age").values, answer.estimates.table("by sex")
         assert mean[0] == pytest.approx(frame["age"].mean(), rel=5e-5)

@@ -195,15 +195,24 @@ def test_refusals_are_counted_until_a_steward_reviews_them(house, monkeypatch):
     with house.analyst() as ana, house.analyst(enrolled(house, "ben")) as ben:
         card, other = proposed(ana), proposed(ben)
         refuse(card, *FEW_PEOPLE[:MOST])
-        assert "No answers" in shell(house, monkeypatch, "answers", "list")
+        assert "No answers" in shell(house, monkeypatch, "emergency", "answers", "list")
         with pytest.raises(TooManyRefusalsError):
             card.run("age ~ sex", "means", progress=False)
         refuse(other, FEW_PEOPLE[0])
-        waiting = json.loads(shell(house, monkeypatch, "refusals", "--json"))
+        waiting = json.loads(shell(house, monkeypatch, "emergency", "refusals", "--json"))
         mine = [one for one in waiting if one["analyst"].endswith("/ana")]
         assert len(mine) == MOST
         assert all("threshold" in one["reason"] for one in mine), "stewards see the rule"
-        shell(house, monkeypatch, "refusals", "seen", mine[0]["operation"], "--steward", "sam")
+        shell(
+            house,
+            monkeypatch,
+            "emergency",
+            "refusals",
+            "dismiss",
+            mine[0]["operation"],
+            "--steward",
+            "sam",
+        )
         assert card.run("age ~ sex", "means", progress=False).nobs > 800
     with house.controller.controller_state.database.reading() as tx:
         log = house.controller.controller_state.log

@@ -139,7 +139,7 @@ class TestS18Restore:
         found = [line.line for line in consistency.lines_of(controller_state) if line.kind != HELD]
         assert found == [line.line for line in lines[-len(found) :]]
         (line,) = held(elsewhere)
-        run(elsewhere, "ledger", "void", line.line)
+        run(elsewhere, "emergency", "ledger", "void", line.line)
         consistency.assert_consistent(controller_state)
         with elsewhere.analyst() as ana:
             for old in ana.cards():
@@ -168,7 +168,7 @@ class TestS18Restore:
             (elsewhere.person("ana") / LOG_SEEN).write_bytes(known.read_bytes())
             with pytest.raises(VerificationError):
                 ana.checkpoint()
-            run(elsewhere, "ledger", "void", line.line)
+            run(elsewhere, "emergency", "ledger", "void", line.line)
             (elsewhere.person("ana") / LOG_SEEN).unlink()  # who believes the steward about the restore
             card.generate(50, seed=1, progress=False)
         consistency.assert_consistent(elsewhere.controller.controller_state)

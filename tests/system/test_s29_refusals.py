@@ -51,7 +51,7 @@ def refused(analyst, dataset):
 
 
 def test_s29_after_so_many_refusals_a_steward_has_to_look(house, steward):
-    assert "No unreviewed failures" in steward("refusals")
+    assert "No unreviewed failures" in steward("emergency", "refusals")
     with house.analyst() as ana, house.analyst(enrolled(house, "ben")) as ben:
         card = refused(ana, "undeclared")
         with pytest.raises(MeasurementRefusedError):
@@ -67,13 +67,13 @@ def test_s29_after_so_many_refusals_a_steward_has_to_look(house, steward):
         refused(ben, "undeclared")
         assert len(agreed(ana).generate(5, progress=False)) == 5
 
-        waiting = json.loads(steward("refusals", "--json"))
+        waiting = json.loads(steward("emergency", "refusals", "--json"))
         mine = [row for row in waiting if row["resource"] == last.name]
         assert {row["reason"] for row in waiting} == {"MEASUREMENT_REFUSED"}
         assert [row["analyst"].rpartition("/")[2] for row in mine] == ["ana"]
-        assert mine[0]["operation"] in steward("refusals")
-        steward("refusals", "seen", mine[0]["operation"], "--steward", "sam")
-        assert mine[0]["operation"] not in steward("refusals")
+        assert mine[0]["operation"] in steward("emergency", "refusals")
+        steward("emergency", "refusals", "dismiss", mine[0]["operation"], "--steward", "sam")
+        assert mine[0]["operation"] not in steward("emergency", "refusals")
         assert ana.budget("undeclared").spent == spent
         refused(ana, "undeclared")
     with house.controller.controller_state.database.reading() as tx:
@@ -81,7 +81,7 @@ def test_s29_after_so_many_refusals_a_steward_has_to_look(house, steward):
     (look,) = [entry for entry in entries if entry["action"] == "look"]
     assert (look["resource"], look["details"]["operation"]) == (last.name, mine[0]["operation"])
     with pytest.raises(NotFoundError):
-        app(["refusals", "seen", mine[0]["operation"]], standalone_mode=False)
+        app(["emergency", "refusals", "dismiss", mine[0]["operation"]], standalone_mode=False)
 
 
 def test_s29_many_at_once_are_refused_no_oftener(house):

@@ -152,7 +152,9 @@ class TestWhileServing:
         card = self.released(ana, tmp_path / "kept")
         rotated(house)
         assert card.audit("honest", where="card", progress=False).attestation
-        steward(house, "revoke", card.name, "--remark", "An error", "--steward", "sam", "--yes")
+        steward(
+            house, "emergency", "revoke", card.name, "--remark", "An error", "--steward", "sam", "--yes"
+        )
         facts = card.refresh().negotiation.attestations
         for place, fact in enumerate(facts):
             (tmp_path / f"kept/fact{place}.json").write_bytes(fact)

@@ -341,10 +341,10 @@ class TestTheLocalWay:
         assert bob.decide(Kind.APPROVE, card).done
 
     def test_s53_the_local_shell_asks_for_another_steward_too(self, house, card):
-        first = steward(house, "approve", card, "--reason", "harmless")
+        first = steward(house, "emergency", "approve", card, "--reason", "harmless")
         assert first.exit_code == 0
         assert f"Two stewards must decide: {card} waits for another steward" in first.output
-        other = ("approve", card, "--config", house.settings_file, "--steward", "zoe")
+        other = ("emergency", "approve", card, "--config", house.settings_file, "--steward", "zoe")
         second = CliRunner().invoke(shell, [str(word) for word in other])
         assert isinstance(second.exception, SecondStewardError)
         assert state_of(house, card) == "requested"

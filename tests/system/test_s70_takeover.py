@@ -189,8 +189,17 @@ class TestS69Standby:
             pair.standby.wait()
             there, here = pair.standby.house, pair.first
             for card in cards:
-                decision = ("revoke", card.name, "--reason", "a test", "--steward", "sam", "--yes")
-                assert card.name in run(there, "cards")
+                decision = (
+                    "emergency",
+                    "revoke",
+                    card.name,
+                    "--reason",
+                    "a test",
+                    "--steward",
+                    "sam",
+                    "--yes",
+                )
+                assert card.name in run(there, "emergency", "cards")
                 with pytest.raises(NotLeadingError, match="on the machine of the leading controller"):
                     run(there, *decision)
                 assert card.refresh().state is CardState.AGREED

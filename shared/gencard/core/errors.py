@@ -283,7 +283,7 @@ class AuditRequiredError(NegotiationError):
     )
     advice = (
         "Run `gencard audit CARD --where card`, then request rows. After a verdict of leakage use"
-        " another generator, or ask the steward (`gencard-controller audits`)."
+        " another generator, or ask the steward (`gencard-controller emergency audits`)."
     )
 
 
@@ -315,7 +315,7 @@ class TooManyRefusalsError(NegotiationError):
         "must review them before you can start another."
     )
     absent: ClassVar[Mapping[str, str]] = {"whose": "yours"}
-    advice = "Ask the steward to run `gencard-controller refusals`."
+    advice = "Ask the steward to run `gencard steward refusals`."
 
 
 class GeneratorChangedError(NegotiationError):

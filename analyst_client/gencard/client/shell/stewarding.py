@@ -95,7 +95,7 @@ class StewardCommands(LazyGroup):
 app = typer.Typer(
     cls=StewardCommands,
     help="For stewards: list, review and decide what is waiting. In emergencies, use "
-    "`gencard-controller` on the controller's machine.",
+    "`gencard-controller emergency` on the controller's machine.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,

@@ -9,15 +9,15 @@ from gencard.shell import print_error
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC reads it once, when it is imported
 
 _LISTED_BY = {
-    "ledger line": "List the lines with `gencard-controller ledger`.",
-    "operation": "List failures and refusals with `gencard-controller refusals`; names are exact.",
-    "answer": "List answers that wait with `gencard-controller answers`; names are exact.",
+    "ledger line": "List the lines with `gencard-controller emergency ledger`.",
+    "operation": "List failures with `gencard-controller emergency refusals`; names are exact.",
+    "answer": "List answers with `gencard-controller emergency answers list`; names are exact.",
     "refused worker": "List workers with `gencard-controller doctor`.",
     "generator or black box": "List black boxes with `gencard-controller boxes`.",
 }
 """Advice on what is not there, where it differs from that to an analyst; ``_CARDS`` on all else."""
 
-_CARDS = "List cards with `gencard-controller cards`; names are exact."
+_CARDS = "List cards with `gencard-controller emergency cards`; names are exact."
 
 
 _READ_RECORDS = (
@@ -29,7 +29,11 @@ _HERE = {
     "DATASET_UNAVAILABLE": _READ_RECORDS,
     "BOX_NOT_LENT": "Add its name to black_boxes in the [lending] section of the settings.",
     "BOX_NOT_REVIEWED": "Review it: `gencard-controller boxes review NAME --by ...`.",
-    "TOO_MANY_REFUSALS": "Run `gencard-controller refusals`.",
+    "STORAGE": (
+        "Run the command as the account that runs the service, and check that this account can read and "
+        "write the state, and that the disk has space."
+    ),
+    "TOO_MANY_REFUSALS": "Run `gencard-controller emergency refusals`.",
 }
 """Advice to a steward, by the reason of an error, if others are advised to ask one."""
 

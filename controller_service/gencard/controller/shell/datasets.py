@@ -161,7 +161,7 @@ def remove(
     open_cards = _open_cards(Settings.load(config), entry.name)
     if open_cards and not force:
         problem = f"has {len(open_cards)} cards that have not ended, such as {open_cards[0]}; end them "
-        problem += "with `gencard-controller revoke` or `reject`, or repeat the command with --force"
+        problem += "with `gencard-controller emergency revoke` or `reject`, or use --force"
         raise InvalidInputError(field=f"{PREFIX}{entry.name}", problem=problem)
     remove_dataset(config, entry.name)
     note_rules(config, steward)
@@ -191,7 +191,7 @@ def _open_cards(settings: Settings, dataset: str) -> list[str]:
 
 @caps_app.callback()
 def show_caps(context: typer.Context, config: ConfigFile = HERE) -> None:
-    """Show caps, the most that may ever be spent; `ledger` shows what was spent.
+    """Show caps, the most that may ever be spent; `emergency ledger` shows what was spent.
 
     If a service is running, also show what it enforces, and which settings it has not taken over.
     """

@@ -119,7 +119,8 @@ def correct_clock(
     for card in cards:
         if card.state not in ENDED and card.offer is not None and card.offer.expire_time > before:
             say(f"{card.name} was offered by the clock that was ahead. It lasts until")
-            say(f"  {card.offer.expire_time:%Y-%m-%d}; end it with `gencard-controller revoke`.")
+            end = f"{card.offer.expire_time:%Y-%m-%d}"
+            say(f"  {end}; end it with `gencard-controller emergency revoke`.")
 
 
 def _all_cards(tx: Connection) -> Iterator[CardRow]:

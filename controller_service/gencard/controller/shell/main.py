@@ -3,30 +3,36 @@
 import resource
 import sys
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import typer
 
 from gencard.controller.shell import say_error
 from gencard.core.errors import GencardError, NotLeadingError, TooLargeError
 from gencard.shell import Home, LazyGroup, new_shell
 
-CARDS = "gencard.controller.shell.cards"
+BOXES = "gencard.controller.shell.boxes"
 DATASETS = "gencard.controller.shell.datasets"
 DOCTOR = "gencard.controller.shell.doctor"
-LEDGER = "gencard.controller.shell.ledger"
+EMERGENCY = "gencard.controller.shell.emergency"
 LOG = "gencard.controller.shell.log"
 PEOPLE = "gencard.controller.shell.people"
 PERSONS = "gencard.controller.shell.persons"
-REVIEWS = "gencard.controller.shell.reviews"
-ANSWERS = "gencard.controller.shell.answers"
-RISK = "gencard.controller.shell.risk"
 SCHEMA = "gencard.controller.shell.schema"
 SETUP = "gencard.controller.shell.setup"
 UPKEEP = "gencard.controller.shell.upkeep"
 WORKER = "gencard.controller.shell.worker"
 
+_KEPT = (
+    *("cards", "approve", "counter", "reject", "revoke", "answers", "risk", "audits", "ledger"),
+    "refusals",
+)
+MOVED = {name: name for name in _KEPT} | {"refusals seen": "refusals dismiss"}
+"""Commands of earlier versions -> their place below ``emergency``; the longest that fits is named."""
+
 
 class ControllerCommands(LazyGroup):
-    """Commands of a steward."""
+    """Commands of the controller's machine."""
 
     homes: ClassVar = {
         "init": Home(SETUP, "init", "Draft settings, schema, certificates and keys."),
@@ -49,26 +55,22 @@ class ControllerCommands(LazyGroup):
             UPKEEP, "backup", "Copy ledger, log, cards, psi and rows while the service runs."
         ),
         "restore": Home(UPKEEP, "restore", "Restore a backup."),
-        "cards": Home(CARDS, "show", "Show cards, newest first."),
-        "approve": Home(
-            CARDS, "approve", "Offer the proposed terms, or the nearest that the policy allows."
-        ),
-        "counter": Home(CARDS, "counter", "Offer fewer statistics or rows than proposed."),
-        "reject": Home(CARDS, "reject", "Reject a pending proposal."),
-        "revoke": Home(CARDS, "revoke", "Revoke an agreed card permanently, by a signed revocation."),
-        "answers": Home(ANSWERS, "app", "Show, release or refuse answers waiting for a steward."),
-        "risk": Home(RISK, "risk", "Show what the exact counts of a card would reveal about records."),
-        "audits": Home(REVIEWS, "audits_app", "Show or clear audit evidence, by black box."),
-        "boxes": Home(REVIEWS, "boxes_app", "Show or review black boxes."),
+        "emergency": Home(EMERGENCY, "app", "Decide on this machine, without the service."),
+        "boxes": Home(BOXES, "app", "Show or review black boxes."),
         "keys": Home(PEOPLE, "keys_app", "List or replace the keys that sign cards and the log."),
-        "ledger": Home(LEDGER, "app", "Show spending; settle or void a reservation."),
         "log": Home(LOG, "app", "Show, verify or sign the append-only log."),
         "notify": Home(UPKEEP, "notify_app", "Test notifications to stewards by webhook and mail."),
-        "refusals": Home(
-            REVIEWS, "refusals_app", "Show or dismiss failures and refusals on the records."
-        ),
         "worker": Home(WORKER, "app", "Set up machines that run audits."),
     }
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Resolve as the base class does; a command that moved names its place and does nothing."""
+        old = next((one for one in (" ".join(args[:2]), *args[:1]) if one in MOVED), "")
+        if old and not ctx.resilient_parsing:
+            new = f"gencard-controller emergency {MOVED[old]}"
+            typer.echo(f"`gencard-controller {old}` is now `{new}`.", err=True)
+            raise typer.Exit(2)
+        return super().resolve_command(ctx, args)
 
 
 app = new_shell(

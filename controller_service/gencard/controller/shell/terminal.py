@@ -98,16 +98,23 @@ class LocalDesk:
     desk: Desk
     who: Identity
 
+    def shown(self, kind: Kind, resource: str, **arguments: Any) -> str:
+        """Return the digest of what a decision would be on now; raises GencardError as the decision."""
+        return self.desk.preview(self.who, kind, resource, arguments).shown
+
     def decide(
-        self, kind: Kind, resource: str, reason: str | None, **arguments: Any
+        self, kind: Kind, resource: str, reason: str | None, shown: str = "", **arguments: Any
     ) -> Mapping[str, str] | None:
-        """Decide on what stands there now; what came of it, or None if a second steward has to.
+        """Decide; return what came of it, or None if a second steward has to agree.
+
+        Args:
+            shown: Digest of what was shown before a question; by default of what is there now.
 
         Raises:
             GencardError: The error of the action.
         """
-        digest_shown = self.desk.preview(self.who, kind, resource, arguments).shown
-        action = Action(kind, resource, arguments, reason or NO_REASON, digest_shown)
+        digest = shown or self.shown(kind, resource, **arguments)
+        action = Action(kind, resource, arguments, reason or NO_REASON, digest)
         decision = self.desk.decide(self.who, action, str(uuid4()))
         if decision.done:
             return decision.result

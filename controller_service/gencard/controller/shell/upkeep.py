@@ -126,7 +126,8 @@ def _say(restored: Restored, *, complete: bool) -> None:
         line_text = f"line {line.line}, the remaining budget of {line.dataset}: {line.price}"
         console.print(f"[bold]Blocked:[/] {line_text}", soft_wrap=True)
     console.print(
-        "Find out what was released since the backup, lower the caps by it, then run `ledger void LINE`."
+        "Find out what was released since the backup, lower the caps by it, then run "
+        "`gencard-controller emergency ledger void LINE`."
     )
     console.print(
         "[dim]Repeat revocations and removals made since the backup: see docs/controllers.md.[/]"
