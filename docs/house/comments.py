@@ -192,7 +192,7 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
         f"{_TABLES}engines:_duckdb",
         f"{_TABLES}codes:text_of",
         f"{_TABLES}numbers:sum_of_hashes",
-        f"{_CONTROLLER}records.encoding:Column.is_nan",
+        f"{_CONTROLLER}records.encoding:EngineColumn.is_nan",
         f"{_FILES}statistics:_metadata",
         f"{_FILES}statistics:_batches",
         f"{_FILES}workbooks:_checked_parts",

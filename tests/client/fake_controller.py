@@ -22,7 +22,7 @@ from gencard.controller.people.certificates import (
     write_new,
 )
 from gencard.core.card.budget import Price
-from gencard.core.card.card import Card, CardState, Turn
+from gencard.core.card.card import CardRecord, CardState, Turn
 from gencard.core.card.terms import Proposal
 from gencard.core.catalogue import DeclaredAttribute
 from gencard.core.errors import GencardError
@@ -128,7 +128,7 @@ class ControllerState(negotiation_pb2_grpc.NegotiationServiceServicer):
     def ProposeCard(self, request):
         name = "" if request.validate_only else f"{DATASET}/cards/{secrets.token_hex(4)}"
         proposal = value_of(Proposal, request.terms)
-        card = Card(name, CardState.REQUESTED, Turn.CONTROLLER, "", ANA, proposal)
+        card = CardRecord(name, CardState.REQUESTED, Turn.CONTROLLER, "", ANA, proposal)
         waits = self.world.manual and not request.validate_only
         return negotiation.ProposeCardResponse(
             card=self.world.save(card if waits else self.world.offered(card))

@@ -15,7 +15,7 @@ from google.longrunning import operations_pb2
 from grpc_status import rpc_status
 
 from gencard.core.card.budget import Price
-from gencard.core.card.card import Card, CardState, Change, Offer, Step, Turn
+from gencard.core.card.card import CardRecord, CardState, Change, Offer, Step, Turn
 from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
@@ -87,7 +87,7 @@ class World:
 
     folder: Path
     faults: Faults = field(default_factory=Faults)
-    cards: dict[str, Card] = field(default_factory=dict)
+    cards: dict[str, CardRecord] = field(default_factory=dict)
     releases: dict[str, tuple[synthesis.Release, Dataset]] = field(default_factory=dict)
     operations: dict[str, operations_pb2.Operation] = field(default_factory=dict)
     pending: int = 0
@@ -129,16 +129,16 @@ class World:
     def card_key(self) -> Any:
         return self.key("card_key.pem")
 
-    def card(self, name: str) -> Card:
+    def card(self, name: str) -> CardRecord:
         return self.cards[name]
 
-    def save(self, card: Card) -> negotiation.Card:
+    def save(self, card: CardRecord) -> negotiation.Card:
         card = replace(card, etag=secrets.token_hex(4))
         if card.name:
             self.cards[card.name] = card
         return card_message(card)
 
-    def offered(self, card: Card) -> Card:
+    def offered(self, card: CardRecord) -> CardRecord:
         proposal = card.proposed.in_order_of(CODING.domain)
         kept_cliques = tuple(clique for clique in proposal.marginals if len(clique) <= self.richest)
         changes = tuple(
@@ -170,7 +170,7 @@ class World:
         step = Step(HOST, "offer", "", NOW)
         return replace(card, state=CardState.OFFERED, turn=Turn.ANALYST, offer=offer, history=(step,))
 
-    def psi(self, card: Card) -> Any:
+    def psi(self, card: CardRecord) -> Any:
         return measure_dataset(RECORDS, card.offer.terms.marginals)
 
     def made(self, request: synthesis.GenerateReleaseRequest) -> synthesis.Release:

@@ -27,7 +27,7 @@ from gencard.controller.people.certificates import read_authority, trust_domain_
 from gencard.controller.people.enrolment import demo_people
 from gencard.controller.people.identities import read_identities
 from gencard.controller.records.schema_file import read_schema, schema_of_text
-from gencard.controller.records.vault import Records, Vault
+from gencard.controller.records.vault import OpenRecords, Vault
 from gencard.controller.settings.settings import Settings
 from gencard.core.card.mechanism import USUAL_CHECKS
 from gencard.core.card.noise import Mechanism, gaussian
@@ -471,7 +471,7 @@ class TestFiles:
         files = draft(tmp_path / "c", path, now=NOW)
         marks = 'delimiter = ",", quote = "\\"", escape = "\\"", comment = "", header = true, skip = 0'
         assert f"format = {{ {marks} }}" in files.settings.read_text()
-        with Records(path, drafted(path).format) as records:
+        with OpenRecords(path, drafted(path).format) as records:
             assert records.rows("SELECT count(*) FROM records") == [(200,)]
 
     def test_records_that_the_engine_counts_otherwise_are_not_drafted(self, tmp_path, monkeypatch):

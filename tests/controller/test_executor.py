@@ -53,7 +53,7 @@ def synthesis(folder: Path, **changes) -> tasks.SynthesisJob:
 def endless() -> tasks.MeasureJob:
     """A job that does not end: its records are a file of 1 TiB, none of which is on the disk."""
     schema = PublicSchema("t", "", "d", False, Coding((Attribute("a", Labels(("x",))),)))
-    records = tasks.Records(str(endless_records()), False, USUAL, schema, "0", b"", 1, "")
+    records = tasks.RecordsSource(str(endless_records()), False, USUAL, schema, "0", b"", 1, "")
     return tasks.MeasureJob(records, (("a",),), (), EXACT, (), AS_COUNTED)
 
 

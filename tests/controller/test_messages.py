@@ -58,7 +58,7 @@ from gencard.controller.jobs.tasks import (
     ProgramJob,
     ProgramPart,
     ProgramResult,
-    Records,
+    RecordsSource,
     RehearsalJob,
     RiskJob,
     RiskResult,
@@ -116,7 +116,9 @@ SCHEMA = PublicSchema(
 )
 FORMAT = FileFormat(encoding="latin-1", delimiter=";", escape="\\", dates=("%d.%m.%Y",))
 UNUSUAL = Path("/srv/\udcff è/records.csv")  # a name that is not UTF-8, as Python reads it
-RECORDS = Records(str(UNUSUAL), False, FORMAT, SCHEMA, "0a" * 32, b"\0salt\xff", 2_000_000, "s3cret")
+RECORDS = RecordsSource(
+    str(UNUSUAL), False, FORMAT, SCHEMA, "0a" * 32, b"\0salt\xff", 2_000_000, "s3cret"
+)
 REFERENCE = ReferenceRecipe(
     ReferenceKind.COPIES_ROWS, "ipf", CLIQUES, LINEAR, None, 0.1, CODING.structural_zeros, 2**70
 )

@@ -29,9 +29,9 @@ from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
 from gencard.core.types import VersionKind
 from gencard.wire.box_request import BoxRequest, BoxTask, bytes_of_request
 from gencard.wire.documents.answer_document import (
+    AnswerVerdict,
     Question,
     SignedAnswer,
-    Verdict,
     answer_statement,
 )
 from gencard.wire.documents.card_document import card_statement
@@ -218,7 +218,7 @@ _RELEASED = SignedAnswer(
         options='{"values":{"age":[8,40,82.5]}}',
     ),
     rules="1",
-    verdict=Verdict.RELEASED,
+    verdict=AnswerVerdict.RELEASED,
     released_by="spiffe://gencard.local/service/controller/controller",
     numbers=3,
     log_index=6,
@@ -233,7 +233,7 @@ _RELEASED = SignedAnswer(
 ANSWERS: Mapping[str, SignedAnswer] = {
     "released": _RELEASED,
     "refused": replace(
-        _RELEASED, verdict=Verdict.REFUSED, numbers=0, answer=None, reasons=("threshold", "zeros")
+        _RELEASED, verdict=AnswerVerdict.REFUSED, numbers=0, answer=None, reasons=("threshold", "zeros")
     ),
 }
 

@@ -35,7 +35,7 @@ from gencard.client.connection.connection import (
 from gencard.client.connection.keys import Checkpoint
 from gencard.client.connection.tables import fetch_rows
 from gencard.client.release import Release
-from gencard.core.card.card import Card, CardState
+from gencard.core.card.card import CardRecord, CardState
 from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.coding import Coding, StructuralZeros, zeros_inside
 from gencard.core.dataset import Dataset
@@ -80,7 +80,7 @@ class Agreement:
     coding: Coding
 
     @classmethod
-    def of(cls, connection: Connection, negotiation: Card, coding: Coding) -> "Agreement":
+    def of(cls, connection: Connection, negotiation: CardRecord, coding: Coding) -> "Agreement":
         """Raises CardStateError before agreement, VerificationError where a signature is not right."""
         if not negotiation.envelope:
             raise CardStateError(state=negotiation.state)

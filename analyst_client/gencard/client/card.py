@@ -22,7 +22,7 @@ from gencard.client.common.arguments import checked, choice, level_values, text,
 from gencard.client.common.display import Listed, Part
 from gencard.client.common.psi_tables import NamedPsi, PsiTables
 from gencard.client.connection.connection import Connection, ProgressDisplay
-from gencard.client.question import AnswerOptions, Question
+from gencard.client.question import AnalystQuestion, AnswerOptions
 from gencard.client.release import Release
 from gencard.client.terms import Marginals, Measured, countered
 from gencard.client.waiting import ANSWERED, wait_for
@@ -67,7 +67,7 @@ class Card(CardView):
     def __init__(
         self,
         connection: Connection,
-        negotiation: core_card.Card,
+        negotiation: core_card.CardRecord,
         plan: Callable[..., Any],
         *,
         aim: PlannedAnalysis | None = None,
@@ -102,7 +102,7 @@ class Card(CardView):
                 with the formula, or with what it needs.
             LevelsTooWideError: No card determines it.
         """
-        question = Question(formula, kind, where=self.terms.where, missing=missing)
+        question = AnalystQuestion(formula, kind, where=self.terms.where, missing=missing)
         self.aim = PlannedAnalysis.of(question, self.entry.coding)
         return self
 
@@ -323,7 +323,7 @@ class Card(CardView):
 
         if self.terms.where:
             options.setdefault("where", self.terms.where)
-        question, agreement = Question.of(formula, kind, options), self.agreement
+        question, agreement = AnalystQuestion.of(formula, kind, options), self.agreement
         about, mechanism = [("Card", self.name)], self.terms.privacy.mechanism
         try:
             return answer_from(agreement.psi, agreement.coding, question, mechanism, about)
@@ -335,7 +335,7 @@ class Card(CardView):
                 )
             raise
 
-    def _planned(self, question: Question) -> Any:
+    def _planned(self, question: AnalystQuestion) -> Any:
         """Plan the card that determines a question, measured as this one; None if there is none."""
         terms = self.terms
         with suppress(GencardError):
@@ -404,7 +404,7 @@ class Card(CardView):
             programs.check_granted(self.terms.analyses, program, libraries)
             rehearsed = self.dry_run(program, seed=seed, progress=progress)
             return programs.run_program(self.agreement, rehearsed, progress)
-        question = running.sent(Question.of(formula or "", kind, options))
+        question = running.sent(AnalystQuestion.of(formula or "", kind, options))
         return running.run(self.agreement, question, progress)
 
     @checked()

@@ -12,7 +12,7 @@ from gencard.client.answers.answer import Answer
 from gencard.client.checking.history import LogWatch
 from gencard.client.checking.signing import checked_signed_answer
 from gencard.client.connection.connection import ProgressDisplay, pages, progress_bar, result_of
-from gencard.client.question import Question as AnalystQuestion
+from gencard.client.question import AnalystQuestion
 from gencard.core.card.budget import Price
 from gencard.core.errors import (
     AnswerWaitingError,
@@ -24,7 +24,7 @@ from gencard.core.errors import (
 from gencard.core.output_rules import OUTPUT_RULES, Rule
 from gencard.v1 import answers_pb2 as pb
 from gencard.wire.codec import datetime_of
-from gencard.wire.documents.answer_document import Question, SignedAnswer, Verdict
+from gencard.wire.documents.answer_document import AnswerVerdict, Question, SignedAnswer
 from gencard.wire.signatures.canonical import json_bytes
 
 _STATE = {
@@ -132,14 +132,14 @@ def fetch(agreement: Agreement, name: str, question: Question | None = None) -> 
     if signed.name != name or (question is not None and signed.question != question):
         raise VerificationError(problem="the signed answer belongs to another question")
     logged = LogWatch(connection).answer_entry(got.log_entry, signed)
-    if signed.verdict is Verdict.REFUSED:
+    if signed.verdict is AnswerVerdict.REFUSED:
         error = RunRefusedError(answer=name, reasons=", ".join(signed.reasons))
         if OUTPUT_RULES not in signed.reasons:
             error.advice = NoiseDrownsError.advice if Rule.DROWNED in signed.reasons else _OTHER_REFUSAL
         raise error
     about = (*_about(signed), ("Paid", str(_paid(agreement, got.answer))))
     proof = partial(agreement.proof, *logged)
-    return Answer(core_answer.Answer.of_json(signed.answer), about, envelope, proof)
+    return Answer(core_answer.AnalysisAnswer.of_json(signed.answer), about, envelope, proof)
 
 
 def listed(agreement: Agreement) -> Iterator[RunOnRecords]:

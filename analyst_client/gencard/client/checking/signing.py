@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from gencard.core.card.card import Card, Offer
+from gencard.core.card.card import CardRecord, Offer
 from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.catalogue import CatalogueEntry
 from gencard.core.errors import GencardError, VerificationError
@@ -30,7 +30,7 @@ from gencard.wire.signatures.dsse import (
 )
 
 
-def checked_answer(answer: Card, proposal: Proposal) -> Card:
+def checked_answer(answer: CardRecord, proposal: Proposal) -> CardRecord:
     """The controller's answer to a proposal, once it is an answer to this one.
 
     Raises:
@@ -41,7 +41,7 @@ def checked_answer(answer: Card, proposal: Proposal) -> Card:
     return answer
 
 
-def checked_offer(card: Card, offer: Offer, entry: CatalogueEntry, *, analyst: str) -> bytes:
+def checked_offer(card: CardRecord, offer: Offer, entry: CatalogueEntry, *, analyst: str) -> bytes:
     """The statement to sign, once its bytes are found to mean the offer as it is shown, and no more.
 
     Raises:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gencard.analysis.answers.answer import Answer
+from gencard.analysis.answers.answer import AnalysisAnswer
 from gencard.client.common.display import Displayable, Facts, Grid, Part
 from gencard.client.stewards.card_review import first_line
 from gencard.core.card.budget import Spend
@@ -90,7 +90,7 @@ class AnswerReview(steward.AnswerReview, Displayable):
     def _extent(self) -> list[tuple[str, str]]:
         """Number of records of a checked run's answer, and its noise."""
         try:
-            answer = None if self.document is None else Answer.of_json(self.document)
+            answer = None if self.document is None else AnalysisAnswer.of_json(self.document)
         except GencardError:  # it is printed as it is
             answer = None
         return [] if answer is None else [("Records", f"{answer.n:,g}, {answer.noise}")]

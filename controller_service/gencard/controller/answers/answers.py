@@ -27,7 +27,7 @@ from gencard.controller.state.log import LONGEST_DETAIL
 from gencard.controller.state.requests import OperationRow, Request
 from gencard.controller.state.results import RunRow, RunTier
 from gencard.core.card.budget import Price
-from gencard.core.card.card import Card
+from gencard.core.card.card import CardRecord
 from gencard.core.errors import (
     DatasetChangedError,
     InvalidInputError,
@@ -92,7 +92,7 @@ class Answers:
             name = request.once(tx, who, self.cards.clock(), lambda: make(tx))
         return self.operations.begin(name.decode())
 
-    def _asked_before(self, tx: Connection, card: Card, question: Question) -> RunRow | None:
+    def _asked_before(self, tx: Connection, card: CardRecord, question: Question) -> RunRow | None:
         """Return the run of the question under a card; raises DatasetChangedError as ``entry_of``."""
         entry = self.entry_of(card)
         known = results.earlier_run(tx, card.name, question.digest)
@@ -132,7 +132,7 @@ class Answers:
             with self.cards.database.transaction() as tx:
                 self.decisions.end_with_cards(tx)
 
-    def entry_of(self, card: Card) -> DatasetEntry:
+    def entry_of(self, card: CardRecord) -> DatasetEntry:
         """Return the dataset; raises DatasetChangedError if it is not what the card names."""
         dataset_entry = self.cards.entry_of(card)
         if signed_card(card).version != dataset_entry.version:
@@ -150,7 +150,7 @@ class Answers:
         self,
         tx: Connection,
         who: Identity,
-        card: Card,
+        card: CardRecord,
         question: Question,
         price: Price,
         more: Mapping[str, Any],
@@ -205,7 +205,7 @@ class Answers:
         )
         return operation
 
-    def _check_room(self, tx: Connection, card: Card, tier: RunTier) -> None:
+    def _check_room(self, tx: Connection, card: CardRecord, tier: RunTier) -> None:
         """Raise TooLargeError if the card has had all its runs of a tier."""
         analyses = offer_of(card).terms.analyses
         most = analyses.checked_runs if tier is RunTier.CHECKED else analyses.reviewed_runs
@@ -231,7 +231,7 @@ def check_numbers(dataset_entry: DatasetEntry, what: str) -> None:
         raise RecordsProtectedError(what=what, why=NOT_COVERED)
 
 
-def check_question(question: Question, card: Card, dataset_entry: DatasetEntry) -> None:
+def check_question(question: Question, card: CardRecord, dataset_entry: DatasetEntry) -> None:
     """Refuse, by public facts alone, a question that the card does not grant or that has no answer.
 
     A question of before that today's checks would refuse has its answer, and does not come here.

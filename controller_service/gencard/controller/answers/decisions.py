@@ -22,12 +22,12 @@ from gencard.controller.state.cards import ENDED, offer_of
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.results import RunRow, RunState, RunTier
 from gencard.core.card.budget import Price, SpendState
-from gencard.core.card.card import Card, CardState
+from gencard.core.card.card import CardRecord, CardState
 from gencard.core.errors import CardStateError, InvalidInputError
 from gencard.core.output_rules import OUTPUT_RULES, RULES_VERSION, Colour, Rule
 from gencard.wire.documents.answer_document import (
+    AnswerVerdict,
     SignedAnswer,
-    Verdict,
     answer_statement,
 )
 from gencard.wire.signatures.canonical import digest_of, time_text
@@ -42,7 +42,7 @@ PRICE = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunOutcome:
     """Result of a run on the records, before the rules or a steward decide whether it is released.
 
     Args:
@@ -62,7 +62,7 @@ class Outcome:
     marks: Any = None
 
     @classmethod
-    def of(cls, row: RunRow) -> "Outcome":
+    def of(cls, row: RunRow) -> "RunOutcome":
         """Return a run's outcome; raises InvalidInputError if the run does not wait for a decision."""
         if row.outcome is None or row.state is not RunState.WAITING:
             raise InvalidInputError(field="answer", problem="is not ready for a decision")
@@ -70,7 +70,7 @@ class Outcome:
         return cls(**document | {"reasons": tuple(document["reasons"])})
 
     @classmethod
-    def refused(cls, rule: Rule) -> "Outcome":
+    def refused(cls, rule: Rule) -> "RunOutcome":
         """Return a refusal because of the records by a rule that judges the run as a whole."""
         mark = {"part": "run", "colour": str(Colour.RED), "rules": [str(rule)]}
         return cls(None, 0, (OUTPUT_RULES,), RULES_VERSION, marks=[mark])
@@ -92,7 +92,7 @@ class Decisions:
     cards: CardBook
     ledger: Ledger
 
-    def release(self, tx: Connection, row: RunRow, outcome: Outcome, by: str) -> RunRow:
+    def release(self, tx: Connection, row: RunRow, outcome: RunOutcome, by: str) -> RunRow:
         """Sign the answer of the outcome and return the changed run.
 
         Args:
@@ -104,13 +104,13 @@ class Decisions:
         """
         if outcome.answer is None:
             raise InvalidInputError(field="answer", problem="was refused by the output rules")
-        return self._end(tx, row, outcome, Verdict.RELEASED, by)
+        return self._end(tx, row, outcome, AnswerVerdict.RELEASED, by)
 
-    def refuse(self, tx: Connection, row: RunRow, outcome: Outcome, by: str) -> RunRow:
+    def refuse(self, tx: Connection, row: RunRow, outcome: RunOutcome, by: str) -> RunRow:
         """Sign that nothing leaves, and the reasons; the run as it is now. Raises as ``release``."""
-        return self._end(tx, row, _without_answer(outcome, outcome.reasons), Verdict.REFUSED, by)
+        return self._end(tx, row, _without_answer(outcome, outcome.reasons), AnswerVerdict.REFUSED, by)
 
-    def hold(self, tx: Connection, row: RunRow, outcome: Outcome, *, counts: bool) -> RunRow:
+    def hold(self, tx: Connection, row: RunRow, outcome: RunOutcome, *, counts: bool) -> RunRow:
         """Let an answer wait for a steward, its price reserved; the run as it is now.
 
         Args:
@@ -126,8 +126,8 @@ class Decisions:
             card: Name of a card, for its answers alone; None for all cards.
         """
         for row in self.waiting_in_vain(tx, card):
-            outcome = _without_answer(Outcome.of(row), (CARD_ENDED,))
-            self._end(tx, row, outcome, Verdict.REFUSED, self.cards.controller, ended_card=True)
+            outcome = _without_answer(RunOutcome.of(row), (CARD_ENDED,))
+            self._end(tx, row, outcome, AnswerVerdict.REFUSED, self.cards.controller, ended_card=True)
 
     def waiting_in_vain(self, tx: Connection, card: str | None = None) -> list[RunRow]:
         """Runs that wait for a steward under a card that has ended."""
@@ -138,8 +138,8 @@ class Decisions:
         self,
         tx: Connection,
         row: RunRow,
-        outcome: Outcome,
-        verdict: Verdict,
+        outcome: RunOutcome,
+        verdict: AnswerVerdict,
         by: str,
         *,
         ended_card: bool = False,
@@ -169,7 +169,7 @@ class Decisions:
             answer=outcome.answer,
         )
         envelope = sign(answer_statement(answer), [self.cards.signing_key(tx)])
-        state = RunState.RELEASED if verdict is Verdict.RELEASED else RunState.REFUSED
+        state = RunState.RELEASED if verdict is AnswerVerdict.RELEASED else RunState.REFUSED
         values = {"statistics": statistics, "envelope": envelope, "log_index": entry.index, "ended": now}
         # a steward's decision is the review; what the card's end refuses goes on counting
         counts = OUTPUT_RULES in outcome.reasons or (CARD_ENDED in outcome.reasons and row.counts)
@@ -177,7 +177,7 @@ class Decisions:
         results.move_run(tx, row.name, state, outcome=kept, counts=int(counts), **values)
         return results.get_run(tx, row.name)
 
-    def _settle(self, tx: Connection, row: RunRow, outcome: Outcome) -> int:
+    def _settle(self, tx: Connection, row: RunRow, outcome: RunOutcome) -> int:
         """Settle the ledger's line; the statistics that it came to."""
         if row.line is None:
             return 0
@@ -194,7 +194,7 @@ class Decisions:
         return statistics
 
 
-def _is_over(row: RunRow, card: Card) -> bool:
+def _is_over(row: RunRow, card: CardRecord) -> bool:
     """Whether no answer may be released under a card any more.
 
     Outputs of a program that ran before its card expired may be decided on later: reading them takes
@@ -203,5 +203,5 @@ def _is_over(row: RunRow, card: Card) -> bool:
     return card.state is CardState.REVOKED or (row.tier is RunTier.CHECKED and card.state in ENDED)
 
 
-def _without_answer(outcome: Outcome, reasons: tuple[str, ...]) -> Outcome:
+def _without_answer(outcome: RunOutcome, reasons: tuple[str, ...]) -> RunOutcome:
     return replace(outcome, answer=None, numbers=0, reasons=tuple(sorted(set(reasons))))

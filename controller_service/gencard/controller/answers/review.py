@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gencard.analysis.answers.answer import Answer, Table
+from gencard.analysis.answers.answer import AnalysisAnswer, AnswerTable
 from gencard.analysis.output_checks.tables import judged_outputs
-from gencard.controller.answers.decisions import Outcome
+from gencard.controller.answers.decisions import RunOutcome
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
 from gencard.core.output_rules import USUAL_RULES, Colour, Rules
@@ -69,7 +69,7 @@ class Review:
     notes: tuple[str, ...] = _OF_BEFORE
 
     @classmethod
-    def of(cls, outcome: Outcome) -> "Review":
+    def of(cls, outcome: RunOutcome) -> "Review":
         """Read the review of an outcome; raises InvalidInputError if the outcome is of a checked run."""
         marks = outcome.marks
         if not isinstance(marks, dict) or "program" not in marks:
@@ -172,17 +172,17 @@ def answer_of(digest: str, outputs: Outputs, dry: Outputs, notes: tuple[str, ...
     tables = [table for output, before in pairs for table in _tables(output, before)]
     multiples = (_MULTIPLES.format(base),) if base > 1 else ()
     notes = (*notes, _SEEN, *multiples)
-    return Answer("program", digest, 0.0, tables=tuple(tables), notes=notes).to_json()
+    return AnalysisAnswer("program", digest, 0.0, tables=tuple(tables), notes=notes).to_json()
 
 
-def _tables(output: Output, dry: Output) -> Iterator[Table]:
+def _tables(output: Output, dry: Output) -> Iterator[AnswerTable]:
     differences = tuple(
         tuple(map(_difference, row, before))
         for row, before in zip(output.values, dry.values, strict=True)
     )
-    yield Table(output.name, output.row_names, output.column_names, output.values)
+    yield AnswerTable(output.name, output.row_names, output.column_names, output.values)
     name = ON_SYNTHETIC_ROWS.format(output.name)
-    yield Table(name, output.row_names, output.column_names, differences)
+    yield AnswerTable(name, output.row_names, output.column_names, differences)
 
 
 def _difference(value: Number, before: Number) -> Number:

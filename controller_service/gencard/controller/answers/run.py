@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from gencard.analysis.answers.answer import EXACT, NOISE, numbers_in_json
 from gencard.controller.answers.answers import Answers
-from gencard.controller.answers.decisions import PRICE, Outcome
+from gencard.controller.answers.decisions import PRICE, RunOutcome
 from gencard.controller.cards.released import question_of, released_before
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
@@ -76,7 +76,7 @@ class AnswerRun:
         try:
             outcome = outcome_of(run.job(tasks.ANSWER, job), analyses)
         except MeasurementRefusedError:  # whether work at the records fails may depend on them
-            outcome = Outcome.refused(Rule.FAILED)
+            outcome = RunOutcome.refused(Rule.FAILED)
         if outcome.depends_on_records:
             # A refusal may be decided early or late in the work, depending on the records: waiting for
             # the end of the duration class keeps the time from disclosing the reason.
@@ -133,7 +133,7 @@ class AnswerRun:
         )
         return PRICE
 
-    def _keep(self, run: Run, row: RunRow, outcome: Outcome) -> None:
+    def _keep(self, run: Run, row: RunRow, outcome: RunOutcome) -> None:
         """Write decision, ledger, log and the operation's end in one transaction.
 
         Raises:
@@ -158,12 +158,12 @@ class AnswerRun:
             answers.operations.finish(tx, run.row.name, self.response(ended_row))
 
 
-def outcome_of(result: AnswerResult, analyses: Analyses) -> Outcome:
+def outcome_of(result: AnswerResult, analyses: Analyses) -> RunOutcome:
     """Return the outcome of a job's result, on which the rules or a steward decide."""
     numbers = numbers_in_json(_without_noise(result.answer))
     if numbers > analyses.numbers:
-        return Outcome.refused(Rule.NUMBERS)
-    return Outcome(
+        return RunOutcome.refused(Rule.NUMBERS)
+    return RunOutcome(
         result.answer,
         numbers,
         result.reasons,

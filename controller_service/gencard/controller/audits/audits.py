@@ -27,7 +27,7 @@ from gencard.controller.state.results import Audited, AuditRow
 from gencard.core.audit.pairs.blocks import basis_of
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.card.budget import Price
-from gencard.core.card.card import Card
+from gencard.core.card.card import CardRecord
 from gencard.core.coding import Coding, zeros_inside
 from gencard.core.errors import NotFoundError, TooManyAuditsError
 from gencard.core.statistics.linear import statistics_of
@@ -136,7 +136,7 @@ class Audits:
             self._check_unprotected(self.cards.seen(tx, who, row.card))
         return row.report or b""
 
-    def agreed(self, tx: Connection, who: Identity, card: str) -> Card:
+    def agreed(self, tx: Connection, who: Identity, card: str) -> CardRecord:
         """Return a card that ``who`` may see and that is in force, or waits for an audit.
 
         Raises:
@@ -144,7 +144,7 @@ class Audits:
         """
         return auditable(self.cards.seen(tx, who, card))
 
-    def at_records(self, tx: Connection, who: Identity, card: str) -> Card:
+    def at_records(self, tx: Connection, who: Identity, card: str) -> CardRecord:
         """Return a card under which an audit may read the records.
 
         Raises:
@@ -155,11 +155,11 @@ class Audits:
         self._check_unprotected(card_in_force)
         return card_in_force
 
-    def _check_unprotected(self, card: Card) -> None:
+    def _check_unprotected(self, card: CardRecord) -> None:
         policy = self.cards.catalogue.named(dataset_of(card.name)).policy
         check_unprotected(signed_card(card), policy, "An audit")
 
-    def _check_bounds(self, card: Card) -> None:
+    def _check_bounds(self, card: CardRecord) -> None:
         """Refuse an audit that cannot run, before it is counted and paid."""
         coding = self.cards.entry_of(card).schema.coding
         domain = coding.domain.covered_by(offer_of(card).terms.cliques)
@@ -209,7 +209,7 @@ class Audits:
         return row
 
 
-def plan_of(card: Card, coding: Coding, seed: int, attempt: int) -> AuditPlan:
+def plan_of(card: CardRecord, coding: Coding, seed: int, attempt: int) -> AuditPlan:
     """Return the plan that the card's terms fix, for one attempt."""
     terms = offer_of(card).terms
     return AuditPlan(

@@ -23,7 +23,7 @@ from gencard.controller.state.results import AuditRow, Conclusion
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import AuditReport, EarlierTry, Verdict, WorkerRuns, false_runs
 from gencard.core.audit.wording import report_to_json_object, wording
-from gencard.core.card.card import Card
+from gencard.core.card.card import CardRecord
 from gencard.core.errors import (
     GencardError,
     GeneratorChangedError,
@@ -79,7 +79,7 @@ class AuditRun:
         note(stage, permille)
         self.audits.journals.store(audit)
 
-    def _next_try(self, run: Run, card: Card) -> int:
+    def _next_try(self, run: Run, card: CardRecord) -> int:
         """Number of this try in the family if no other try ends before it."""
         with self.audits.database.reading() as tx:
             row = results.get_audit(tx, run.request["audit"])
@@ -130,7 +130,7 @@ class AuditRun:
             raise GeneratorChangedError
         return boxes.recipe(box, [*plan.cliques, *plan.linear])
 
-    def _conclude(self, run: Run, card: Card, alone: AuditReport) -> None:
+    def _conclude(self, run: Run, card: CardRecord, alone: AuditReport) -> None:
         """Pool the evidence; write log, verdict, ledger and the operation's end in one transaction.
 
         Tries are numbered here, at their end: a try that is cancelled or fails does not weaken
@@ -158,7 +158,7 @@ class AuditRun:
             concluded = self.response(results.get_audit(tx, row.name))
             audits.operations.finish(tx, run.row.name, concluded)
 
-    def _check_heard(self, tx: Connection, run: Run, card: Card) -> None:
+    def _check_heard(self, tx: Connection, run: Run, card: CardRecord) -> None:
         """Check that the card is still in force if its analyst is to receive the verdict.
 
         Raises:
@@ -194,7 +194,7 @@ def _outcome(report: AuditReport, known: bool) -> tuple[Verdict, str]:
 
 def _payload(
     row: AuditRow,
-    card: Card,
+    card: CardRecord,
     report: AuditReport,
     document: bytes,
     outcome: tuple[Verdict, str],

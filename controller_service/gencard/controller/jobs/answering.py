@@ -10,14 +10,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from gencard.analysis.answers.answer import Answer, numbers_in_json
+from gencard.analysis.answers.answer import AnalysisAnswer, numbers_in_json
 from gencard.analysis.answers.kinds import answered
 from gencard.analysis.answers.margins import RecordMargins
 from gencard.analysis.answers.trial import tried
 from gencard.analysis.output_checks.judgement import Judgement, judged
 from gencard.analysis.output_checks.populations import Kept
 from gencard.analysis.output_checks.released import of_rounded_counts, released, undoes_rounding
-from gencard.analysis.output_checks.small_counts.inference import Outcome
+from gencard.analysis.output_checks.small_counts.inference import SearchOutcome
 from gencard.analysis.output_checks.stored import StoredRun
 from gencard.controller.jobs.measurement import earlier_of, measured, records_as_stored
 from gencard.controller.jobs.tasks import AnswerJob, AnswerResult
@@ -33,13 +33,13 @@ from gencard.core.output_rules import (
     Mark,
     Rule,
     Rules,
-    Verdict,
+    RuleVerdict,
     breaking,
 )
 from gencard.core.statistics.marginals import project, subsets
 from gencard.core.types import FloatArray, Progress
 
-Parts = tuple[tuple[str, Verdict], ...]
+Parts = tuple[tuple[str, RuleVerdict], ...]
 
 _BY_POLICY = "the policy keeps runs to levels: each level counts as one number"
 
@@ -131,7 +131,7 @@ def checked(
 
 def _of_population(
     run: RunQuestion, earlier: Earlier, dataset: Dataset, part: Dataset, rules: Rules, *, few: bool
-) -> Iterator[tuple[str, Verdict]]:
+) -> Iterator[tuple[str, RuleVerdict]]:
     """Judge the population: its size, the levels it lacks, other populations that are near."""
     lacks = run.lacks_levels(dataset, part) and rules.checks.zeros
     near = earlier.differs_by_few(run, dataset, rules.checks.threshold)
@@ -140,16 +140,16 @@ def _of_population(
 
 def _beside_earlier(
     run: RunQuestion, earlier: Earlier, dataset: Dataset, rules: Rules
-) -> Iterator[tuple[str, Verdict]]:
+) -> Iterator[tuple[str, RuleVerdict]]:
     """Judge the small counts that the answer leaves open, with all that was released before."""
     outcome = earlier.leaves_too_little(run, dataset, rules)
-    if outcome is Outcome.DISCLOSED:
+    if outcome is SearchOutcome.DISCLOSED:
         alone = replace(earlier, runs=(), cliques=(), rounded=()).leaves_too_little(run, dataset, rules)
-        is_alone = alone is Outcome.DISCLOSED
+        is_alone = alone is SearchOutcome.DISCLOSED
         rule = _rule_of_small(run, dataset, rules) if is_alone else Rule.DIFFERENCING
-        yield "small counts", Verdict((rule,))
-    if outcome is Outcome.UNDECIDED:
-        yield "small counts", Verdict((Rule.UNDECIDED,))
+        yield "small counts", RuleVerdict((rule,))
+    if outcome is SearchOutcome.UNDECIDED:
+        yield "small counts", RuleVerdict((Rule.UNDECIDED,))
 
 
 def _rule_of_small(run: RunQuestion, dataset: Dataset, rules: Rules) -> Rule:
@@ -170,7 +170,7 @@ def _rule_of_small(run: RunQuestion, dataset: Dataset, rules: Rules) -> Rule:
 
 def _judged(
     run: RunQuestion, part: Dataset, rules: Rules, stored: StoredRun | None
-) -> tuple[Answer | None, Parts]:
+) -> tuple[AnalysisAnswer | None, Parts]:
     """Return the rounded answer, and the findings of the rules on its parts."""
     try:
         return _checked(run, part, rules) if stored is None else _checked_stored(run, stored, rules)
@@ -178,7 +178,7 @@ def _judged(
         return None, _broken("answer", Rule.UNANSWERED).parts
 
 
-def _checked(run: RunQuestion, dataset: Dataset, rules: Rules) -> tuple[Answer | None, Parts]:
+def _checked(run: RunQuestion, dataset: Dataset, rules: Rules) -> tuple[AnalysisAnswer | None, Parts]:
     margins = RecordMargins.of(dataset)
     question = run.at(margins)
     result = answered(question, Limited(margins, question.cliques))
@@ -188,7 +188,9 @@ def _checked(run: RunQuestion, dataset: Dataset, rules: Rules) -> tuple[Answer |
     return _noted(rounded, run), (*judgement.parts, ("rounding", undecided))
 
 
-def _checked_stored(run: RunQuestion, stored: StoredRun, rules: Rules) -> tuple[Answer | None, Parts]:
+def _checked_stored(
+    run: RunQuestion, stored: StoredRun, rules: Rules
+) -> tuple[AnalysisAnswer | None, Parts]:
     """Return the same for stored numbers; a refused answer is not rounded."""
     judgement = stored.judged(rules)
     if judgement.colour is Colour.RED:
@@ -204,12 +206,12 @@ def _stored_run(
     return StoredRun(run.at(RecordMargins.of(inside.dataset)), inside, outside)
 
 
-def _noted(answer: Answer, run: RunQuestion) -> Answer:
+def _noted(answer: AnalysisAnswer, run: RunQuestion) -> AnalysisAnswer:
     """Return the answer with a note that the policy keeps it to levels, if it does."""
     return replace(answer, notes=(*answer.notes, _BY_POLICY)) if run.by_policy else answer
 
 
-def _passed(result: Answer, judgement: Judgement = UNJUDGED) -> AnswerResult:
+def _passed(result: AnalysisAnswer, judgement: Judgement = UNJUDGED) -> AnswerResult:
     review = judgement.colour is Colour.AMBER
     return AnswerResult(result.to_json(), (), RULES_VERSION, review, judgement.marks)
 
@@ -235,4 +237,4 @@ def _without_answer(reasons: Sequence[str], marks: tuple[Mark, ...] | None = Non
 
 
 def _broken(part: str, rule: Rule) -> Judgement:
-    return Judgement(((part, Verdict((rule,))),))
+    return Judgement(((part, RuleVerdict((rule,))),))

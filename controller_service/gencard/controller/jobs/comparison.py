@@ -10,7 +10,7 @@ from gencard.controller.jobs.tasks import (
     CompareResult,
     FindingDocument,
     MeasureJob,
-    Records,
+    RecordsSource,
     RiskJob,
     RiskResult,
     RowsResult,
@@ -80,7 +80,7 @@ def look(job: RiskJob, progress: Progress) -> RiskResult:
     return RiskResult(replace(risk, failing=failing, histograms=tuple(histograms), tails=tails))
 
 
-def _fine_counts(records: Records, names: Clique) -> dict[str, IntArray]:
+def _fine_counts(records: RecordsSource, names: Clique) -> dict[str, IntArray]:
     """Counts of the fine cells of attributes with a step, by attribute."""
     if not names:
         return {}
@@ -144,7 +144,7 @@ def _numbers(job: CompareJob, rows: Dataset, places: Mapping[str, Places]) -> Nu
     return numbers
 
 
-def _read(records: Records, attributes: Clique) -> Dataset:
+def _read(records: RecordsSource, attributes: Clique) -> Dataset:
     """Return the records, if they are the version named before and after."""
     with opened(records) as source:
         return source.dataset(attributes, most_records=records.most_records)

@@ -19,7 +19,7 @@ from gencard.controller.jobs.tasks import (
     MeasureJob,
     ProgramJob,
     ProgramPart,
-    Records,
+    RecordsSource,
     RehearsalJob,
     RiskJob,
     SynthesisJob,
@@ -278,9 +278,9 @@ class Descriptions:
             ProgramJob(program, self._records(dataset_entry, version), attributes),
         )
 
-    def _records(self, dataset_entry: DatasetEntry, version: str) -> Records:
+    def _records(self, dataset_entry: DatasetEntry, version: str) -> RecordsSource:
         place = dataset_entry.data
-        return Records(
+        return RecordsSource(
             str(place),
             isinstance(place, TableAddress),
             dataset_entry.format,

@@ -29,7 +29,7 @@ from gencard.controller.page.security import (
     set_session,
 )
 from gencard.controller.page.sessions import Session, Sessions
-from gencard.controller.page.views import Change, Context, Done, View
+from gencard.controller.page.views import ChangeResult, Context, FormAction, View
 from gencard.controller.stewards.desk import Desk
 from gencard.core.errors import (
     GencardError,
@@ -58,7 +58,7 @@ class PageParts:
     sessions: Sessions
     report: Report
     views: Sequence[View]
-    changes: Sequence[Change]
+    changes: Sequence[FormAction]
     oidc: Oidc | None = None
     shares: Shares = field(default_factory=lambda: Shares(_BOUNDS))
     strangers: Shares = field(default_factory=lambda: _part(2))
@@ -246,10 +246,10 @@ class PageParts:
             session, DecisionPages(self.desk, self.ceremonies).decide(session, Form(request))
         )
 
-    def _change(self, change: Change, session: Session, request: Request) -> Response:
+    def _change(self, change: FormAction, session: Session, request: Request) -> Response:
         return self._done(session, change.make(Form(request), self.desk, session.who))
 
-    def _done(self, session: Session, done: Done) -> Response:
+    def _done(self, session: Session, done: ChangeResult) -> Response:
         if done.template:
             return self._shown(session, done.template, done.location, done.context)
         if done.notice:

@@ -74,7 +74,7 @@ _NUMBERS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class EngineColumn:
     """A column as the file stores it: its name and the engine's type, in a file of some format."""
 
     name: str
@@ -343,7 +343,7 @@ class Encoder(Protocol):
         """Name of the attribute."""
         ...
 
-    def expression(self, column: Column) -> str:
+    def expression(self, column: EngineColumn) -> str:
         """Return SQL for one number per record."""
         ...
 
@@ -364,7 +364,7 @@ class TextEncoder:
     coding: Labels
     reading: Reading = PLAIN
 
-    def expression(self, column: Column) -> str:
+    def expression(self, column: EngineColumn) -> str:
         levels = ", ".join(quoted(label, "'") for label in self.coding.labels)
         text = f"lower({column.text})" if self.coding.boolean else column.text  # True, TRUE, true
         code = f"CAST(enum_code(TRY_CAST({text} AS ENUM({levels}))) AS INTEGER)"
@@ -402,7 +402,7 @@ class NumberEncoder:
     coding: Labels | Edges
     reading: Reading = PLAIN
 
-    def expression(self, column: Column) -> str:
+    def expression(self, column: EngineColumn) -> str:
         value = f"coalesce({self._value(column)}, 'inf'::DOUBLE)"
         labels = self.coding.labels if isinstance(self.coding, Labels) else ()
         absent = column.absent(self.reading.absent, labels)
@@ -410,7 +410,7 @@ class NumberEncoder:
             absent += f" OR {column.is_nan}"  # whole numbers YYYYMMDD, of which some are missing
         return f"CASE WHEN {absent} THEN 'nan'::DOUBLE ELSE {value} END"
 
-    def _value(self, column: Column) -> str:
+    def _value(self, column: EngineColumn) -> str:
         if self.reading.age_at is not None:
             return column.age(self.reading.age_at)
         if self.reading.zone:

@@ -23,7 +23,7 @@ from gencard.controller.sandbox.recipes import Recipe
 from gencard.controller.state import results
 from gencard.controller.state.cards import in_force, offer_of, signed_card
 from gencard.controller.state.database import Database
-from gencard.core.card.card import Card
+from gencard.core.card.card import CardRecord
 from gencard.core.errors import (
     BoxRunFailedError,
     GencardError,
@@ -53,7 +53,7 @@ class BoxRelease:
     jobs: Descriptions
     files: StateFiles
 
-    def audited(self, tx: Connection, card: Card) -> AuditedBox | None:
+    def audited(self, tx: Connection, card: CardRecord) -> AuditedBox | None:
         """Return the audit that speaks for the card's black box; None if the card's tier asks for none.
 
         Raises:
@@ -62,7 +62,7 @@ class BoxRelease:
         """
         return self.card_audits.passed(tx, card) if is_audited(card) else None
 
-    def keep(self, run: Run, card: Card, dataset_entry: DatasetEntry) -> None:
+    def keep(self, run: Run, card: CardRecord, dataset_entry: DatasetEntry) -> None:
         """Run the black box on the records, if that was not done yet.
 
         Raises:
@@ -114,7 +114,7 @@ class BoxRelease:
                 self.files.put(f"{KEPT}/{folder.name}/{name}")
 
     def draw(
-        self, run: Run, card: Card, dataset_entry: DatasetEntry, rows_file: Path, *, rows: int
+        self, run: Run, card: CardRecord, dataset_entry: DatasetEntry, rows_file: Path, *, rows: int
     ) -> str:
         """Rows of what the run left, in a file; their digest.
 
@@ -130,14 +130,14 @@ class BoxRelease:
         )
         return run.job(tasks.DRAW, job).digest
 
-    def _recipe(self, card: Card, dataset_entry: DatasetEntry) -> Recipe:
+    def _recipe(self, card: CardRecord, dataset_entry: DatasetEntry) -> Recipe:
         """Raises GeneratorChangedError if it would build another box than the card's."""
         boxes, terms = self.card_audits.boxes, offer_of(card).terms
         boxes.check_unchanged(signed_card(card))
         linear = statistics_of(terms.moments, dataset_entry.schema.coding)
         return boxes.recipe(terms.generator, [*terms.marginals, *linear])
 
-    def _folder(self, card: Card) -> Path:
+    def _folder(self, card: CardRecord) -> Path:
         """Return the card's folder, with what there is of it; raises StorageError."""
         short = card.name.rpartition("/")[2]
         path = self.files.folder / KEPT / short
@@ -149,7 +149,7 @@ class BoxRelease:
             self.files.path(f"{KEPT}/{short}/{name}")
         return path
 
-    def _log(self, tx: Connection, card: Card, audited: AuditedBox | None) -> None:
+    def _log(self, tx: Connection, card: CardRecord, audited: AuditedBox | None) -> None:
         cards, details = self.card_audits.cards, {"box_digest": signed_card(card).generator_digest}
         if audited is not None:
             details["verdict_digest"] = audited.verdict_digest

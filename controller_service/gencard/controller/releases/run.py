@@ -34,7 +34,7 @@ from gencard.controller.state.cards import in_force, offer_of, signed_card
 from gencard.controller.state.ledger import FIT
 from gencard.controller.state.requests import OperationRow
 from gencard.controller.state.results import ReleaseRow
-from gencard.core.card.card import USABLE, Card, CardState
+from gencard.core.card.card import USABLE, CardRecord, CardState
 from gencard.core.card.terms import CardTerms
 from gencard.core.errors import GencardError, OperationCancelledError, StorageError
 from gencard.core.types import VersionKind
@@ -90,7 +90,7 @@ class ReleaseRun:
                 digest = self._synthesised(run, card, dataset_entry, psi, rows, rows=many, seed=seed)
             self._publish(run, card, digest, rows)
 
-    def _prepared(self, run: Run, card: Card, dataset_entry: DatasetEntry) -> bytes:
+    def _prepared(self, run: Run, card: CardRecord, dataset_entry: DatasetEntry) -> bytes:
         """Return psi, and keep the result of a black box's single run; tier private has no psi."""
         if is_private(card):
             self._fitted(run, card, dataset_entry)
@@ -110,7 +110,7 @@ class ReleaseRun:
             refund(tx, line, error, ledger=releases.ledger, cards=self.cards, before=before)
 
     def _publish_unique_free(
-        self, run: Run, card: Card, dataset_entry: DatasetEntry, psi: bytes, rows_file: Path
+        self, run: Run, card: CardRecord, dataset_entry: DatasetEntry, psi: bytes, rows_file: Path
     ) -> None:
         """Draw spare rows, by a secret seed, and publish rows without replicated uniques."""
         drawn_file, rows = rows_file.with_name("drawn"), run.request["rows"]
@@ -126,7 +126,7 @@ class ReleaseRun:
     def _synthesised(
         self,
         run: Run,
-        card: Card,
+        card: CardRecord,
         dataset_entry: DatasetEntry,
         psi: bytes,
         rows_file: Path,
@@ -155,12 +155,12 @@ class ReleaseRun:
                     fits.keep(card.name, key, made.fit)
         return made.digest
 
-    def _stored(self, card: Card) -> bytes | None:
+    def _stored(self, card: CardRecord) -> bytes | None:
         with self.releases.database.reading() as tx:
             row = results.find_psi(tx, card.name)
         return None if row is None else row.document
 
-    def _shared(self, run: Run, card: Card) -> bytes | None:
+    def _shared(self, run: Run, card: CardRecord) -> bytes | None:
         """Psi that the analyst holds already under another card, with the very noise: drawn once."""
         with self.releases.database.transaction() as tx:
             self.releases.operations.check(tx, run.row)
@@ -175,7 +175,7 @@ class ReleaseRun:
                 self._log(tx, "void", card.name, {"line": str(line.line), "held_by": row.card})
         return row.document
 
-    def _measured(self, run: Run, card: Card, dataset_entry: DatasetEntry) -> bytes:
+    def _measured(self, run: Run, card: CardRecord, dataset_entry: DatasetEntry) -> bytes:
         """Return psi, stored and paid in one transaction; its price is reserved before the job."""
         with self.releases.database.transaction() as tx:
             self.releases.operations.check(tx, run.row)
@@ -200,7 +200,7 @@ class ReleaseRun:
         dataset, version = card.terms.dataset, card.version
         return released_before(tx, self.cards, dataset=dataset, version=version, but=card.name)
 
-    def _keep_psi(self, tx: Connection, run: Run, card: Card, psi: bytes) -> None:
+    def _keep_psi(self, tx: Connection, run: Run, card: CardRecord, psi: bytes) -> None:
         now = self.cards.clock()
         line = self.releases.ledger.held(tx, resource=card.name, kind=SPENT_ON)
         if line is None:  # taken back meanwhile
@@ -210,7 +210,7 @@ class ReleaseRun:
         results.put_psi(tx, card.name, psi, sha256(psi), now)
         self.releases.ledger.settle(tx, line.line, now)
 
-    def _fitted(self, run: Run, card: Card, dataset_entry: DatasetEntry) -> None:
+    def _fitted(self, run: Run, card: CardRecord, dataset_entry: DatasetEntry) -> None:
         """Fit a private black box, once for a card; its price is held before records are opened."""
         releases = self.releases
         with releases.database.transaction() as tx:
@@ -224,7 +224,7 @@ class ReleaseRun:
             elif releases.ledger.settled(tx, resource=card.name, kind=FIT) is None:
                 raise OperationCancelledError  # taken back meanwhile
 
-    def _publish(self, run: Run, card: Card, digest: str, made: Path) -> None:
+    def _publish(self, run: Run, card: CardRecord, digest: str, made: Path) -> None:
         """Write log, receipt, rows and the operation's end in one transaction.
 
         The file is named for the operation, so an operation that begins again after a crash overwrites
@@ -244,7 +244,13 @@ class ReleaseRun:
             raise
 
     def _record(
-        self, run: Run, card: Card, digest: str, name: str, stored: StoredFile | None, file_name: str
+        self,
+        run: Run,
+        card: CardRecord,
+        digest: str,
+        name: str,
+        stored: StoredFile | None,
+        file_name: str,
     ) -> None:
         with self.releases.database.transaction() as tx:
             self.releases.files.keep(tx, stored)
@@ -278,7 +284,7 @@ class ReleaseRun:
             self.cards.attest(tx, usable, CardState.RELEASED, "release", signed)
             self.releases.operations.finish(tx, run.row.name, self.response(row))
 
-    def _version_kind(self, card: Card) -> VersionKind | None:
+    def _version_kind(self, card: CardRecord) -> VersionKind | None:
         """Return the kind of the card's version; None if the dataset has another version by now."""
         dataset_entry = self.cards.entry_of(card)
         same = dataset_entry.version == signed_card(card).version

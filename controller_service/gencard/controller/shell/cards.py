@@ -23,7 +23,7 @@ from gencard.controller.shell.terminal import (
 )
 from gencard.controller.state.cards import list_cards
 from gencard.core.card.budget import FREE
-from gencard.core.card.card import Card, CardState, Offer
+from gencard.core.card.card import CardRecord, CardState, Offer
 from gencard.core.card.terms import Proposal
 from gencard.wire.codecs.card_codec import card_of_bytes
 from gencard.wire.documents.card_document import json_of
@@ -152,7 +152,7 @@ def _decide(desk: LocalDesk, kind: Kind, name: str, reason: str | None, **argume
         _say(desk.opened.cards.card(tx, name))
 
 
-def _say_short(card: Card) -> None:
+def _say_short(card: CardRecord) -> None:
     """Print three lines; the card's name is not broken, so that it can be copied."""
     terms = card.proposed if card.offer is None else card.offer.terms
     price = "" if card.offer is None else f", price: {card.offer.price}"
@@ -164,7 +164,7 @@ def _say_short(card: Card) -> None:
     console.print(f"  {escape(terms.purpose)}", soft_wrap=True)
 
 
-def _say(card: Card, as_json: bool = False) -> None:
+def _say(card: CardRecord, as_json: bool = False) -> None:
     if as_json:
         say_json(_document(card))
         return
@@ -215,7 +215,7 @@ def _say_offer(offer: Offer) -> None:
         )
 
 
-def _document(card: Card) -> dict[str, object]:
+def _document(card: CardRecord) -> dict[str, object]:
     offer = card.offer
     return {
         **json_of(card, "name", "state", "turn", "analyst"),

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from gencard.analysis.answers.answer import EXACT, Answer
-from gencard.analysis.answers.design import Question
+from gencard.analysis.answers.answer import EXACT, AnalysisAnswer
+from gencard.analysis.answers.design import CheckedQuestion
 from gencard.analysis.answers.families.anova import anova_answer
 from gencard.analysis.answers.families.bayes import chow_liu_answer, naive_bayes_answer
 from gencard.analysis.answers.families.comparisons import means_answer, quantiles_answer, ttest_answer
@@ -51,11 +51,11 @@ class AnalysisKind:
     """
 
     family: str
-    answer: Callable[[Margins, Question], Answer]
+    answer: Callable[[Margins, CheckedQuestion], AnalysisAnswer]
     has_design: bool = True
     options: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
-    equations: Callable[[Margins, Question, Answer], Equations] | None = None
+    equations: Callable[[Margins, CheckedQuestion, AnalysisAnswer], Equations] | None = None
     tests: Tests | None = None
 
 
@@ -126,12 +126,12 @@ def kind_of(analysis: Analysis, options: Iterable[str] = ()) -> AnalysisKind:
     return kind
 
 
-def plain_answer(question: Question, margins: Margins) -> Answer:
+def plain_answer(question: CheckedQuestion, margins: Margins) -> AnalysisAnswer:
     """The answer where counts are taken as they are, noise or not; raises as ``answered``."""
     return _resting(kind_of(question.kind).answer(margins, question), question, margins)
 
 
-def answered(question: Question, margins: Margins) -> Answer:
+def answered(question: CheckedQuestion, margins: Margins) -> AnalysisAnswer:
     """The answer to a question.
 
     Raises:
@@ -150,14 +150,14 @@ def answered(question: Question, margins: Margins) -> Answer:
     return _resting(answer, question, margins)
 
 
-def _resting(answer: Answer, question: Question, margins: Margins) -> Answer:
+def _resting(answer: AnalysisAnswer, question: CheckedQuestion, margins: Margins) -> AnalysisAnswer:
     sources = tuple(dict.fromkeys(margins.source(clique) for clique in question.cliques))
     sums = tuple(str(one) for one in question.sums)
     notes = (*question.notes, *answer.notes)
     return replace(answer, rests_on=sources, sums=sums, noise=_noise(margins, question), notes=notes)
 
 
-def _noise(margins: Margins, question: Question) -> str:
+def _noise(margins: Margins, question: CheckedQuestion) -> str:
     """Describe the noise on the counts and sums of a question."""
     variances = [margins.variances(clique) for clique in question.cliques]
     stddevs = [float(one.max(initial=0.0)) ** 0.5 for one in variances]

@@ -18,8 +18,8 @@ from functools import reduce
 import numpy as np
 from scipy import special, stats
 
-from gencard.analysis.answers.answer import Answer, Scalar, coefficients_of, finite
-from gencard.analysis.answers.design import Design, Question, observed_levels, occurring
+from gencard.analysis.answers.answer import AnalysisAnswer, Scalar, coefficients_of, finite
+from gencard.analysis.answers.design import CheckedQuestion, Design, observed_levels, occurring
 from gencard.analysis.answers.linear import aliased_note
 from gencard.analysis.answers.margins import Margins, Mask, Occupied, records_of
 from gencard.analysis.answers.newton import MOST_NUMBERS, Columns, Maximum, columns_of, maximum
@@ -29,7 +29,7 @@ from gencard.core.statistics.marginals import maximal
 from gencard.core.types import FloatArray
 
 
-def loglinear_answer(margins: Margins, question: Question) -> Answer:
+def loglinear_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
     """The maximum-likelihood fit; deviance and log likelihood where the whole table is determined.
 
     Raises:
@@ -50,7 +50,7 @@ def loglinear_answer(margins: Margins, question: Question) -> Answer:
     names, back = columns.kept_names, fit.linear(columns.back)
     degrees = len(cells.codes) - len(names)
     scalars = (Scalar("df_resid", float(degrees)), *_of_table(margins, design, cells, means, degrees))
-    return Answer(
+    return AnalysisAnswer(
         question.kind.value,
         question.text,
         n,

@@ -18,8 +18,8 @@ from math import log
 import numpy as np
 from scipy import special, stats
 
-from gencard.analysis.answers.answer import Answer, Scalar, coefficients_of, finite
-from gencard.analysis.answers.design import INTERCEPT, Question, occurring
+from gencard.analysis.answers.answer import AnalysisAnswer, Scalar, coefficients_of, finite
+from gencard.analysis.answers.design import INTERCEPT, CheckedQuestion, occurring
 from gencard.analysis.answers.linear import aliased_note
 from gencard.analysis.answers.margins import Margins, Occupied
 from gencard.analysis.answers.newton import Columns, Maximum, columns_of, diverging_levels, maximum
@@ -45,7 +45,7 @@ class _JointTable:
     levels: int
 
 
-def ordinal_answer(margins: Margins, question: Question) -> Answer:
+def ordinal_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
     """Proportional odds: slopes, then thresholds between levels of the response, in their order.
 
     Thresholds are as they are, not as logarithms of differences; so R's ``polr`` has them.
@@ -81,7 +81,7 @@ def ordinal_answer(margins: Margins, question: Question) -> Answer:
 
     fit = _fitted(table, of_levels[observed], labels, where)
     fit = fit.linear(_back(columns, len(thresholds)))
-    return Answer(
+    return AnalysisAnswer(
         question.kind.value,
         question.text,
         float(cells.counts.sum()),

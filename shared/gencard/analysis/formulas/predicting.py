@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gencard.analysis.answers.answer import Answer
+from gencard.analysis.answers.answer import AnalysisAnswer
 from gencard.analysis.answers.noise.reconciled import margins_of
 from gencard.analysis.formulas.answering import answer_of
 from gencard.core.card.sums import Sum
@@ -121,7 +121,7 @@ def predicted(
     return Prediction(names, own, noise)
 
 
-def _errors(answer: Answer) -> dict[str, float]:
+def _errors(answer: AnalysisAnswer) -> dict[str, float]:
     """The standard error of each coefficient or mean."""
     if answer.coefficients is not None:
         return dict(zip(answer.coefficients.names, map(float, answer.coefficients.bse), strict=True))

@@ -108,7 +108,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class CardRecord:
     """A card as both sides see it.
 
     Args:

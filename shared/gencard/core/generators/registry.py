@@ -28,7 +28,7 @@ Zeros = tuple[StructuralZeros, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RegisteredGenerator:
     """A generator as everybody may know it.
 
     Args:
@@ -54,8 +54,8 @@ class Entry:
 
 _SCALING = ("tolerance", "most_sweeps")
 
-GENERATORS: Mapping[str, Entry] = {
-    "ipf": Entry(
+GENERATORS: Mapping[str, RegisteredGenerator] = {
+    "ipf": RegisteredGenerator(
         Tier.BY_CONSTRUCTION,
         "Iterative proportional fitting: the maximum-entropy table with the marginals of psi.",
         "any marginals, exact or noisy",
@@ -64,7 +64,7 @@ GENERATORS: Mapping[str, Entry] = {
         ipf,
         _SCALING,
     ),
-    "graphical": Entry(
+    "graphical": RegisteredGenerator(
         Tier.BY_CONSTRUCTION,
         "The same model on a junction tree: a few smaller tables in place of one that is too large.",
         "any marginals, exact or noisy",
@@ -73,7 +73,7 @@ GENERATORS: Mapping[str, Entry] = {
         graphical,
         _SCALING,
     ),
-    "support-raking": Entry(
+    "support-raking": RegisteredGenerator(
         Tier.BY_CONSTRUCTION,
         "Records drawn from a smaller junction tree and weighted to match the marginals of "
         "psi: for marginals whose own junction tree is too large.",
@@ -84,7 +84,7 @@ GENERATORS: Mapping[str, Entry] = {
         version=2,
         former={1: partial(SupportRaking, meets_singles=False)},
     ),
-    "spanning-tree": Entry(
+    "spanning-tree": RegisteredGenerator(
         Tier.BY_CONSTRUCTION,
         "Chow-Liu tree: the pairs with the most mutual information; other pairs follow from the tree.",
         "any marginals, exact or noisy; only their pairs and single attributes are used",
@@ -93,7 +93,7 @@ GENERATORS: Mapping[str, Entry] = {
         spanning_tree,
         _SCALING,
     ),
-    "independent": Entry(
+    "independent": RegisteredGenerator(
         Tier.BY_CONSTRUCTION,
         "Each attribute with its own marginal, independent of the others.",
         "any marginals, exact or noisy; only their single attributes are used",
@@ -102,7 +102,7 @@ GENERATORS: Mapping[str, Entry] = {
         independent,
         _SCALING,
     ),
-    "saturated": Entry(
+    "saturated": RegisteredGenerator(
         Tier.BY_CONSTRUCTION,
         "Every combination of values with its own count.",
         "one marginal on all attributes of the card, exact or noisy",
@@ -111,7 +111,7 @@ GENERATORS: Mapping[str, Entry] = {
         saturated,
         ("alpha",),
     ),
-    "maximum-entropy": Entry(
+    "maximum-entropy": RegisteredGenerator(
         Tier.BY_CONSTRUCTION,
         "The maximum-entropy table with the means of psi, fitted by Newton's method: for "
         "moments and sums by group besides marginals.",
@@ -120,7 +120,7 @@ GENERATORS: Mapping[str, Entry] = {
         24,
         MaximumEntropy,
     ),
-    "reduced-space": Entry(
+    "reduced-space": RegisteredGenerator(
         Tier.BY_CONSTRUCTION,
         "A density on a few drawn records that minimises the largest error in exact psi, by a "
         "linear program (Boedihardjo, Strohmer, Vershynin); for noisy psi, the "

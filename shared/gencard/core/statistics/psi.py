@@ -12,7 +12,7 @@ from gencard.core.card.sums import Sum
 from gencard.core.coding import StructuralZeros, impossible_cells
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidPsiError, MeasurementRefusedError
-from gencard.core.json_codecs import Scalar, written
+from gencard.core.json_codecs import ScalarCodec, written
 from gencard.core.statistics.linear import LinearStatistic
 from gencard.core.types import Counts
 
@@ -22,7 +22,7 @@ def stddev_text(stddev: float) -> str:
     return "0" if stddev == 0 else repr(float(stddev))
 
 
-_STDDEV = Scalar(stddev_text, float, types=frozenset({str}))
+_STDDEV = ScalarCodec(stddev_text, float, types=frozenset({str}))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

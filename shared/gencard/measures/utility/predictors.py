@@ -1,6 +1,6 @@
 r"""Attributes as columns of numbers, and the models of Applications 2 and 3 of Houssiau et al. (2022).
 
-``Cells`` are the distinct records of the original and the synthetic dataset together.
+``PooledCells`` are the distinct records of the original and the synthetic dataset together.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -79,7 +79,7 @@ def _indicators(records: Dataset, name: str, values: Values) -> FloatArray:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Column:
+class PredictorColumn:
     """One attribute of the cells.
 
     Args:
@@ -92,7 +92,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cells:
+class PooledCells:
     """The m different records among N, original and synthetic ones.
 
     Args:
@@ -102,7 +102,7 @@ class Cells:
         synthetic: The number of synthetic records.
     """
 
-    columns: tuple[Column, ...]
+    columns: tuple[PredictorColumn, ...]
     places: NDArray[np.intp]
     totals: FloatArray
     synthetic: int
@@ -128,7 +128,7 @@ class Cells:
         return np.bincount(places, minlength=len(self.totals)).astype(np.float64)
 
 
-def cells_of(original: Dataset, synthetic: Dataset, values: Values) -> Cells:
+def cells_of(original: Dataset, synthetic: Dataset, values: Values) -> PooledCells:
     """Put the records together.
 
     Args:
@@ -152,19 +152,19 @@ def cells_of(original: Dataset, synthetic: Dataset, values: Values) -> Cells:
         for column in _columns(codes[:, axis], numbers.get(name))
     )
     totals = np.bincount(places.reshape(-1)).astype(np.float64)
-    return Cells(tuple(columns), places.reshape(-1), totals, len(synthetic))
+    return PooledCells(tuple(columns), places.reshape(-1), totals, len(synthetic))
 
 
-def _columns(codes: NDArray[Any], numbers: FloatArray | None) -> Iterator[Column]:
+def _columns(codes: NDArray[Any], numbers: FloatArray | None) -> Iterator[PredictorColumn]:
     if numbers is None:
-        yield Column(_ranks(codes))
+        yield PredictorColumn(_ranks(codes))
         return
     values = numbers[codes]
     absent = np.isnan(values)
     filled = np.where(absent, 0.0, values)
-    yield Column(_ranks(filled), filled)
+    yield PredictorColumn(_ranks(filled), filled)
     if absent.any():
-        yield Column(_ranks(absent), absent.astype(np.float64))
+        yield PredictorColumn(_ranks(absent), absent.astype(np.float64))
 
 
 def _ranks(values: NDArray[Any]) -> NDArray[np.intp]:

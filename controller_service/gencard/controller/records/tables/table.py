@@ -77,7 +77,7 @@ _Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Table:
+class IbisTable:
     """A table of Ibis under its public schema.
 
     Args:

@@ -5,8 +5,8 @@ from itertools import combinations
 
 import numpy as np
 
-from gencard.analysis.answers.answer import Answer, Table, table_of
-from gencard.analysis.answers.design import Question
+from gencard.analysis.answers.answer import AnalysisAnswer, AnswerTable, table_of
+from gencard.analysis.answers.design import CheckedQuestion
 from gencard.analysis.answers.exact import centred_products
 from gencard.analysis.answers.families.levels import (
     attributes_of,
@@ -101,7 +101,7 @@ class Correspondence:
         return np.nan_to_num(shares)
 
 
-def components_answer(margins: Margins, question: Question) -> Answer:
+def components_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
     """Principal components; ``matrix`` is "correlation" or "covariance", ``components`` how many."""
     attributes = attributes_of(question, 2)
     matrix = choice(question, "matrix", ("correlation", "covariance"))
@@ -117,7 +117,7 @@ def components_answer(margins: Margins, question: Question) -> Answer:
     vectors = axes.vectors[:, :count]
     loadings = vectors * np.sqrt(np.maximum(axes.values[:count], 0))
     moments = np.column_stack([means, deviations])
-    return Answer(
+    return AnalysisAnswer(
         question.kind,
         question.text,
         records_of(margins),
@@ -131,7 +131,7 @@ def components_answer(margins: Margins, question: Question) -> Answer:
 
 
 def covariances(
-    margins: Margins, question: Question, attributes: Clique
+    margins: Margins, question: CheckedQuestion, attributes: Clique
 ) -> tuple[FloatArray, FloatArray]:
     """Means and covariances of some attributes' numbers, with n - 1 degrees of freedom.
 
@@ -159,7 +159,7 @@ def covariances(
     return means, matrix / (n - 1)
 
 
-def correspondence_answer(margins: Margins, question: Question) -> Answer:
+def correspondence_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
     """Multiple correspondence analysis of the Burt table; ``components`` says how many axes."""
     attributes = attributes_of(question, 2)
     burt, names = _burt(margins, question, attributes)
@@ -172,7 +172,7 @@ def correspondence_answer(margins: Margins, question: Question) -> Answer:
     ratios = adjusted / analysis.adjusted_total
     inertias = np.column_stack([analysis.inertias, analysis.inertias**2, adjusted, ratios])
     columns = ("indicator", "burt", "adjusted", "adjusted_ratio")
-    return Answer(
+    return AnalysisAnswer(
         question.kind,
         question.text,
         records_of(margins),
@@ -186,7 +186,7 @@ def correspondence_answer(margins: Margins, question: Question) -> Answer:
 
 
 def _burt(
-    margins: Margins, question: Question, attributes: Clique
+    margins: Margins, question: CheckedQuestion, attributes: Clique
 ) -> tuple[FloatArray, tuple[str, ...]]:
     """All two-way tables as one, of the levels that somebody has, and the names of these."""
     # Noise below 0 is kept in the pairs: sums of counts from 0 up would say that all pairs depend less.
@@ -209,7 +209,7 @@ def _pair(margins: Margins, one: str, other: str) -> FloatArray:
     return counts if has_noise(margins, (one, other)) else np.maximum(counts, 0)
 
 
-def _count(question: Question, most: int) -> int:
+def _count(question: CheckedQuestion, most: int) -> int:
     """The option ``components``: how many axes; default all, at most 10."""
     count = number(question, "components", min(most, 10))
     if count != int(count) or not 1 <= count <= most:
@@ -217,7 +217,7 @@ def _count(question: Question, most: int) -> int:
     return int(count)
 
 
-def _eigenvalues(name: str, axes: tuple[str, ...], values: FloatArray, total: float) -> Table:
+def _eigenvalues(name: str, axes: tuple[str, ...], values: FloatArray, total: float) -> AnswerTable:
     ratios = values / total
     columns = ("eigenvalue", "ratio", "cumulative")
     return table_of(name, axes, columns, np.column_stack([values, ratios, np.cumsum(ratios)]))

@@ -11,8 +11,8 @@ from fractions import Fraction
 import numpy as np
 from scipy import linalg, special
 
-from gencard.analysis.answers.answer import Answer, Scalar, Table, table_of
-from gencard.analysis.answers.design import Column, Question, independent
+from gencard.analysis.answers.answer import AnalysisAnswer, AnswerTable, Scalar, table_of
+from gencard.analysis.answers.design import CheckedQuestion, Column, independent
 from gencard.analysis.answers.exact import cross_products
 from gencard.analysis.answers.families.components import covariances
 from gencard.analysis.answers.families.levels import (
@@ -120,7 +120,7 @@ def normal_error(discriminant: Discriminant) -> float:
     return float(one * special.ndtr(-distance / 2 - shift) + other * special.ndtr(-distance / 2 + shift))
 
 
-def discriminant_answer(margins: Margins, question: Question) -> Answer:
+def discriminant_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
     """Fisher's linear discriminant of the response by numeric attributes.
 
     Raises:
@@ -150,13 +150,13 @@ _OF_RECORDS = "accuracy is not given: it needs the numbers of each record togeth
 
 def _answer(
     margins: Margins,
-    question: Question,
+    question: CheckedQuestion,
     classes: TableSide,
     analysis: Discriminant,
     predicted: Predicted,
-) -> Answer:
+) -> AnalysisAnswer:
     features = attributes_of(question, 2)[1:]
-    return Answer(
+    return AnalysisAnswer(
         question.kind,
         question.text,
         records_of(margins),
@@ -167,7 +167,7 @@ def _answer(
 
 
 def _of_sums(
-    margins: Margins, question: Question, response: str, features: Clique
+    margins: Margins, question: CheckedQuestion, response: str, features: Clique
 ) -> tuple[TableSide, Discriminant]:
     """The classes, and their analysis by numbers as the records have them where they are summed."""
     table = level_table(margins, question, (response,), ())
@@ -185,7 +185,7 @@ def _of_sums(
 
 
 def _discriminant(
-    margins: Margins, question: Question, features: Clique, tables: Sequence[LevelTable]
+    margins: Margins, question: CheckedQuestion, features: Clique, tables: Sequence[LevelTable]
 ) -> Discriminant:
     means, covariance = covariances(margins, question, features)
     sizes: FloatArray = tables[0].counts.sum(axis=1)
@@ -201,7 +201,7 @@ def _discriminant(
 
 
 def _checked(
-    question: Question, sizes: FloatArray, by_class: FloatArray, within: FloatArray
+    question: CheckedQuestion, sizes: FloatArray, by_class: FloatArray, within: FloatArray
 ) -> Discriminant:
     """Raises NoEstimateError where the numbers do not tell classes apart."""
     if len(sizes) < 2 or len(independent(within)) < len(within) or sizes.sum() <= len(sizes):
@@ -223,7 +223,9 @@ def _scalars(analysis: Discriminant) -> tuple[Scalar, ...]:
     )
 
 
-def _tables(analysis: Discriminant, classes: tuple[str, ...], features: Clique) -> tuple[Table, ...]:
+def _tables(
+    analysis: Discriminant, classes: tuple[str, ...], features: Clique
+) -> tuple[AnswerTable, ...]:
     coefficients, intercepts = analysis.scores
     roots, scalings = analysis.roots
     axes = tuple(f"ld_{place}" for place in range(len(roots)))

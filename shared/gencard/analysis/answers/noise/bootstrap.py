@@ -16,7 +16,7 @@ from math import sqrt
 
 import numpy as np
 
-from gencard.analysis.answers.answer import Answer, Coefficients, coefficients_of, table_of
+from gencard.analysis.answers.answer import AnalysisAnswer, Coefficients, coefficients_of, table_of
 from gencard.analysis.answers.margins import Margins, Occupied, occupied_of
 from gencard.analysis.answers.noise.numbers import without_errors
 from gencard.analysis.answers.noise.reconciled import NoisyMargins
@@ -42,7 +42,7 @@ _FEWEST_ANSWERED = 0.9
 _MOST_CELLS = 2_000_000
 """Most cells of the model's table, which is drawn for each replicate."""
 
-Analysis = Callable[[Margins], Answer]
+Analysis = Callable[[Margins], AnalysisAnswer]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +92,7 @@ class Bootstrap:
 
 def bootstrapped(
     analysis: Analysis, margins: NoisyMargins, cliques: tuple[Clique, ...], how: Bootstrap
-) -> Answer:
+) -> AnalysisAnswer:
     """The answer with a table of intervals: of each number, its estimate less the bias, and 95 %.
 
     Standard errors, intervals and p values that do not know the noise are left out.
@@ -175,14 +175,14 @@ def simulated(
     raise NotImplementedError(f"the bootstrap does not support {mechanism} noise")
 
 
-def _answered(analysis: Analysis, margins: Margins) -> Answer:
+def _answered(analysis: Analysis, margins: Margins) -> AnalysisAnswer:
     try:
         return analysis(margins)
     except (ComputationError, InvalidInputError, ArithmeticError, ValueError):
         raise NoiseDrownsError from None
 
 
-def _numbers(answer: Answer) -> Mapping[str, float]:
+def _numbers(answer: AnalysisAnswer) -> Mapping[str, float]:
     """Every number that an answer estimates, by a name."""
     numbers: dict[str, float] = {}
     if answer.coefficients is not None:
@@ -197,8 +197,8 @@ def _numbers(answer: Answer) -> Mapping[str, float]:
 
 
 def _with_intervals(
-    answer: Answer, centre: Mapping[str, float], drawn: list[Mapping[str, float]]
-) -> Answer:
+    answer: AnalysisAnswer, centre: Mapping[str, float], drawn: list[Mapping[str, float]]
+) -> AnalysisAnswer:
     numbers = _numbers(answer)
     names = [name for name in numbers if name in centre and all(name in one for one in drawn)]
     errors = np.array([[one[name] - centre[name] for name in names] for one in drawn])
@@ -218,7 +218,9 @@ def _with_intervals(
     )
 
 
-def _coefficients(answer: Answer, names: list[str], covariance: FloatArray) -> Coefficients | None:
+def _coefficients(
+    answer: AnalysisAnswer, names: list[str], covariance: FloatArray
+) -> Coefficients | None:
     """The coefficients with the covariance of the draws; None where a draw lacks one of them."""
     if answer.coefficients is None or not {*answer.coefficients.names} <= {*names}:
         return None

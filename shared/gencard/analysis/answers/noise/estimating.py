@@ -49,7 +49,7 @@ class Equations:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cells:
+class ModelCells:
     """The cells of all features of a model together.
 
     Args:
@@ -138,7 +138,7 @@ def _linear_curvature(blocks: tuple[Block, ...], along: FloatArray, domain: Doma
 
 
 def choice_equations(
-    blocks: tuple[Block, ...], responses: Block, cells: Cells, params: FloatArray, domain: Domain
+    blocks: tuple[Block, ...], responses: Block, cells: ModelCells, params: FloatArray, domain: Domain
 ) -> Equations:
     r"""Logistic and multinomial regression: :math:`\sum n(y, x)\, x_j - \sum_x n(x)\, p_y(x)\, x_j = 0`.
 
@@ -170,7 +170,7 @@ def _spread(shares: FloatArray, matrix: FloatArray) -> FloatArray:
     return np.asarray((shares[:, :, None] * matrix[:, None]).reshape(len(matrix), -1))
 
 
-def _choice_curvature(cells: Cells, shares: FloatArray, along: FloatArray) -> Curvature:
+def _choice_curvature(cells: ModelCells, shares: FloatArray, along: FloatArray) -> Curvature:
     """The form along a direction is the variance of its utilities, over the levels of the response."""
     directions = along.reshape(len(along), shares.shape[1], -1)
     forms, by_params = np.empty((len(along), len(shares))), np.empty_like(along)
@@ -187,7 +187,7 @@ def _choice_curvature(cells: Cells, shares: FloatArray, along: FloatArray) -> Cu
 def count_equations(
     blocks: tuple[Block, ...],
     response: tuple[Block, ...] | None,
-    cells: Cells,
+    cells: ModelCells,
     params: FloatArray,
     domain: Domain,
 ) -> Equations:

@@ -18,8 +18,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from gencard.analysis.answers.answer import NOISE, Answer, Coefficients, coefficients_of, table_of
-from gencard.analysis.answers.design import Question
+from gencard.analysis.answers.answer import (
+    NOISE,
+    AnalysisAnswer,
+    Coefficients,
+    coefficients_of,
+    table_of,
+)
+from gencard.analysis.answers.design import CheckedQuestion
 from gencard.analysis.answers.families.levels import level
 from gencard.analysis.answers.margins import Margins
 from gencard.analysis.answers.noise.differences import MOST_MOVED, Held, widened, widening
@@ -47,17 +53,17 @@ _OF_DATA = frozenset({"classes", "strata", "table"})
 _RAREST = 1.25
 """Factor on the shift of a coefficient: common cells hide a part of the noise in its rarest cell."""
 
-Tests = Callable[[Margins, Question, Answer], Answer]
+Tests = Callable[[Margins, CheckedQuestion, AnalysisAnswer], AnalysisAnswer]
 """Makes tests again: adds them to the last argument, the answer with the noise in its other numbers."""
 
 
 def with_noise(
-    answer_of: Callable[[Margins, Question], Answer],
-    equations: Callable[[Margins, Question, Answer], Equations] | None,
+    answer_of: Callable[[Margins, CheckedQuestion], AnalysisAnswer],
+    equations: Callable[[Margins, CheckedQuestion, AnalysisAnswer], Equations] | None,
     tests: Tests | None,
-    question: Question,
+    question: CheckedQuestion,
     margins: Margins,
-) -> Answer:
+) -> AnalysisAnswer:
     """An answer from noisy margins: each number knows the noise, or is left out.
 
     Args:
@@ -70,7 +76,7 @@ def with_noise(
         InvalidInputError, TooLargeError: As the analysis raises them.
     """
 
-    def analysis(margins: Margins) -> Answer:
+    def analysis(margins: Margins) -> AnalysisAnswer:
         return answer_of(margins, question)
 
     answer = on_noisy_counts(analysis, margins)
@@ -96,7 +102,7 @@ def with_noise(
     return replace(known, notes=_notes(known, answer, stddev))
 
 
-def _tables(question: Question) -> list[Held]:
+def _tables(question: CheckedQuestion) -> list[Held]:
     """The counts and the sums that an answer rests on."""
     groups = [clique for clique in question.cliques if clique]
     groups += [one.by for one in question.sums if one.by]
@@ -104,7 +110,7 @@ def _tables(question: Question) -> list[Held]:
     return counts + [(one.of, one.by) for one in question.sums if one.of]
 
 
-def on_noisy_counts(analysis: Callable[[Margins], Answer], margins: Margins) -> Answer:
+def on_noisy_counts(analysis: Callable[[Margins], AnalysisAnswer], margins: Margins) -> AnalysisAnswer:
     """The answer where counts are taken as they are.
 
     Raises:
@@ -122,13 +128,13 @@ def on_noisy_counts(analysis: Callable[[Margins], Answer], margins: Margins) -> 
         raise NoiseDrownsError from None
 
 
-def _given(answer: Answer, question: Question) -> Answer:
+def _given(answer: AnalysisAnswer, question: CheckedQuestion) -> AnalysisAnswer:
     numbers = numbers_of(answer)
     given = {at: value for at, value in numbers.items() if use_of(question.kind, at) is Use.GIVEN}
     return rebuilt(answer, given)
 
 
-def _notes(known: Answer, answer: Answer, stddev: float) -> tuple[str, ...]:
+def _notes(known: AnalysisAnswer, answer: AnalysisAnswer, stddev: float) -> tuple[str, ...]:
     """The notes of an answer, with what is left out.
 
     Args:

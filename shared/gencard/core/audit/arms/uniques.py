@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gencard.core.audit.arms.comparison import Comparison, welch
 from gencard.core.audit.arms.planted_pair import PlantedPair, planted_pair, uniform, unique_records
 from gencard.core.audit.pairs.extremal_pair import ExtremalPair
-from gencard.core.audit.plan import AuditPlan, Runner, Side, Step
+from gencard.core.audit.plan import AuditPlan, AuditStep, Runner, Side
 from gencard.core.audit.report import (
     LEVEL_SHARES,
     Check,
@@ -235,7 +235,7 @@ class PlantedArm:
         """
         if self.pair is None:
             for side in (Side.LOW, Side.HIGH):
-                runner.skip(Step.PLANTED, side)
+                runner.skip(AuditStep.PLANTED, side)
             checks = (Check.PLANTED, Check.CANARY)
             return tuple(_not_run(check, self.not_run) for check in checks), None
         on_even = _presence(self.pair, runner, Side.LOW, self.pair.even)
@@ -279,10 +279,10 @@ def planted_checks(
 def _presence(pair: PlantedPair, runner: Runner, side: Side, dataset: Dataset) -> BoolArray:
     """Return the planted records that came out in each run on one side: shape ``(runs, 2 planted)``."""
     presence = Presence(np.vstack([pair.even_corners, pair.odd_corners]))
-    for _ in presence.watched(runner.outputs(Step.PLANTED, side, dataset)):
+    for _ in presence.watched(runner.outputs(AuditStep.PLANTED, side, dataset)):
         pass
     runs = _runs(presence.table, len(pair.even_corners))
-    runner.weigh(Step.PLANTED, side, np.column_stack([runs.own, runs.other]).astype(np.float64))
+    runner.weigh(AuditStep.PLANTED, side, np.column_stack([runs.own, runs.other]).astype(np.float64))
     return presence.table
 
 

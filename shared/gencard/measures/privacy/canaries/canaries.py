@@ -29,7 +29,7 @@ from gencard.core.dataset import Dataset, check_same_domain
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidDatasetError, InvalidNumberError
 from gencard.core.types import FloatArray
-from gencard.measures.privacy.canaries.epsilon_bound import Cells, Cube, Space
+from gencard.measures.privacy.canaries.epsilon_bound import Cube, HammingSpace, Space
 from gencard.measures.privacy.distances.gower import Gower
 from gencard.measures.privacy.distances.nearest import nearest
 from gencard.measures.privacy.records import Records
@@ -126,7 +126,7 @@ def reconstruct_cells(canaries: Dataset, synthetic: Dataset) -> Reconstruction:
     equal = (1.0,) * len(domain)
     gower = Gower(domain.attributes, (None,) * len(domain), equal)
     result = nearest(_levels_of(canaries), _levels_of(synthetic), gower, second=False)
-    return Reconstruction(Cells(domain), len(synthetic), np.rint(result.distance * len(domain)))
+    return Reconstruction(HammingSpace(domain), len(synthetic), np.rint(result.distance * len(domain)))
 
 
 def _levels_of(dataset: Dataset) -> Records:

@@ -74,7 +74,7 @@ class Cube:
 
 
 @dataclass(frozen=True, slots=True)
-class Cells:
+class HammingSpace:
     """The cells of a domain with Hamming distance: the number of attributes that differ."""
 
     domain: Domain
