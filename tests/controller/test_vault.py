@@ -140,7 +140,7 @@ class TestReading:
         path = stored(pd.DataFrame({"t": times}), tmp_path, "parquet")
         program = (
             "from pathlib import Path\n"
-            "from gencard.controller.records.vault import Records\n"
+            "from gencard.controller.records.vault import OpenRecords\n"
             f"with OpenRecords(Path({str(path)!r})) as records:\n"
             "    day = records.columns[0].calendar_date\n"
             "    print(records.rows(f'SELECT CAST({day} AS VARCHAR), count(*) FROM records GROUP BY 1'))"
