@@ -26,9 +26,8 @@ from gencard.client.question import AnalystQuestion, AnswerOptions
 from gencard.client.release import Release
 from gencard.client.terms import Marginals, Measured, countered
 from gencard.client.waiting import ANSWERED, wait_for
-from gencard.core.card import card as core_card
 from gencard.core.card.budget import SpendState
-from gencard.core.card.card import USABLE, CardState
+from gencard.core.card.card import USABLE, CardRecord, CardState
 from gencard.core.card.terms import AuditTerms, Proposal
 from gencard.core.dataset import Dataset
 from gencard.core.errors import (
@@ -67,7 +66,7 @@ class Card(CardView):
     def __init__(
         self,
         connection: Connection,
-        negotiation: core_card.CardRecord,
+        negotiation: CardRecord,
         plan: Callable[..., Any],
         *,
         aim: PlannedAnalysis | None = None,

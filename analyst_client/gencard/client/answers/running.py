@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import partial
 from uuid import uuid4
 
-from gencard.analysis.answers import answer as core_answer
+from gencard.analysis.answers.answer import AnalysisAnswer
 from gencard.client.agreement import Agreement
 from gencard.client.answers.answer import Answer
 from gencard.client.checking.history import LogWatch
@@ -139,7 +139,7 @@ def fetch(agreement: Agreement, name: str, question: Question | None = None) -> 
         raise error
     about = (*_about(signed), ("Paid", str(_paid(agreement, got.answer))))
     proof = partial(agreement.proof, *logged)
-    return Answer(core_answer.AnalysisAnswer.of_json(signed.answer), about, envelope, proof)
+    return Answer(AnalysisAnswer.of_json(signed.answer), about, envelope, proof)
 
 
 def listed(agreement: Agreement) -> Iterator[RunOnRecords]:
