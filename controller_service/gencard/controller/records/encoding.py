@@ -117,9 +117,13 @@ class EngineColumn:
         return f"({self.number} IS NOT NULL AND {whole} IS NULL)", *signs
 
     def is_plain_label(self, labels: Sequence[str]) -> str:
-        """SQL for whether a text is one of some labels, and a whole number without any of the signs."""
-        plain = [quoted(label, "'") for label in labels if re.fullmatch("[1-9][0-9]{0,14}|0", label)]
-        return f"{self.text} IN ({', '.join(plain)})" if plain else "false"
+        """SQL for whether a text is one of some labels, and a whole number without any of the signs.
+
+        It is true of other texts of one character, too: none of these shows a sign.
+        """
+        plain = [quoted(label, "'") for label in labels if re.fullmatch("[1-9][0-9]{1,14}", label)]
+        longer = f" OR {self.text} IN ({', '.join(plain)})" if plain else ""
+        return f"strlen({self.text}) < 2{longer}"
 
     @property
     def compact_date(self) -> str:
