@@ -25,7 +25,6 @@ _SERVICES = "parts of the service: the shared fields are those of the state that
 
 REASONS: Mapping[str, str] = {
     "FileFormat and TextLayout": "what a steward states, with its SQL, and what a look concludes",
-    "AddedNoise and Exact": "one interface of two ways to measure, with class variables",
     "AnswerResult and RunOutcome": "a job's result, and what the state keeps, in JSON of its own",
     "Claim and EpsilonBound": "a promised epsilon and a measured one, which must not be mixed up",
     "EvaluationRun and ReleaseRun": _SERVICES,

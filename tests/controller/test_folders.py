@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks import engine_rows, made_records
-from gencard.controller.records import folder as folders
-from gencard.controller.records.folder import ParquetFolder
+from gencard.controller.records import file_format as folders
+from gencard.controller.records.file_format import ParquetFolder
 from gencard.controller.records.vault import OpenRecords, Vault
 from gencard.controller.settings.settings import Settings
 from gencard.controller.shell.main import app

@@ -74,8 +74,7 @@ from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.recipes import ProgramRecipe
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.run import audit
-from gencard.core.card.mechanism import EXACT, USUAL_CHECKS, privacy_with
-from gencard.core.card.noise import Mechanism
+from gencard.core.card.noise import EXACT, USUAL_CHECKS, Mechanism, privacy_with
 from gencard.core.card.terms import AuditTerms
 from gencard.core.coding import Attribute, Coding, Derivation, Edges, Labels, Reading, StructuralZeros
 from gencard.core.dataset import Dataset
@@ -85,7 +84,7 @@ from gencard.core.output_rules import USUAL_RULES, Colour, Mark, Rule
 from gencard.core.program_outputs import Output, OutputKind
 from gencard.core.statistics.linear import Function, LinearStatistic
 from gencard.core.types import ignore_progress
-from gencard.measures.evaluation.material import AllowedTogether, Declared
+from gencard.measures.evaluation.evaluation import AllowedTogether, Declared
 from gencard.measures.psi_risk.risk import psi_risk
 from gencard.measures.utility.gap import GapWords
 from gencard.wire.documents.answer_document import Question

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gencard.controller.jobs import programs
+from gencard.controller.jobs import answering as programs
 from gencard.controller.jobs.executor import ignore_progress
 from gencard.controller.jobs.tasks import ProgramJob, ProgramPart, RecordsSource
 from gencard.controller.records.file_format import USUAL

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from benchmarks import attacks_refusals
 from gencard.analysis.answers.kinds import KINDS
 from gencard.analysis.answers.trial import tried
+from gencard.controller.answers.answers import outcome_of
 from gencard.controller.answers.decisions import RunOutcome
-from gencard.controller.answers.run import outcome_of
 from gencard.controller.jobs.answering import check_answerable, checked
 from gencard.controller.questions.earlier import Earlier
 from gencard.controller.questions.run_question import Population, RunQuestion

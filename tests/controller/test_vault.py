@@ -36,7 +36,7 @@ from gencard.core.errors import (
     TooLargeError,
     UndeclaredLevelError,
 )
-from gencard.core.statistics.counting import count_all
+from gencard.core.statistics.marginals import count_all
 from gencard.core.statistics.measure import measure
 from tests.shared_data import shared_file
 

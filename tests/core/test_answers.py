@@ -28,8 +28,8 @@ from gencard.core.errors import (
     TooLargeError,
     UnknownAttributeError,
 )
-from gencard.core.statistics.counting import count
 from gencard.core.statistics.formula import Analysis, sufficient_cliques
+from gencard.core.statistics.marginals import count
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement, Psi
 

@@ -10,12 +10,11 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from gencard.boxes.reference import AddsMarginal, CopiesRows, Honest
-from gencard.core.audit.arms.comparison import holm, welch
-from gencard.core.audit.arms.exploration import LARGEST_Z
-from gencard.core.audit.arms.planted_pair import made_up
+from gencard.core.audit.exploration import LARGEST_Z, holm, welch
 from gencard.core.audit.plan import AuditPlan, AuditStep, Side, level, run_seed
 from gencard.core.audit.report import LEVEL_SHARES, Check, Verdict
 from gencard.core.audit.run import audit
+from gencard.core.audit.uniques import made_up
 from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
@@ -27,7 +26,7 @@ from gencard.core.errors import (
     OperationCancelledError,
     UnknownAttributeError,
 )
-from gencard.core.generators.maximum_entropy.family import ipf
+from gencard.core.generators.family import ipf
 from tests.core import hostile
 
 DOMAIN = Domain.of({"a": 4, "b": 3, "c": 3, "d": 2})

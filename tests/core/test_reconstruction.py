@@ -22,17 +22,15 @@ from gencard.core.errors import (
 )
 from gencard.measures.privacy.canaries import findings as distance_sums
 from gencard.measures.privacy.canaries.canaries import (
-    Reconstruction,
-    draw_cells,
-    draw_points,
-    reconstruct_cells,
-    reconstruct_points,
-)
-from gencard.measures.privacy.canaries.epsilon_bound import (
     Cube,
     EpsilonBound,
     HammingSpace,
+    Reconstruction,
+    draw_cells,
+    draw_points,
     log_chance,
+    reconstruct_cells,
+    reconstruct_points,
     tilted_chance,
 )
 from gencard.measures.privacy.canaries.findings import (

@@ -6,6 +6,7 @@ from typing import Unpack
 from uuid import uuid4
 
 from gencard.client import catalogue
+from gencard.client.agreement import Release
 from gencard.client.card import Card
 from gencard.client.card_view import LIST_HEADS, PlannedAnalysis, list_line
 from gencard.client.catalogue import AUTO, Budget, CatalogueEntry, GeneratorEntry
@@ -18,7 +19,6 @@ from gencard.client.connection.connection import Connection, Party, ProgressDisp
 from gencard.client.connection.keys import Checkpoint
 from gencard.client.planning import Consent, Plan, naming_refused, rows_of, usual_purpose
 from gencard.client.question import AnalystQuestion
-from gencard.client.release import Release
 from gencard.client.terms import Marginals, Measured, all_columns, proposed
 from gencard.core.card.budget import Price, Spend
 from gencard.core.card.card import CardRecord

@@ -15,15 +15,19 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from gencard.controller.answers.answers import PROGRAM, Answers, check_numbers
-from gencard.controller.answers.decisions import RunOutcome
-from gencard.controller.answers.review import answer_of, marks_document, notes_on, numbers_in
-from gencard.controller.answers.run import AnswerRun
+from gencard.controller.answers.answers import PROGRAM, AnswerRun, Answers, check_numbers
+from gencard.controller.answers.decisions import (
+    RunOutcome,
+    answer_of,
+    marks_document,
+    notes_on,
+    numbers_in,
+)
 from gencard.controller.base.disk import ROWS, StateFiles
 from gencard.controller.cards.released import question_of
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.tasks import ProgramJob, RehearsalJob
-from gencard.controller.operations.run import Run
+from gencard.controller.operations.operations import Run
 from gencard.controller.sandbox.analyses import (
     AnalysisRecipe,
     analysis_digest,

@@ -28,8 +28,17 @@ from gencard.controller.state.cards import (
 from gencard.controller.state.database import Database
 from gencard.controller.state.log import EventLog
 from gencard.controller.state.quotas import Quotas
-from gencard.core.card.card import CardRecord, CardState, CounterOffer, Offer, Refusal, Step, Turn
-from gencard.core.card.offer_changes import STEWARD, changes_between
+from gencard.core.card.card import (
+    STEWARD,
+    CardRecord,
+    CardState,
+    CounterOffer,
+    Offer,
+    Refusal,
+    Step,
+    Turn,
+    changes_between,
+)
 from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.derived_cells import derived_in, impossible
 from gencard.core.errors import (

@@ -11,7 +11,7 @@ from datetime import date
 
 from gencard.controller.base.files import Table
 from gencard.controller.drafting.profiles import MOST_LABELS, in_order
-from gencard.controller.drafting.round_edges import rounded
+from gencard.controller.drafting.units import rounded
 from gencard.controller.records.declared_scale import declared_scale
 from gencard.controller.records.encoding import encoder_of
 from gencard.controller.records.schema_file import PublicSchema

@@ -23,8 +23,7 @@ from gencard.core.domain import Clique
 from gencard.core.scale import Places
 from gencard.core.statistics.places import places_of
 from gencard.core.types import FloatArray, IntArray, Progress
-from gencard.measures.evaluation.evaluation import finding_to_json_object
-from gencard.measures.evaluation.material import Material
+from gencard.measures.evaluation.evaluation import Material, finding_to_json_object
 from gencard.measures.evaluation.registry import evaluate, evaluation_named
 from gencard.measures.privacy.uniques import unique_free
 from gencard.measures.psi_risk.risk import (

@@ -9,8 +9,7 @@ from gencard.controller.jobs.tasks import Before, MeasureJob, MeasureResult, Rec
 from gencard.controller.records.source import RecordSource, check_values
 from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.records.vault import open_source
-from gencard.core.card.mechanism import AS_COUNTED, Privacy, Transform
-from gencard.core.card.noise import Noise
+from gencard.core.card.noise import AS_COUNTED, Noise, Privacy, Transform
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset

@@ -17,8 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from gencard.core.card.mechanism import Privacy, Transform, privacy_with
-from gencard.core.card.noise import Mechanism
+from gencard.core.card.noise import Mechanism, Privacy, Transform, privacy_with
 from gencard.core.card.sums import Sum
 from gencard.core.coding import Derivation, StructuralZeros
 from gencard.core.domain import Clique, Domain
@@ -37,16 +36,16 @@ if TYPE_CHECKING:
     from gencard.core.audit.report import AuditReport
     from gencard.core.output_rules import Mark, Rules
     from gencard.core.program_outputs import Outputs
-    from gencard.measures.evaluation.material import AllowedTogether, Declared
+    from gencard.measures.evaluation.evaluation import AllowedTogether, Declared
     from gencard.measures.psi_risk.risk import PsiRisk
     from gencard.wire.documents.answer_document import Question
 
 _MODULES = {
-    "AllowedTogether": "measures.evaluation.material",
+    "AllowedTogether": "measures.evaluation.evaluation",
     "AnalysisRecipe": "controller.sandbox.analyses",
     "AuditPlan": "core.audit.plan",
     "AuditReport": "core.audit.report",
-    "Declared": "measures.evaluation.material",
+    "Declared": "measures.evaluation.evaluation",
     "FileFormat": "controller.records.file_format",
     "Mark": "core.output_rules",
     "Outputs": "core.program_outputs",

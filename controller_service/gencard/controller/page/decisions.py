@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from gencard.controller.page.passkeys import Ceremonies
+from gencard.controller.page.passkeys import Ceremonies, Session
 from gencard.controller.page.security import Form
-from gencard.controller.page.sessions import Session
 from gencard.controller.page.views import ChangeResult
 from gencard.controller.stewards.desk import Desk
 from gencard.core.errors import InvalidInputError, PermissionDeniedError, UnauthenticatedError

@@ -32,6 +32,7 @@ from gencard.controller.records.encoding import (
 from gencard.controller.records.file_format import (
     USUAL,
     FileFormat,
+    ParquetFolder,
     check_path,
     hmac_of,
     literal,
@@ -39,7 +40,6 @@ from gencard.controller.records.file_format import (
     open_table,
     silently,
 )
-from gencard.controller.records.folder import ParquetFolder
 from gencard.controller.records.persons import Persons
 from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.records.source import RecordSource, StreamedRecords, check_version

@@ -26,9 +26,9 @@ from gencard.core.errors import (
     StorageError,
     VerificationError,
 )
-from gencard.wire.documents.key_history import KeyHistory
-from gencard.wire.log import merkle
-from gencard.wire.log.merkle import leaf_hash
+from gencard.wire import log as merkle
+from gencard.wire.documents.enrolment import KeyHistory
+from gencard.wire.log import leaf_hash
 from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import document_of, json_bytes, time_of, time_text
 from gencard.wire.signatures.dsse import CHECKPOINT, DOCUMENT, predicate_of, statement

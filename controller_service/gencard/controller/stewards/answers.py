@@ -6,8 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from gencard.controller.answers.decisions import STEWARD, Decisions, RunOutcome
-from gencard.controller.answers.review import Review
+from gencard.controller.answers.decisions import STEWARD, Decisions, Review, RunOutcome
 from gencard.controller.cards.released import question_of
 from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state import results

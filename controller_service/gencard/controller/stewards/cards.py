@@ -18,8 +18,7 @@ from gencard.controller.stewards.actions import (
     refuse_others,
     texts,
 )
-from gencard.core.card.card import CardRecord, CardState, CounterOffer
-from gencard.core.card.offer_changes import STEWARD, changes_between
+from gencard.core.card.card import STEWARD, CardRecord, CardState, CounterOffer, changes_between
 from gencard.core.card.terms import Proposal
 from gencard.core.domain import Clique
 from gencard.core.errors import (

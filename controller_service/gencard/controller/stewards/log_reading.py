@@ -10,9 +10,8 @@ from gencard.controller.state.database import Page
 from gencard.controller.state.log import Event, EventLog, TreeHead, checkpoint_of, event_of
 from gencard.controller.state.tables import events
 from gencard.core.errors import InvalidInputError, VerificationError
-from gencard.wire.documents.key_history import KeyHistory
-from gencard.wire.log.log_entry import LogEntry, check_in_log
-from gencard.wire.log.merkle import leaf_hash
+from gencard.wire.documents.enrolment import KeyHistory
+from gencard.wire.log import LogEntry, check_in_log, leaf_hash
 from gencard.wire.signatures import dsse
 
 FIELDS = ("action", "who", "resource", "since", "until")

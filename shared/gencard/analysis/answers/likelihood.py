@@ -21,8 +21,7 @@ from gencard.analysis.answers.design import (
 )
 from gencard.analysis.answers.exact import cross_products
 from gencard.analysis.answers.linear import aliased_note
-from gencard.analysis.answers.margins import Margins, Occupied, records_of
-from gencard.analysis.answers.newton import (
+from gencard.analysis.answers.loglinear import (
     Columns,
     Maximum,
     columns_of,
@@ -30,6 +29,7 @@ from gencard.analysis.answers.newton import (
     maximum,
     sums_of,
 )
+from gencard.analysis.answers.margins import Margins, Occupied, records_of
 from gencard.core.errors import InvalidInputError, NoEstimateError
 from gencard.core.types import FloatArray
 

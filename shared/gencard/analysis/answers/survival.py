@@ -21,8 +21,8 @@ from gencard.analysis.answers.answer import (
 )
 from gencard.analysis.answers.design import INTERCEPT, CheckedQuestion
 from gencard.analysis.answers.linear import aliased_note
+from gencard.analysis.answers.loglinear import columns_of, maximum
 from gencard.analysis.answers.margins import Margins, Occupied
-from gencard.analysis.answers.newton import columns_of, maximum
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
 from gencard.core.types import FloatArray, IntArray

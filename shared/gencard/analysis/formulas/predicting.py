@@ -19,8 +19,8 @@ from gencard.core.coding import Coding, Edges
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError, NoiseDrownsError
 from gencard.core.scale import shortest, steps_of
-from gencard.core.statistics.counting import Counter
 from gencard.core.statistics.formula import Analysis
+from gencard.core.statistics.marginals import Counter
 from gencard.core.statistics.psi import HistogramMeasurement, Measurement, Psi, SumMeasurement
 from gencard.core.statistics.unit_sums import UnitSums, unit_bounds
 from gencard.core.types import FloatArray, IntArray

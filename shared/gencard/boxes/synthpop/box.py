@@ -9,14 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.boxes.entry import BoxEntry, Parameters, Surroundings
-from gencard.boxes.synthpop.conditional import (
-    Conditional,
-    Density,
-    TreeScale,
-    conditional,
-    density_of,
-    scales_of,
-)
 from gencard.boxes.synthpop.options import (
     DEFAULTS,
     FREE,
@@ -29,7 +21,19 @@ from gencard.boxes.synthpop.options import (
     ruled,
     rules_of,
 )
-from gencard.boxes.synthpop.tree import Growth, Target, Tree, nominal, numeric
+from gencard.boxes.synthpop.tree import (
+    Conditional,
+    Density,
+    Growth,
+    Target,
+    Tree,
+    TreeScale,
+    conditional,
+    density_of,
+    nominal,
+    numeric,
+    scales_of,
+)
 from gencard.core.card.budget import Claim
 from gencard.core.dataset import Dataset, code_dtype
 from gencard.core.domain import Domain

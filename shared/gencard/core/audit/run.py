@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from gencard.core.audit.arms.exploration import Findings, Sample, explore
-from gencard.core.audit.arms.trial import Scores, Trial, effect_of, pair_checks, recognised_of, trial
-from gencard.core.audit.arms.uniques import PlantedArm, Presence, own_uniques, uniques_check
-from gencard.core.audit.pairs.blocks import basis_of
-from gencard.core.audit.pairs.direction import Basis
-from gencard.core.audit.pairs.extremal_pair import ExtremalPair, Moves, extremal_pair, statistics_digest
+from gencard.core.audit.direction import Basis
+from gencard.core.audit.exploration import Findings, Sample, explore
+from gencard.core.audit.extremal_pair import ExtremalPair, Moves, extremal_pair, statistics_digest
+from gencard.core.audit.moves import basis_of
 from gencard.core.audit.plan import AuditPlan, AuditStep, Runner, Side
 from gencard.core.audit.report import AuditReport, Check, PairProof
+from gencard.core.audit.trial import Scores, Trial, effect_of, pair_checks, recognised_of, trial
+from gencard.core.audit.uniques import PlantedArm, Presence, own_uniques, uniques_check
 from gencard.core.blackbox import BlackBox
 from gencard.core.card.terms import LEAST_RUNS
 from gencard.core.dataset import Dataset

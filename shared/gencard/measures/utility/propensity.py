@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidNumberError, TooLargeError
 from gencard.core.types import FloatArray
-from gencard.measures.utility.predictors import PooledCells, PredictorColumn, Values, cells_of, products
-from gencard.measures.utility.table_statistics import score_ranks
+from gencard.measures.utility.prediction import PooledCells, PredictorColumn, Values, cells_of, products
+from gencard.measures.utility.table_utility import score_ranks
 
 # A classification tree that tells synthetic records from original ones.
 #

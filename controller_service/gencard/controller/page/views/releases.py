@@ -9,7 +9,7 @@ from gencard.controller.page.charts import Lane, bar, lanes
 from gencard.controller.page.views import Context, FormAction, View
 from gencard.controller.stewards.archive import BoxEvidence
 from gencard.controller.stewards.desk import Desk
-from gencard.core.audit.arms.exploration import BlockEvidence
+from gencard.core.audit.exploration import BlockEvidence
 from gencard.core.audit.report import AuditReport, CheckResult, Verdict
 from gencard.core.audit.wording import QUESTIONS, effect_sentence, limits, opening, p_value_text
 from gencard.core.types import UNDEFINED

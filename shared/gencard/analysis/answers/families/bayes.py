@@ -23,7 +23,7 @@ from gencard.analysis.answers.families.levels import (
 from gencard.analysis.answers.margins import Margins, records_of
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError
-from gencard.core.generators.maximum_entropy.junction_tree import information_tree, mutual_information
+from gencard.core.generators.junction_tree import information_tree, mutual_information
 from gencard.core.types import FloatArray, IntArray
 
 _LEAST_SMOOTHING = 1e-10

@@ -23,10 +23,9 @@ from gencard.analysis.answers.noise.reconciled import NoisyMargins
 from gencard.core.card.noise import Mechanism
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import ComputationError, InvalidInputError, NoiseDrownsError
-from gencard.core.generators.maximum_entropy.family import ipf
-from gencard.core.statistics.consistency import Blocks, interactions, marginal_of
+from gencard.core.generators.family import ipf
 from gencard.core.statistics.marginals import project
-from gencard.core.statistics.psi import Measurement, Psi
+from gencard.core.statistics.psi import Blocks, Measurement, Psi, interactions, marginal_of
 from gencard.core.types import FloatArray, Progress, ignore_progress
 
 REPLICATES = 400

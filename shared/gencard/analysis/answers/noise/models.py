@@ -32,20 +32,19 @@ from gencard.analysis.answers.linear import (
     of_columns,
     response_column,
 )
-from gencard.analysis.answers.loglinear import open_cells
+from gencard.analysis.answers.loglinear import MOST_NUMBERS, open_cells
 from gencard.analysis.answers.margins import Margins, within
-from gencard.analysis.answers.newton import MOST_NUMBERS
-from gencard.analysis.answers.noise.estimating import (
+from gencard.analysis.answers.noise.intervals import (
     Equations,
     ModelCells,
     choice_equations,
     count_equations,
+    covariance_with_noise,
     kept_blocks,
     linear_equations,
     product_of,
     residuals,
 )
-from gencard.analysis.answers.noise.intervals import covariance_with_noise
 from gencard.analysis.answers.noise.reconciled import covariance_of
 from gencard.core.errors import FEWER_TERMS, NoEstimateError, NoiseDrownsError, TooLargeError
 from gencard.core.types import FloatArray, IntArray

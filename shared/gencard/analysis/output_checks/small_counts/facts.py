@@ -15,7 +15,7 @@ import scipy.linalg
 from gencard.analysis.answers.design import CheckedQuestion
 from gencard.analysis.answers.kinds import answered, kind_of
 from gencard.analysis.answers.margins import RecordMargins
-from gencard.analysis.answers.noise.estimating import Equations
+from gencard.analysis.answers.noise.intervals import Equations
 from gencard.analysis.answers.stored import wants_stored
 from gencard.analysis.answers.survival import event_of
 from gencard.analysis.output_checks import rounding
@@ -24,7 +24,7 @@ from gencard.analysis.output_checks.populations import Kept, cell_numbers
 from gencard.analysis.output_checks.released import ROUNDED_FIRST
 from gencard.analysis.output_checks.slopes import slopes_of
 from gencard.analysis.output_checks.small_counts.lattice import CountFacts, Lattice, Sums
-from gencard.core.card.mechanism import Transform
+from gencard.core.card.noise import Transform
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
 from gencard.core.output_rules import Rules

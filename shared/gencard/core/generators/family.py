@@ -23,23 +23,26 @@ import numpy as np
 from gencard.core.coding import StructuralZeros, zeros_inside
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError, NotConvergedError
-from gencard.core.generators.maximum_entropy.block_table import (
+from gencard.core.generators.fitting import (
+    NOISY,
     Blocks,
     BlockTable,
     PlainTable,
     TreeTable,
     Triangle,
+    check_room,
     clear,
+    fit,
+    relax,
     three_parts,
 )
-from gencard.core.generators.maximum_entropy.fitting import NOISY, check_room, fit, relax
-from gencard.core.generators.maximum_entropy.junction_tree import (
+from gencard.core.generators.junction_tree import (
     JunctionTree,
     check_cells,
     edges,
     heaviest_tree,
 )
-from gencard.core.generators.maximum_entropy.models import TableModel, TreeModel
+from gencard.core.generators.models import TableModel, TreeModel
 from gencard.core.generators.targets import (
     TargetMarginal,
     admitted,
