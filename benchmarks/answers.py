@@ -33,7 +33,7 @@ from gencard.analysis.answers.noise.bootstrap import Bootstrap, bootstrapped
 from gencard.analysis.answers.noise.reconciled import NoisyMargins
 from gencard.core.card.noise import laplace
 from gencard.core.errors import ComputationError, InvalidInputError, NoiseDrownsError
-from gencard.core.generators.maximum_entropy.family import ipf
+from gencard.core.generators.family import ipf
 from gencard.core.statistics.noise import noisy
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.types import FloatArray

@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.adult import adult
 from benchmarks.census import census
-from gencard.analysis.answers.design import Question
+from gencard.analysis.answers.design import CheckedQuestion
 from gencard.analysis.answers.kinds import answered
 from gencard.analysis.answers.margins import PsiMargins
 from gencard.analysis.formulas.answering import read_question
@@ -41,7 +41,7 @@ class Case:
 
     name: str
     kind: Analysis
-    question: Question
+    question: CheckedQuestion
     shares: FloatArray
     records: int
 
@@ -133,7 +133,7 @@ def _counted(columns: Columns, attributes: Sequence[str]) -> tuple[Coding, Float
     return coding, np.bincount(cells, minlength=prod(sizes)).reshape(sizes).astype(np.float64)
 
 
-def _asked(text: str, kind: Analysis, columns: Columns) -> tuple[Question, FloatArray]:
+def _asked(text: str, kind: Analysis, columns: Columns) -> tuple[CheckedQuestion, FloatArray]:
     """A question over the attributes that the formula names, and their table; the response is first."""
     names = [name for name in columns if name in text]
     names.sort(key=lambda name: (not text.startswith(name), text.index(name)))
@@ -141,14 +141,14 @@ def _asked(text: str, kind: Analysis, columns: Columns) -> tuple[Question, Float
     return read_question(text, kind, coding), table
 
 
-def _params(question: Question, table: FloatArray) -> FloatArray:
+def _params(question: CheckedQuestion, table: FloatArray) -> FloatArray:
     psi = Psi(question.coding.domain, (Measurement(question.coding.domain.attributes, table),))
     coefficients = answered(question, PsiMargins.of(psi)).coefficients
     assert coefficients is not None
     return np.array(coefficients.params)
 
 
-def _predictor(question: Question, table: FloatArray) -> FloatArray:
+def _predictor(question: CheckedQuestion, table: FloatArray) -> FloatArray:
     """The linear predictor of the model fitted to the file, in each cell of the design's attributes."""
     design = question.model()
     sizes = question.coding.domain.project(design.attributes).sizes
@@ -194,7 +194,7 @@ def _linear(file: str, text: str, columns: Columns) -> Case:
     return Case(f"{file}: {text}", Analysis.LINEAR, question, shares, int(table.sum()))
 
 
-def _ordered(question: Question, values: FloatArray) -> FloatArray:
+def _ordered(question: CheckedQuestion, values: FloatArray) -> FloatArray:
     """Axes in the order of the coding, whose first attribute is the response."""
     attributes = question.model().attributes
     return np.transpose(values, [attributes.index(n) for n in question.coding.domain.attributes[1:]])

@@ -16,8 +16,8 @@ from scipy import stats
 
 from benchmarks import bench
 from benchmarks.answers_settings import NOISES, Setting, settings
-from gencard.analysis.answers.answer import NOISE, Answer, Table, table_of
-from gencard.analysis.answers.design import Question
+from gencard.analysis.answers.answer import NOISE, AnalysisAnswer, AnswerTable, table_of
+from gencard.analysis.answers.design import CheckedQuestion
 from gencard.analysis.answers.kinds import answered, plain_answer
 from gencard.analysis.answers.margins import Margins, PsiMargins
 from gencard.analysis.answers.noise.bootstrap import simulated
@@ -81,7 +81,7 @@ class Seeded:
         return counts + simulated(counts.shape, stddev, mechanism, rng=self.rng).astype(np.int64)
 
 
-def ends_of(kind: Analysis, answer: Answer) -> dict[Address, tuple[float, float]]:
+def ends_of(kind: Analysis, answer: AnalysisAnswer) -> dict[Address, tuple[float, float]]:
     """Every interval of 95 % of an answer; an estimate with a standard error has one."""
     numbers, ends = numbers_of(answer), {}
     if (some := answer.coefficients) is not None:
@@ -102,7 +102,7 @@ def ends_of(kind: Analysis, answer: Answer) -> dict[Address, tuple[float, float]
     return ends
 
 
-def pvalues_of(kind: Analysis, answer: Answer) -> dict[Address, float]:
+def pvalues_of(kind: Analysis, answer: AnalysisAnswer) -> dict[Address, float]:
     """Every p value of an answer, those of coefficients left out: they follow from the intervals."""
     return {
         address: value
@@ -113,7 +113,7 @@ def pvalues_of(kind: Analysis, answer: Answer) -> dict[Address, float]:
     }
 
 
-def spreads_of(answer: Answer, exact: Answer) -> dict[Address, float]:
+def spreads_of(answer: AnalysisAnswer, exact: AnalysisAnswer) -> dict[Address, float]:
     """The error of each number without an interval, in units of the noise that the answer states."""
     table = next((one for one in answer.tables if one.name == NOISE), None)
     if table is None:
@@ -132,7 +132,7 @@ def spreads_of(answer: Answer, exact: Answer) -> dict[Address, float]:
 _VECTORS = frozenset({"components", "loadings", "coordinates", "scalings"})
 
 
-def _turned(exact: Answer, answer: Answer) -> Answer:
+def _turned(exact: AnalysisAnswer, answer: AnalysisAnswer) -> AnalysisAnswer:
     """The exact answer with the signs of its vectors as in another one: they are arbitrary."""
     tables = []
     for table in exact.tables:
@@ -144,7 +144,7 @@ def _turned(exact: Answer, answer: Answer) -> Answer:
     return replace(exact, tables=tuple(tables))
 
 
-def _like(table: Table, other: Table) -> Table:
+def _like(table: AnswerTable, other: AnswerTable) -> AnswerTable:
     columns = []
     for place, name in enumerate(table.column_names):
         own = np.array([row[place] for row in table.values], dtype=np.float64)
@@ -211,8 +211,10 @@ def outcome(setting: Setting, draws: int, most_slow: int) -> Outcome:
 
 
 def _answer(
-    analysis: Callable[[Question, Margins], Answer], question: Question, margins: Margins
-) -> Answer | None:
+    analysis: Callable[[CheckedQuestion, Margins], AnalysisAnswer],
+    question: CheckedQuestion,
+    margins: Margins,
+) -> AnalysisAnswer | None:
     try:
         return analysis(question, margins)
     except GencardError:

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.answers_cases import with_moments
-from gencard.analysis.answers.design import Option, Question
+from gencard.analysis.answers.design import CheckedQuestion, Option
 from gencard.analysis.answers.families.correlations import bivariate_normal
 from gencard.analysis.answers.kinds import plain_answer
 from gencard.analysis.answers.margins import PsiMargins
@@ -58,7 +58,7 @@ class Setting:
     null: bool = False
 
     @cached_property
-    def question(self) -> Question:
+    def question(self) -> CheckedQuestion:
         sizes = zip(self.attributes, self.shares.shape, strict=True)
         coding = Coding(
             tuple(

@@ -11,16 +11,16 @@ import numpy as np
 
 from benchmarks.census import APPLICATION_1, APPLICATION_2, APPLICATION_3, census
 from gencard.boxes.reference import AddsMarginal, CopiesRows, Honest
-from gencard.core.audit.pairs.blocks import outside
-from gencard.core.audit.pairs.direction import Basis
-from gencard.core.audit.pairs.extremal_pair import Moves, extremal_pair
+from gencard.core.audit.direction import Basis
+from gencard.core.audit.extremal_pair import Moves, extremal_pair
+from gencard.core.audit.moves import outside
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.blackbox import BlackBox
 from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
-from gencard.core.generators.maximum_entropy.family import ipf
-from gencard.core.statistics.counting import count_all
+from gencard.core.generators.family import ipf
+from gencard.core.statistics.marginals import count_all
 
 ROWS = 50_000
 """Rows of each run."""

@@ -19,8 +19,7 @@ from benchmarks.attack import Attack, Outcome
 from gencard.boxes.reference import ReferenceKind, ReferenceRecipe
 from gencard.controller.base.listening import worker_host
 from gencard.controller.jobs.auditing import JournaledBox, RepeatedBox
-from gencard.controller.jobs.cluster.connections import examined
-from gencard.controller.jobs.cluster.executor import cluster_box
+from gencard.controller.jobs.cluster.executor import cluster_box, examined
 from gencard.controller.jobs.tasks import ClusterPart
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import Verdict, WorkerRuns

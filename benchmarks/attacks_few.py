@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.attack import Attack, Outcome
 from benchmarks.attacks_numbers import CODING, World, cents, read
-from gencard.analysis.answers.answer import Answer
+from gencard.analysis.answers.answer import AnalysisAnswer
 from gencard.controller.questions.run_question import RunQuestion
 from gencard.core.output_rules import USUAL_RULES, Rules
 from gencard.core.statistics.formula import Analysis
@@ -70,7 +70,7 @@ def few(quick: bool, rules: Rules = USUAL_RULES) -> Outcome:
             for size in _FEW:
                 world.g[:] = np.arange(600) < size
                 reads.append(read(run, world.with_secret(int(world.g[world.target])), rules))
-            answered += isinstance(reads[0], Answer)
+            answered += isinstance(reads[0], AnalysisAnswer)
             differ[f"{kind} {formula} {where}".strip()] += reads[0] != reads[1]
             tries += 1
             successes += int(reads[0] != reads[1] or rng.random() < 0.5)

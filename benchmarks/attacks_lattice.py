@@ -14,7 +14,7 @@ from itertools import combinations, product
 import numpy as np
 
 from benchmarks.attack import Attack, Outcome
-from gencard.analysis.answers.answer import Answer
+from gencard.analysis.answers.answer import AnalysisAnswer
 from gencard.analysis.answers.families import contingency
 from gencard.controller.jobs.answering import checked
 from gencard.controller.questions.earlier import Earlier
@@ -60,7 +60,7 @@ def _world(
 
 def _asked(
     coding: Coding, dataset: Dataset, kind: str, formula: str, where: str, *, pairs: bool
-) -> Answer | str:
+) -> AnalysisAnswer | str:
     """The released answer, else how the run ended."""
     run = RunQuestion.of(Question(kind, formula, where), coding)
     cliques = tuple(combinations(coding.domain.attributes, 2)) if pairs else ()
@@ -69,7 +69,7 @@ def _asked(
     result = checked(run, Earlier(coding, (), cliques), dataset, {}, USUAL_RULES)
     if result.answer is None:
         return _REFUSED
-    return _WAITS if result.review else Answer.of_json(json.loads(json.dumps(result.answer)))
+    return _WAITS if result.review else AnalysisAnswer.of_json(json.loads(json.dumps(result.answer)))
 
 
 def _endings(endings: Counter[str]) -> str:
@@ -112,7 +112,7 @@ def _target_of_means(
     return Outcome(successes, tries, _endings(endings))
 
 
-def _by_mean(answer: Answer, dataset: Dataset, kept: np.ndarray, target: int) -> int:
+def _by_mean(answer: AnalysisAnswer, dataset: Dataset, kept: np.ndarray, target: int) -> int:
     """The level of the target that gives the released mean of its group more nearly."""
     level = dataset.column("wide")[target]
     others = kept & (dataset.column("wide") == level)
@@ -144,7 +144,7 @@ def _by_derived(quick: bool, *, columns: int, records: int, terms: str) -> Outco
     return Outcome(successes, tries, _endings(endings))
 
 
-def _nearest_table(answer: Answer, suffix: str) -> FloatArray:
+def _nearest_table(answer: AnalysisAnswer, suffix: str) -> FloatArray:
     """The counts, within their rounding, that give the released derived numbers most nearly."""
     rounded, expected, residuals = (
         np.array(answer.table(name + suffix).values, dtype=float)

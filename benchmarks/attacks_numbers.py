@@ -25,7 +25,7 @@ from scipy import stats
 
 from benchmarks import bench
 from benchmarks.attack import Attack, Outcome
-from gencard.analysis.answers.answer import Answer
+from gencard.analysis.answers.answer import AnalysisAnswer
 from gencard.controller.jobs.answering import checked
 from gencard.controller.questions.earlier import Earlier
 from gencard.controller.questions.run_question import RunQuestion
@@ -193,18 +193,20 @@ PROBES = (
 """Questions of each kind."""
 
 
-def read(run: RunQuestion, records: tuple[Dataset, dict[str, FloatArray]], rules: Rules) -> Answer | str:
+def read(
+    run: RunQuestion, records: tuple[Dataset, dict[str, FloatArray]], rules: Rules
+) -> AnalysisAnswer | str:
     """The answer, or "waits" or "refused"."""
     result = checked(run, Earlier(CODING, (), ()), *records, rules)
     if result.answer is None:
         return "refused"
-    return "waits" if result.review else Answer.of_json(json.loads(json.dumps(result.answer)))
+    return "waits" if result.review else AnalysisAnswer.of_json(json.loads(json.dumps(result.answer)))
 
 
 # What an answer says -----------------------------------------------------------------------------
 
 
-def contrast(probe: Probe, answer: Answer, world: World) -> float:
+def contrast(probe: Probe, answer: AnalysisAnswer, world: World) -> float:
     """The released difference of the two groups at what is public of the target."""
     if probe.kind is Analysis.LINEAR:
         own = answer.coefficients
@@ -240,7 +242,7 @@ def _at(name: str, world: World, *, member: bool) -> float:
     return value
 
 
-def _column(answer: Answer, name: str) -> FloatArray:
+def _column(answer: AnalysisAnswer, name: str) -> FloatArray:
     table = answer.table("means")
     return np.array(
         [np.nan if row[table.column_names.index(name)] is None else row[table.column_names.index(name)]
@@ -327,7 +329,7 @@ def _of_correlation(probe: Probe, world: World, sizes: FloatArray) -> Expected:
     return Expected((worlds[0], worlds[1]), sqrt(known / (n - 3)))
 
 
-def guesses(probe: Probe, answer: Answer, world: World) -> dict[str, int]:
+def guesses(probe: Probe, answer: AnalysisAnswer, world: World) -> dict[str, int]:
     """The group of the target, as each attacker names it."""
     one, value = expected(probe, world), contrast(probe, answer, world)
     odds = one.log_ratio(value, folded=probe.of_variance) + log((1 - PRIOR) / PRIOR)
@@ -403,7 +405,7 @@ def tried(probe: Probe, targets: int) -> Mapping[tuple[str, int, float], Ended]:
             world = World.drawn(values, records, rng)
             secret = int(world.g[world.target])
             both = [world.with_secret(one) for one in (0, 1)]
-            reads: list[Answer | str] = ["told", "told"]
+            reads: list[AnalysisAnswer | str] = ["told", "told"]
             for limit in LIMITS:  # what waits or is refused does so under a smaller limit, too
                 reads = [
                     end if end in ("waits", "refused") else read(run, one, Rules(influence=limit))
@@ -413,13 +415,15 @@ def tried(probe: Probe, targets: int) -> Mapping[tuple[str, int, float], Ended]:
     return dict(ended)
 
 
-def _count(one: Ended, probe: Probe, world: World, secret: int, reads: Sequence[Answer | str]) -> None:
+def _count(
+    one: Ended, probe: Probe, world: World, secret: int, reads: Sequence[AnalysisAnswer | str]
+) -> None:
     ends = [end if isinstance(end, str) else "told" for end in reads]
     one.targets += 1
     one.ends[ends[secret]] += 1
     one.differs += ends[0] != ends[1]
     answer = reads[secret]
-    if isinstance(answer, Answer):
+    if isinstance(answer, AnalysisAnswer):
         one.groups.append(secret)
         for name, guess in guesses(probe, answer, world).items():
             one.right[name] += guess == secret

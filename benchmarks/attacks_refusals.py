@@ -15,8 +15,8 @@ from functools import partial
 import numpy as np
 
 from benchmarks.attack import Attack, Outcome
+from gencard.controller.answers.answers import outcome_of
 from gencard.controller.answers.decisions import PRICE
-from gencard.controller.answers.run import outcome_of
 from gencard.controller.jobs.answering import check_answerable, checked
 from gencard.controller.questions.earlier import Earlier
 from gencard.controller.questions.run_question import Population, RunQuestion

@@ -14,10 +14,10 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from benchmarks.attack import Attack, Outcome
-from gencard.analysis.answers.answer import Answer
+from gencard.analysis.answers.answer import AnalysisAnswer
 from gencard.controller.jobs.answering import checked
 from gencard.controller.jobs.measurement import records_as_stored
-from gencard.controller.jobs.tasks import Records
+from gencard.controller.jobs.tasks import RecordsSource
 from gencard.controller.questions.earlier import Earlier
 from gencard.controller.questions.run_question import RunQuestion
 from gencard.controller.records.file_format import USUAL
@@ -64,7 +64,9 @@ class Asking:
         self.coding, self.dataset, self.numbers = coding, dataset, {"income": income}
         self.runs: list[RunQuestion] = []
 
-    def __call__(self, formula: str, kind: str, options: str = STORED, where: str = "") -> Answer | None:
+    def __call__(
+        self, formula: str, kind: str, options: str = STORED, where: str = ""
+    ) -> AnalysisAnswer | None:
         """The answer, None where it is refused or waits."""
         options = json_bytes(json.loads(options)).decode() if options else ""
         run = RunQuestion.of(Question(kind, formula, where, options=options), self.coding)
@@ -73,7 +75,7 @@ class Asking:
         if result.answer is None or result.review:
             return None
         self.runs.append(run)
-        return Answer.of_json(json.loads(json.dumps(result.answer)))
+        return AnalysisAnswer.of_json(json.loads(json.dumps(result.answer)))
 
 
 def _chain(
@@ -114,7 +116,7 @@ def _chain(
     return Outcome(int(successes), tries, note)
 
 
-def _mean(answer: Answer | None) -> float:
+def _mean(answer: AnalysisAnswer | None) -> float:
     """The mean of the first group, which is the constant of a linear model."""
     if answer is None:
         return 0.0
@@ -217,7 +219,7 @@ def _states_of(
                 connection.execute("CREATE OR REPLACE TABLE people AS SELECT * FROM frame")
             with open_source(place, schema, USUAL, None) as source:
                 version = source.version(b"salt")
-            records = Records(place.text, True, USUAL, schema, version, b"salt", 10_000, "")
+            records = RecordsSource(place.text, True, USUAL, schema, version, b"salt", 10_000, "")
             numbers = None
             with suppress(RecordsProtectedError):
                 numbers = records_as_stored([("a",)], ("income",), records)[1]

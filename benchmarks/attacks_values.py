@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.attack import Attack, Outcome
-from gencard.analysis.answers.answer import Answer
+from gencard.analysis.answers.answer import AnalysisAnswer
 from gencard.analysis.answers.kinds import answered
 from gencard.analysis.answers.margins import RecordMargins
 from gencard.analysis.output_checks.released import released
@@ -203,7 +203,7 @@ def _computed(run: RunQuestion, dataset: Dataset) -> dict[str, float]:
     """Numbers of the answer of imagined records, rounded as answers are; none where there is none."""
     margins = RecordMargins.of(dataset)
     try:
-        answer: Answer = released(answered(run.at(margins), margins), USUAL_RULES)
+        answer: AnalysisAnswer = released(answered(run.at(margins), margins), USUAL_RULES)
     except GencardError:
         return {}
     return dict(_numbers(answer.to_json()))

@@ -15,17 +15,16 @@ from scipy import stats
 from benchmarks import bench
 from benchmarks.adult import adult
 from gencard.boxes.reference import CopiesRows, Honest
-from gencard.core.audit.arms.planted_pair import unique_records
-from gencard.core.audit.arms.uniques import PlantedArm
 from gencard.core.audit.plan import AuditPlan, Runner
 from gencard.core.audit.report import Check
 from gencard.core.audit.run import audit
+from gencard.core.audit.uniques import PlantedArm, unique_records
 from gencard.core.blackbox import BlackBox
 from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.generators.contract import Generator, rng_of
-from gencard.core.generators.maximum_entropy.family import graphical, ipf
+from gencard.core.generators.family import graphical, ipf
 from gencard.core.types import ignore_progress
 
 FIRST_SEED = 5_000

@@ -27,7 +27,7 @@ from gencard.boxes.registry import BOXES, box_named
 from gencard.controller.noise import OpenDpNoise
 from gencard.core.dataset import Dataset
 from gencard.core.generators.contract import rng_of
-from gencard.core.statistics.counting import count_all
+from gencard.core.statistics.marginals import count_all
 
 _RECORDS = 10_000
 _EPOCHS = 15

@@ -66,7 +66,7 @@ import sys
 sys.path.insert(0, {folder!r})
 from box import {function} as box
 
-from gencard.core.audit.arms.planted_pair import made_up
+from gencard.core.audit.uniques import made_up
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.run import audit
 from gencard.core.card.terms import AuditTerms

@@ -20,8 +20,8 @@ from gencard.controller.noise import OpenDpNoise
 from gencard.core.card.noise import laplace
 from gencard.core.domain import Domain
 from gencard.core.generators.contract import Model, rng_of
-from gencard.core.generators.maximum_entropy.family import graphical
-from gencard.core.generators.maximum_entropy.models import TreeModel
+from gencard.core.generators.family import graphical
+from gencard.core.generators.models import TreeModel
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.noise import noisy
 from gencard.core.statistics.psi import Psi

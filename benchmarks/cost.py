@@ -7,8 +7,8 @@ from pathlib import Path
 
 from benchmarks import bench
 from benchmarks.count import records
-from gencard.core.generators.maximum_entropy.family import graphical
-from gencard.core.generators.maximum_entropy.junction_tree import JunctionTree
+from gencard.core.generators.family import graphical
+from gencard.core.generators.junction_tree import JunctionTree
 from gencard.core.statistics.measure import measure_dataset
 
 _SAMPLE = 50_000

@@ -15,7 +15,7 @@ from benchmarks import bench
 from benchmarks.census import census, names
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
-from gencard.core.statistics.counting import Counter, count_all
+from gencard.core.statistics.marginals import Counter, count_all
 
 _LEFT_OUT = ("Region", "Residence Type")
 

@@ -35,7 +35,7 @@ from benchmarks.peers import ONE_THREAD, Figures, Peer, Peers, peers_python
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
 from gencard.measures.evaluation.distances import DistanceFinding
-from gencard.measures.evaluation.material import NOTHING_DECLARED, Material
+from gencard.measures.evaluation.evaluation import NOTHING_DECLARED, Material
 from gencard.measures.evaluation.registry import evaluation_named
 
 _FOLDER = Path(__file__).resolve().parents[2] / "shared" / "oracles" / "metrics"

@@ -22,7 +22,7 @@ from benchmarks.made_records import CODING, PAIRS, PERSON
 from gencard.controller.records.persons import Persons
 from gencard.core.coding import Edges, date_of_days
 from gencard.core.domain import Clique, Domain
-from gencard.core.statistics.counting import cover
+from gencard.core.statistics.marginals import cover
 from gencard.core.statistics.measure import measure
 from tests.controller.state import postgres
 

@@ -36,14 +36,14 @@ class Job:
 
 
 def gencard(job: Job, _: int) -> Sequence[Any]:
-    generator = import_module("gencard.core.generators.maximum_entropy.family").graphical(tolerance=1e-4)
+    generator = import_module("gencard.core.generators.family").graphical(tolerance=1e-4)
     psi = _psi(job)
     model = generator.fit(psi, psi.domain)
     return [model.marginal(clique) for clique in job.cliques]
 
 
 def gencard_ipf(job: Job, _: int) -> Sequence[Any]:
-    generator = import_module("gencard.core.generators.maximum_entropy.family").ipf(tolerance=1e-4)
+    generator = import_module("gencard.core.generators.family").ipf(tolerance=1e-4)
     psi = _psi(job)
     model = generator.fit(psi, psi.domain)
     return [model.marginal(clique) for clique in job.cliques]

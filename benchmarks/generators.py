@@ -17,8 +17,8 @@ from benchmarks.peers import Figures, Fit, Peer, Peers, fitted
 from benchmarks.raking import fifteen, pairs
 from gencard.core.dataset import Dataset
 from gencard.core.generators.contract import rng_of
-from gencard.core.generators.maximum_entropy.family import graphical
-from gencard.core.generators.maximum_entropy.junction_tree import edges
+from gencard.core.generators.family import graphical
+from gencard.core.generators.junction_tree import edges
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Psi
 

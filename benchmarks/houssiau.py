@@ -17,8 +17,8 @@ from benchmarks.census import census
 from benchmarks.ipf import APPLICATIONS
 from gencard.core.dataset import Dataset
 from gencard.core.generators.contract import rng_of
-from gencard.core.generators.maximum_entropy.family import LogLinear, graphical, ipf
-from gencard.core.generators.maximum_entropy.models import TableModel, TreeModel
+from gencard.core.generators.family import LogLinear, graphical, ipf
+from gencard.core.generators.models import TableModel, TreeModel
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Psi
 from gencard.measures.utility.gap import Gap, gap_error

@@ -16,8 +16,8 @@ from benchmarks import bench
 from benchmarks.census import APPLICATION_1, APPLICATION_2, APPLICATION_3, census
 from gencard.core.domain import Clique, Domain
 from gencard.core.generators.contract import rng_of
-from gencard.core.generators.maximum_entropy.family import ipf
-from gencard.core.generators.maximum_entropy.models import TableModel
+from gencard.core.generators.family import ipf
+from gencard.core.generators.models import TableModel
 from gencard.core.statistics.marginals import project
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Psi

@@ -7,7 +7,7 @@ import numpy as np
 
 from benchmarks.diagnosis import survey
 from benchmarks.synthpop import psi_with_prior
-from gencard.core.generators.maximum_entropy.family import ipf
+from gencard.core.generators.family import ipf
 
 _ORACLE = Path(__file__).resolve().parents[2] / "shared/oracles/synthpop/ipf_fit_S3_S5.json"
 

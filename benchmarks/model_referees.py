@@ -18,7 +18,7 @@ from statsmodels.miscmodels.ordinal_model import OrderedModel
 
 from benchmarks.coded_samples import Coded
 from benchmarks.table_referees import Case, Pairs
-from gencard.analysis.answers.answer import Answer
+from gencard.analysis.answers.answer import AnalysisAnswer
 from gencard.analysis.formulas.design import numbers_of
 from gencard.analysis.formulas.formulas import read_formula
 
@@ -37,7 +37,7 @@ def decoded(records: Coded) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def _sides(answer: Answer, frame: pd.DataFrame) -> tuple[str, NDArray[np.float64]]:
+def _sides(answer: AnalysisAnswer, frame: pd.DataFrame) -> tuple[str, NDArray[np.float64]]:
     """The response as it is written, and the model matrix that formulaic makes of all records.
 
     Columns that earlier ones determine are left out, as R does; statsmodels would share their effect.
@@ -60,7 +60,7 @@ def _codes(values: Any) -> NDArray[np.int64]:
     return np.unique(values, return_inverse=True)[1].astype(np.int64)
 
 
-def _pairs(answer: Answer, fit: Any, scalars: Sequence[str]) -> Pairs:
+def _pairs(answer: AnalysisAnswer, fit: Any, scalars: Sequence[str]) -> Pairs:
     coefficients = answer.coefficients
     assert coefficients is not None
     for name in ("params", "bse", "tvalues"):
@@ -70,7 +70,7 @@ def _pairs(answer: Answer, fit: Any, scalars: Sequence[str]) -> Pairs:
         yield answer[name], float(getattr(fit, name))
 
 
-def linear(records: Coded, answer: Answer) -> Pairs:
+def linear(records: Coded, answer: AnalysisAnswer) -> Pairs:
     frame = decoded(records)
     response, x = _sides(answer, frame)
     fit = sm.OLS(_numbers(response, frame), x).fit(method="qr")
@@ -78,7 +78,7 @@ def linear(records: Coded, answer: Answer) -> Pairs:
     yield answer["fvalue"], fit.fvalue
 
 
-def logistic(records: Coded, answer: Answer) -> Pairs:
+def logistic(records: Coded, answer: AnalysisAnswer) -> Pairs:
     """Without llnull, for which statsmodels has an optimizer that stops early."""
     frame = decoded(records)
     response, x = _sides(answer, frame)
@@ -86,14 +86,14 @@ def logistic(records: Coded, answer: Answer) -> Pairs:
     yield from _pairs(answer, fit, ("llf", "aic", "bic"))
 
 
-def multinomial(records: Coded, answer: Answer) -> Pairs:
+def multinomial(records: Coded, answer: AnalysisAnswer) -> Pairs:
     frame = decoded(records)
     response, x = _sides(answer, frame)
     fit = sm.MNLogit(_codes(frame[response]), x).fit(**_NEWTON)
     yield from _pairs(answer, fit, ("llf", "aic", "bic"))
 
 
-def poisson(records: Coded, answer: Answer) -> Pairs:
+def poisson(records: Coded, answer: AnalysisAnswer) -> Pairs:
     frame = decoded(records)
     response, x = _sides(answer, frame)
     y = _numbers(response, frame)
@@ -101,7 +101,7 @@ def poisson(records: Coded, answer: Answer) -> Pairs:
     yield answer["deviance"], sm.GLM(y, x, family=sm.families.Poisson()).fit(tol=1e-14).deviance
 
 
-def loglinear(records: Coded, answer: Answer) -> Pairs:
+def loglinear(records: Coded, answer: AnalysisAnswer) -> Pairs:
     frame = decoded(records)
     named = {name for term in read_formula(answer.formula, records.coding).terms for name in term}
     names = [name for name in frame.columns if name in named]
@@ -116,7 +116,7 @@ def loglinear(records: Coded, answer: Answer) -> Pairs:
     yield from _pairs(answer, fit, ("df_resid", *determined))
 
 
-def ordinal(records: Coded, answer: Answer) -> Pairs:
+def ordinal(records: Coded, answer: AnalysisAnswer) -> Pairs:
     """The likelihood of statsmodels, with derivatives by complex steps: it has numerical ones alone."""
     assert answer.coefficients is not None
     frame = decoded(records)

@@ -23,7 +23,7 @@ from gencard.boxes.registry import BOXES, box_named
 from gencard.controller.noise import OpenDpNoise
 from gencard.core.blackbox import BlackBox
 from gencard.core.dataset import Dataset
-from gencard.core.generators.maximum_entropy.family import LogLinear, graphical, ipf
+from gencard.core.generators.family import LogLinear, graphical, ipf
 
 TEST_RECORDS = 5_000
 """A tenth, which no generator sees."""

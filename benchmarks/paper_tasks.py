@@ -20,13 +20,13 @@ from gencard.measures.utility.analyses import (
 from gencard.measures.utility.gap import gap_error
 from gencard.measures.utility.prediction import (
     Accuracies,
+    LogisticRegression,
     Split,
     Task,
     accuracies,
     accuracy,
     split,
 )
-from gencard.measures.utility.predictors import LogisticRegression
 from gencard.measures.utility.table_utility import marginal_error
 
 SOCIAL_GRADE = Task("Approximated Social Grade", APPLICATION_2[:3])

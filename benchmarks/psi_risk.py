@@ -20,8 +20,8 @@ from benchmarks.adult import adult
 from benchmarks.count import records
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
-from gencard.core.statistics.counting import count
-from gencard.measures.psi_risk.released import CellBounds, ReleasedTables
+from gencard.core.statistics.marginals import count
+from gencard.measures.psi_risk.facts import CellBounds, ReleasedTables
 from gencard.measures.psi_risk.risk import PsiRisk, psi_risk
 from gencard.measures.psi_risk.wide import bounds_of_four, equations
 

@@ -14,7 +14,7 @@ from benchmarks.diagnosis import survey
 from benchmarks.scores import Array, Scores
 from gencard.core.dataset import Dataset
 from gencard.core.generators.contract import rng_of
-from gencard.core.generators.maximum_entropy.family import ipf
+from gencard.core.generators.family import ipf
 
 EPSILONS = (0.01, 0.1, 0.5, 1.0, 2.0, 10.0)
 

@@ -23,13 +23,13 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.types import FloatArray
 from gencard.measures.privacy.canaries.canaries import (
+    Cube,
     Reconstruction,
     draw_cells,
     draw_points,
     reconstruct_cells,
     reconstruct_points,
 )
-from gencard.measures.privacy.canaries.epsilon_bound import Cube
 from gencard.measures.privacy.canaries.findings import hit_count, published_bound, sum_bound
 
 Bounds = tuple[float, float, float]

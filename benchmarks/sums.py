@@ -35,7 +35,7 @@ from scipy import stats
 
 from benchmarks import bench
 from benchmarks.bench import Cell, Result, Table, Target
-from gencard.analysis.answers.answer import Answer
+from gencard.analysis.answers.answer import AnalysisAnswer
 from gencard.analysis.answers.margins import PsiMargins, RecordMargins
 from gencard.analysis.formulas.answering import answer_of
 from gencard.analysis.formulas.formulas import read_factors
@@ -200,7 +200,7 @@ class Records:
         needs = question_needs(case.formula, case.kind, self.coding, where=case.where, missing="drop")
         return psi_of(self.vault, needs)
 
-    def answer(self, case: Case, psi: Psi | None = None) -> Answer:
+    def answer(self, case: Case, psi: Psi | None = None) -> AnalysisAnswer:
         margins = PsiMargins.of(psi or self.psi(case), self.coding)
         return answer_of(case.formula, case.kind, margins, self.coding, where=case.where, missing="drop")
 
@@ -261,7 +261,7 @@ class Run:
     dataset: Dataset
     numbers: Mapping[str, FloatArray]
 
-    def unrounded(self) -> Answer:
+    def unrounded(self) -> AnalysisAnswer:
         """Return the answer before any output rule."""
         kept = self.question.output.kept(self.dataset)
         inside, outside = (
@@ -397,13 +397,13 @@ def of_statsmodels(records: Records, case: Case) -> Fit:
     return Fit(names, fit.params * size / sizes, fit.bse * size / sizes, float(fit.df_resid))
 
 
-def _fit_of(answer: Answer) -> Fit:
+def _fit_of(answer: AnalysisAnswer) -> Fit:
     own = answer.coefficients
     assert own is not None
     return Fit(same_names(own.names), np.array(own.params), own.bse, float(own.degrees or np.inf))
 
 
-def _of_groups(records: Records, case: Case, answer: Answer) -> float:
+def _of_groups(records: Records, case: Case, answer: AnalysisAnswer) -> float:
     """Largest difference of means, t tests, analyses of variance and correlations from scipy and pandas.
 
     Means are in standard errors, all others relative.
@@ -433,7 +433,7 @@ def _of_groups(records: Records, case: Case, answer: Answer) -> float:
     return worst
 
 
-def _differences(records: Records, case: Case, answer: Answer) -> tuple[float | None, float]:
+def _differences(records: Records, case: Case, answer: AnalysisAnswer) -> tuple[float | None, float]:
     """Largest difference of an answer from fractions, of linear models alone, and from the file."""
     if case.kind is not Analysis.LINEAR:
         return None, _of_groups(records, case, answer)

@@ -34,7 +34,7 @@ from benchmarks.answers import LEAST, MOST
 from benchmarks.answers_grid import Seeded
 from benchmarks.bench import Cell, Result, Table, Target
 from benchmarks.sums import Case, Clamped, Records
-from gencard.analysis.answers.answer import NOISE, Answer
+from gencard.analysis.answers.answer import NOISE, AnalysisAnswer
 from gencard.analysis.answers.noise.differences import name_of
 from gencard.analysis.answers.noise.models import AT_MOST
 from gencard.analysis.answers.noise.numbers import COEFFICIENTS, Address
@@ -195,7 +195,7 @@ def _made_up(coding: Coding, records: int, *, rng: np.random.Generator) -> pd.Da
     return pd.DataFrame(columns)
 
 
-def estimates_of(kind: Analysis, answer: Answer) -> dict[Address, float]:
+def estimates_of(kind: Analysis, answer: AnalysisAnswer) -> dict[Address, float]:
     """The numbers of an answer that are judged: coefficients, means, or the correlations of pairs.
 
     Raises:
@@ -329,11 +329,11 @@ def drawn(setting: Setting, records: Records, draws: int) -> Drawn:
     )
 
 
-def _answer(case: Case, psi: Psi, coding: Coding) -> Answer:
+def _answer(case: Case, psi: Psi, coding: Coding) -> AnalysisAnswer:
     return answer_of(case.formula, case.kind, margins_of(psi, coding), coding, missing="drop")
 
 
-def _errors(case: Case, answer: Answer, numbers: int) -> FloatArray:
+def _errors(case: Case, answer: AnalysisAnswer, numbers: int) -> FloatArray:
     if case.kind is not Analysis.LINEAR or answer.coefficients is None:
         return np.full(numbers, np.nan)
     return answer.coefficients.bse

@@ -22,7 +22,7 @@ from statsmodels.stats.proportion import proportion_confint
 from statsmodels.stats.weightstats import CompareMeans, DescrStatsW
 
 from benchmarks.coded_samples import Coded
-from gencard.analysis.answers.answer import Answer
+from gencard.analysis.answers.answer import AnalysisAnswer
 
 Pairs = Iterator[tuple[Any, Any]]
 
@@ -41,23 +41,23 @@ def _groups(records: Coded, response: str, by: str) -> list[Any]:
     return [records.numbers(response)[codes == group] for group in range(codes.max() + 1)]
 
 
-def _test(answer: Answer, name: str) -> tuple[float, ...]:
+def _test(answer: AnalysisAnswer, name: str) -> tuple[float, ...]:
     scalar = answer.scalar(name)
     return scalar.value, scalar.pvalue  # type: ignore[return-value]
 
 
-def _values(answer: Answer, name: str) -> Any:
+def _values(answer: AnalysisAnswer, name: str) -> Any:
     return np.array(answer.table(name).values, dtype=float)
 
 
-def shares(records: Coded, answer: Answer, name: str) -> Pairs:
+def shares(records: Coded, answer: AnalysisAnswer, name: str) -> Pairs:
     """A table of one attribute."""
     counts = _crosstab(records, name)
     ends = proportion_confint(counts, counts.sum(), method="wilson")
     yield _values(answer, "shares").T, np.array([counts, counts / counts.sum(), *ends])
 
 
-def crosstab(records: Coded, answer: Answer, response: str, term: str) -> Pairs:
+def crosstab(records: Coded, answer: AnalysisAnswer, response: str, term: str) -> Pairs:
     """A table of two attributes."""
     counts = _crosstab(records, term, response)
     yield _values(answer, "counts"), counts
@@ -75,7 +75,7 @@ def crosstab(records: Coded, answer: Answer, response: str, term: str) -> Pairs:
         yield from _two_by_two(answer, Table2x2(counts, shift_zeros=False))
 
 
-def _two_by_two(answer: Answer, table: Table2x2) -> Pairs:
+def _two_by_two(answer: AnalysisAnswer, table: Table2x2) -> Pairs:
     assert answer.coefficients is not None
     logs = [table.log_oddsratio, table.log_riskratio]
     yield answer.coefficients.params, logs
@@ -88,7 +88,7 @@ def _two_by_two(answer: Answer, table: Table2x2) -> Pairs:
     yield _values(answer, "ratios"), ratios
 
 
-def strata(records: Coded, answer: Answer, response: str, term: str, within: str) -> Pairs:
+def strata(records: Coded, answer: AnalysisAnswer, response: str, term: str, within: str) -> Pairs:
     """A table of two attributes within the levels of a third."""
     counts = _crosstab(records, term, response, within)
     tables = [counts[:, :, place] for place in range(counts.shape[2])]
@@ -106,7 +106,7 @@ def strata(records: Coded, answer: Answer, response: str, term: str, within: str
         yield _test(answer, name), (test.statistic, test.pvalue)
 
 
-def means(records: Coded, answer: Answer, response: str, term: str) -> Pairs:
+def means(records: Coded, answer: AnalysisAnswer, response: str, term: str) -> Pairs:
     """Means by group."""
     rows = []
     for group in _groups(records, response, term):
@@ -116,7 +116,7 @@ def means(records: Coded, answer: Answer, response: str, term: str) -> Pairs:
     yield _values(answer, "means"), rows
 
 
-def quantiles(records: Coded, answer: Answer, response: str, term: str) -> Pairs:
+def quantiles(records: Coded, answer: AnalysisAnswer, response: str, term: str) -> Pairs:
     """Quantiles by group, of type 1: the middle of the level that holds each."""
     wanted = [float(name) for name in answer.table("quantiles").column_names]
     groups = _groups(records, response, term)
@@ -127,7 +127,9 @@ def quantiles(records: Coded, answer: Answer, response: str, term: str) -> Pairs
         yield _values(answer, "quantiles"), rows
 
 
-def ttest(records: Coded, answer: Answer, response: str, term: str, test: str = "pooled") -> Pairs:
+def ttest(
+    records: Coded, answer: AnalysisAnswer, response: str, term: str, test: str = "pooled"
+) -> Pairs:
     """Two means, or two samples of ranks."""
     one, other = _groups(records, response, term)
     if test == "mann-whitney":
@@ -150,7 +152,9 @@ def t_effect(one: Any, other: Any) -> float:
     return float((one.mean() - other.mean()) / np.sqrt(squares / (len(one) + len(other) - 2)))
 
 
-def anova(records: Coded, answer: Answer, response: str, term: str, test: str = "pooled") -> Pairs:
+def anova(
+    records: Coded, answer: AnalysisAnswer, response: str, term: str, test: str = "pooled"
+) -> Pairs:
     """One-way analysis of variance, with tests of equal variances."""
     groups = _groups(records, response, term)
     if test == "kruskal":
@@ -166,7 +170,12 @@ def anova(records: Coded, answer: Answer, response: str, term: str, test: str = 
 
 
 def anova_of_terms(
-    records: Coded, answer: Answer, response: str, terms: str, names: Mapping[str, str], typ: int = 1
+    records: Coded,
+    answer: AnalysisAnswer,
+    response: str,
+    terms: str,
+    names: Mapping[str, str],
+    typ: int = 1,
 ) -> Pairs:
     """Analysis of variance of several terms.
 
@@ -180,7 +189,7 @@ def anova_of_terms(
     yield _values(answer, "anova"), reference[["sum_sq", "df", "F", "PR(>F)"]].to_numpy()
 
 
-def correlation(records: Coded, answer: Answer, names: Sequence[str], method: str) -> Pairs:
+def correlation(records: Coded, answer: AnalysisAnswer, names: Sequence[str], method: str) -> Pairs:
     """Correlations of all pairs."""
     functions: Mapping[str, Callable[..., Any]] = {
         "pearson": stats.pearsonr,
@@ -197,7 +206,7 @@ def correlation(records: Coded, answer: Answer, names: Sequence[str], method: st
                 yield ends, tuple(result.confidence_interval())
 
 
-def components(records: Coded, answer: Answer, names: Sequence[str], matrix: str) -> Pairs:
+def components(records: Coded, answer: AnalysisAnswer, names: Sequence[str], matrix: str) -> Pairs:
     """Principal components."""
     numbers = np.column_stack([records.numbers(name) for name in names])
     pca = PCA(numbers, standardize=matrix == "correlation", method="eig")
@@ -208,7 +217,7 @@ def components(records: Coded, answer: Answer, names: Sequence[str], matrix: str
     yield _values(answer, "components"), vectors * np.sign(largest)
 
 
-def naive_bayes(records: Coded, answer: Answer, response: str, names: Sequence[str]) -> Pairs:
+def naive_bayes(records: Coded, answer: AnalysisAnswer, response: str, names: Sequence[str]) -> Pairs:
     """Naive Bayes of levels."""
     codes = np.column_stack([records.names(name).codes for name in names])
     truth = records.names(response).codes
@@ -221,7 +230,7 @@ def naive_bayes(records: Coded, answer: Answer, response: str, names: Sequence[s
     yield answer["log_loss"], -np.log(shares[np.arange(len(truth)), truth]).mean()
 
 
-def discriminant(records: Coded, answer: Answer, response: str, names: Sequence[str]) -> Pairs:
+def discriminant(records: Coded, answer: AnalysisAnswer, response: str, names: Sequence[str]) -> Pairs:
     """Linear discriminant."""
     numbers = np.column_stack([records.numbers(name) for name in names])
     truth = records.names(response).codes
@@ -254,7 +263,7 @@ class Case:
     sample: str
     kind: str
     formula: str
-    referee: Callable[[Coded, Answer], Pairs]
+    referee: Callable[[Coded, AnalysisAnswer], Pairs]
     options: Mapping[str, float | str] = field(default_factory=dict)
 
     def __str__(self) -> str:

@@ -19,9 +19,9 @@ from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
-from gencard.core.statistics.counting import count_all
+from gencard.core.statistics.marginals import count_all
 from gencard.core.statistics.psi import Measurement, Psi
-from gencard.measures.evaluation.material import Declared, Material
+from gencard.measures.evaluation.evaluation import Declared, Material
 from gencard.measures.evaluation.registry import REPORTED, evaluate
 from gencard.wire.documents.receipt import Receipt
 

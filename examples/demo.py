@@ -30,11 +30,11 @@ from examples.fair_survey import (
 )
 from examples.wire_meter import WireMeter
 from gencard.client import Analyst, Answer, histogram, total
+from gencard.client.agreement import Release
 from gencard.client.answers.display import coefficient_grid
 from gencard.client.audit import Audit
 from gencard.client.card import Card
 from gencard.client.common.display import Facts
-from gencard.client.release import Release
 from gencard.core.audit.report import Verdict
 from gencard.core.errors import GencardError
 

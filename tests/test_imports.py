@@ -304,7 +304,7 @@ def test_the_name_gencard_belongs_to_nobody():
         ("gencard.core.generators.x", "from gencard.core import audit"),
         (
             "gencard.core.statistics.x",
-            "from gencard.core.generators.maximum_entropy.family import ipf",
+            "from gencard.core.generators.family import ipf",
         ),
         ("gencard.core.domain", "from gencard.core.statistics.psi import Psi"),
         ("gencard.core.blackbox.x", "from gencard.core.audit.plan import AuditPlan"),

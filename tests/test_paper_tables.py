@@ -11,7 +11,7 @@ from benchmarks.scores import Scores
 from gencard.core.card.noise import laplace
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.generators.maximum_entropy.family import ipf
+from gencard.core.generators.family import ipf
 from gencard.core.statistics.noise import scales
 from tests.core.tables import dense_dataset, textbook
 from tests.shared_data import oracle_file, shared_file

@@ -16,8 +16,8 @@ from docs.house.module import explains
 from docs.house.sources import SOURCES
 
 _CORE, _CONTROLLER, _FILES = "gencard.core.", "gencard.controller.", "gencard.files."
-_STATISTICS, _PAIRS = f"{_CORE}statistics.", f"{_CORE}audit.pairs."
-_ENTROPY = f"{_CORE}generators.maximum_entropy."
+_STATISTICS, _PAIRS = f"{_CORE}statistics.", f"{_CORE}audit."
+_ENTROPY = f"{_CORE}generators."
 _DISTANCES = "gencard.measures.privacy.distances."
 _RULES = "gencard.analysis.output_checks."
 _SMALL = f"{_RULES}small_counts."
@@ -26,17 +26,17 @@ _STATE, _PAGE, _TABLES = f"{_CONTROLLER}state.", f"{_CONTROLLER}page.", f"{_CONT
 
 TOPICS: Mapping[str, tuple[str, ...]] = {
     "consistency": (
-        f"{_STATISTICS}consistency:check_consistent",
-        f"{_STATISTICS}consistency:_check_agrees",
+        f"{_STATISTICS}psi:check_consistent",
+        f"{_STATISTICS}psi:_check_agrees",
         f"{_STATISTICS}measure:measure",
     ),
     "reconcile": (
-        f"{_STATISTICS}consistency:reconcile",
-        f"{_STATISTICS}consistency:on_simplex",
-        f"{_STATISTICS}consistency:interactions_of",
-        f"{_STATISTICS}consistency:_pure",
-        f"{_STATISTICS}consistency:_lift",
-        f"{_STATISTICS}consistency:_lifted",
+        f"{_STATISTICS}psi:reconcile",
+        f"{_STATISTICS}psi:on_simplex",
+        f"{_STATISTICS}psi:interactions_of",
+        f"{_STATISTICS}psi:_pure",
+        f"{_STATISTICS}psi:_lift",
+        f"{_STATISTICS}psi:_lifted",
     ),
     "extremal pairs": (
         f"{_PAIRS}extremal_pair:extremal_pair",
@@ -46,13 +46,13 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
         f"{_PAIRS}moves:_partners",
         f"{_PAIRS}moves:_some",
         f"{_PAIRS}moves:_take",
-        f"{_PAIRS}circuits:_steepest",
-        f"{_PAIRS}circuits:only_change",
-        f"{_PAIRS}blocks:_complement",
+        f"{_PAIRS}direction:_steepest",
+        f"{_PAIRS}direction:only_change",
+        f"{_PAIRS}moves:_complement",
         f"{_PAIRS}direction:Basis.difference",
-        f"{_PAIRS}candidate_cubes:CandidateCubes.apart_from",
-        f"{_CORE}audit.arms.comparison:pooled_p_value",
-        f"{_CORE}audit.arms.comparison:windows",
+        f"{_PAIRS}extremal_pair:CandidateCubes.apart_from",
+        f"{_CORE}audit.exploration:pooled_p_value",
+        f"{_CORE}audit.exploration:windows",
     ),
     "nearest neighbours": (
         f"{_DISTANCES}nearest:_distinct",
@@ -66,10 +66,10 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
         f"{_DISTANCES}rare_levels:_rare",
     ),
     "triangles": (
-        f"{_ENTROPY}block_table:Triangle.__init__",
-        f"{_ENTROPY}block_table:Triangle.marginal",
-        f"{_ENTROPY}block_table:_contract",
-        f"{_ENTROPY}block_table:three_parts",
+        f"{_ENTROPY}fitting:Triangle.__init__",
+        f"{_ENTROPY}fitting:Triangle.marginal",
+        f"{_ENTROPY}fitting:_contract",
+        f"{_ENTROPY}fitting:three_parts",
     ),
     "junction tree": (
         f"{_ENTROPY}junction_tree:JunctionTree.__post_init__",
@@ -77,7 +77,7 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
         f"{_ENTROPY}junction_tree:_eliminated",
         f"{_ENTROPY}junction_tree:_cost",
         f"{_ENTROPY}junction_tree:information_tree",
-        f"{_ENTROPY}block_table:TreeTable._uniform",
+        f"{_ENTROPY}fitting:TreeTable._uniform",
         f"{_ENTROPY}models:TreeModel.__post_init__",
     ),
     "fits and draws": (
@@ -174,10 +174,10 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
         f"{_RULES}influence:_correlated",
         f"{_RULES}influence:_Fit.of",
         f"{_RULES}influence:_Fit.placed",
-        f"{_CONTROLLER}answers.run:AnswerRun.__call__",
-        f"{_CONTROLLER}answers.run:AnswerRun._keep",
+        f"{_CONTROLLER}answers.answers:AnswerRun.__call__",
+        f"{_CONTROLLER}answers.answers:AnswerRun._keep",
         f"{_CONTROLLER}answers.decisions:Decisions._settle",
-        f"{_CONTROLLER}answers.review:Review.released",
+        f"{_CONTROLLER}answers.decisions:Review.released",
     ),
     "page": (
         f"{_PAGE}security:Wall.__call__",
@@ -192,7 +192,7 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
         f"{_TABLES}engines:_duckdb",
         f"{_TABLES}codes:text_of",
         f"{_TABLES}numbers:sum_of_hashes",
-        f"{_CONTROLLER}records.encoding:Column.is_nan",
+        f"{_CONTROLLER}records.encoding:EngineColumn.is_nan",
         f"{_FILES}statistics:_metadata",
         f"{_FILES}statistics:_batches",
         f"{_FILES}workbooks:_checked_parts",

@@ -64,27 +64,26 @@ HOUSES: Mapping[str, Mapping[str, Room]] = {
     """),
     "client": _rooms("""
         10 shell agreement analyst answers canary_audit card catalogue checking common connection \
-            findings planning question release steward stewards terms waiting
-        9 analyst card card_view catalogue checking common connection planning question release terms
-        8 planning card card_view catalogue common connection release
-        7 card agreement answers audit audit_run card_view catalogue checking common connection \
-            evaluation findings question release report terms waiting
-        6 canary_audit agreement audit_run common connection
-        6 report agreement answers audit audit_run catalogue common connection evaluation findings
+            findings planning question steward stewards terms waiting
+        9 analyst agreement card card_view catalogue checking common connection planning question \
+            terms
+        8 planning agreement card card_view catalogue common connection
+        7 card agreement answers audit card_view catalogue checking common connection evaluation \
+            findings question report terms waiting
+        6 canary_audit agreement audit common connection
+        6 report agreement answers audit catalogue common connection evaluation findings
         6 steward catalogue checking common connection stewards
-        5 answers agreement checking common connection question release
-        5 audit_run agreement audit common connection
+        5 answers agreement checking common connection question
+        5 audit agreement common connection
         5 stewards card_view common
         5 waiting card_view common connection
-        4 agreement checking common connection findings release
+        4 agreement checking common connection findings
         4 card_view catalogue checking common question terms
         3 catalogue common connection
         3 checking common connection terms
         3 evaluation connection
-        2 audit common
         2 connection common
         2 findings common
-        2 release common
         2 terms common
         1 common
         1 question

@@ -25,14 +25,13 @@ _SERVICES = "parts of the service: the shared fields are those of the state that
 
 REASONS: Mapping[str, str] = {
     "FileFormat and TextLayout": "what a steward states, with its SQL, and what a look concludes",
-    "AddedNoise and Exact": "one interface of two ways to measure, with class variables",
-    "AnswerResult and Outcome": "a job's result, and what the state keeps, in JSON of its own",
+    "AnswerResult and RunOutcome": "a job's result, and what the state keeps, in JSON of its own",
     "Claim and EpsilonBound": "a promised epsilon and a measured one, which must not be mixed up",
     "EvaluationRun and ReleaseRun": _SERVICES,
     "KeyRotation and RuleLog": _SERVICES,
     "MaximumEntropy and ReducedSpace": "two generators: the shared fields are limits of their solvers",
-    "Question and Question": "as it is signed, and as an analyst writes it, with values",
-    "Output and Table": "a number of a program may be a table, and has a type and a label besides",
+    "AnalystQuestion and Question": "as it is signed, and as an analyst writes it, with values",
+    "AnswerTable and Output": "a number of a program may be a table, and has a type and a label besides",
 }
 """Names of the classes of a pair, sorted -> why they are two types."""
 

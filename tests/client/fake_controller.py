@@ -22,7 +22,7 @@ from gencard.controller.people.certificates import (
     write_new,
 )
 from gencard.core.card.budget import Price
-from gencard.core.card.card import Card, CardState, Turn
+from gencard.core.card.card import CardRecord, CardState, Turn
 from gencard.core.card.terms import Proposal
 from gencard.core.catalogue import DeclaredAttribute
 from gencard.core.errors import GencardError
@@ -39,11 +39,11 @@ from gencard.v1 import catalog_pb2 as catalog
 from gencard.v1 import ledger_pb2 as ledger
 from gencard.v1 import negotiation_pb2 as negotiation
 from gencard.v1 import synthesis_pb2 as synthesis
+from gencard.wire import log as merkle
 from gencard.wire.codec import message_of, timestamp, value_of
 from gencard.wire.codecs.card_codec import card_message
 from gencard.wire.codecs.psi_codec import psi_chunks
 from gencard.wire.codecs.table_codec import dataset_of_chunks, table_chunks
-from gencard.wire.log import merkle
 from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import time_text
 from gencard.wire.signatures.dsse import CHECKPOINT, VERDICT, statement
@@ -128,7 +128,7 @@ class ControllerState(negotiation_pb2_grpc.NegotiationServiceServicer):
     def ProposeCard(self, request):
         name = "" if request.validate_only else f"{DATASET}/cards/{secrets.token_hex(4)}"
         proposal = value_of(Proposal, request.terms)
-        card = Card(name, CardState.REQUESTED, Turn.CONTROLLER, "", ANA, proposal)
+        card = CardRecord(name, CardState.REQUESTED, Turn.CONTROLLER, "", ANA, proposal)
         waits = self.world.manual and not request.validate_only
         return negotiation.ProposeCardResponse(
             card=self.world.save(card if waits else self.world.offered(card))

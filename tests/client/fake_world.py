@@ -15,7 +15,7 @@ from google.longrunning import operations_pb2
 from grpc_status import rpc_status
 
 from gencard.core.card.budget import Price
-from gencard.core.card.card import Card, CardState, Change, Offer, Step, Turn
+from gencard.core.card.card import CardRecord, CardState, Change, Offer, Step, Turn
 from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
@@ -26,6 +26,7 @@ from gencard.core.statistics.marginals import dimension
 from gencard.core.statistics.measure import measure_dataset
 from gencard.v1 import negotiation_pb2 as negotiation
 from gencard.v1 import synthesis_pb2 as synthesis
+from gencard.wire import log as merkle
 from gencard.wire.codec import timestamp
 from gencard.wire.codecs.card_codec import card_message
 from gencard.wire.codecs.error_table import status_message
@@ -33,7 +34,6 @@ from gencard.wire.documents.card_document import card_statement
 from gencard.wire.documents.psi_document import psi_document
 from gencard.wire.documents.receipt import Receipt, receipt_statement
 from gencard.wire.documents.schema_document import coding_digest
-from gencard.wire.log import merkle
 from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import json_bytes, sha256, time_text
 from gencard.wire.signatures.dsse import subject_digest
@@ -87,7 +87,7 @@ class World:
 
     folder: Path
     faults: Faults = field(default_factory=Faults)
-    cards: dict[str, Card] = field(default_factory=dict)
+    cards: dict[str, CardRecord] = field(default_factory=dict)
     releases: dict[str, tuple[synthesis.Release, Dataset]] = field(default_factory=dict)
     operations: dict[str, operations_pb2.Operation] = field(default_factory=dict)
     pending: int = 0
@@ -129,16 +129,16 @@ class World:
     def card_key(self) -> Any:
         return self.key("card_key.pem")
 
-    def card(self, name: str) -> Card:
+    def card(self, name: str) -> CardRecord:
         return self.cards[name]
 
-    def save(self, card: Card) -> negotiation.Card:
+    def save(self, card: CardRecord) -> negotiation.Card:
         card = replace(card, etag=secrets.token_hex(4))
         if card.name:
             self.cards[card.name] = card
         return card_message(card)
 
-    def offered(self, card: Card) -> Card:
+    def offered(self, card: CardRecord) -> CardRecord:
         proposal = card.proposed.in_order_of(CODING.domain)
         kept_cliques = tuple(clique for clique in proposal.marginals if len(clique) <= self.richest)
         changes = tuple(
@@ -170,7 +170,7 @@ class World:
         step = Step(HOST, "offer", "", NOW)
         return replace(card, state=CardState.OFFERED, turn=Turn.ANALYST, offer=offer, history=(step,))
 
-    def psi(self, card: Card) -> Any:
+    def psi(self, card: CardRecord) -> Any:
         return measure_dataset(RECORDS, card.offer.terms.marginals)
 
     def made(self, request: synthesis.GenerateReleaseRequest) -> synthesis.Release:

@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 
 from gencard.analysis.answers import answer as core_answer
 from gencard.analysis.answers import kinds
-from gencard.analysis.answers.answer import Scalar, Table, coefficients_of
+from gencard.analysis.answers.answer import AnswerTable, Scalar, coefficients_of
 from gencard.client import Answer, answer
 from gencard.client.answers.answering import answer_from
 from gencard.client.answers.display import CoefficientPlot, Interval, digits
-from gencard.client.question import KINDS, TAKES, AnswerOptions, Question
+from gencard.client.question import KINDS, TAKES, AnalystQuestion, AnswerOptions
 from gencard.client.shell.main import app
 from gencard.core import errors
 from gencard.core.card.card import CardState
@@ -52,9 +52,13 @@ def made_up():
     """An answer with hostile names, many of them, and a number that is not defined."""
     names = ("Intercept", EVIL, *(f"x{number}" for number in range(70)))
     given = coefficients_of(names, np.linspace(-1, 1, 72), np.diag(np.full(72, 0.04)))
-    tables = tuple(Table(name, (EVIL,), ("a",), ((None,),)) for name in ("one", "two", "3", "4", "5"))
+    tables = tuple(
+        AnswerTable(name, (EVIL,), ("a",), ((None,),)) for name in ("one", "two", "3", "4", "5")
+    )
     scalars = (Scalar("llf", -12.5), Scalar("chi2", 8.0, None, (3.0,), 0.046))
-    core = core_answer.Answer("logistic", f"y ~ {EVIL}", 2_000, given, scalars, tables, (("a", "b"),))
+    core = core_answer.AnalysisAnswer(
+        "logistic", f"y ~ {EVIL}", 2_000, given, scalars, tables, (("a", "b"),)
+    )
     return Answer(core, (("Card", "datasets/d/cards/c"),))
 
 
@@ -158,7 +162,9 @@ class TestFromPsi:
         privacy, cliques = laplace(2, neighbouring="add-remove"), [("age", "health")]
         psi = noisy(measure_dataset(RECORDS, cliques), privacy, SeededNoise(1))
         plain, drawn = (
-            answer_from(psi, CODING, Question(LINEAR, "linear", bootstrap=draws), Mechanism.LAPLACE, ())
+            answer_from(
+                psi, CODING, AnalystQuestion(LINEAR, "linear", bootstrap=draws), Mechanism.LAPLACE, ()
+            )
             for draws in (0, 100)
         )
         assert np.all(plain.bse > reference().bse * 0.99)
@@ -241,7 +247,7 @@ class TestViews:
         assert "\n\"'=cmd" in (tmp_path / "a.csv").read_text()
         made_up.save_json(tmp_path / "a.json")
         kept = json.loads((tmp_path / "a.json").read_bytes())["answer"]
-        assert core_answer.Answer.of_json(kept) == made_up.estimates
+        assert core_answer.AnalysisAnswer.of_json(kept) == made_up.estimates
         for name, start in (("a.png", b"\x89PNG"), ("a.pdf", b"%PDF"), ("a.svg", b"<?xml")):
             assert made_up.plot().save(tmp_path / name).read_bytes().startswith(start)
         with pytest.raises(errors.InvalidInputError, match="ends in"):

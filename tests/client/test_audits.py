@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from gencard.boxes.reference import AddsMarginal, Honest
-from gencard.client.audit_run import WAITS, Clock, NoticedBox
+from gencard.client.audit import WAITS, Clock, NoticedBox
 from gencard.client.common.arguments import Where
 from gencard.core import errors
-from gencard.core.audit.arms.planted_pair import made_up
 from gencard.core.audit.report import Verdict
+from gencard.core.audit.uniques import made_up
 from gencard.core.audit.wording import opening, wording
 from gencard.core.errors import BlackBoxError, GencardError
 from gencard.core.generators.contract import rng_of
-from gencard.core.generators.maximum_entropy.family import ipf
+from gencard.core.generators.family import ipf
 from gencard.core.types import ignore_progress
 from tests.client.fake_controller import Audits
 
@@ -104,7 +104,7 @@ class TestFromAfar:
 
 class TestLongRuns:
     def test_a_person_is_given_a_reason_for_a_run_without_an_answer(self, monkeypatch):
-        monkeypatch.setattr("gencard.client.audit_run.PATIENCE", 0.01)
+        monkeypatch.setattr("gencard.client.audit.PATIENCE", 0.01)
         stages, answered = [], threading.Event()
         clock = Clock(lambda stage, share: (stages.append((stage, share)), answered.set()))
         clock("look, run 3 of 70", 0.2)
@@ -139,7 +139,7 @@ class TestEstimate:
     def test_a_terminal_shows_it(self, card, world, monkeypatch, where):
         told = []
         shown = contextmanager(lambda title, display: iter([lambda stage, share: told.append(stage)]))
-        monkeypatch.setattr("gencard.client.audit_run.progress_bar", shown)
+        monkeypatch.setattr("gencard.client.audit.progress_bar", shown)
         world.box = lambda dataset, rows, seed: dataset.take(np.arange(rows))
         with suppress(GencardError):
             card.audit("leaky", where=where, progress=True)

@@ -13,21 +13,19 @@ from gencard.client.common.arguments import Where
 from gencard.client.findings import plots
 from gencard.client.report.card_report import CardReport, LeftOut
 from gencard.client.report.gathering import NOT_ON_CARD
-from gencard.core.audit.arms.planted_pair import made_up
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import Verdict
 from gencard.core.audit.run import audit as run_audit
-from gencard.core.card.mechanism import AS_COUNTED
-from gencard.core.card.noise import gaussian
+from gencard.core.audit.uniques import made_up
+from gencard.core.card.noise import AS_COUNTED, gaussian
 from gencard.core.card.terms import AuditTerms
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.generators.maximum_entropy.family import ipf
+from gencard.core.generators.family import ipf
 from gencard.core.statistics.noise import USUAL_DELTA, epsilon_of
 from gencard.measures.evaluation.attacks import RowUniquesFinding
-from gencard.measures.evaluation.evaluation import Group
-from gencard.measures.evaluation.material import Declared, Material
+from gencard.measures.evaluation.evaluation import Declared, Group, Material
 from gencard.measures.evaluation.registry import EVALUATIONS, evaluate, finding_of_json_object
 from gencard.measures.evaluation.tables import AssociationsFinding
 from tests.wire.samples import CARD, RECEIPT

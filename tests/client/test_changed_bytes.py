@@ -13,9 +13,9 @@ from gencard.client.answers.answering import answer_of_bundle
 from gencard.client.checking.bundle import Bundle, Keys, rebuild
 from gencard.client.checking.verify import Outcome, verify
 from gencard.client.connection.credentials import public_key
-from gencard.client.question import Question
+from gencard.client.question import AnalystQuestion
 from gencard.core.errors import GencardError
-from gencard.wire.documents.key_history import CARDS, LOG, KeyHistory
+from gencard.wire.documents.enrolment import CARDS, LOG, KeyHistory
 from tests.golden.files import BUNDLES, FOLDER
 
 NOW = datetime(2026, 12, 1, tzinfo=UTC)
@@ -157,7 +157,7 @@ def test_any_byte_that_is_changed_is_refused(saved, keys, bundle, name):
 @pytest.mark.parametrize("name", ["psi.json", "schema.json", "card.json"])
 def test_an_answer_from_saved_psi_reads_no_other_form(saved, name):
     """Even without keys, where only digests are compared."""
-    question = Question.of("health ~ sex", "crosstab", {})
+    question = AnalystQuestion.of("health ~ sex", "crosstab", {})
     content = (BUNDLES / "ipf" / name).read_bytes()
     assert answer_of_bundle(Bundle.of([saved("ipf", name, content)]), None, question)
     for other in in_other_forms(content):

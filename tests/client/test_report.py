@@ -13,7 +13,7 @@ from matplotlib.image import imread
 
 from gencard.client.audit import Report
 from gencard.core import errors
-from gencard.core.audit.arms.exploration import BlockEvidence
+from gencard.core.audit.exploration import BlockEvidence
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import (
     LEVEL_SHARES,

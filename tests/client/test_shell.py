@@ -23,7 +23,7 @@ from gencard.client.common.files import limits
 from gencard.client.shell import negotiation, terminal
 from gencard.client.shell.main import app
 from gencard.core import errors
-from gencard.core.generators.maximum_entropy.family import ipf
+from gencard.core.generators.family import ipf
 from gencard.shell import as_typed
 from gencard.wire import documents
 

@@ -9,16 +9,15 @@ import pandas as pd
 import pytest
 
 from examples.fair_survey import ATTRIBUTES, SCHEMA, write_records
-from gencard.analysis.answers.answer import Answer
+from gencard.analysis.answers.answer import AnalysisAnswer
 from gencard.controller.jobs import answering
 from gencard.controller.jobs.measurement import records_as_stored
 from gencard.controller.jobs.process import Done, packed, received, unpacked
-from gencard.controller.jobs.tasks import ANSWER, AnswerJob, Before, EndedQuestion, Records
+from gencard.controller.jobs.tasks import ANSWER, AnswerJob, Before, EndedQuestion, RecordsSource
 from gencard.controller.records.file_format import USUAL
 from gencard.controller.records.schema_file import PublicSchema, read_schema
 from gencard.controller.records.vault import Vault
-from gencard.core.card.mechanism import privacy_with
-from gencard.core.card.noise import Mechanism
+from gencard.core.card.noise import Mechanism, privacy_with
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.errors import InvalidInputError, UndeclaredLevelError, UnknownAttributeError
 from gencard.core.output_rules import OUTPUT_RULES, USUAL_RULES
@@ -76,7 +75,7 @@ def ask(survey):
 def asking(survey, coding=CODING):
     version = Vault(survey, coding).version(SALT)
     schema = PublicSchema("t", "d", "b", True, coding)
-    records = Records(str(survey), False, USUAL, schema, version, SALT, 10_000, "")
+    records = RecordsSource(str(survey), False, USUAL, schema, version, SALT, 10_000, "")
     read = {}
 
     def read_once(cliques, uncoded, job_records):
@@ -141,7 +140,7 @@ def test_a_run_of_the_survey_of_the_demonstration_is_answered(tmp_path):
 class TestAnswers:
     def test_a_model_is_that_of_the_coded_records_rounded(self, ask):
         result = ask("linear", "income ~ sex + age", missing="drop")
-        given = Answer.of_json(result.answer)
+        given = AnalysisAnswer.of_json(result.answer)
         assert (result.reasons, result.review) == ((), False)
         frame = people().dropna()
         y, age = coded(frame)
@@ -176,10 +175,10 @@ class TestAnswers:
 
 class TestSurvival:
     def test_a_curve_of_coarse_steps_and_a_model_of_hazards(self, ask):
-        curve = Answer.of_json(ask("kaplan-meier", "age ~ ill + sex", missing="drop").answer)
+        curve = AnalysisAnswer.of_json(ask("kaplan-meier", "age ~ ill + sex", missing="drop").answer)
         assert {table.name for table in curve.tables} == {"survival[f]", "survival[m]"}
         assert all(row[2] >= 10 for table in curve.tables for row in table.values)
-        model = Answer.of_json(ask("cox", "age ~ ill + sex", missing="drop").answer)
+        model = AnalysisAnswer.of_json(ask("cox", "age ~ ill + sex", missing="drop").answer)
         assert model.coefficients.names == ("sex[T.m]",) or len(model.coefficients.names) == 1
 
     def test_nine_people_of_the_isle_have_no_curve(self, ask):
@@ -196,7 +195,7 @@ class TestStored:
 
     def test_means_are_those_of_pandas_rounded(self, ask):
         result = ask("means", "income ~ sex", options=STORED)
-        given, exact = Answer.of_json(result.answer), people().groupby("sex").income
+        given, exact = AnalysisAnswer.of_json(result.answer), people().groupby("sex").income
         table = given.table("means")
         rows = np.array(table.values)
         assert table.row_names == ("f", "m")
@@ -205,13 +204,13 @@ class TestStored:
         assert np.all(np.abs(rows[:, 1] - exact.mean()) <= errors / 20)
         assert errors == pytest.approx(rows[:, 4], rel=0.06)  # from the rounded deviation and number
         assert not any(note.startswith("as on the coded") for note in given.notes)
-        coded_means = Answer.of_json(ask("means", "income ~ sex").answer).table("means")
+        coded_means = AnalysisAnswer.of_json(ask("means", "income ~ sex").answer).table("means")
         assert np.all(np.abs(np.array(coded_means.values)[:, 1] - rows[:, 1]) > 10 * errors)
 
     def test_quantiles_are_those_of_numpy_rounded(self, ask):
         shares = [0.25, 0.5, 0.9]
         options = STORED | {"q": shares}
-        given = Answer.of_json(ask("quantiles", "income ~ sex", options=options).answer)
+        given = AnalysisAnswer.of_json(ask("quantiles", "income ~ sex", options=options).answer)
         exact = people().groupby("sex").income.quantile(shares).unstack().to_numpy()
         errors = np.array(given.table("standard errors").values)
         # a unit is at most a standard error, so that many records have the same quantile
@@ -370,7 +369,7 @@ class TestTables:
     def test_no_number_rests_on_more_than_what_was_judged(self, ask):
         """A classifier's accuracy takes all attributes together; the rules look at pairs."""
         result = ask("naive-bayes", "ill ~ sex + age", missing="drop")
-        given = Answer.of_json(result.answer)
+        given = AnalysisAnswer.of_json(result.answer)
         assert {scalar.name for scalar in given.scalars} == {"baseline"}
         assert "confusion" not in {table.name for table in given.tables}
 
@@ -393,7 +392,7 @@ class TestTables:
 
     def test_counts_of_each_of_several_tables_are_rounded(self, ask):
         result = ask("crosstab", "sex ~ ill + age", missing="drop")
-        tables = Answer.of_json(result.answer).tables
+        tables = AnalysisAnswer.of_json(result.answer).tables
         base = USUAL_RULES.checks.rounding
         counts = [table for table in tables if table.name.startswith("counts")]
         assert len(counts) == 2

@@ -26,7 +26,7 @@ from gencard.controller.people.certificates import (
     write_new,
 )
 from gencard.controller.people.enrolment import enrol as enrol_request
-from gencard.controller.people.identities import read_identities
+from gencard.controller.people.enrolment import read_identities
 from gencard.core.errors import GencardError, InvalidInputError, StorageError, UnauthenticatedError
 from gencard.wire.documents.enrolment import EnrolmentAnswer, request_document, request_of_document
 from gencard.wire.signatures.identity import Identity, Role

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gencard.analysis.output_checks.small_counts.inference import Outcome
+from gencard.analysis.output_checks.small_counts.inference import SearchOutcome
 from gencard.client.common.files.rows import read_rows, write_rows
 from gencard.controller.questions.earlier import Earlier
 from gencard.controller.questions.run_question import RunQuestion
-from gencard.controller.records.derived import Form, compared, cut, of_person, recoded
+from gencard.controller.records.derived import UnlistedLevels, compared, cut, of_person, recoded
 from gencard.core.coding import Attribute, Coding, Edges, Labels, impossible_cells
 from gencard.core.dataset import Dataset
 from gencard.core.derived_cells import computed_in, impossible, same_numbers, with_computed
@@ -34,7 +34,7 @@ CODING = Coding(
         *STORED.attributes,
         cut("adult", AGE, (0.0, 18.0, 100.0), missing=True),
         cut("third", AGE, (0.0, 40.0, 100.0), missing=True),
-        recoded("north", HERE, {"yes": ("a",)}, Form(other="no")),
+        recoded("north", HERE, {"yes": ("a",)}, UnlistedLevels(other="no")),
         compared("moved", HERE, BORN, missing=False),
         cut("some", KIDS, (0.0, 1.0, 3.0), missing=False),
         of_person("any_a", STORED, {"here": ("a",)}, None),
@@ -195,4 +195,4 @@ def test_a_run_is_judged_by_what_a_derived_attribute_tells():
     run = RunQuestion.of(Question("crosstab", "ill ~ third"), coding)
     earlier = Earlier(coding, (), (("ill", "adult"),))
     outcome = earlier.leaves_too_little(run, Dataset(coding.domain, codes), USUAL_RULES)
-    assert outcome is Outcome.DISCLOSED
+    assert outcome is SearchOutcome.DISCLOSED

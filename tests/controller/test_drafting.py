@@ -21,16 +21,14 @@ from gencard.controller.drafting.dataset_draft import drafted_schema_text
 from gencard.controller.drafting.detection import detect
 from gencard.controller.drafting.folder import Draft, draft
 from gencard.controller.drafting.profiles import Profile, most_decimals
-from gencard.controller.drafting.round_edges import drafted_scale
 from gencard.controller.drafting.schema_draft import draft_schema
+from gencard.controller.drafting.units import drafted_scale
 from gencard.controller.people.certificates import read_authority, trust_domain_of
-from gencard.controller.people.enrolment import demo_people
-from gencard.controller.people.identities import read_identities
+from gencard.controller.people.enrolment import demo_people, read_identities
 from gencard.controller.records.schema_file import read_schema, schema_of_text
-from gencard.controller.records.vault import Records, Vault
+from gencard.controller.records.vault import OpenRecords, Vault
 from gencard.controller.settings.settings import Settings
-from gencard.core.card.mechanism import USUAL_CHECKS
-from gencard.core.card.noise import Mechanism, gaussian
+from gencard.core.card.noise import USUAL_CHECKS, Mechanism, gaussian
 from gencard.core.coding import Attribute, Labels, codes_of_numbers
 from gencard.core.errors import EmptyDatasetError, InvalidInputError, StorageError
 from gencard.core.generators.registry import GENERATORS
@@ -471,7 +469,7 @@ class TestFiles:
         files = draft(tmp_path / "c", path, now=NOW)
         marks = 'delimiter = ",", quote = "\\"", escape = "\\"", comment = "", header = true, skip = 0'
         assert f"format = {{ {marks} }}" in files.settings.read_text()
-        with Records(path, drafted(path).format) as records:
+        with OpenRecords(path, drafted(path).format) as records:
             assert records.rows("SELECT count(*) FROM records") == [(200,)]
 
     def test_records_that_the_engine_counts_otherwise_are_not_drafted(self, tmp_path, monkeypatch):

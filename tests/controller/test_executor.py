@@ -21,7 +21,7 @@ from gencard.controller.jobs.process import WorkerProcess, packed, write_frame
 from gencard.controller.jobs.rows_file import RowsFile
 from gencard.controller.records.file_format import USUAL
 from gencard.controller.records.schema_file import PublicSchema
-from gencard.core.card.mechanism import AS_COUNTED, EXACT
+from gencard.core.card.noise import AS_COUNTED, EXACT
 from gencard.core.coding import Attribute, Coding, Derivation, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
@@ -53,7 +53,7 @@ def synthesis(folder: Path, **changes) -> tasks.SynthesisJob:
 def endless() -> tasks.MeasureJob:
     """A job that does not end: its records are a file of 1 TiB, none of which is on the disk."""
     schema = PublicSchema("t", "", "d", False, Coding((Attribute("a", Labels(("x",))),)))
-    records = tasks.Records(str(endless_records()), False, USUAL, schema, "0", b"", 1, "")
+    records = tasks.RecordsSource(str(endless_records()), False, USUAL, schema, "0", b"", 1, "")
     return tasks.MeasureJob(records, (("a",),), (), EXACT, (), AS_COUNTED)
 
 

@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks import engine_rows, made_records
-from gencard.controller.records import folder as folders
-from gencard.controller.records.folder import ParquetFolder
-from gencard.controller.records.vault import Records, Vault
+from gencard.controller.records import file_format as folders
+from gencard.controller.records.file_format import ParquetFolder
+from gencard.controller.records.vault import OpenRecords, Vault
 from gencard.controller.settings.settings import Settings
 from gencard.controller.shell.main import app
 from gencard.core.coding import Attribute, Coding, Edges, Labels
@@ -109,7 +109,7 @@ class TestReading:
         assert (psi_of(folder), Vault(folder, CODING).version(SALT)) == before
 
     def test_the_engine_reaches_no_other_file_of_the_folder(self, folder):
-        with Records(folder) as records:
+        with OpenRecords(folder) as records:
             FRAME.to_parquet(folder / "2.parquet")
             assert records.rows("SELECT count(*) FROM records") == [(120,)]
             for query in ("FROM '{}/2.parquet'", "FROM glob('{}/*')", "COPY records TO '{}/3.parquet'"):

@@ -15,7 +15,7 @@ from gencard.controller.drafting import detection
 from gencard.controller.drafting.schema_draft import SchemaDraft, draft_schema
 from gencard.controller.records import vault
 from gencard.controller.records.file_format import check_path, hmac_of
-from gencard.controller.records.vault import Records
+from gencard.controller.records.vault import OpenRecords
 from gencard.controller.shell.main import app
 from gencard.core.errors import (
     DatasetUnavailableError,
@@ -98,7 +98,7 @@ class TestParquet:
     @pytest.mark.parametrize("make", [inflating, repeating])
     def test_one_that_inflates_is_refused_before_a_record_is_read(self, tmp_path, make, monkeypatch):
         path = make(tmp_path / "records.parquet")
-        for read in (drafted, lambda path: Records(path).__enter__()):
+        for read in (drafted, lambda path: OpenRecords(path).__enter__()):
             with pytest.raises(InvalidInputError, match="unpacks to far more"):
                 read(path)
 
@@ -117,7 +117,7 @@ class TestParquet:
 
     def test_a_lack_of_memory_is_said_in_our_words(self, tmp_path, monkeypatch):
         parquet.write_table(pa.table({"a": list(range(99))}), tmp_path / "records.parquet")
-        monkeypatch.setattr(vault.Records, "rows", _out_of_memory)
+        monkeypatch.setattr(vault.OpenRecords, "rows", _out_of_memory)
         with pytest.raises(TooLargeError, match="memory for reading the records"):
             drafted(tmp_path / "records.parquet")
 

@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from gencard.analysis.answers.answer import Answer
+from gencard.analysis.answers.answer import AnalysisAnswer
 from gencard.analysis.output_checks.rounding import step
-from gencard.analysis.output_checks.small_counts.inference import Outcome
+from gencard.analysis.output_checks.small_counts.inference import SearchOutcome
 from gencard.controller.questions.earlier import Earlier
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.errors import NoAnswerError
@@ -95,7 +95,7 @@ class Insider:
             self.refused.append((kind, formula, where, list(self.earlier)))
         else:
             self.earlier.append(asked(kind, formula, where))
-            self.facts += self.read(kind, formula, cells * 1.0, Answer.of_json(result.answer))
+            self.facts += self.read(kind, formula, cells * 1.0, AnalysisAnswer.of_json(result.answer))
 
     def read(self, kind, formula, kept, answer):
         """Yield the facts of an answer, as intervals of linear functions of the counts."""
@@ -163,7 +163,7 @@ def test_fifty_runs_make_no_small_cell_certain(tmp_path, seed):
 def test_the_same_runs_tell_nearly_everything_where_nobody_looks_at_what_they_tell_together(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(Earlier, "leaves_too_little", lambda *_: Outcome.OPEN)
+    monkeypatch.setattr(Earlier, "leaves_too_little", lambda *_: SearchOutcome.OPEN)
     insider = Insider(tmp_path, 1)
     for _ in range(50):
         insider.run()

@@ -58,7 +58,7 @@ from gencard.controller.jobs.tasks import (
     ProgramJob,
     ProgramPart,
     ProgramResult,
-    Records,
+    RecordsSource,
     RehearsalJob,
     RiskJob,
     RiskResult,
@@ -74,8 +74,7 @@ from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.recipes import ProgramRecipe
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.run import audit
-from gencard.core.card.mechanism import EXACT, USUAL_CHECKS, privacy_with
-from gencard.core.card.noise import Mechanism
+from gencard.core.card.noise import EXACT, USUAL_CHECKS, Mechanism, privacy_with
 from gencard.core.card.terms import AuditTerms
 from gencard.core.coding import Attribute, Coding, Derivation, Edges, Labels, Reading, StructuralZeros
 from gencard.core.dataset import Dataset
@@ -85,7 +84,7 @@ from gencard.core.output_rules import USUAL_RULES, Colour, Mark, Rule
 from gencard.core.program_outputs import Output, OutputKind
 from gencard.core.statistics.linear import Function, LinearStatistic
 from gencard.core.types import ignore_progress
-from gencard.measures.evaluation.material import AllowedTogether, Declared
+from gencard.measures.evaluation.evaluation import AllowedTogether, Declared
 from gencard.measures.psi_risk.risk import psi_risk
 from gencard.measures.utility.gap import GapWords
 from gencard.wire.documents.answer_document import Question
@@ -116,7 +115,9 @@ SCHEMA = PublicSchema(
 )
 FORMAT = FileFormat(encoding="latin-1", delimiter=";", escape="\\", dates=("%d.%m.%Y",))
 UNUSUAL = Path("/srv/\udcff è/records.csv")  # a name that is not UTF-8, as Python reads it
-RECORDS = Records(str(UNUSUAL), False, FORMAT, SCHEMA, "0a" * 32, b"\0salt\xff", 2_000_000, "s3cret")
+RECORDS = RecordsSource(
+    str(UNUSUAL), False, FORMAT, SCHEMA, "0a" * 32, b"\0salt\xff", 2_000_000, "s3cret"
+)
 REFERENCE = ReferenceRecipe(
     ReferenceKind.COPIES_ROWS, "ipf", CLIQUES, LINEAR, None, 0.1, CODING.structural_zeros, 2**70
 )

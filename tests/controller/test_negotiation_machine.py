@@ -23,7 +23,7 @@ from gencard.controller.records.catalogue import Catalogue
 from gencard.controller.state.log import verify
 from gencard.controller.state.requests import Request
 from gencard.controller.wiring.opening import open_controller_state
-from gencard.core.card.card import Card, CardState, Turn
+from gencard.core.card.card import CardRecord, CardState, Turn
 from gencard.core.card.terms import Proposal
 from gencard.core.errors import (
     CardExpiredError,
@@ -35,7 +35,7 @@ from gencard.core.errors import (
     VerificationError,
     WrongTurnError,
 )
-from gencard.wire.documents.key_history import CARDS, LOG, KeyHistory
+from gencard.wire.documents.enrolment import CARDS, LOG, KeyHistory
 from gencard.wire.signatures.dsse import is_signed_by, key_id, opened, signature_of
 from gencard.wire.signatures.identity import Identity
 from tests.system.house import build
@@ -232,7 +232,7 @@ class Machine(RuleBasedStateMachine):
         with self.controller_state.database.reading() as tx:
             return key_history(tx, self.controller_state.keys[use])
 
-    def _read(self, name: str) -> Card:
+    def _read(self, name: str) -> CardRecord:
         return self.negotiations.get(PEOPLE[self.model[name].owner], name)
 
     def _now(self, name: str) -> CardState:

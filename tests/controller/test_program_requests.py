@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gencard.controller.jobs import programs
+from gencard.controller.jobs import answering as programs
 from gencard.controller.jobs.executor import ignore_progress
-from gencard.controller.jobs.tasks import ProgramJob, ProgramPart, Records
+from gencard.controller.jobs.tasks import ProgramJob, ProgramPart, RecordsSource
 from gencard.controller.records.file_format import USUAL
 from gencard.controller.records.schema_file import schema_of_table
 from gencard.controller.records.vault import Vault
@@ -70,7 +70,7 @@ def request_at_records(folder, table: dict[str, Any], columns: tuple[str, ...]) 
     people().to_csv(path, index=False)
     persons = schema.persons(SALT)
     version = Vault(path, schema.coding, schema.readings, persons=persons).version(SALT)
-    records = Records(str(path), False, USUAL, schema, version, SALT, 10_000, "")
+    records = RecordsSource(str(path), False, USUAL, schema, version, SALT, 10_000, "")
     made: list[BoxRequest] = []
 
     def outputs(dataset, coding, agreed, stored, *, seed):

@@ -23,7 +23,7 @@ from gencard.controller.records import vault as door_of_vault
 from gencard.controller.records.file_format import USUAL, FileFormat
 from gencard.controller.records.records import check_records
 from gencard.controller.records.schema_file import schema_of_table
-from gencard.controller.records.vault import Records, Vault
+from gencard.controller.records.vault import OpenRecords, Vault
 from gencard.core.values import TEXT_RULES, number_of, shown_rules
 from tests.controller.test_check_values import entry_of
 
@@ -96,10 +96,10 @@ class TestReadOnce:
     def test_a_file_beyond_memory_is_read_in_parts(self, tmp_path, kind, most, monkeypatch):
         path = stored(tmp_path, kind)
         expected = without_mean(profiles(path, USUAL))
-        with Records(path) as records:
+        with OpenRecords(path) as records:
             whole = len(list(records.parts()))
         monkeypatch.setattr(door_of_vault, "MOST_COPIED", most)
-        with Records(path) as records:
+        with OpenRecords(path) as records:
             parts = [[column.name for column in part] for part in records.parts()]
         assert whole == 1 < len(parts)
         assert [name for part in parts for name in part] == [*frame()]
@@ -126,7 +126,7 @@ def test_the_engine_copies_as_much_as_it_may(tmp_path):
     texts = np.array([f"{number:040}" for number in range(50)])
     wide = {f"c{place}": texts[rng.integers(0, 50, 400_000)] for place in range(40)}
     pd.DataFrame(wide).to_parquet(path)
-    with Records(path) as records:
+    with OpenRecords(path) as records:
         parts = [len(part) for part in records.parts()]
     assert sum(parts) == 40
     assert len(parts) > 1
@@ -262,8 +262,10 @@ def test_records_beyond_memory_stay_in_the_file(tmp_path, monkeypatch):
 def test_check_opens_the_file_once(tmp_path, monkeypatch):
     entry = entry_of(tmp_path, **frame())
     entry.schema_file.write_text(schema_text(schema_of_table(DECLARED)))
-    opened, enter = list[Path](), Records.__enter__
-    monkeypatch.setattr(Records, "__enter__", lambda self: (opened.append(entry.data), enter(self))[1])
+    opened, enter = list[Path](), OpenRecords.__enter__
+    monkeypatch.setattr(
+        OpenRecords, "__enter__", lambda self: (opened.append(entry.data), enter(self))[1]
+    )
     checked = check_records(entry, partial(allowed_pairs, entry.policy))
     assert opened == [entry.data]
     assert checked.adjustments["number"].rounded > 0

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from benchmarks import attacks_refusals
 from gencard.analysis.answers.kinds import KINDS
 from gencard.analysis.answers.trial import tried
-from gencard.controller.answers.decisions import Outcome
-from gencard.controller.answers.run import outcome_of
+from gencard.controller.answers.answers import outcome_of
+from gencard.controller.answers.decisions import RunOutcome
 from gencard.controller.jobs.answering import check_answerable, checked
 from gencard.controller.questions.earlier import Earlier
 from gencard.controller.questions.run_question import Population, RunQuestion
@@ -133,7 +133,7 @@ def test_a_failed_run_and_too_many_numbers_are_refused_alike():
     answered = ask(run_of("crosstab", "sex ~ region"), codes)
     assert answered.answer is not None
     few = Analyses(kinds=("linear",), checked_runs=1, numbers=5)
-    for other in (outcome_of(answered, few), Outcome.refused(Rule.FAILED)):
+    for other in (outcome_of(answered, few), RunOutcome.refused(Rule.FAILED)):
         assert replace(outcome_of(refused, few), marks=None) == replace(other, marks=None)
 
 

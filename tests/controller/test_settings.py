@@ -19,13 +19,12 @@ from gencard.controller.settings.policy import MOST_DAYS, POLICY
 from gencard.controller.settings.settings import Settings
 from gencard.controller.state.ledger import Caps
 from gencard.core.card.budget import Neighbouring, Price
-from gencard.core.card.mechanism import Transform
-from gencard.core.card.noise import Mechanism, gaussian
+from gencard.core.card.noise import Mechanism, Transform, gaussian
 from gencard.core.errors import GencardError, InvalidInputError
 from gencard.core.moment import MomentKind
 from gencard.core.policy import AnalysesPolicy, AnswerRelease, MomentPolicy, Policy, TwoStewards
 from gencard.core.statistics.formula import Analysis
-from gencard.measures.evaluation.material import Declared
+from gencard.measures.evaluation.evaluation import Declared
 from gencard.measures.privacy.distances.gower import Missing
 from gencard.measures.utility.gap import GapWords
 

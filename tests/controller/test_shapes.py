@@ -9,7 +9,7 @@ import pytest
 
 from gencard.controller.drafting.schema_draft import draft_schema
 from gencard.controller.records.file_format import FileFormat
-from gencard.controller.records.vault import Records, Vault, check_detected
+from gencard.controller.records.vault import OpenRecords, Vault, check_detected
 from gencard.core.errors import (
     DatasetUnavailableError,
     GencardError,
@@ -40,7 +40,7 @@ def drafted(path: Path):
 
 
 def values(path: Path, file_format: FileFormat) -> list[tuple]:
-    with Records(path, file_format) as records:
+    with OpenRecords(path, file_format) as records:
         return records.rows("SELECT * FROM records")
 
 

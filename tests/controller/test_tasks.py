@@ -50,7 +50,7 @@ from gencard.core.errors import (
 )
 from gencard.core.generators import model_file
 from gencard.core.generators.contract import synthesise
-from gencard.core.generators.maximum_entropy.family import ipf
+from gencard.core.generators.family import ipf
 from gencard.core.policy import Policy
 from gencard.core.statistics.measure import measure_dataset
 from gencard.wire.documents.psi_document import psi_document, psi_of_document

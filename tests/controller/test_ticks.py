@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ks_2samp
 
-from gencard.controller.audits.resumption import Journals
+from gencard.controller.audits.audits import Journals
 from gencard.controller.base.disk import StateFiles
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.jobs.rows_file import RowsFile
-from gencard.controller.operations.run import Run, Ticks
-from gencard.controller.releases.black_boxes import BoxRelease
+from gencard.controller.operations.operations import Run, Ticks
+from gencard.controller.releases.run import BoxRelease
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import BlackBoxError, OperationCancelledError, StorageError

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from gencard.controller.jobs import process
 from gencard.controller.records.encoding import how_read
 from gencard.controller.records.file_format import FileFormat
-from gencard.controller.records.vault import Records, Vault, check_detected, silently
+from gencard.controller.records.vault import OpenRecords, Vault, check_detected, silently
 from gencard.core.coding import Attribute, Coding, Edges, Labels, Reading, StructuralZeros
 from gencard.core.errors import (
     DatasetChangedError,
@@ -36,7 +36,7 @@ from gencard.core.errors import (
     TooLargeError,
     UndeclaredLevelError,
 )
-from gencard.core.statistics.counting import count_all
+from gencard.core.statistics.marginals import count_all
 from gencard.core.statistics.measure import measure
 from tests.shared_data import shared_file
 
@@ -140,8 +140,8 @@ class TestReading:
         path = stored(pd.DataFrame({"t": times}), tmp_path, "parquet")
         program = (
             "from pathlib import Path\n"
-            "from gencard.controller.records.vault import Records\n"
-            f"with Records(Path({str(path)!r})) as records:\n"
+            "from gencard.controller.records.vault import OpenRecords\n"
+            f"with OpenRecords(Path({str(path)!r})) as records:\n"
             "    day = records.columns[0].calendar_date\n"
             "    print(records.rows(f'SELECT CAST({day} AS VARCHAR), count(*) FROM records GROUP BY 1'))"
         )
@@ -157,7 +157,7 @@ class TestReading:
     def test_the_last_moment_of_a_day_is_in_it(self, tmp_path):
         texts = ["2019-12-31 23:59:59.999999999", "2020-01-01 00:00:00", "1969-12-31 23:59:59.9999995"]
         frame = pd.DataFrame({"t": pd.to_datetime(texts, format="ISO8601").as_unit("ns")})
-        with Records(stored(frame, tmp_path, "parquet")) as records:
+        with OpenRecords(stored(frame, tmp_path, "parquet")) as records:
             (column,) = records.columns
             days = records.rows(f"SELECT CAST({column.calendar_date} AS VARCHAR) FROM records")
         assert column.kind == "TIMESTAMP_NS"
@@ -407,7 +407,7 @@ UNREADABLE = {"lines of two lengths", "no lines"}
 
 def read(path, file_format):
     try:
-        with Records(path, file_format) as records:
+        with OpenRecords(path, file_format) as records:
             return records.rows("DESCRIBE records"), records.rows("SELECT * FROM records")
     except GencardError as error:
         return error.reason
@@ -494,13 +494,13 @@ class TestMarks:
         values = [f"{mark}N/A", *values]
         path = tmp_path / "records.csv"
         pd.DataFrame({"c0": values, "c1": 1}).to_csv(path, index=False)
-        with Records(path, file_format) as records:
+        with OpenRecords(path, file_format) as records:
             rows = records.rows("SELECT c0 FROM records")
         assert [value for (value,) in rows] == values
 
     def test_no_query_detects_anything(self, tmp_path):
         (tmp_path / "records.csv").write_text("a,b\n1,x\n")
-        with Records(tmp_path / "records.csv") as records:
+        with OpenRecords(tmp_path / "records.csv") as records:
             (view,) = records.rows("SELECT sql FROM duckdb_views() WHERE view_name = 'stored'")
         assert "auto_detect" in view[0]
 
@@ -548,7 +548,7 @@ class TestEngine:
         frame = FRAME  # in reach of an engine that looks for Python variables
         other = tmp_path / "other.csv"
         other.write_text(f"a\n{CANARY}\n")
-        with Records(path) as records:
+        with OpenRecords(path) as records:
             refusal(lambda: records.rows(query.format(other=other, folder=tmp_path)))
         assert len(frame) == 4
         assert {entry.name for entry in tmp_path.iterdir()} == {path.name, "other.csv"}

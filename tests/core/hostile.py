@@ -8,7 +8,7 @@ from gencard.core.blackbox import BlackBox
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.generators.contract import rng_of
-from gencard.core.statistics.counting import count
+from gencard.core.statistics.marginals import count
 
 PARITY = ("a", "b", "c")
 """The attributes whose interaction the boxes betray; no clique of the tests holds all three."""

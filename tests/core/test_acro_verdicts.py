@@ -12,11 +12,11 @@ import pandas as pd
 import pytest
 from formulaic import ModelSpec, model_matrix
 
-from gencard.analysis.answers.answer import Table
+from gencard.analysis.answers.answer import AnswerTable
 from gencard.analysis.answers.survival import COLUMNS
 from gencard.analysis.output_checks import models, tables
 from gencard.analysis.output_checks.models import coarse_table
-from gencard.core.output_rules import USUAL_RULES, Colour, Rule, Verdict, together
+from gencard.core.output_rules import USUAL_RULES, Colour, Rule, RuleVerdict, together
 from tests.fixtures.acro.cases import ADULT, COUNTS, GROUPS, MODELS, NAMES, SD2011, SURVIVAL, TRUTHS
 from tests.shared_data import shared_file
 
@@ -72,7 +72,7 @@ def cells_of(broken, rules, shape):
 
 def agrees(verdict, theirs, case=None):
     """Return whether a verdict is ACRO's, but for the rule that is listed for the case."""
-    shared = Verdict(tuple(set(verdict.broken) - OURS)).colour
+    shared = RuleVerdict(tuple(set(verdict.broken) - OURS)).colour
     differs = verdict.colour is not STATUS[theirs["status"]]
     assert differs == (case in DIFFERENCES)
     return shared is STATUS[theirs["status"]] and (not differs or DIFFERENCES[case][0] in verdict.broken)
@@ -149,7 +149,9 @@ def test_survival_tables_are_failures_in_acro_and_few_steps_here():
     at_risk = [float((used["age"] >= time).sum()) for time in times]
     died = [float(used["smokes"][used["age"] == time].sum()) for time in times]
     rows = tuple((float(t), n, d, 1.0, 0.0) for t, n, d in zip(times, at_risk, died, strict=True))
-    few = coarse_table(Table("survival", tuple(map(str, times)), COLUMNS, rows), USUAL_RULES).values
+    few = coarse_table(
+        AnswerTable("survival", tuple(map(str, times)), COLUMNS, rows), USUAL_RULES
+    ).values
     theirs = {value for _, value in VERDICTS["survival"]["curve"]}
     assert 1 <= len(few) < len(theirs) < len(rows)
     assert all(row[1] >= 10 and row[2] >= 10 for row in few)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from benchmarks.answers_exact import gap
 from benchmarks.coded_samples import sample
 from benchmarks.model_referees import CASES, WIDE
-from gencard.analysis.answers.answer import Answer
+from gencard.analysis.answers.answer import AnalysisAnswer
 from gencard.analysis.answers.margins import PsiMargins, RecordMargins, records_of, within
 from gencard.analysis.formulas.answering import answer_of
 from gencard.analysis.formulas.conditions import read_condition
@@ -28,8 +28,8 @@ from gencard.core.errors import (
     TooLargeError,
     UnknownAttributeError,
 )
-from gencard.core.statistics.counting import count
 from gencard.core.statistics.formula import Analysis, sufficient_cliques
+from gencard.core.statistics.marginals import count
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement, Psi
 
@@ -108,7 +108,7 @@ class TestEveryModel:
 
     def test_it_is_written_and_read(self, kind, text):
         result = answer(text, kind)
-        assert Answer.of_json(result.to_json()) == result
+        assert AnalysisAnswer.of_json(result.to_json()) == result
 
     def test_each_marginal_that_is_missing_is_named(self, kind, text):
         psi = psi_for(text, kind, records())

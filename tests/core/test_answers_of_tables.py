@@ -10,8 +10,8 @@ from scipy import integrate, optimize, stats
 from benchmarks.coded_samples import Coded, sample
 from benchmarks.table_referees import CASES
 from gencard.analysis.answers.families import contingency
-from gencard.analysis.answers.families.components import Correspondence
 from gencard.analysis.answers.families.correlations import bivariate_normal, polychoric
+from gencard.analysis.answers.families.discriminant import Correspondence
 from gencard.analysis.answers.families.groups import Groups, quantile_places
 from gencard.analysis.answers.margins import PsiMargins, RecordMargins
 from gencard.analysis.formulas.answering import answer_of
@@ -24,8 +24,8 @@ from gencard.core.errors import (
     NoEstimateError,
     NoiseDrownsError,
 )
-from gencard.core.statistics.counting import count
 from gencard.core.statistics.formula import Analysis, sufficient_cliques
+from gencard.core.statistics.marginals import count
 from gencard.core.statistics.psi import Measurement, Psi
 
 CODING = Coding(

@@ -8,18 +8,18 @@ from scipy import stats
 
 from benchmarks.audit_uniques import CopiesUniques
 from gencard.boxes.reference import Honest
-from gencard.core.audit.arms.comparison import welch
-from gencard.core.audit.arms.uniques import PlantedArm
+from gencard.core.audit.exploration import welch
 from gencard.core.audit.plan import AuditPlan, Runner, calls
 from gencard.core.audit.report import LEVEL_SHARES, Check, Verdict
 from gencard.core.audit.run import audit
+from gencard.core.audit.uniques import PlantedArm
 from gencard.core.audit.wording import report_of_json_object, report_to_json_object, summary
 from gencard.core.blackbox import BlackBox
 from gencard.core.card.terms import LEAST_RUNS, AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidNumberError
-from gencard.core.generators.maximum_entropy.family import graphical, ipf
+from gencard.core.generators.family import graphical, ipf
 from gencard.core.types import ignore_progress
 from tests.core.rare_records import CHAIN, population
 

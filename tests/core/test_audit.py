@@ -10,12 +10,11 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from gencard.boxes.reference import AddsMarginal, CopiesRows, Honest
-from gencard.core.audit.arms.comparison import holm, welch
-from gencard.core.audit.arms.exploration import LARGEST_Z
-from gencard.core.audit.arms.planted_pair import made_up
-from gencard.core.audit.plan import AuditPlan, Side, Step, level, run_seed
+from gencard.core.audit.exploration import LARGEST_Z, holm, welch
+from gencard.core.audit.plan import AuditPlan, AuditStep, Side, level, run_seed
 from gencard.core.audit.report import LEVEL_SHARES, Check, Verdict
 from gencard.core.audit.run import audit
+from gencard.core.audit.uniques import made_up
 from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
@@ -27,7 +26,7 @@ from gencard.core.errors import (
     OperationCancelledError,
     UnknownAttributeError,
 )
-from gencard.core.generators.maximum_entropy.family import ipf
+from gencard.core.generators.family import ipf
 from tests.core import hostile
 
 DOMAIN = Domain.of({"a": 4, "b": 3, "c": 3, "d": 2})
@@ -267,7 +266,9 @@ class TestPlan:
             audit(honest(), records(), AuditPlan((("a", "b", "c", "d"),), 10, 0))
 
     def test_no_two_runs_share_a_seed(self):
-        seeds = {run_seed(7, step, side, run) for step in Step for side in Side for run in range(100)}
+        seeds = {
+            run_seed(7, step, side, run) for step in AuditStep for side in Side for run in range(100)
+        }
         assert len(seeds) == 900
         assert all(0 <= seed < 2**64 for seed in seeds)
 
@@ -279,7 +280,11 @@ class TestPlan:
             return box(dataset, rows, seed=seed)
 
         audit(watched, records(300), plan(seed=9, rows=300, runs=6))
-        sides = [(Step.LOOK, Side.LOW), (Step.LOOK, Side.HIGH), *((Step.TEST, side) for side in Side)]
+        sides = [
+            (AuditStep.LOOK, Side.LOW),
+            (AuditStep.LOOK, Side.HIGH),
+            *((AuditStep.TEST, side) for side in Side),
+        ]
         assert seen == [(300, run_seed(9, *side, run)) for side in sides for run in range(6)]
 
 

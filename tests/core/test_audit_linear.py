@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gencard.boxes.reference import Honest
-from gencard.core.audit.pairs.blocks import outside, outside_linear
-from gencard.core.audit.pairs.extremal_pair import ExtremalPair, Moves, extremal_pair, statistics_digest
+from gencard.core.audit.extremal_pair import ExtremalPair, Moves, extremal_pair, statistics_digest
+from gencard.core.audit.moves import outside, outside_linear
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import Verdict
 from gencard.core.audit.run import audit
@@ -24,7 +24,7 @@ from gencard.core.errors import (
     NoExtremalPairError,
     TooLargeError,
 )
-from gencard.core.generators.maximum_entropy.with_moments import MaximumEntropy
+from gencard.core.generators.with_moments import MaximumEntropy
 from gencard.core.statistics.linear import covariance, mean, moment, variance
 from gencard.core.statistics.marginals import coefficients
 from gencard.core.statistics.measure import measure_dataset

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gencard.boxes.reference import CopiesRows, Honest
-from gencard.core.audit.arms.planted_pair import made_up
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import (
     LARGEST_EFFECT,
@@ -28,6 +27,7 @@ from gencard.core.audit.report import (
     Verdict,
 )
 from gencard.core.audit.run import audit
+from gencard.core.audit.uniques import made_up
 from gencard.core.audit.wording import (
     QUESTIONS,
     effect_sentence,
@@ -44,7 +44,7 @@ from gencard.core.card.terms import AuditTerms
 from gencard.core.coding import StructuralZeros
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError
-from gencard.core.generators.maximum_entropy.family import ipf
+from gencard.core.generators.family import ipf
 
 CLIQUES = tuple(combinations("abcd", 2))
 DATASET = made_up(Domain.of({"a": 3, "b": 2, "c": 2, "d": 2}), 500, rng=np.random.default_rng(0))

@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gencard.boxes.reference import AddsMarginal, CopiesRows, Honest
-from gencard.core.audit.arms.planted_pair import made_up
+from gencard.core.audit.uniques import made_up
 from gencard.core.blackbox import canonicalise, in_domain
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import BlackBoxError, InvalidNumberError
 from gencard.core.generators.contract import synthesise
-from gencard.core.generators.maximum_entropy.family import ipf
-from gencard.core.statistics.counting import count
+from gencard.core.generators.family import ipf
+from gencard.core.statistics.marginals import count
 from gencard.core.statistics.measure import measure_dataset
 from tests.core import hostile
 from tests.core.strategies import datasets

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.generators.maximum_entropy.block_table import Triangle, three_parts
-from gencard.core.generators.maximum_entropy.family import ipf
+from gencard.core.generators.family import ipf
+from gencard.core.generators.fitting import Triangle, three_parts
 from gencard.core.generators.targets import TargetMarginal
 from gencard.core.statistics.measure import measure_dataset
 from tests.core.strategies import domains, workloads

@@ -9,9 +9,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import optimize
 
-from gencard.core.audit.pairs.circuits import along_circuits, kernel_of, only_change, psi_matrix
-from gencard.core.audit.pairs.direction import Basis, Direction
-from gencard.core.audit.pairs.extremal_pair import statistics_digest
+from gencard.core.audit.direction import (
+    Basis,
+    Direction,
+    along_circuits,
+    kernel_of,
+    only_change,
+    psi_matrix,
+)
+from gencard.core.audit.extremal_pair import statistics_digest
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.statistics.linear import Function, LinearStatistic

@@ -5,9 +5,8 @@ from hypothesis import strategies as st
 
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidPsiError, TooLargeError
-from gencard.core.statistics.consistency import check_consistent
 from gencard.core.statistics.measure import measure_dataset
-from gencard.core.statistics.psi import Measurement, Psi
+from gencard.core.statistics.psi import Measurement, Psi, check_consistent
 from tests.core.strategies import measured
 
 DOMAIN = Domain.of({"a": 2, "b": 2, "c": 2})

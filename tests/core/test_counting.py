@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidDatasetError, TooLargeError, UnknownAttributeError
-from gencard.core.statistics import counting
-from gencard.core.statistics.counting import Counter, cell_numbers, count, count_all
-from gencard.core.statistics.marginals import project
+from gencard.core.statistics import marginals as counting
+from gencard.core.statistics.marginals import Counter, cell_numbers, count, count_all, project
 from tests.core.strategies import brute_count, measured
 
 DOMAIN = Domain.of({"sex": 2, "age": 3})

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.core.domain import Domain
-from gencard.core.statistics.counting import cover
+from gencard.core.statistics.marginals import cover
 from tests.core.strategies import NAMES, domains, workloads
 
 

@@ -13,7 +13,7 @@ from gencard.core.card.budget import NO_CLAIM
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import OperationCancelledError
-from gencard.core.statistics.counting import count
+from gencard.core.statistics.marginals import count
 from tests.core.strategies import datasets
 
 

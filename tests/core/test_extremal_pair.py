@@ -11,12 +11,10 @@ from hypothesis import strategies as st
 from scipy import optimize
 
 from gencard.boxes.reference import Honest
-from gencard.core.audit.arms.planted_pair import made_up, uniform
-from gencard.core.audit.pairs import blocks as blocks_module
-from gencard.core.audit.pairs import moves as cubes_module
-from gencard.core.audit.pairs.blocks import minimal, neighbours, outside
-from gencard.core.audit.pairs.direction import Basis, Direction
-from gencard.core.audit.pairs.extremal_pair import (
+from gencard.core.audit import moves as blocks_module
+from gencard.core.audit import moves as cubes_module
+from gencard.core.audit.direction import Basis, Direction
+from gencard.core.audit.extremal_pair import (
     ExtremalPair,
     Moves,
     extremal_pair,
@@ -24,7 +22,8 @@ from gencard.core.audit.pairs.extremal_pair import (
     moved,
     statistics_digest,
 )
-from gencard.core.audit.pairs.moves import _take, climb, cubes, leads
+from gencard.core.audit.moves import _take, climb, cubes, leads, minimal, neighbours, outside
+from gencard.core.audit.uniques import made_up, uniform
 from gencard.core.coding import StructuralZeros, impossible_cells, impossible_records
 from gencard.core.dataset import Cells, Dataset, key_of
 from gencard.core.domain import Domain
@@ -34,8 +33,8 @@ from gencard.core.errors import (
     NoExtremalPairError,
     TooLargeError,
 )
-from gencard.core.generators.maximum_entropy.family import ipf
-from gencard.core.statistics.counting import count, count_all
+from gencard.core.generators.family import ipf
+from gencard.core.statistics.marginals import count, count_all
 from tests.core.strategies import datasets, domains, structural_zeros, workloads
 
 CUBE = Domain.of({"a": 2, "b": 2, "c": 2})

@@ -12,7 +12,7 @@ from gencard.core.coding import Attribute, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import DomainMismatchError, InvalidInputError, InvalidPsiError
-from gencard.core.generators.maximum_entropy.family import ipf
+from gencard.core.generators.family import ipf
 from gencard.core.statistics.linear import mean
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement, Psi

@@ -25,18 +25,18 @@ from gencard.core.errors import (
     TooLargeError,
 )
 from gencard.core.generators.contract import Generator, rng_of, synthesise
-from gencard.core.generators.maximum_entropy.family import (
+from gencard.core.generators.family import (
     graphical,
     independent,
     ipf,
     saturated,
     spanning_tree,
 )
-from gencard.core.generators.maximum_entropy.with_moments import MaximumEntropy
 from gencard.core.generators.model_file import bytes_of, model_of
 from gencard.core.generators.reduced_space import ReducedSpace
 from gencard.core.generators.registry import GENERATORS
 from gencard.core.generators.support_raking import SupportRaking
+from gencard.core.generators.with_moments import MaximumEntropy
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement, Psi
 from tests.core.strategies import datasets, domains, workloads

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gencard.analysis.answers.design import Question
+from gencard.analysis.answers.design import CheckedQuestion
 from gencard.analysis.answers.kinds import answered
 from gencard.analysis.answers.margins import RecordMargins
 from gencard.analysis.formulas.answering import read_question
@@ -16,10 +16,10 @@ from gencard.analysis.formulas.numbers import NumbersUsed
 from gencard.analysis.output_checks.populations import Condition, Merged
 from gencard.analysis.output_checks.released import of_rounded_counts, released
 from gencard.analysis.output_checks.small_counts import facts, inference, linear_programs
-from gencard.analysis.output_checks.small_counts.inference import Outcome, tells_small_counts
+from gencard.analysis.output_checks.small_counts.inference import SearchOutcome, tells_small_counts
 from gencard.analysis.output_checks.small_counts.lattice import WIDTH, CountFacts, Lattice
 from gencard.analysis.output_checks.small_counts.linear_programs import LinearProgram
-from gencard.core.card.mechanism import Transform
+from gencard.core.card.noise import Transform
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.output_rules import USUAL_RULES
@@ -138,9 +138,9 @@ def test_a_rounded_table_of_another_project_is_joined():
     table = facts.rounded(("sex", "age"), Transform(rounding=5), one)
     others = one.sums((), np.array([True, False, True, True, True, True]))
     answer = CountFacts.near(others.rows, 2.0)
-    assert tells_small_counts(answer, NOTHING, one) is Outcome.OPEN
-    assert tells_small_counts(table, NOTHING, one) is Outcome.OPEN
-    assert tells_small_counts(answer, table, one) is Outcome.DISCLOSED
+    assert tells_small_counts(answer, NOTHING, one) is SearchOutcome.OPEN
+    assert tells_small_counts(table, NOTHING, one) is SearchOutcome.OPEN
+    assert tells_small_counts(answer, table, one) is SearchOutcome.DISCLOSED
 
 
 def test_integer_programs_find_what_no_single_move_does():
@@ -148,8 +148,10 @@ def test_integer_programs_find_what_no_single_move_does():
     one = lattice([20, 3, 9, 8, 11, 30])
     margins = facts.counted([("sex",), ("age",)], one)
     assert not inference._moves(margins, one.counts).any()
-    assert tells_small_counts(margins, NOTHING, one) is Outcome.OPEN
-    assert tells_small_counts(facts.counted([("sex", "age")], one), margins, one) is Outcome.DISCLOSED
+    assert tells_small_counts(margins, NOTHING, one) is SearchOutcome.OPEN
+    assert (
+        tells_small_counts(facts.counted([("sex", "age")], one), margins, one) is SearchOutcome.DISCLOSED
+    )
 
 
 @pytest.mark.parametrize("spent", [True, False])
@@ -165,7 +167,7 @@ def test_a_search_without_a_proof_is_no_release(monkeypatch, spent):
             monkeypatch.setattr(linear_programs.LinearProgram, name, lambda *_, **__: nothing)
         monkeypatch.setattr(linear_programs.LinearProgram, "bounded", lambda *_: (nothing, np.inf))
         monkeypatch.setattr(linear_programs.LinearProgram, "fraction", lambda *_, **__: None)
-    assert tells_small_counts(margins, NOTHING, one) is Outcome.UNDECIDED
+    assert tells_small_counts(margins, NOTHING, one) is SearchOutcome.UNDECIDED
 
 
 def test_cells_that_no_output_tells_apart_need_no_program(monkeypatch):
@@ -190,7 +192,7 @@ def test_empty_cells_are_small_unless_everybody_knows_them(zeros, known):
     one = lattice([20, 12, 9, 0, 0, 0], zeros)
     new = CountFacts.near(one.sums(("sex",), ALL).rows, 0.0)
     outcome = tells_small_counts(new, CountFacts.together([], len(one.changing)), one)
-    assert outcome is (Outcome.DISCLOSED if known else Outcome.OPEN)
+    assert outcome is (SearchOutcome.DISCLOSED if known else SearchOutcome.OPEN)
     without = lattice([20, 12, 9, 0, 0, 0], zeros, Transform(threshold=5))
     assert not without.small
 
@@ -227,9 +229,9 @@ def test_a_wide_lattice_is_judged_whole():
     inside = (one.cells.column("a") == 2) & (one.cells.column("b") == 1)
     empty = one.sums((), inside)
     assert empty.values == 0
-    assert tells_small_counts(CountFacts.near(empty.rows, 0.0), nothing, one) is Outcome.DISCLOSED
+    assert tells_small_counts(CountFacts.near(empty.rows, 0.0), nothing, one) is SearchOutcome.DISCLOSED
     everybody = one.sums(("a",), np.ones(len(one.counts), dtype=bool))
-    assert tells_small_counts(CountFacts.rounded(everybody, 5), nothing, one) is Outcome.OPEN
+    assert tells_small_counts(CountFacts.rounded(everybody, 5), nothing, one) is SearchOutcome.OPEN
 
 
 @pytest.mark.parametrize("level", [0, 37, 59])
@@ -238,7 +240,10 @@ def test_any_single_count_of_a_wide_lattice_is_found(level):
     one = Lattice.of(wide(np.random.default_rng(3)), WIDE.domain.attributes, CHECKS)
     inside = (one.cells.column("a") == 1) & (one.cells.column("c") == level)
     tiny = CountFacts.near(one.sums((), inside).rows, 1.0)
-    assert tells_small_counts(tiny, CountFacts.together([], len(one.changing)), one) is Outcome.DISCLOSED
+    assert (
+        tells_small_counts(tiny, CountFacts.together([], len(one.changing)), one)
+        is SearchOutcome.DISCLOSED
+    )
 
 
 def test_levels_that_no_condition_tells_apart_are_merged():
@@ -266,7 +271,7 @@ def test_levels_that_no_condition_tells_apart_are_merged():
 )
 def test_counts_that_give_the_same_answer_agree_with_its_facts(text, kind, number):
     one = lattice([20, 13, 19, 18, 11, 30], checks=Transform(threshold=12))
-    question: Question = read_question(text, kind, CODING)
+    question: CheckedQuestion = read_question(text, kind, CODING)
 
     def told(counts):
         margins = RecordMargins.of(one.cells, counts * 1.0)

@@ -15,12 +15,11 @@ from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidNumberError, InvalidPsiError, NotConvergedError, TooLargeError
+from gencard.core.generators import fitting
 from gencard.core.generators.contract import synthesise
-from gencard.core.generators.maximum_entropy import fitting
-from gencard.core.generators.maximum_entropy.family import ipf
-from gencard.core.generators.maximum_entropy.models import TableModel
-from gencard.core.statistics.counting import count
-from gencard.core.statistics.marginals import project
+from gencard.core.generators.family import ipf
+from gencard.core.generators.models import TableModel
+from gencard.core.statistics.marginals import count, project
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement, Psi
 from tests.core.strategies import datasets, domains, measured, workloads

@@ -9,7 +9,7 @@ from hypothesis import given
 
 from gencard.core.domain import Domain
 from gencard.core.errors import ModelTooLargeError
-from gencard.core.generators.maximum_entropy.junction_tree import JunctionTree
+from gencard.core.generators.junction_tree import JunctionTree
 from gencard.core.statistics.marginals import maximal
 from tests.core.strategies import domains, workloads
 

@@ -7,8 +7,8 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.generators import model_file
 from gencard.core.generators.contract import rng_of
-from gencard.core.generators.maximum_entropy.models import TableModel
 from gencard.core.generators.model_file import KeptFits, draws_of, model_of, saved_fit
+from gencard.core.generators.models import TableModel
 from gencard.core.generators.registry import GENERATORS, generator_named
 from gencard.core.statistics.measure import measure_dataset
 

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.core.card.budget import Neighbouring
-from gencard.core.card.mechanism import Transform
-from gencard.core.card.noise import gaussian, laplace
+from gencard.core.card.noise import Transform, gaussian, laplace
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import (
@@ -22,7 +21,6 @@ from gencard.core.errors import (
     UnknownAttributeError,
 )
 from gencard.core.generators.targets import admitted
-from gencard.core.statistics.consistency import check_consistent
 from gencard.core.statistics.linear import (
     LARGEST_VALUE,
     Function,
@@ -37,7 +35,7 @@ from gencard.core.statistics.linear import (
 )
 from gencard.core.statistics.measure import measure, measure_dataset
 from gencard.core.statistics.noise import sensitivity, sum_scales
-from gencard.core.statistics.psi import LinearMeasurement, Psi
+from gencard.core.statistics.psi import LinearMeasurement, Psi, check_consistent
 from tests.core.strategies import summed
 
 AGE = Attribute("age", Edges((0.0, 0.5, 10.0, 25.0)))

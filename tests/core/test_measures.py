@@ -14,15 +14,21 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from scipy.stats.contingency import association
 
-from gencard.client.findings.finding_plots import draw
 from gencard.client.findings.findings import EXPLANATIONS, sentence
+from gencard.client.findings.plots import draw
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import EmptyDatasetError, InvalidInputError, InvalidPsiError
-from gencard.core.statistics.counting import count
+from gencard.core.statistics.marginals import count
 from gencard.core.statistics.psi import Measurement, Psi
-from gencard.measures.evaluation.evaluation import Finding, Group, Need, finding_to_json_object
-from gencard.measures.evaluation.material import Declared, Material
+from gencard.measures.evaluation.evaluation import (
+    Declared,
+    Finding,
+    Group,
+    Material,
+    Need,
+    finding_to_json_object,
+)
 from gencard.measures.evaluation.registry import (
     EVALUATIONS,
     REPORTED,

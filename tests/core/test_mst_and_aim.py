@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from gencard.boxes.budget import GRID, PrivacyBudget, misfit
-from gencard.boxes.entry import Surroundings
+from gencard.boxes.entry import GRID, PrivacyBudget, Surroundings, misfit
 from gencard.boxes.marginals.aim import Aim, Candidates
 from gencard.boxes.marginals.models import NoisyModel
 from gencard.boxes.marginals.mst import KeptLevels, MergedLevels, Mst
@@ -21,10 +20,10 @@ from gencard.core.card.noise import gaussian, laplace
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidCliqueError, ModelTooLargeError, UnknownAttributeError
-from gencard.core.generators.maximum_entropy.family import graphical
-from gencard.core.generators.maximum_entropy.junction_tree import JunctionTree, cells_needed
-from gencard.core.statistics import counting
-from gencard.core.statistics.counting import count
+from gencard.core.generators.family import graphical
+from gencard.core.generators.junction_tree import JunctionTree, cells_needed
+from gencard.core.statistics import marginals as counting
+from gencard.core.statistics.marginals import count
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement
 from tests.core.seeded_noise import Recorded, SeededNoise, Silent

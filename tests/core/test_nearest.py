@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from gencard.core.errors import DomainMismatchError
 from gencard.measures.privacy.distances.dcr import closer_share
-from gencard.measures.privacy.distances.distances import distances
 from gencard.measures.privacy.distances.gower import Gower, Missing, gower_of
+from gencard.measures.privacy.distances.groups import distances
 from gencard.measures.privacy.distances.nearest import (
     distance_histogram,
     first_of_each,

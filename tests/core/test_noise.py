@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.core.card.budget import FREE, Neighbouring
-from gencard.core.card.mechanism import EXACT
-from gencard.core.card.noise import NOISES, Gaussian, Laplace, gaussian, laplace
+from gencard.core.card.noise import EXACT, NOISES, Gaussian, Laplace, gaussian, laplace
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidPsiError

@@ -28,8 +28,8 @@ from gencard.core.card.budget import Neighbouring
 from gencard.core.card.noise import gaussian, laplace
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.statistics.counting import count_all
 from gencard.core.statistics.linear import Function, LinearStatistic
+from gencard.core.statistics.marginals import count_all
 from gencard.core.statistics.measure import measure
 from tests.core.seeded_noise import SeededNoise
 

@@ -15,14 +15,12 @@ from gencard.analysis.answers.noise.bootstrap import INTERVALS, Bootstrap, boots
 from gencard.analysis.answers.noise.reconciled import NoisyMargins, margins_of
 from gencard.analysis.formulas.answering import answer_of, read_question
 from gencard.analysis.formulas.conditions import read_condition
-from gencard.core.card.mechanism import Mechanism
-from gencard.core.card.noise import NOISES, laplace
+from gencard.core.card.noise import NOISES, Mechanism, laplace
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.errors import InvalidInputError, LackingMarginalsError, NoiseDrownsError
-from gencard.core.statistics.consistency import agreeing
 from gencard.core.statistics.formula import Analysis
 from gencard.core.statistics.noise import noisy
-from gencard.core.statistics.psi import Measurement, Psi
+from gencard.core.statistics.psi import Measurement, Psi, agreeing
 from tests.core.seeded_noise import SeededNoise
 from tests.core.test_reconcile import each_stddev, least_squares, noisy_workloads, psi_of
 

@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 
 from gencard.core.card.analyses import Analyses
 from gencard.core.card.budget import Neighbouring
-from gencard.core.card.card import Change
-from gencard.core.card.mechanism import EXACT, Transform
-from gencard.core.card.noise import Gaussian
-from gencard.core.card.offer_changes import NOT_EXPLAINED, STEWARD, changes_between
+from gencard.core.card.card import NOT_EXPLAINED, STEWARD, Change, changes_between
+from gencard.core.card.noise import EXACT, Gaussian, Transform
 from gencard.core.card.sums import Sum
 from gencard.core.card.terms import AuditTerms, Proposal
 from gencard.core.moment import Moment, MomentKind

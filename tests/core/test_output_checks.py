@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.analysis.output_checks import models, rounding, tables
-from gencard.core.card.mechanism import USUAL_CHECKS, Transform
+from gencard.core.card.noise import USUAL_CHECKS, Transform
 from gencard.core.errors import InvalidNumberError
 from gencard.core.output_rules import (
     PASSED,
@@ -14,7 +14,7 @@ from gencard.core.output_rules import (
     Colour,
     Rule,
     Rules,
-    Verdict,
+    RuleVerdict,
     together,
 )
 
@@ -24,7 +24,7 @@ errors = st.floats(1e-6, 1e6)
 
 class TestRules:
     def test_the_worst_rule_gives_the_colour(self):
-        amber, red = Verdict((Rule.NEGATIVE,)), Verdict((Rule.LEVERAGE,))
+        amber, red = RuleVerdict((Rule.NEGATIVE,)), RuleVerdict((Rule.LEVERAGE,))
         assert [one.colour for one in (PASSED, amber, red)] == list(Colour)
         assert together([red, amber, amber]).broken == (Rule.NEGATIVE, Rule.LEVERAGE)
         assert together([red, amber]).colour is Colour.RED

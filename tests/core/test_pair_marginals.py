@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gencard.boxes.marginals.models import pair_marginals
-from gencard.core.generators.maximum_entropy.family import graphical
+from gencard.core.generators.family import graphical
 from gencard.core.statistics.marginals import project
 from gencard.core.statistics.measure import measure_dataset
 from tests.core.strategies import datasets, domains, workloads

@@ -20,7 +20,7 @@ from gencard.boxes.marginals.privbayes import (
 )
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.statistics.counting import count
+from gencard.core.statistics.marginals import count
 from tests.core.strategies import domains
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gencard.client.release import Release
+from gencard.client.agreement import Release
 from gencard.controller.records.declared_scale import DeclaredScale
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.coding import Attribute, Coding, Derivation, Edges, Labels, codes_of_numbers
@@ -23,11 +23,10 @@ from gencard.core.errors import InvalidPsiError
 from gencard.core.generators.contract import synthesise
 from gencard.core.generators.registry import generator_named
 from gencard.core.scale import Places, Scale
-from gencard.core.statistics.consistency import reconcile
-from gencard.core.statistics.counting import count_all
+from gencard.core.statistics.marginals import count_all
 from gencard.core.statistics.measure import measure
 from gencard.core.statistics.places import places_of
-from gencard.core.statistics.psi import HistogramMeasurement, Measurement, Psi, SumMeasurement
+from gencard.core.statistics.psi import HistogramMeasurement, Measurement, Psi, SumMeasurement, reconcile
 from gencard.core.statistics.unit_sums import UnitSums
 from gencard.run.levels import Numbers, drawn_numbers
 from gencard.wire.documents.receipt import AuditedBox, Receipt

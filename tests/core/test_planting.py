@@ -7,22 +7,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gencard.core.audit.arms.planted_pair import (
+from gencard.core.audit.plan import AuditPlan
+from gencard.core.audit.uniques import (
+    ALL_TOGETHER,
     MOST_PLANTED,
+    NO_CUBE,
     RARE,
+    PlantedArm,
     made_up,
     planted_pair,
     uniform,
     unique_records,
 )
-from gencard.core.audit.arms.uniques import ALL_TOGETHER, NO_CUBE, PlantedArm
-from gencard.core.audit.plan import AuditPlan
 from gencard.core.coding import Attribute, Coding, Labels, StructuralZeros, impossible_records
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import ComputationError, NoExtremalPairError
-from gencard.core.statistics.counting import count, count_all
 from gencard.core.statistics.linear import LinearStatistic, covariance, mean
+from gencard.core.statistics.marginals import count, count_all
 from tests.core.rare_records import CHAIN, population
 
 X = Attribute("x", Labels(tuple(map(str, range(9))), integer=True))

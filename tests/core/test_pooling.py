@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from gencard.core.audit.arms.comparison import Evidence, pooled_over_windows, pooled_p_value, windows
+from gencard.core.audit.exploration import Evidence, pooled_over_windows, pooled_p_value, windows
 from gencard.core.audit.plan import level
 
 P_VALUES = st.floats(1e-12, 1.0)

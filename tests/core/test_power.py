@@ -7,12 +7,12 @@ import pytest
 
 from benchmarks.power import PowerCurve, power
 from gencard.boxes.reference import Honest
-from gencard.core.audit.arms.planted_pair import made_up
 from gencard.core.audit.plan import AuditPlan
+from gencard.core.audit.uniques import made_up
 from gencard.core.card.terms import AuditTerms
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidNumberError, OperationCancelledError
-from gencard.core.generators.maximum_entropy.family import ipf
+from gencard.core.generators.family import ipf
 
 CLIQUES = tuple(combinations("abc", 2))
 DATASET = made_up(Domain.of({"a": 3, "b": 3, "c": 3}), 600, rng=np.random.default_rng(0))

@@ -22,8 +22,15 @@ from gencard.measures.utility.analyses import (
     importances,
     order_similarity,
 )
-from gencard.measures.utility.prediction import Split, Task, accuracies, accuracy, split
-from gencard.measures.utility.predictors import LogisticRegression, predictor_matrix
+from gencard.measures.utility.prediction import (
+    LogisticRegression,
+    Split,
+    Task,
+    accuracies,
+    accuracy,
+    predictor_matrix,
+    split,
+)
 
 DOMAIN = Domain.of({"signal": 4, "noise": 3, "age": 5, "health": 3})
 AGES = (10.0, 20.0, 35.0, 80.0, np.nan)

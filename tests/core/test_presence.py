@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from gencard.core.audit.arms import uniques as module
-from gencard.core.audit.arms.comparison import welch
-from gencard.core.audit.arms.uniques import Presence, best_single, findable_alone, one_in, present
+from gencard.core.audit import uniques as module
+from gencard.core.audit.exploration import welch
+from gencard.core.audit.uniques import Presence, best_single, findable_alone, one_in, present
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 

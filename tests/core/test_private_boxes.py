@@ -15,8 +15,7 @@ from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gencard.boxes.budget import PrivacyBudget
-from gencard.boxes.entry import Surroundings
+from gencard.boxes.entry import PrivacyBudget, Surroundings
 from gencard.boxes.registry import BOXES, box_named
 from gencard.core.card.budget import Neighbouring
 from gencard.core.dataset import Dataset

@@ -13,7 +13,7 @@ from gencard.core.card.noise import laplace
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidNumberError
-from gencard.core.statistics.counting import count
+from gencard.core.statistics.marginals import count
 from tests.core.seeded_noise import Recorded, SeededNoise
 
 ENDLESS = laplace(1_000_000, neighbouring="replace-one")

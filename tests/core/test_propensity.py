@@ -18,9 +18,9 @@ from gencard.core.errors import (
     TooLargeError,
     UnknownAttributeError,
 )
-from gencard.core.statistics.counting import count
+from gencard.core.statistics.marginals import count
 from gencard.measures.utility import propensity as propensity_regression
-from gencard.measures.utility.predictors import cells_of
+from gencard.measures.utility.prediction import cells_of
 from gencard.measures.utility.propensity import (
     TreeSettings,
     _Tree,
@@ -29,8 +29,7 @@ from gencard.measures.utility.propensity import (
     tree_propensity,
     tree_scores,
 )
-from gencard.measures.utility.table_statistics import score_ranks
-from gencard.measures.utility.table_utility import table_utility
+from gencard.measures.utility.table_utility import score_ranks, table_utility
 from tests.core.oracles import read
 from tests.core.strategies import datasets
 from tests.shared_data import oracle_file

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.statistics.counting import count
+from gencard.core.statistics.marginals import count
 from gencard.measures.psi_risk import wide as wide_module
-from gencard.measures.psi_risk.facts import certain_facts
-from gencard.measures.psi_risk.released import ReleasedTables
+from gencard.measures.psi_risk.facts import ReleasedTables, certain_facts
 from gencard.measures.psi_risk.risk import psi_risk
 from gencard.measures.psi_risk.wide import ProvableClaim, bounds_of_four, is_certain, wide_tables
 

@@ -9,9 +9,15 @@ from hypothesis import strategies as st
 
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.statistics.consistency import agreeing, check_consistent, on_simplex, reconcile
 from gencard.core.statistics.measure import measure_dataset
-from gencard.core.statistics.psi import Measurement, Psi
+from gencard.core.statistics.psi import (
+    Measurement,
+    Psi,
+    agreeing,
+    check_consistent,
+    on_simplex,
+    reconcile,
+)
 from tests.core.strategies import NAMES, measured, queries, workloads
 
 

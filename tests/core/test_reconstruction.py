@@ -22,17 +22,15 @@ from gencard.core.errors import (
 )
 from gencard.measures.privacy.canaries import findings as distance_sums
 from gencard.measures.privacy.canaries.canaries import (
+    Cube,
+    EpsilonBound,
+    HammingSpace,
     Reconstruction,
     draw_cells,
     draw_points,
+    log_chance,
     reconstruct_cells,
     reconstruct_points,
-)
-from gencard.measures.privacy.canaries.epsilon_bound import (
-    Cells,
-    Cube,
-    EpsilonBound,
-    log_chance,
     tilted_chance,
 )
 from gencard.measures.privacy.canaries.findings import (
@@ -123,7 +121,7 @@ def test_hamming_balls_are_those_of_another_program():
     for case in grids()["hamming_balls"]:
         domain = domain_of(case["levels"])
         assert domain.cells == case["cells"]
-        assert Cells(domain).balls[case["r"]] == case["ball"]
+        assert HammingSpace(domain).balls[case["r"]] == case["ball"]
 
 
 # Against the definition -------------------------------------------------------------------------
@@ -133,7 +131,7 @@ def test_hamming_balls_are_those_of_another_program():
 def test_hamming_balls_by_enumeration(sizes):
     distances = [sum(map(bool, cell)) for cell in product(*map(range, sizes))]
     counted = [sum(d <= radius for d in distances) for radius in range(len(sizes) + 1)]
-    space = Cells(domain_of(sizes))
+    space = HammingSpace(domain_of(sizes))
     assert list(space.balls) == counted
     shares = np.exp(space.log_ball(np.arange(len(sizes) + 3.0)))
     assert shares == pytest.approx([*np.array(counted) / len(distances), 1, 1])
@@ -200,7 +198,7 @@ def test_what_floats_have_no_room_for():
     assert published > 18_000
 
 
-@pytest.mark.parametrize("space", [Cube(3), Cells(domain_of((4, 5, 6, 7)))])
+@pytest.mark.parametrize("space", [Cube(3), HammingSpace(domain_of((4, 5, 6, 7)))])
 def test_at_the_bound_of_the_sum_p_is_beta_and_add_remove_halves_it(space):
     radii = np.full(5, 0.01) if isinstance(space, Cube) else np.array([0, 0, 1, 0, 1])
     found = Reconstruction(space, 4, radii)
@@ -285,7 +283,7 @@ def test_numbers_are_refuted_by_chance_at_most_at_the_level(m, n, d):
 
 @pytest.mark.parametrize(("m", "n", "sizes"), CELLS)
 def test_levels_are_refuted_by_chance_at_most_at_the_level(m, n, sizes):
-    runs, space = 3000, Cells(domain_of(sizes))
+    runs, space = 3000, HammingSpace(domain_of(sizes))
     radii = radii_of_cells(m, n, sizes, runs, np.random.default_rng([m, n, len(sizes)]))
     assert refuted_sums(space, n, radii.sum(axis=1), m) <= at_most(runs)
     for radius in range(3):
@@ -304,7 +302,7 @@ def test_randomised_response_is_bounded_by_its_own_epsilon(epsilon):
     """For one canary each row keeps the level, or takes any other: replace-one epsilon exactly."""
     m, size, runs = 8, 500, 3000
     rng = np.random.default_rng(5)
-    space = Cells(domain_of((size,)))
+    space = HammingSpace(domain_of((size,)))
     kept = rng.random((runs, m)) < exp(epsilon) / (exp(epsilon) + size - 1)
     canaries = rng.integers(0, size, (runs, m))
     rows = np.where(kept, canaries, (canaries + rng.integers(1, size, (runs, m))) % size)
@@ -352,7 +350,7 @@ def test_rows_may_lie_outside_the_cube():
 
 
 def test_where_blind_rows_hit_everything_nothing_is_refuted():
-    space = Cells(domain_of((2, 2)))
+    space = HammingSpace(domain_of((2, 2)))
     found = Reconstruction(space, 4, np.zeros(30))
     assert sum_bound(found, beta=BETA, neighbouring=REPLACE).epsilon == 0
     assert hit_count(found, 0).bound(beta=BETA, neighbouring=REPLACE).epsilon == 0
@@ -370,7 +368,9 @@ def test_a_bound_speaks_of_its_own_claims_only():
 def test_levels_have_no_published_bound():
     with pytest.raises(ComputationError):
         published_bound(
-            Reconstruction(Cells(domain_of((9,))), 1, np.zeros(1)), beta=BETA, neighbouring=REPLACE
+            Reconstruction(HammingSpace(domain_of((9,))), 1, np.zeros(1)),
+            beta=BETA,
+            neighbouring=REPLACE,
         )
 
 

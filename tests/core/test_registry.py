@@ -14,7 +14,7 @@ from gencard.core.coding import StructuralZeros
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError
 from gencard.core.generators import registry
-from gencard.core.generators.maximum_entropy.family import ipf
+from gencard.core.generators.family import ipf
 from gencard.core.generators.registry import (
     BY_CONSTRUCTION,
     GENERATORS,

@@ -7,7 +7,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidNumberError, VerificationError
 from gencard.core.generators.contract import replay, rng_of, synthesise
-from gencard.core.generators.maximum_entropy.family import ipf
+from gencard.core.generators.family import ipf
 from gencard.core.statistics.measure import measure_dataset
 
 DOMAIN = Domain.of({"a": 2, "b": 3})

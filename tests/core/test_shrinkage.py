@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.core.domain import Domain
-from gencard.core.statistics.consistency import agreeing, reconcile, shrunk
 from gencard.core.statistics.marginals import coefficients, project, table_of
-from gencard.core.statistics.psi import Measurement, Psi
+from gencard.core.statistics.psi import Measurement, Psi, agreeing, reconcile, shrunk
 
 DOMAIN = Domain.of({"a": 3, "b": 4, "c": 5})
 PAIRS = tuple(combinations(DOMAIN.attributes, 2))

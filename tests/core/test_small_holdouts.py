@@ -14,8 +14,7 @@ from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidDatasetError
 from gencard.measures.evaluation.distances import BLIND, CloneFinding, DistanceFinding
-from gencard.measures.evaluation.evaluation import finding_to_json_object
-from gencard.measures.evaluation.material import NOTHING_DECLARED, Material
+from gencard.measures.evaluation.evaluation import NOTHING_DECLARED, Material, finding_to_json_object
 from gencard.measures.evaluation.registry import EVALUATIONS, evaluate, finding_of_json_object
 from gencard.measures.privacy.attacks.attack import Proportion
 from gencard.measures.privacy.distances.dcr import LEVEL, POWER, clone_test, nearness_test

@@ -11,13 +11,12 @@ from scipy import stats
 from gencard.boxes.entry import Surroundings
 from gencard.boxes.registry import BOXES, box_named
 from gencard.boxes.synthpop.box import SynthPop
-from gencard.boxes.synthpop.conditional import placed
 from gencard.boxes.synthpop.options import Options
-from gencard.boxes.synthpop.tree import LEAF
-from gencard.core.audit.arms.planted_pair import made_up
+from gencard.boxes.synthpop.tree import LEAF, placed
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import Verdict
 from gencard.core.audit.run import audit
+from gencard.core.audit.uniques import made_up
 from gencard.core.card.budget import Claim
 from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
@@ -25,7 +24,7 @@ from gencard.core.domain import Domain
 from gencard.core.errors import (
     OperationCancelledError,
 )
-from gencard.core.statistics.counting import count
+from gencard.core.statistics.marginals import count
 from gencard.measures.utility.table_utility import mean_table_utility, table_utility
 from tests.core.oracles import coded
 from tests.core.strategies import datasets

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gencard.boxes.synthpop.box import SynthPop
-from gencard.boxes.synthpop.options import Options, Rule
+from gencard.boxes.synthpop.options import CodeRule, Options
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import BlackBoxError
@@ -13,7 +13,7 @@ from gencard.core.generators.model_file import archived, unarchived
 NAN = float("nan")
 DOMAIN = Domain.of({"a": 3, "b": 2, "c": 4})
 BOX = SynthPop(
-    Options(smoothing="density", rules=(Rule("b", 1, (("a", (0,)),)),)),
+    Options(smoothing="density", rules=(CodeRule("b", 1, (("a", (0,)),)),)),
     {"c": (1.0, 2.0, 3.0, NAN)},
 )
 

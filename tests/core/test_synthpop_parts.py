@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from gencard.boxes.entry import Surroundings
 from gencard.boxes.registry import box_named
 from gencard.boxes.synthpop.box import SynthPop
-from gencard.boxes.synthpop.conditional import TreeScale, density_of
-from gencard.boxes.synthpop.options import Options, Rule, planned_steps
-from gencard.boxes.synthpop.tree import LEAF, Growth, nominal, numeric
+from gencard.boxes.synthpop.options import CodeRule, Options, planned_steps
+from gencard.boxes.synthpop.tree import LEAF, Growth, TreeScale, density_of, nominal, numeric
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError
@@ -52,7 +51,7 @@ class TestOptions:
             complexity=0.01,
             pruning="misclassification",
             smoothing="density",
-            rules=(Rule("b", 1, (("a", (0, 2)),)),),
+            rules=(CodeRule("b", 1, (("a", (0, 2)),)),),
         )
         visits = planned_steps(options, DOMAIN)
         assert [(visit.attribute, visit.predictors) for visit in visits] == [
@@ -114,7 +113,7 @@ class TestOptions:
 
 
 class TestRules:
-    RULE = Rule("b", 1, (("a", (0, 2)),))
+    RULE = CodeRule("b", 1, (("a", (0, 2)),))
 
     def test_they_hold_in_every_row(self):
         made = SynthPop(Options(rules=(self.RULE,)))(records(), 500, seed=0)
@@ -125,12 +124,12 @@ class TestRules:
         assert len(fit.steps[1].conditionals[0].donors) == (records().column("a") == 1).sum()
 
     def test_the_first_that_holds_decides(self):
-        rules = (Rule("b", 0, (("a", (0,)),)), self.RULE)
+        rules = (CodeRule("b", 0, (("a", (0,)),)), self.RULE)
         made = SynthPop(Options(rules=rules))(records(), 500, seed=0)
         assert {*zip(*made.codes[:, :2].T.tolist(), strict=True)} == {(0, 0), (1, 1), (2, 1)}
 
     def test_one_for_every_record_leaves_something_to_draw_from(self):
-        made = SynthPop(Options(rules=(Rule("b", 1, ()),)))(records(), 50, seed=0)
+        made = SynthPop(Options(rules=(CodeRule("b", 1, ()),)))(records(), 50, seed=0)
         assert (made.column("b") == 1).all()
 
 

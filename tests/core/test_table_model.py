@@ -11,9 +11,9 @@ from gencard.core.errors import (
     InvalidInputError,
     InvalidNumberError,
 )
+from gencard.core.generators import models as table_model
 from gencard.core.generators.contract import rng_of
-from gencard.core.generators.maximum_entropy import models as table_model
-from gencard.core.generators.maximum_entropy.models import TableModel
+from gencard.core.generators.models import TableModel
 
 DOMAIN = Domain.of({"a": 2, "b": 3})
 

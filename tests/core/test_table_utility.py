@@ -17,9 +17,12 @@ from gencard.core.errors import (
     InvalidNumberError,
     TooLargeError,
 )
-from gencard.core.statistics.counting import count
-from gencard.measures.utility.table_statistics import expected_jensen_shannon
-from gencard.measures.utility.table_utility import mean_table_utility, table_utility
+from gencard.core.statistics.marginals import count
+from gencard.measures.utility.table_utility import (
+    expected_jensen_shannon,
+    mean_table_utility,
+    table_utility,
+)
 from tests.core.oracles import coded
 from tests.core.strategies import datasets
 from tests.shared_data import oracle_file

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gencard.analysis.answers.answer import Answer
+from gencard.analysis.answers.answer import AnalysisAnswer
 from gencard.analysis.answers.design import observed_levels
 from gencard.analysis.answers.kinds import KINDS, answered
 from gencard.analysis.answers.margins import RecordMargins
@@ -220,7 +220,7 @@ def test_an_answer_that_one_heavy_record_decides_waits(kind):
 def test_an_answer_about_many_is_not_stopped_by_influence(kind):
     margins = RecordMargins.of(people(rows=4_000))
     question = asked(kind, margins)
-    answer: Answer = answered(question, margins)
+    answer: AnalysisAnswer = answered(question, margins)
     broken = judged(margins, question, answer, USUAL_RULES).verdict.broken
     assert not {Rule.INFLUENCE, Rule.UNKNOWN}.intersection(broken)
 

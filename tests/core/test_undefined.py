@@ -17,19 +17,18 @@ from gencard.analysis.answers.families.correlations import (
     kendall_tau,
 )
 from gencard.client.findings import plots
-from gencard.client.findings.finding_plots import draw
 from gencard.client.findings.findings import sentence
+from gencard.client.findings.plots import draw
 from gencard.client.findings.utility import UtilityOptions, utility_report
 from gencard.client.report.card_page import card_page
-from gencard.core.audit.arms.exploration import _Block
+from gencard.core.audit.exploration import _Block
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.statistics.measure import measure_dataset
 from gencard.measures.evaluation.attacks import DisclosureFinding
 from gencard.measures.evaluation.distances import CloneFinding
-from gencard.measures.evaluation.evaluation import finding_to_json_object
-from gencard.measures.evaluation.material import Declared, Material
+from gencard.measures.evaluation.evaluation import Declared, Material, finding_to_json_object
 from gencard.measures.evaluation.models import GapFinding, PropensityFinding
 from gencard.measures.evaluation.registry import REPORTED, evaluate, finding_of_json_object
 from gencard.measures.evaluation.tables import Association, AssociationsFinding
@@ -38,8 +37,12 @@ from gencard.measures.privacy.distances.gower import Missing
 from gencard.measures.privacy.uniques import replicated_uniques
 from gencard.measures.utility.gap import GapWords
 from gencard.measures.utility.propensity import LARGEST_ERROR, TreeSettings, tree_propensity
-from gencard.measures.utility.table_statistics import cramers_v
-from gencard.measures.utility.table_utility import mean_measure, table_utilities, table_utility
+from gencard.measures.utility.table_utility import (
+    cramers_v,
+    mean_measure,
+    table_utilities,
+    table_utility,
+)
 from tests.client.test_card_report import report
 from tests.core.strategies import datasets
 

@@ -10,11 +10,11 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import NotConvergedError, NotFittableError, TooLargeError
 from gencard.core.generators.contract import rng_of
-from gencard.core.generators.maximum_entropy.family import graphical
+from gencard.core.generators.family import graphical
 from gencard.core.generators.model_file import bytes_of, model_of
+from gencard.core.generators.registry import check_fittable, made_up_psi
 from gencard.core.generators.support_model import BoundedTree
 from gencard.core.generators.support_raking import SupportRaking, resampling_error
-from gencard.core.generators.trial_fit import check_fittable, made_up_psi
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement
 

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from typer.testing import CliRunner
 
 from gencard.client import Analyst, mean, moment, new_request
-from gencard.client.audit_run import known_audits
+from gencard.client.audit import known_audits
 from gencard.client.card import Card
 from gencard.client.shell.main import app as client_shell
 from gencard.controller.people.certificates import read_authority

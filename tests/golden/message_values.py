@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from google.protobuf.message import Message
 
 from gencard.core.card.budget import Price
-from gencard.core.card.card import Card, CardState, Change, Offer, Step, Turn
+from gencard.core.card.card import CardRecord, CardState, Change, Offer, Step, Turn
 from gencard.v1 import catalog_pb2, common_pb2
 from gencard.v1.synthesis_pb2 import StreamRowsResponse
 from gencard.wire.codec import message_of
@@ -27,8 +27,8 @@ _OFFER = Offer(
     ("datasets/survey/cards/09",),
 )
 _STEP = Step(EXACT.analyst, "propose", "", NOW)
-NEGOTIATIONS: Mapping[str, Card] = {
-    "agreed": Card(
+NEGOTIATIONS: Mapping[str, CardRecord] = {
+    "agreed": CardRecord(
         name=EXACT.name,
         state=CardState.AGREED,
         turn=Turn.NOBODY,
@@ -41,7 +41,9 @@ NEGOTIATIONS: Mapping[str, Card] = {
         attestations=(b"one", b"two"),
     ),
     **{
-        f"in-{state}": Card("", state, Turn.CONTROLLER, "", EXACT.analyst, EXACT_TERMS, history=(_STEP,))
+        f"in-{state}": CardRecord(
+            "", state, Turn.CONTROLLER, "", EXACT.analyst, EXACT_TERMS, history=(_STEP,)
+        )
         for state in CardState
     },
 }

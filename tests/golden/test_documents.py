@@ -9,11 +9,11 @@ from gencard.wire.box_request import bytes_of_request, read_request
 from gencard.wire.codecs.psi_codec import psi_chunks, psi_of_chunks
 from gencard.wire.documents.answer_document import answer_of_document, answer_statement
 from gencard.wire.documents.card_document import card_of_document, card_statement
-from gencard.wire.documents.key_history import changes_file, changes_in, key_change_of
+from gencard.wire.documents.enrolment import changes_file, changes_in, key_change_of
 from gencard.wire.documents.psi_document import psi_document, psi_of_document
 from gencard.wire.documents.receipt import receipt_of_document, receipt_statement
 from gencard.wire.documents.schema_document import coding_document, coding_of_document
-from gencard.wire.log.log_entry import log_entry_document, log_entry_of_document
+from gencard.wire.log import log_entry_document, log_entry_of_document
 from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import document_of, json_bytes
 from gencard.wire.signatures.dsse import predicate_of, statement, subject_digest

@@ -16,8 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from gencard.controller.state.log import signed_checkpoint
 from gencard.core.card.analyses import Analyses
 from gencard.core.card.budget import NO_CLAIM, Claim, Neighbouring, Price
-from gencard.core.card.mechanism import USUAL_CHECKS, InsideGenerator, Transform
-from gencard.core.card.noise import gaussian, laplace
+from gencard.core.card.noise import USUAL_CHECKS, InsideGenerator, Transform, gaussian, laplace
 from gencard.core.card.terms import AuditTerms, CardTerms, Proposal, Tier
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
@@ -29,17 +28,17 @@ from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
 from gencard.core.types import VersionKind
 from gencard.wire.box_request import BoxRequest, BoxTask, bytes_of_request
 from gencard.wire.documents.answer_document import (
+    AnswerVerdict,
     Question,
     SignedAnswer,
-    Verdict,
     answer_statement,
 )
 from gencard.wire.documents.card_document import card_statement
-from gencard.wire.documents.key_history import CARDS, LOG, KeyChange, changes_file
+from gencard.wire.documents.enrolment import CARDS, LOG, KeyChange, changes_file
 from gencard.wire.documents.psi_document import psi_document
 from gencard.wire.documents.receipt import AuditedBox, Receipt, receipt_statement
 from gencard.wire.documents.schema_document import coding_document
-from gencard.wire.log.log_entry import LogEntry, log_entry_document
+from gencard.wire.log import LogEntry, log_entry_document
 from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import json_bytes
 
@@ -218,7 +217,7 @@ _RELEASED = SignedAnswer(
         options='{"values":{"age":[8,40,82.5]}}',
     ),
     rules="1",
-    verdict=Verdict.RELEASED,
+    verdict=AnswerVerdict.RELEASED,
     released_by="spiffe://gencard.local/service/controller/controller",
     numbers=3,
     log_index=6,
@@ -233,7 +232,7 @@ _RELEASED = SignedAnswer(
 ANSWERS: Mapping[str, SignedAnswer] = {
     "released": _RELEASED,
     "refused": replace(
-        _RELEASED, verdict=Verdict.REFUSED, numbers=0, answer=None, reasons=("threshold", "zeros")
+        _RELEASED, verdict=AnswerVerdict.REFUSED, numbers=0, answer=None, reasons=("threshold", "zeros")
     ),
 }
 

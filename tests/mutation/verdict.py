@@ -2,7 +2,7 @@
 
 from tests.mutation.mutant import mutants_of
 
-REPORT, POOLING = "gencard.core.audit.report", "gencard.core.audit.arms.comparison"
+REPORT, POOLING = "gencard.core.audit.report", "gencard.core.audit.exploration"
 JUDGED = ("tests/core/test_audit_report.py",)
 POOLED = ("tests/core/test_pooling.py",)
 mutant = mutants_of("verdict")

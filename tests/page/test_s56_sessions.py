@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from gencard.client import new_request
+from gencard.controller.page.passkeys import LONGEST
 from gencard.controller.page.security import COOKIE
-from gencard.controller.page.sessions import LONGEST
 from gencard.controller.people.passkeys import LINK_LIFE, MOST_OF_ONE
 from gencard.wire.steward import Kind
 from tests.page.by_http import HttpSteward, http_steward

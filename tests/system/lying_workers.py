@@ -11,7 +11,7 @@ from pathlib import Path
 
 import grpc
 
-from gencard.controller.jobs.cluster.connections import parts_of
+from gencard.controller.jobs.cluster.executor import parts_of
 from gencard.controller.jobs.cluster.orders import Performer, code_digest
 from gencard.controller.jobs.tasks import JOBS, ClusterPart
 from gencard.controller.people.certificates import KeyPair

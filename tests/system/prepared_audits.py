@@ -11,13 +11,13 @@ from google.longrunning import operations_pb2
 from gencard.boxes.reference import Honest
 from gencard.client import Analyst
 from gencard.controller.jobs.tasks import AuditJob, AuditResult
-from gencard.core.audit.arms.planted_pair import made_up
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import AuditReport, Check, CheckResult
 from gencard.core.audit.run import audit
+from gencard.core.audit.uniques import made_up
 from gencard.core.card.terms import AuditTerms
 from gencard.core.domain import Domain
-from gencard.core.generators.maximum_entropy.family import ipf
+from gencard.core.generators.family import ipf
 from gencard.v1 import audit_pb2
 from tests.system.house import House
 from tests.system.raw_calls import eventually

@@ -13,10 +13,15 @@ import numpy as np
 
 from examples.fair_survey import SCHEMA
 from gencard.controller.records.schema_file import read_schema
-from gencard.controller.sandbox.analyses import SandboxedAnalysis, analysis_recipe
+from gencard.controller.sandbox.analyses import (
+    SandboxedAnalysis,
+    analysis_recipe,
+    home,
+    packages,
+    packages_in,
+)
 from gencard.controller.sandbox.environment import CompiledCopies
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
-from gencard.controller.sandbox.r_packages import home, packages, packages_in
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 

@@ -13,7 +13,7 @@ import pytest
 
 from gencard.client.connection.connection import result_of
 from gencard.controller.audits import audits
-from gencard.core.audit.pairs.extremal_pair import statistics_digest
+from gencard.core.audit.extremal_pair import statistics_digest
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import RecordsProtectedError

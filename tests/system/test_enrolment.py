@@ -12,7 +12,7 @@ from gencard.client import Analyst, install_answer, new_request, renewal_request
 from gencard.client.connection.credentials import Credentials
 from gencard.client.connection.enrolment import PENDING
 from gencard.controller.drafting.folder import draft
-from gencard.controller.people.identities import read_identities
+from gencard.controller.people.enrolment import read_identities
 from gencard.controller.service.health import is_serving
 from gencard.controller.state.log import event_of
 from gencard.core.errors import InvalidInputError, UnauthenticatedError

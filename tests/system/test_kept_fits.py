@@ -5,8 +5,8 @@ from typer.testing import CliRunner
 
 from gencard.controller.shell.main import app as steward_app
 from gencard.core.errors import VerificationError
-from gencard.core.generators.maximum_entropy.models import TableModel
 from gencard.core.generators.model_file import bytes_of, model_of
+from gencard.core.generators.models import TableModel
 from tests.system.house import House, build
 
 PAIRS = [("sex", "health"), ("health", "work")]

@@ -25,10 +25,10 @@ from gencard.client.checking.verify import Outcome, verify
 from gencard.client.connection.credentials import Credentials
 from gencard.client.connection.tables import RemoteBox
 from gencard.controller.jobs import releasing
-from gencard.controller.operations import run as run_module
+from gencard.controller.operations import operations as run_module
 from gencard.controller.records.vault import Vault
 from gencard.controller.wiring import serving as wiring
-from gencard.core.audit.arms.planted_pair import made_up
+from gencard.core.audit.uniques import made_up
 from gencard.core.card.budget import Neighbouring, Price, SpendState
 from gencard.core.card.card import CardState
 from gencard.core.card.noise import Mechanism, gaussian

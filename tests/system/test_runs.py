@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gencard.client.shell.main import app
-from gencard.controller.answers.run import AnswerRun
+from gencard.controller.answers.answers import AnswerRun
 from gencard.controller.state.ledger import Ledger
 from gencard.core.card.analyses import Analyses
 from gencard.core.card.budget import Price, SpendState

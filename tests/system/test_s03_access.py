@@ -9,7 +9,7 @@ from cryptography import x509
 from google.longrunning import operations_pb2
 
 from gencard.controller.base.fair_use import Bounds
-from gencard.controller.people.identities import health_check
+from gencard.controller.people.enrolment import health_check
 from gencard.controller.service.access import MAY_CALL
 from gencard.controller.service.guard import Guard
 from gencard.controller.service.server import start

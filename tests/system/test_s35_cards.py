@@ -12,8 +12,8 @@ from gencard.client.analyst import Analyst
 from gencard.client.card import Card
 from gencard.client.checking.signing import card_of_statement
 from gencard.client.connection.tables import RemoteBox
-from gencard.controller.operations import run as run_module
-from gencard.core.audit.arms.planted_pair import made_up
+from gencard.controller.operations import operations as run_module
+from gencard.core.audit.uniques import made_up
 from gencard.core.card.budget import NO_CLAIM, Claim, Neighbouring
 from gencard.core.card.card import CardState
 from gencard.core.card.terms import AuditTerms, Tier

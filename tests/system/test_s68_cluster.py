@@ -20,9 +20,8 @@ from gencard.client.connection.connection import cancel
 from gencard.controller.base.files import toml_text
 from gencard.controller.base.listening import worker_host
 from gencard.controller.jobs import process
-from gencard.controller.jobs.cluster import connections as connections_module
-from gencard.controller.jobs.cluster.connections import WorkerLostError, connections, examined
-from gencard.controller.jobs.cluster.executor import cluster_box
+from gencard.controller.jobs.cluster import executor as connections_module
+from gencard.controller.jobs.cluster.executor import WorkerLostError, cluster_box, connections, examined
 from gencard.controller.jobs.cluster.orders import OrderBook, RunLimits
 from gencard.controller.jobs.synthesis import box_of
 from gencard.controller.people.certificates import issue, new_authority
@@ -116,7 +115,7 @@ def test_s68_a_program_of_an_author_runs_in_a_sandbox_there_and_cancelling_ends_
 
 
 def test_s68_a_worker_of_another_version_is_given_nothing(cluster, monkeypatch):
-    monkeypatch.setattr("gencard.controller.jobs.cluster.connections.code_digest", lambda: "another")
+    monkeypatch.setattr("gencard.controller.jobs.cluster.executor.code_digest", lambda: "another")
     monkeypatch.setattr("gencard.controller.jobs.cluster.executor.PATIENCE", 2.0)
     assert not any(one.fits for one in examined(cluster.addresses, cluster.files).values())
     with pytest.raises(ClusterError, match="version"):

@@ -25,7 +25,7 @@ from gencard.controller.sandbox.recipes import ProgramRecipe, received
 from gencard.controller.shell.main import app
 from gencard.controller.shell.terminal import controller_state
 from gencard.controller.state.log import event_of
-from gencard.core.audit.plan import AuditPlan, Side, Step, run_seed
+from gencard.core.audit.plan import AuditPlan, AuditStep, Side, run_seed
 from gencard.core.audit.report import Verdict, WorkerRuns
 from gencard.core.audit.run import audit
 from gencard.core.audit.wording import report_of_json_object, report_to_json_object
@@ -241,7 +241,7 @@ class TestRepetition:
 
     def test_the_audit_names_the_runs_that_move_its_results(self):
         """A run far from the others in step 2 has the most extreme numbers of its side, among others."""
-        wild = run_seed(PLAN.seed, Step.TEST, Side.LOW, 4)
+        wild = run_seed(PLAN.seed, AuditStep.TEST, Side.LOW, 4)
         box = _Weighing(box_of(COPIES), wild)
         audit(box, RECORDS, PLAN)
         assert len(box.order) == 5, "each side that was run; here nothing can be planted"

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Claim, Neighbouring, Price
-from gencard.core.card.card import Card, CardState, Change, Offer, Step, Turn
-from gencard.core.card.mechanism import EXACT, InsideGenerator
-from gencard.core.card.noise import Gaussian, Laplace
+from gencard.core.card.card import CardRecord, CardState, Change, Offer, Step, Turn
+from gencard.core.card.noise import EXACT, Gaussian, InsideGenerator, Laplace
 from gencard.core.card.terms import AuditTerms, CardTerms, Proposal, Tier
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
@@ -187,7 +186,7 @@ offers = st.builds(
     prices,
 )
 negotiations = st.builds(
-    Card,
+    CardRecord,
     name=texts,
     state=st.sampled_from(CardState),
     turn=st.sampled_from(Turn),

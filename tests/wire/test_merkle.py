@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.core.errors import InvalidNumberError, VerificationError
-from gencard.wire.log import merkle
-from gencard.wire.log.merkle import check_consistency, check_inclusion, leaf_hash, node_hash
+from gencard.wire import log as merkle
+from gencard.wire.log import check_consistency, check_inclusion, leaf_hash, node_hash
 
 ENTRIES = [b"entry %d" % number for number in range(40)]
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC reads it once, when it is imported
 
 if TYPE_CHECKING:
+    from gencard.client.agreement import Release
     from gencard.client.analyst import Analyst
     from gencard.client.answers.answer import Answer
     from gencard.client.answers.answering import answer
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from gencard.client.connection.enrolment import install_answer, new_request, renewal_request
     from gencard.client.findings.fidelity import FidelityReport
     from gencard.client.planning import Plan
-    from gencard.client.release import Release
     from gencard.client.steward import Steward
     from gencard.client.terms import (
         all_marginals,
@@ -43,7 +43,7 @@ _HOME = {
     "Card": "card",
     "FidelityReport": "findings.fidelity",
     "Plan": "planning",
-    "Release": "release",
+    "Release": "agreement",
     "Steward": "steward",
     "all_marginals": "terms",
     "answer": "answers.answering",

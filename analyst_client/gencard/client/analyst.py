@@ -6,6 +6,7 @@ from typing import Unpack
 from uuid import uuid4
 
 from gencard.client import catalogue
+from gencard.client.agreement import Release
 from gencard.client.card import Card
 from gencard.client.card_view import LIST_HEADS, PlannedAnalysis, list_line
 from gencard.client.catalogue import AUTO, Budget, CatalogueEntry, GeneratorEntry
@@ -17,11 +18,10 @@ from gencard.client.common.files.rows import check_rows_fit
 from gencard.client.connection.connection import Connection, Party, ProgressDisplay, pages
 from gencard.client.connection.keys import Checkpoint
 from gencard.client.planning import Consent, Plan, naming_refused, rows_of, usual_purpose
-from gencard.client.question import Question
-from gencard.client.release import Release
+from gencard.client.question import AnalystQuestion
 from gencard.client.terms import Marginals, Measured, all_columns, proposed
 from gencard.core.card.budget import Price, Spend
-from gencard.core.card.card import Card as Negotiation
+from gencard.core.card.card import CardRecord
 from gencard.core.card.terms import USUAL_AUDIT, AuditTerms, Proposal
 from gencard.run.levels import ValueForm
 from gencard.v1 import common_pb2
@@ -96,7 +96,9 @@ class Analyst(Party):
         entry = self.dataset(dataset)
         where, aim = measured.get("where") or "", None
         if formula is not None:
-            aim = PlannedAnalysis.of(Question(formula, kind, where=where, missing=missing), entry.coding)
+            aim = PlannedAnalysis.of(
+                AnalystQuestion(formula, kind, where=where, missing=missing), entry.coding
+            )
         proposal = proposed(
             entry,
             marginals,
@@ -111,7 +113,7 @@ class Analyst(Party):
         )
         return Card(self._connection, negotiation, self.plan, aim=aim, entry=entry)
 
-    def _sent(self, proposal: Proposal, *, dry_run: bool) -> Negotiation:
+    def _sent(self, proposal: Proposal, *, dry_run: bool) -> CardRecord:
         request = pb.ProposeCardRequest(
             terms=message_of(proposal, common_pb2.Terms),
             request_id=str(uuid4()),
@@ -216,7 +218,9 @@ class Analyst(Party):
         else:
             from gencard.analysis.formulas.formulas import read_formula  # noqa: PLC0415 - loads pandas
 
-            aim = PlannedAnalysis.of(Question(formula, kind, where=where, missing=missing), entry.coding)
+            aim = PlannedAnalysis.of(
+                AnalystQuestion(formula, kind, where=where, missing=missing), entry.coding
+            )
             statistics, read = (*aim.marginals, *aim.numbers), read_formula(formula, entry.coding)
         ask = partial(
             self.propose,

@@ -1,18 +1,46 @@
 """Result of an audit: verdict, circumstances, and the full report if our role may see it."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
 from html import escape
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
-from gencard.client.common.arguments import Where, checked
+from gencard.client.agreement import Agreement
+from gencard.client.common.arguments import Where, checked, checked_seed
 from gencard.client.common.display import Displayable, Facts, Part, WrittenAsPage, page_module
+from gencard.client.connection.connection import ProgressDisplay, pages, progress_bar, result_of
+from gencard.client.connection.tables import RemoteBox
+from gencard.core.audit.plan import AuditPlan, calls
 from gencard.core.audit.report import AuditReport, Verdict
+from gencard.core.audit.run import audit as run_audit
+from gencard.core.audit.uniques import made_up
 from gencard.core.audit.wording import report_of_json_object, report_to_json_object, summary
-from gencard.core.errors import PermissionDeniedError
+from gencard.core.card.terms import LEAST_RUNS, Proposal
+from gencard.core.dataset import Dataset
+from gencard.core.errors import (
+    GencardError,
+    InvalidInputError,
+    InvalidNumberError,
+    PermissionDeniedError,
+    VerificationError,
+)
+from gencard.core.generators.contract import rng_of
+from gencard.core.statistics.linear import statistics_of
+from gencard.core.types import Progress, ignore_progress
 from gencard.files import REPORT_LIMIT, read_file
-from gencard.wire.signatures.canonical import document_of
+from gencard.v1 import audit_pb2 as pb
+from gencard.wire.codec import part_of
+from gencard.wire.signatures.canonical import Document, document_of, integer_of, sha256
+from gencard.wire.signatures.dsse import VERDICT, predicate_of, subject_digest
+from gencard.wire.signatures.identity import Role
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -122,3 +150,299 @@ class Report(WrittenAsPage):
             '<iframe title="Audit report" sandbox style="width:100%;height:48em;border:0" '
             f'srcdoc="{escape(self.html)}"></iframe>'
         )
+
+
+# Run an audit, which tests whether a generator uses more of the records than its card states.
+#
+# At made-up records the audit runs here, on a lent black box: one that the controller runs on datasets
+# of its callers. At the real records it runs at the controller. ``audit.Audit`` is the result of both.
+
+
+MADE_UP_RECORDS = 20_000
+"""Number of made-up records of an audit, and the most rows of each run."""
+
+_FULL_REPORT = frozenset({Role.AUDITOR, Role.STEWARD})
+"""Roles that may read the full report of an audit."""
+
+
+def audit(
+    agreement: Agreement,
+    black_box: str,
+    where: str,
+    *,
+    seed: int,
+    runs: int | None,
+    records: Dataset | None,
+    resume: str,
+    progress: ProgressDisplay,
+) -> Audit:
+    """Audit a black box; the arguments are those of ``Card.audit``.
+
+    Raises:
+        InvalidInputError: ``where`` is unknown, or an argument belongs to the other kind of audit.
+        InvalidNumberError: There are fewer runs than an audit needs to keep its level.
+    """
+    if where == Where.MADE_UP and not resume:
+        return _at_made_up_records(
+            agreement, black_box, seed=seed, runs=runs, records=records, progress=progress
+        )
+    if where != Where.CARD or runs is not None or records is not None:
+        problem = "must be 'made-up', or 'card' without runs and records, which the card fixes"
+        raise InvalidInputError(field="where", problem=problem)
+    return _at_card(agreement, black_box, seed, resume, progress)
+
+
+def _at_made_up_records(
+    agreement: Agreement,
+    black_box: str,
+    *,
+    seed: int,
+    runs: int | None,
+    records: Dataset | None,
+    progress: ProgressDisplay,
+) -> Audit:
+    """Audit on records made up here; reads no real record and is free."""
+    terms = agreement.card.terms
+    if runs is not None and runs < LEAST_RUNS:
+        raise InvalidNumberError(field="runs", expected=f"at least {LEAST_RUNS}")
+    audit_terms = terms.audit.sufficient if runs is None else replace(terms.audit, runs=runs)
+    rows = _rows_of(terms)
+    linear = statistics_of(terms.moments, agreement.coding)
+    zeros = agreement.structural_zeros
+    plan = AuditPlan(terms.marginals, rows, seed, audit_terms, linear=linear, structural_zeros=zeros)
+    with progress_bar("Auditing", progress) as display:
+        begin, clock = time.monotonic(), Clock(display, is_shown=not callable(progress))
+        remote = RemoteBox(agreement.connection, agreement.card.name, black_box)
+        box = NoticedBox(remote, clock.notice)
+        if records is None:
+            records = _made_up(agreement, seed)
+        try:
+            clock.expect(calls(audit_terms.runs), partial(box, records, rows, seed=seed))
+            report = run_audit(box, records, plan, versions=_versions(), progress=clock)
+        except KeyboardInterrupt as stopped:
+            stopped.add_note(f"The audit was stopped at: {clock.stage}. Nothing was stored or charged.")
+            raise
+    findings = replace(report, seconds=time.monotonic() - begin)
+    return Audit(
+        card=agreement.card.name,
+        black_box=black_box,
+        where=Where.MADE_UP,
+        verdict=findings.verdict,
+        wording=summary(findings),
+        attempt=plan.attempt,
+        level=str(plan.level),
+        findings=findings,
+    )
+
+
+def _rehearse(agreement: Agreement, black_box: str, seed: int) -> None:
+    """Run a black box once, on made-up records."""
+    box = RemoteBox(agreement.connection, agreement.card.name, black_box)
+    box(_made_up(agreement, seed), _rows_of(agreement.card.terms), seed=seed)
+
+
+def _made_up(agreement: Agreement, seed: int) -> Dataset:
+    zeros = agreement.structural_zeros
+    return made_up(agreement.domain, MADE_UP_RECORDS, zeros=zeros, rng=rng_of(seed))
+
+
+def _rows_of(terms: Proposal) -> int:
+    """Return the number of rows of a run at made-up records."""
+    return max(2, min(terms.rows, MADE_UP_RECORDS))
+
+
+def _at_card(
+    agreement: Agreement, black_box: str, seed: int, resume: str, progress: ProgressDisplay
+) -> Audit:
+    """Audit on the real records, at the controller; counts as an attempt and has a price."""
+    connection = agreement.connection
+    request = pb.RunAuditRequest(
+        card=agreement.card.name,
+        black_box=black_box,
+        seed=checked_seed(seed),
+        resume=resume,
+        request_id=str(uuid4()),
+    )
+    with progress_bar("Auditing", progress) as display:
+        clock = Clock(display, is_shown=not callable(progress))
+        if not resume:
+            runs = calls(agreement.card.terms.audit.sufficient.runs)
+            clock.expect(runs, partial(_rehearse, agreement, black_box, seed))
+        operation = connection.call(connection.audit.RunAudit, request)
+        try:
+            message = result_of(connection, operation, pb.Audit, clock)
+        except KeyboardInterrupt as stopped:
+            for note in _how_to_resume(request, operation.name):
+                stopped.add_note(note)
+            raise
+    return _audit_of(agreement, message, black_box)
+
+
+PATIENCE = 10.0
+"""Seconds without an answer of a lent black box until ``WAITS`` is shown to the person."""
+
+WAITS = "no answer yet: the black box is slow, or waits until jobs at the records have ended"
+"""Reason for a long wait: lent boxes and jobs at the records never run at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoticedBox:
+    """A lent black box whose long runs are explained to the person who waits.
+
+    Args:
+        notice: Called with a sentence when a run has not answered for ``PATIENCE``.
+    """
+
+    box: RemoteBox
+    notice: Callable[[str], object]
+
+    def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
+        """Run the box once; raises as the box does."""
+        timer = threading.Timer(PATIENCE, self.notice, (WAITS,))
+        timer.daemon = True
+        timer.start()
+        try:
+            return self.box(dataset, rows, seed=seed)
+        finally:
+            timer.cancel()
+
+
+_RUN = re.compile(r"run (\d+) of (\d+)")
+"""Number of a run, and of all runs, in a stage as ``core.audit.plan`` names it."""
+
+
+@dataclass(slots=True)
+class Clock:
+    """Function that reports the progress of an audit with an estimate of the time left.
+
+    Args:
+        report: Called with the stage, followed by the time left, and with the share done.
+        is_shown: Whether a person reads the stage; a caller's function gets it as it is.
+        now: A clock, in seconds.
+    """
+
+    report: Progress
+    is_shown: bool = True
+    now: Callable[[], float] = time.monotonic
+    stage: str = "begin"
+    _first: tuple[int, float] | None = None
+    _share: float = 0.0
+
+    def notice(self, text: str) -> None:
+        """Show a person a remark beside the present stage."""
+        if self.is_shown:
+            self.report(f"{self.stage}; {text}", self._share)
+
+    def __call__(self, stage: str, share: float) -> None:
+        self.stage, self._share = stage, share
+        numbers = _RUN.search(stage)
+        left = self._left(int(numbers[1]), int(numbers[2])) if numbers and self.is_shown else ""
+        self.report(stage + left, share)
+
+    def expect(self, runs: int, rehearsal: Callable[[], object]) -> None:
+        """Report, before the first run, about how long all runs will take.
+
+        Args:
+            runs: Number of runs of the audit.
+            rehearsal: Runs the black box once, to measure the time; its rows are not used. If it
+                fails there is no estimate, and the audit itself raises the error.
+        """
+        if not self.is_shown or self.report is ignore_progress:
+            return
+        begin = self.now()
+        with suppress(GencardError):
+            rehearsal()
+            self.report(f"{runs} runs, about {spoken(runs * (self.now() - begin))}", 0.0)
+
+    def _left(self, run: int, runs: int) -> str:
+        """Estimate the time left from the pace since the first reported run, pauses included."""
+        now = self.now()
+        first, since = self._first = self._first or (run, now)
+        if run == first:
+            return ""
+        return f", about {spoken((now - since) / (run - first) * (runs - run + 1))} left"
+
+
+def spoken(seconds: float) -> str:
+    """Return a duration in words, rounded.
+
+    >>> spoken(8), spoken(72), spoken(3_700)
+    ('8 s', '1 min 10 s', '1 h 2 min')
+    """
+    if seconds < 60:
+        return f"{max(1, round(seconds))} s"
+    if seconds < 3_600:
+        tens = round(seconds / 10) * 10
+        return f"{tens // 60} min {tens % 60} s" if tens % 60 else f"{tens // 60} min"
+    return f"{int(seconds // 3_600)} h {int(seconds % 3_600 // 60)} min"
+
+
+def _how_to_resume(request: pb.RunAuditRequest, operation: str) -> tuple[str, str]:
+    """Return two notes on how to resume an interrupted audit, from Python and from the shell."""
+    arguments = f"{request.card} --black-box {request.black_box} --where card --resume {operation}"
+    return (
+        "A cancelled audit is refunded, and can be resumed once as the same attempt: call it "
+        f"again with the operation to resume, {operation}, or use the shell:",
+        f"  gencard audit {arguments}",
+    )
+
+
+def known_audits(agreement: Agreement) -> Iterator[Audit]:
+    """Yield the verified audits of a card at the records that our role may see, newest first."""
+    connection = agreement.connection
+    request = pb.ListAuditsRequest(parent=agreement.card.name)
+    for page in pages(connection, connection.audit.ListAudits, request):
+        for message in page.audits:
+            yield _audit_of(agreement, message, message.black_box)
+
+
+def _audit_of(agreement: Agreement, message: pb.Audit, black_box: str) -> Audit:
+    """Return the audit that a signed verdict states.
+
+    Raises:
+        VerificationError: The message differs from the verdict, or the verdict has another card or box.
+    """
+    payload = agreement.connection.keys.cards(message.attestation).payload_of(message.attestation)
+    signed, expected = predicate_of(payload, VERDICT), None
+    message.DiscardUnknownFields()  # a newer controller may say more than is compared here
+    with suppress(KeyError, TypeError, ValueError):
+        audit = Audit(
+            card=agreement.card.name,
+            black_box=signed["blackBox"],
+            where=Where.CARD,
+            verdict=Verdict(signed["verdict"]),
+            wording=signed["wording"],
+            attempt=integer_of(signed["attempt"]),
+            level=signed["level"],
+            attestation=message.attestation,
+        )
+        expected = part_of(audit, pb.Audit, name=message.name, create_time=message.create_time)
+    # the message itself is not signed: it must equal the one that the verdict makes
+    differs = expected != message or message.black_box != black_box
+    if differs or subject_digest(payload) != agreement.digest:
+        raise VerificationError(problem="the signed verdict differs from the reported one")
+    return replace(audit, findings=_findings(agreement, message, signed))
+
+
+def _findings(agreement: Agreement, message: pb.Audit, signed: Document) -> AuditReport | None:
+    """Return the full report; None if our role may not see it.
+
+    Args:
+        signed: The signed verdict.
+
+    Raises:
+        VerificationError: The report is not the one that the signed verdict names.
+    """
+    connection = agreement.connection
+    if connection.credentials.identity().role not in _FULL_REPORT:
+        return None
+    request = pb.GetAuditReportRequest(name=message.name)
+    answer = connection.call(connection.audit.GetAuditReport, request)
+    # verdicts of earlier versions name no report, and stay valid
+    if signed.get("report", {"sha256": sha256(answer.report)}) != {"sha256": sha256(answer.report)}:
+        raise VerificationError(problem="the report does not match the signed verdict")
+    return report_of_json_object(document_of(answer.report, "report"))
+
+
+def _versions() -> tuple[tuple[str, str], ...]:
+    return tuple((name, version(name)) for name in ("gencard", "numpy", "scipy"))

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gencard.client.agreement import Agreement
-from gencard.client.audit_run import NoticedBox
+from gencard.client.audit import NoticedBox
 from gencard.client.common.arguments import checked_number, checked_rows
 from gencard.client.common.display import Displayable, Facts, Grid, Part
 from gencard.client.connection.connection import ProgressDisplay, progress_bar
 from gencard.client.connection.tables import RemoteBox
-from gencard.core.audit.arms.planted_pair import made_up
+from gencard.core.audit.uniques import made_up
 from gencard.core.card.budget import Neighbouring
 from gencard.core.coding import Coding, Edges
 from gencard.core.dataset import Dataset

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 from uuid import uuid4
 
-from gencard.client.agreement import Agreement
+from gencard.client.agreement import Agreement, Release
 from gencard.client.card_view import CardView, OfferEffects, PlannedAnalysis, effects_of
 from gencard.client.catalogue import (
     CatalogueEntry,
@@ -22,13 +22,11 @@ from gencard.client.common.arguments import checked, choice, level_values, text,
 from gencard.client.common.display import Listed, Part
 from gencard.client.common.psi_tables import NamedPsi, PsiTables
 from gencard.client.connection.connection import Connection, ProgressDisplay
-from gencard.client.question import AnswerOptions, Question
-from gencard.client.release import Release
+from gencard.client.question import AnalystQuestion, AnswerOptions
 from gencard.client.terms import Marginals, Measured, countered
 from gencard.client.waiting import ANSWERED, wait_for
-from gencard.core.card import card as core_card
 from gencard.core.card.budget import SpendState
-from gencard.core.card.card import USABLE, CardState
+from gencard.core.card.card import USABLE, CardRecord, CardState
 from gencard.core.card.terms import AuditTerms, Proposal
 from gencard.core.dataset import Dataset
 from gencard.core.errors import (
@@ -48,8 +46,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from gencard.client.answers.answer import Answer
-    from gencard.client.answers.programs import DryRun
-    from gencard.client.answers.running import RunOnRecords
+    from gencard.client.answers.running import DryRun, RunOnRecords
     from gencard.client.audit import Audit
     from gencard.client.evaluation import CardMeasures
     from gencard.client.findings.fidelity import FidelityReport
@@ -67,7 +64,7 @@ class Card(CardView):
     def __init__(
         self,
         connection: Connection,
-        negotiation: core_card.Card,
+        negotiation: CardRecord,
         plan: Callable[..., Any],
         *,
         aim: PlannedAnalysis | None = None,
@@ -102,7 +99,7 @@ class Card(CardView):
                 with the formula, or with what it needs.
             LevelsTooWideError: No card determines it.
         """
-        question = Question(formula, kind, where=self.terms.where, missing=missing)
+        question = AnalystQuestion(formula, kind, where=self.terms.where, missing=missing)
         self.aim = PlannedAnalysis.of(question, self.entry.coding)
         return self
 
@@ -323,7 +320,7 @@ class Card(CardView):
 
         if self.terms.where:
             options.setdefault("where", self.terms.where)
-        question, agreement = Question.of(formula, kind, options), self.agreement
+        question, agreement = AnalystQuestion.of(formula, kind, options), self.agreement
         about, mechanism = [("Card", self.name)], self.terms.privacy.mechanism
         try:
             return answer_from(agreement.psi, agreement.coding, question, mechanism, about)
@@ -335,7 +332,7 @@ class Card(CardView):
                 )
             raise
 
-    def _planned(self, question: Question) -> Any:
+    def _planned(self, question: AnalystQuestion) -> Any:
         """Plan the card that determines a question, measured as this one; None if there is none."""
         terms = self.terms
         with suppress(GencardError):
@@ -396,15 +393,15 @@ class Card(CardView):
             ProgramNotRunError: The program fails there on synthetic rows; nothing is charged.
             VerificationError: What came back is not signed, or not the answer to this question.
         """
-        from gencard.client.answers import programs, running  # noqa: PLC0415 - loads scipy.stats
+        from gencard.client.answers import running  # noqa: PLC0415 - loads scipy.stats
 
         if (formula is None) == (program is None):
             raise InvalidInputError(field="formula", problem="or program is required, but not both")
         if program is not None:
-            programs.check_granted(self.terms.analyses, program, libraries)
+            running.check_granted(self.terms.analyses, program, libraries)
             rehearsed = self.dry_run(program, seed=seed, progress=progress)
-            return programs.run_program(self.agreement, rehearsed, progress)
-        question = running.sent(Question.of(formula or "", kind, options))
+            return running.run_program(self.agreement, rehearsed, progress)
+        question = running.sent(AnalystQuestion.of(formula or "", kind, options))
         return running.run(self.agreement, question, progress)
 
     @checked()
@@ -427,11 +424,11 @@ class Card(CardView):
             InvalidInputError: The program cannot be read, fails or gives no valid output, or the card
                 has no release.
         """
-        from gencard.client.answers import programs  # noqa: PLC0415 - loads scipy.stats
+        from gencard.client.answers import running  # noqa: PLC0415 - loads scipy.stats
 
-        release = programs.newest_release(self.agreement, progress)
+        release = running.newest_release(self.agreement, progress)
         columns = self.terms.analyses.columns
-        return programs.dry_run(release, program, seed=seed, stored=columns)
+        return running.dry_run(release, program, seed=seed, stored=columns)
 
     def answers(self) -> "Listed[RunOnRecords]":
         """The runs on the records under this card, newest first."""
@@ -545,7 +542,7 @@ class Card(CardView):
             NoExtremalPairError: Nothing could be tested; this is not a pass.
             InvalidInputError: An argument belongs to the other kind of audit.
         """
-        from gencard.client.audit_run import audit  # noqa: PLC0415 - loads scipy.stats
+        from gencard.client.audit import audit  # noqa: PLC0415 - loads scipy.stats
 
         box = black_box or self.terms.generator
         with suggesting_generators(self._connection, box):

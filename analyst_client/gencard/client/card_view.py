@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any, Self
 from gencard.client.catalogue import CatalogueEntry
 from gencard.client.checking.signing import card_of_statement
 from gencard.client.common.display import LEFT_OUT, Diff, Displayable, Facts, Grid, Part, named
-from gencard.client.question import Question
+from gencard.client.question import AnalystQuestion
 from gencard.client.terms import measured_with, stddevs
 from gencard.core.card.budget import FREE, NO_CLAIM, Price
-from gencard.core.card.card import Card, CardState, Change, Offer, Turn
-from gencard.core.card.mechanism import InsideGenerator
-from gencard.core.card.noise import AddedNoise
-from gencard.core.card.offer_changes import changes_between
+from gencard.core.card.card import CardRecord, CardState, Change, Offer, Turn, changes_between
+from gencard.core.card.noise import AddedNoise, InsideGenerator
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.coding import Coding
@@ -77,12 +75,12 @@ class PlannedAnalysis:
         numbers: Histograms and sums of Phi.
     """
 
-    question: Question
+    question: AnalystQuestion
     marginals: tuple[Clique, ...]
     numbers: tuple[Histogram | Sum, ...]
 
     @classmethod
-    def of(cls, question: Question, coding: Coding) -> Self:
+    def of(cls, question: AnalystQuestion, coding: Coding) -> Self:
         """Find out what an analysis needs.
 
         Raises:
@@ -210,7 +208,7 @@ def _of_sums(terms: Proposal, entry: CatalogueEntry) -> Iterator[str]:
         for kind in (Analysis.MEANS, Analysis.LINEAR):
             prediction = None
             with suppress(GencardError):
-                question = Question(formula, kind, where=terms.where, missing="drop")
+                question = AnalystQuestion(formula, kind, where=terms.where, missing="drop")
                 aim = PlannedAnalysis.of(question, entry.coding)
                 prediction = aim.prediction(terms, entry)
             if prediction is not None and prediction.names:
@@ -221,11 +219,11 @@ def _of_sums(terms: Proposal, entry: CatalogueEntry) -> Iterator[str]:
 class CardView(Displayable):
     """A card in the state in which it was last read."""
 
-    def __init__(self, negotiation: Card) -> None:
+    def __init__(self, negotiation: CardRecord) -> None:
         self._negotiation = negotiation
 
     @property
-    def negotiation(self) -> Card:
+    def negotiation(self) -> CardRecord:
         """The card as the controller sent it: history, envelope, attestations."""
         return self._negotiation
 

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from gencard.client.agreement import Release
 from gencard.client.card import Card
 from gencard.client.card_view import CHANGE_HEADS, CHANGED, PlannedAnalysis, change_lines
 from gencard.client.catalogue import Budget
 from gencard.client.common.arguments import checked
 from gencard.client.common.display import Diff, Displayable, Facts, Grid, Part, named, plain
 from gencard.client.connection.connection import ProgressDisplay
-from gencard.client.release import Release
 from gencard.core.card.budget import Price
 from gencard.core.card.card import OPEN, USABLE, WAITING, CardState, Change
-from gencard.core.card.mechanism import InsideGenerator, Privacy
-from gencard.core.card.noise import AddedNoise, Mechanism
+from gencard.core.card.noise import AddedNoise, InsideGenerator, Mechanism, Privacy
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.card.terms import LONGEST_PURPOSE, CardTerms
 from gencard.core.coding import Coding

@@ -95,7 +95,7 @@ _FEWEST_DRAWS, _MOST_DRAWS = 100, 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class AnalystQuestion:
     """A formula and its kind.
 
     Raises:
@@ -113,7 +113,7 @@ class Question:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, formula: str, kind: str, given: AnswerOptions) -> "Question":
+    def of(cls, formula: str, kind: str, given: AnswerOptions) -> "AnalystQuestion":
         """The question; options that are None count as not given."""
         own_options = {name: value for name, value in given.items() if value is not None}
         common = {name: own_options.pop(name) for name in _OF_ALL if name in own_options}

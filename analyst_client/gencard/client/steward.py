@@ -23,9 +23,7 @@ from gencard.client.connection.connection import (
 )
 from gencard.client.connection.credentials import read
 from gencard.client.stewards import reading
-from gencard.client.stewards.card_review import CardReview, Decision
-from gencard.client.stewards.reading import RiskReview
-from gencard.client.stewards.registers import (
+from gencard.client.stewards.card_review import (
     ACCOUNT_HEADS,
     ANSWER_HEADS,
     LINE_HEADS,
@@ -36,6 +34,8 @@ from gencard.client.stewards.registers import (
     AnswerReview,
     AnswerSummary,
     BudgetAccount,
+    CardReview,
+    Decision,
     Failure,
     LogLine,
     Person,
@@ -43,12 +43,13 @@ from gencard.client.stewards.registers import (
     Waiting,
     spend_line,
 )
+from gencard.client.stewards.reading import RiskReview
 from gencard.core.card.budget import Spend
 from gencard.core.errors import InvalidInputError
 from gencard.v1 import steward_pb2 as pb
 from gencard.wire.codec import message_of, value_of
 from gencard.wire.documents.enrolment import LARGEST, request_of_document
-from gencard.wire.log.log_entry import LogEntry
+from gencard.wire.log import LogEntry
 from gencard.wire.signatures.canonical import json_bytes
 from gencard.wire.steward import Action, kind_of
 

@@ -10,8 +10,17 @@ from typing import Any, NamedTuple, TypedDict
 from gencard.client.common.arguments import checked, names_only, whole
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Neighbouring, decimal_of, neighbouring_of
-from gencard.core.card.mechanism import EXACT, Exact, InsideGenerator, Privacy, privacy_with
-from gencard.core.card.noise import CURRENCIES, AddedNoise, Mechanism, usual_noise
+from gencard.core.card.noise import (
+    CURRENCIES,
+    EXACT,
+    AddedNoise,
+    Exact,
+    InsideGenerator,
+    Mechanism,
+    Privacy,
+    privacy_with,
+    usual_noise,
+)
 from gencard.core.card.sums import Histogram, Sum, check_numbers, product_ends
 from gencard.core.card.terms import LARGEST_WEIGHT, AuditTerms, Proposal
 from gencard.core.catalogue import CatalogueEntry

@@ -15,7 +15,7 @@ from gencard.controller.cards.book import CardBook
 from gencard.controller.operations.failures import Refusals
 from gencard.controller.operations.operations import Operations
 from gencard.controller.people.certificates import certificate_ends
-from gencard.controller.people.identities import Roster
+from gencard.controller.people.enrolment import Roster
 from gencard.controller.people.passkeys import Passkeys
 from gencard.controller.people.signing_keys import KeyRotation, SigningKey
 from gencard.controller.settings.settings import Settings

@@ -41,10 +41,9 @@ from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from gencard.core.card.budget import Neighbouring, decimal_text
-from gencard.core.card.mechanism import Privacy, privacy_with
-from gencard.core.card.noise import AddedNoise, Mechanism
+from gencard.core.card.noise import AddedNoise, Mechanism, Privacy, privacy_with
 from gencard.core.errors import InvalidInputError, InvalidNumberError
-from gencard.core.json_codecs import Entry, entries_of
+from gencard.core.json_codecs import CodecField, entries_of
 from gencard.core.typed_json import PLAIN, members_of
 from gencard.v1 import common_pb2 as common
 from gencard.wire.signatures.canonical import LONGEST_DECIMAL, check_json, document_of, json_bytes
@@ -254,7 +253,7 @@ def _form(kind: Any, message: type[Message], others: frozenset[str] | None = Non
 def _made(kind: Any, message: type[Message], others: frozenset[str] | None) -> _Form:
     described: Any = message.DESCRIPTOR
     fields = described.fields_by_name
-    entries: dict[str, Entry] = {}
+    entries: dict[str, CodecField] = {}
     private = {}
     for entry in entries_of(kind):
         if entry.constant or (others is not None and (entry.name in others or entry.name not in fields)):
@@ -298,7 +297,7 @@ def _members(kind: Any, fields: Any) -> dict[type, tuple[str, _Form]]:
     }
 
 
-def _part(entry: Entry, field: FieldDescriptor, *, lacks: bool) -> _Part:
+def _part(entry: CodecField, field: FieldDescriptor, *, lacks: bool) -> _Part:
     """The part of a field.
 
     Args:

@@ -12,7 +12,7 @@ from typing import Any
 
 from gencard.analysis.output_checks.rounding import rounded_count
 from gencard.core.card.budget import Price
-from gencard.core.card.card import Card, Change
+from gencard.core.card.card import CardRecord, Change
 from gencard.core.card.terms import Proposal
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError, TooLargeError
@@ -284,7 +284,7 @@ class CardReview:
         firsts: Decisions on the card that wait for a second steward.
     """
 
-    card: Card
+    card: CardRecord
     offer: Proposal | None
     changes: tuple[Change, ...]
     price: Price | None

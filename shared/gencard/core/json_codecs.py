@@ -41,7 +41,7 @@ class Codec(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Scalar:
+class ScalarCodec:
     """Values without parts.
 
     Args:
@@ -75,18 +75,18 @@ class Scalar:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class JsonOptions:
     """Options of the JSON of a field; see ``written``."""
 
     path: str = ""
     omit: bool = False
     inline: bool = False
-    scalar: Scalar | None = None
+    scalar: ScalarCodec | None = None
     unset: bool = False
     private: bool = False
 
 
-_NO_OPTIONS = Options()
+_NO_OPTIONS = JsonOptions()
 
 
 def written(
@@ -94,10 +94,10 @@ def written(
     *,
     omit: bool = False,
     inline: bool = False,
-    scalar: Scalar | None = None,
+    scalar: ScalarCodec | None = None,
     unset: bool = False,
     private: bool = False,
-) -> dict[str, Options]:
+) -> dict[str, JsonOptions]:
     """Metadata of a field.
 
     Args:
@@ -108,11 +108,11 @@ def written(
         inline: The fields of its value stand among those of its owner.
         scalar: How it is written, if not as the form says.
     """
-    return {"json": Options(path, omit, inline, scalar, unset, private)}
+    return {"json": JsonOptions(path, omit, inline, scalar, unset, private)}
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CodecField:
     """A field of a dataclass: name, type, default (``MISSING`` for none) and options.
 
     Args:
@@ -122,12 +122,12 @@ class Entry:
     name: str
     kind: Any
     default: Any
-    options: Options
+    options: JsonOptions
     constant: bool
 
 
 @cache
-def entries_of(kind: type) -> tuple[Entry, ...]:
+def entries_of(kind: type) -> tuple[CodecField, ...]:
     """The fields of a dataclass, in order.
 
     A module that loads the types of its fields late has them in ``late_types``, by name.
@@ -138,7 +138,7 @@ def entries_of(kind: type) -> tuple[Entry, ...]:
     for one in fields(kind):
         default = one.default if one.default_factory is MISSING else one.default_factory()
         options = one.metadata.get("json", _NO_OPTIONS)
-        entries.append(Entry(one.name, hints[one.name], default, options, not one.init))
+        entries.append(CodecField(one.name, hints[one.name], default, options, not one.init))
     return tuple(entries)
 
 
@@ -155,7 +155,7 @@ class Part:
         form: Codec of the same, if it is for objects alone.
     """
 
-    entry: Entry
+    entry: CodecField
     steps: tuple[str, ...]
     codec: Codec
     kinds: frozenset[type]
@@ -360,7 +360,7 @@ def fill(objects: Iterable[Object], name: Callable[[str], str], codecs: Mapping[
                 codec,
                 codec.kinds | {NoneType} if inner is not codec else codec.kinds,
                 codec.codec.kinds if isinstance(codec, Items) else frozenset[type](),
-                isinstance(codec, Scalar) and codec.whole,
+                isinstance(codec, ScalarCodec) and codec.whole,
                 element.to_json or element.write,
                 many,
                 element if {Object}.issuperset(map(type, members)) else None,

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from gencard.core.card.mechanism import Transform
+from gencard.core.card.noise import Transform
 from gencard.core.errors import InvalidNumberError
 from gencard.core.json_codecs import written
 
@@ -153,10 +153,10 @@ USUAL_RULES = Rules()
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RuleVerdict:
     """Rules that one number breaks, without saying by how much.
 
-    >>> Verdict((Rule.NEGATIVE,)).colour, Verdict().colour
+    >>> RuleVerdict((Rule.NEGATIVE,)).colour, RuleVerdict().colour
     (<Colour.AMBER: 'amber'>, <Colour.GREEN: 'green'>)
     """
 
@@ -183,15 +183,15 @@ class Mark:
     rules: tuple[Rule, ...]
 
 
-PASSED = Verdict()
+PASSED = RuleVerdict()
 
 
-def together(verdicts: Iterable[Verdict]) -> Verdict:
+def together(verdicts: Iterable[RuleVerdict]) -> RuleVerdict:
     """All rules that some number breaks, in the order of ``Rule``."""
     broken = {rule for verdict in verdicts for rule in verdict.broken}
-    return Verdict(tuple(rule for rule in Rule if rule in broken))
+    return RuleVerdict(tuple(rule for rule in Rule if rule in broken))
 
 
-def breaking(rules: Iterable[tuple[Rule, bool]]) -> Verdict:
+def breaking(rules: Iterable[tuple[Rule, bool]]) -> RuleVerdict:
     """A verdict from rules and whether each is broken."""
-    return Verdict(tuple(rule for rule, broken in rules if broken))
+    return RuleVerdict(tuple(rule for rule, broken in rules if broken))

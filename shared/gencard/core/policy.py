@@ -11,8 +11,7 @@ from typing import TypeVar
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Price
 from gencard.core.card.card import Change
-from gencard.core.card.mechanism import AS_COUNTED, Transform
-from gencard.core.card.noise import AddedNoise, Mechanism
+from gencard.core.card.noise import AS_COUNTED, AddedNoise, Mechanism, Transform
 from gencard.core.card.terms import Proposal
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError

@@ -23,7 +23,7 @@ from gencard.core.json_codecs import (
     Names,
     Object,
     Row,
-    Scalar,
+    ScalarCodec,
     entries_of,
     fill,
 )
@@ -48,7 +48,7 @@ class JsonForm:
         name: Returns the JSON name of a field whose name has several words, such as in camel case.
     """
 
-    scalars: Mapping[Any, Scalar]
+    scalars: Mapping[Any, ScalarCodec]
     name: Callable[[str], str] = str
     _codecs: dict[Any, Codec] = field(default_factory=dict, init=False, repr=False)
 
@@ -89,14 +89,14 @@ class JsonForm:
                 # empty ``kinds``: elements are converted; others are checked and copied as a whole list
                 inner = element.codec if isinstance(element, Items) else element
                 rows = frozenset[type]() if inner is element else inner.kinds
-                whole = isinstance(inner, Scalar) and inner.whole
+                whole = isinstance(inner, ScalarCodec) and inner.whole
                 codecs[part] = Items(element, list if element.kinds else None, rows, whole)
             elif origin in (UnionType, Union):
                 members = dict(zip(arguments, map(codecs.get, arguments), strict=True))
                 optional = members.pop(NoneType, ANY_JSON) is None
                 codec = Choice(members) if len(members) > 1 else next(iter(members.values()))
                 # None is written as it is if all other values are
-                if optional and isinstance(codec, Scalar) and codec.kinds:
+                if optional and isinstance(codec, ScalarCodec) and codec.kinds:
                     codecs[part] = replace(codec, kinds=codec.kinds | {NoneType})
                 else:
                     codecs[part] = Maybe(codec) if optional else codec
@@ -141,7 +141,7 @@ def _other(kind: Any, codecs: Mapping[Any, Codec]) -> Codec:
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return Names(codecs[arguments[1]], dict if codecs[arguments[1]].kinds else None)
     if isinstance(kind, type) and issubclass(kind, StrEnum):
-        return Scalar(attrgetter("value"), kind)
+        return ScalarCodec(attrgetter("value"), kind)
     return ANY_JSON
 
 
@@ -151,22 +151,22 @@ def _exactly(kind: type, value: object) -> object:
     return value
 
 
-text_scalar = partial(Scalar, types=frozenset({str}))
+text_scalar = partial(ScalarCodec, types=frozenset({str}))
 """Make a scalar that is a JSON string, of a function that writes it and a function that reads it."""
 
 
-ANY_JSON = Scalar(
+ANY_JSON = ScalarCodec(
     lambda value: value, lambda json: json, frozenset({dict, list, str, int, bool, NoneType})
 )
 """JSON of any form, unchecked; only NaN as the whole value is rejected."""
 
 AS_IT_IS = {
-    kind: Scalar(lambda value: value, partial(_exactly, kind), frozenset({kind}))
+    kind: ScalarCodec(lambda value: value, partial(_exactly, kind), frozenset({kind}))
     for kind in (str, bool, int)
 }
 """Texts, truth values and whole numbers as JSON has them."""
 
-_FLOAT = Scalar(lambda value: value, float, frozenset({float}), frozenset({int}), whole=True)
+_FLOAT = ScalarCodec(lambda value: value, float, frozenset({float}), frozenset({int}), whole=True)
 """Numbers with a fraction; whole numbers are read too, as JSON does not distinguish 1.0 from 1."""
 
 
@@ -194,7 +194,7 @@ def _sorted_pairs(value: object) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((name, AS_IT_IS[str].of_json(text)) for name, text in _object(value).items()))
 
 
-PAIRS_AS_OBJECT = Scalar(dict, _sorted_pairs)
+PAIRS_AS_OBJECT = ScalarCodec(dict, _sorted_pairs)
 """Pairs of texts, sorted by the first, as an object."""
 
 
@@ -202,7 +202,7 @@ def _domain_of_pairs(json: object) -> Domain:
     return Domain.of(dict(PLAIN.codec(tuple[tuple[str, int], ...]).read(json, "domain")))
 
 
-DOMAIN_AS_PAIRS = Scalar(
+DOMAIN_AS_PAIRS = ScalarCodec(
     lambda domain: [list(pair) for pair in zip(domain.attributes, domain.sizes, strict=True)],
     _domain_of_pairs,
 )

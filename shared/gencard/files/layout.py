@@ -144,10 +144,8 @@ def look_at(
     source = _TextFile(path, field, encoding, most_bytes, most_columns, is_strict=not names)
     read = _checked_sample(source, delimiter, skip)
     header = [name.strip() for name in read.header]
-    columns = {
-        name: _present(column)
-        for name, column in zip(header, zip(*read.sample, strict=True), strict=True)
-    }
+    sample = [*zip(*read.sample, strict=True)]
+    columns = {name: _present(column) for name, column in zip(header, sample, strict=True)}
     days = {header[place]: _present(values) for place, values in read.days.items()}
     decimal, thousands = number_marks([*columns.values()])
     layout = TextLayout(
@@ -157,7 +155,7 @@ def look_at(
         decimal=decimal,
         thousands=thousands,
         dates=date_formats([*days.values()]),
-        trim=any(value != value.strip() for row in read.sample for value in row),
+        trim=any(value != value.strip() for column in sample for value in {*column}),
         line_ends="mixed" if len(read.ends) > 1 else "",
     )
     return TextLook(layout, read.records, columns, days, read.note)
@@ -233,9 +231,10 @@ def _comments(lines: Sequence[str]) -> int:
 
 
 def _present(column: Sequence[str]) -> list[str]:
-    """The values that are neither empty nor a mark of a missing value."""
-    values = (value.strip() for value in column)
-    return [value for value in values if value and value not in MARKS]
+    """The values that are neither empty nor a mark of a missing value, without spaces around them."""
+    stripped = {value: value.strip() for value in {*column}}  # different values are often few
+    present = {value: text for value, text in stripped.items() if text and text not in MARKS}
+    return [present[value] for value in column if value in present]
 
 
 def _encoding(path: Path, field: str, most_bytes: int) -> str:
@@ -435,26 +434,29 @@ def _ragged(lines: Sequence[int], width: int) -> str:
 
 def number_marks(columns: Sequence[Sequence[str]]) -> tuple[str, str]:
     """The marks before decimals and between thousands."""
-    commas = sum(_mostly(column, _COMMA) for column in columns)
-    points = sum(_mostly(column, _POINT) for column in columns)
+    counted = [Counter(column) for column in columns]  # each different value is compared once
+    commas = sum(_mostly(counts, _COMMA) for counts in counted)
+    points = sum(_mostly(counts, _POINT) for counts in counted)
     decimal, group = (",", ".") if commas > points else (".", ",")
     grouped = any(
-        _GROUPED[group].fullmatch(value)
-        for column in columns
-        if _is_numeric(column, decimal, group)
-        for value in column
+        any(map(_GROUPED[group].fullmatch, counts)) and _is_numeric(counts, decimal, group)
+        for counts in counted
     )
     return decimal, group if grouped else ""
 
 
-def _mostly(column: Sequence[str], pattern: re.Pattern[str]) -> bool:
+def _mostly(counts: Counter[str], pattern: re.Pattern[str]) -> bool:
     """Whether at least one in ten values is a number with this mark: the others may be whole."""
-    return bool(column) and 10 * sum(map(bool, map(pattern.fullmatch, column))) >= len(column)
+    return bool(counts) and 10 * _matching(counts, pattern) >= counts.total()
 
 
-def _is_numeric(column: Sequence[str], decimal: str, group: str) -> bool:
+def _matching(counts: Counter[str], pattern: re.Pattern[str]) -> int:
+    return sum(times for value, times in counts.items() if pattern.fullmatch(value))
+
+
+def _is_numeric(counts: Counter[str], decimal: str, group: str) -> bool:
     number = re.compile(rf"[+-]?(\d+|\d{{1,3}}([{group}]\d{{3}})+)([{decimal}]\d+)?")
-    return bool(column) and 10 * sum(map(bool, map(number.fullmatch, column))) >= 9 * len(column)
+    return bool(counts) and 10 * _matching(counts, number) >= 9 * counts.total()
 
 
 def date_formats(columns: Sequence[Sequence[str]]) -> tuple[str, ...]:
@@ -473,7 +475,8 @@ def date_formats(columns: Sequence[Sequence[str]]) -> tuple[str, ...]:
 def _fitting(column: Sequence[str]) -> list[str]:
     """The formats that fit most values of a column; none where they are not nearly all."""
     values = list(dict.fromkeys(column))
-    if not any(is_date(value, form) for value in values[:_TRIED] for form in DATES):
+    tried = filter(_DATE_LIKE.fullmatch, values[:_TRIED])  # most columns have no such value
+    if not any(is_date(value, form) for value in tried for form in DATES):
         return []
     fits = {form: sum(is_date(value, form) for value in values) for form in DATES}
     most = max(fits.values())

@@ -23,8 +23,8 @@ from gencard.core.errors import (
     StorageError,
     VerificationError,
 )
-from gencard.wire.documents.key_history import LOG, KeyHistory
-from gencard.wire.log import merkle
+from gencard.wire import log as merkle
+from gencard.wire.documents.enrolment import LOG, KeyHistory
 from gencard.wire.signatures.canonical import time_text
 from tests.controller.state.samples import ANA, CARD, NOW
 

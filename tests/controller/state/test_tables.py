@@ -32,7 +32,7 @@ from tests.controller.state import postgres
 pytest.importorskip("ibis")
 from gencard.controller.records.tables import codes, engines
 from gencard.controller.records.tables.engines import open_backend, open_table, records_of, runner
-from gencard.controller.records.tables.table import Table
+from gencard.controller.records.tables.table import IbisTable
 
 CLIQUES = [("age", "sex"), ("grade", "day"), ("day",), ("sex", "age", "grade"), ("born", "alive")]
 CLIQUES += [("city", "income", "born"), ("income", "alive"), ("word", "price")]
@@ -72,7 +72,7 @@ def stored(engine: str, records: pa.Table, folder: Path, socket: str) -> TableAd
     return TableAddress(address.replace("gencard@", "reader@"))
 
 
-def opened(address: TableAddress) -> AbstractContextManager[Table]:
+def opened(address: TableAddress) -> AbstractContextManager[IbisTable]:
     return open_table(address, "", CODING, READINGS)
 
 
@@ -86,7 +86,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def both(engine, socket, tmp_path_factory) -> Iterator[tuple[Table, Vault]]:
+def both(engine, socket, tmp_path_factory) -> Iterator[tuple[IbisTable, Vault]]:
     """The same records in a table and in the vault."""
     folder, records = tmp_path_factory.mktemp("tables"), awkward(5_000)
     address = stored(engine, records, folder, socket)
@@ -138,7 +138,7 @@ class TestBothSources:
 class TestRefusals:
     @pytest.fixture
     def table(self, engine, socket, tmp_path):
-        def of(records: pa.Table) -> AbstractContextManager[Table]:
+        def of(records: pa.Table) -> AbstractContextManager[IbisTable]:
             return opened(stored(engine, records, tmp_path, socket))
 
         return of

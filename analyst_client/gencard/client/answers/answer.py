@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from gencard.analysis.answers import answer as core_answer
-from gencard.analysis.answers.answer import Coefficients, Table
+from gencard.analysis.answers.answer import AnalysisAnswer, AnswerTable, Coefficients
 from gencard.client.answers.display import (
     COEFFICIENTS,
     NUMBERS,
@@ -52,7 +51,7 @@ class Answer(WrittenAsJson, Displayable):
         proof: What it is checked with, by file name; None as the envelope.
     """
 
-    estimates: core_answer.Answer
+    estimates: AnalysisAnswer
     about: tuple[tuple[str, str], ...] = ()
     envelope: bytes | None = None
     proof: Callable[[], dict[str, bytes]] | None = None
@@ -240,7 +239,7 @@ class Answer(WrittenAsJson, Displayable):
 
         return pd.Series(values, index=pd.Index(self._coefficients.names), dtype=float)
 
-    def _table(self, name: str) -> Table:
+    def _table(self, name: str) -> AnswerTable:
         try:
             return self.estimates.table(name)
         except KeyError:

@@ -13,7 +13,7 @@ from gencard.client.checking.signing import card_of_statement
 from gencard.client.common.arguments import checked, level_values, text
 from gencard.client.connection.connection import progress_bar
 from gencard.client.connection.credentials import Credentials
-from gencard.client.question import AnswerOptions, Question
+from gencard.client.question import AnalystQuestion, AnswerOptions
 from gencard.core.card.noise import Mechanism
 from gencard.core.card.terms import CardTerms
 from gencard.core.coding import Coding
@@ -33,7 +33,11 @@ _NO_RECEIPT = "no receipt: nothing confirms the counts of psi"
 
 
 def answer_from(
-    psi: Psi, coding: Coding, question: Question, mechanism: Mechanism, about: Sequence[tuple[str, str]]
+    psi: Psi,
+    coding: Coding,
+    question: AnalystQuestion,
+    mechanism: Mechanism,
+    about: Sequence[tuple[str, str]],
 ) -> Answer:
     """The answer that psi determines.
 
@@ -65,7 +69,7 @@ def answer_from(
     return Answer(estimates, (*about, ("psi SHA-256", sha256(psi_document(psi)))))
 
 
-def _bootstrap(question: Question, mechanism: Mechanism, progress: Progress) -> Bootstrap | None:
+def _bootstrap(question: AnalystQuestion, mechanism: Mechanism, progress: Progress) -> Bootstrap | None:
     if not question.bootstrap:
         return None
     return Bootstrap(rng_of(question.bootstrap_seed), mechanism, question.bootstrap, progress)
@@ -98,10 +102,10 @@ def answer(
     """
     bundle = Bundle.of([Path(folder)])
     keys = None if connection is None else Keys.of(Credentials.of_folder(Path(connection)))
-    return answer_of_bundle(bundle, keys, Question.of(formula, kind, options))
+    return answer_of_bundle(bundle, keys, AnalystQuestion.of(formula, kind, options))
 
 
-def answer_of_bundle(bundle: Bundle, keys: Keys | None, question: Question) -> Answer:
+def answer_of_bundle(bundle: Bundle, keys: Keys | None, question: AnalystQuestion) -> Answer:
     """``answer`` for files that were sorted; without keys no signature is checked."""
     card = _card(bundle, keys)
     coding, psi = checked_schema(bundle, card), bundle.psi()

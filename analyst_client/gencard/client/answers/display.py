@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gencard.analysis.answers.answer import Answer, Coefficients, Scalar, Table
+from gencard.analysis.answers.answer import AnalysisAnswer, AnswerTable, Coefficients, Scalar
 from gencard.client.common.arguments import checked
 from gencard.client.common.display import Grid, page_module
 from gencard.client.common.files.folder import appearing
@@ -30,7 +30,7 @@ NOT_DEFINED = "–"
 COEFFICIENTS, NUMBERS = "Coefficients", "Numbers"
 
 
-def grids(answer: Answer) -> Iterator[tuple[str, Grid]]:
+def grids(answer: AnalysisAnswer) -> Iterator[tuple[str, Grid]]:
     """Titles and tables: coefficients, single numbers, tables; each cut where it is long."""
     if answer.coefficients is not None:
         yield COEFFICIENTS, coefficient_grid(answer.coefficients)
@@ -75,7 +75,7 @@ def scalar_grid(scalars: Sequence[Scalar]) -> Grid:
     )
 
 
-def table_grid(table: Table) -> Grid:
+def table_grid(table: AnswerTable) -> Grid:
     names = table.column_names[:MOST_COLUMNS]
     more = (
         [f"{len(table.column_names) - len(names):,} more"] if table.column_names[MOST_COLUMNS:] else []
@@ -137,14 +137,14 @@ def coefficient_rows(coefficients: Coefficients) -> list[list[float]]:
     return rows
 
 
-def frame_of(part: Coefficients | Table | Sequence[Scalar]) -> "pd.DataFrame":
+def frame_of(part: Coefficients | AnswerTable | Sequence[Scalar]) -> "pd.DataFrame":
     """Coefficients, a table, or single numbers as a data frame; without a value NaN."""
     import pandas as pd  # noqa: PLC0415 - only where frames are wanted
 
     if isinstance(part, Coefficients):
         heads = [head.format(part.statistic) for head in HEADS[1:]]
         return pd.DataFrame(coefficient_rows(part), index=pd.Index(part.names), columns=heads)
-    if isinstance(part, Table):
+    if isinstance(part, AnswerTable):
         rows, columns = pd.Index(part.row_names), list(part.column_names)
         return pd.DataFrame(part.values, index=rows, columns=columns, dtype=float)
     values = {

@@ -36,11 +36,11 @@ from gencard.files import (
     too_large,
 )
 from gencard.files.endings import WRITTEN
-from gencard.wire.documents.key_history import CARDS, LINKS, LOG, KeyHistory, changes_in
+from gencard.wire.documents.enrolment import CARDS, LINKS, LOG, KeyHistory, changes_in
 from gencard.wire.documents.psi_document import PSI_OPENS, psi_document, psi_of_document
 from gencard.wire.documents.receipt import Receipt
 from gencard.wire.documents.schema_document import coding_digest, coding_document, coding_of_document
-from gencard.wire.log.log_entry import is_log_entry
+from gencard.wire.log import is_log_entry
 from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import check_json, document_of, json_bytes
 from gencard.wire.signatures.dsse import (

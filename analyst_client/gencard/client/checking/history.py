@@ -15,13 +15,14 @@ from gencard.files import DOCUMENT_LIMIT, read_file
 from gencard.v1 import ledger_pb2 as pb
 from gencard.wire.documents.answer_document import SignedAnswer
 from gencard.wire.documents.receipt import Receipt
-from gencard.wire.log.log_entry import (
+from gencard.wire.log import (
     LogEntry,
     check_answer_entry,
+    check_consistency,
     check_in_log,
+    check_inclusion,
     check_release_entry,
 )
-from gencard.wire.log.merkle import check_consistency, check_inclusion
 
 if TYPE_CHECKING:
     from gencard.client.connection.connection import Connection

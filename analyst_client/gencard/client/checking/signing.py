@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from gencard.core.card.card import Card, Offer
+from gencard.core.card.card import CardRecord, Offer
 from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.catalogue import CatalogueEntry
 from gencard.core.errors import GencardError, VerificationError
@@ -14,7 +14,7 @@ from gencard.wire.documents.answer_document import (
     answer_of_document,
 )
 from gencard.wire.documents.card_document import card_of_document, card_statement
-from gencard.wire.documents.key_history import KeyHistory
+from gencard.wire.documents.enrolment import KeyHistory
 from gencard.wire.documents.receipt import AuditedBox, Receipt, receipt_of_document, receipt_statement
 from gencard.wire.documents.schema_document import coding_digest
 from gencard.wire.signatures import dsse
@@ -30,7 +30,7 @@ from gencard.wire.signatures.dsse import (
 )
 
 
-def checked_answer(answer: Card, proposal: Proposal) -> Card:
+def checked_answer(answer: CardRecord, proposal: Proposal) -> CardRecord:
     """The controller's answer to a proposal, once it is an answer to this one.
 
     Raises:
@@ -41,7 +41,7 @@ def checked_answer(answer: Card, proposal: Proposal) -> Card:
     return answer
 
 
-def checked_offer(card: Card, offer: Offer, entry: CatalogueEntry, *, analyst: str) -> bytes:
+def checked_offer(card: CardRecord, offer: Offer, entry: CatalogueEntry, *, analyst: str) -> bytes:
     """The statement to sign, once its bytes are found to mean the offer as it is shown, and no more.
 
     Raises:

@@ -28,10 +28,10 @@ from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.coding import Coding
 from gencard.core.errors import GencardError, VerificationError
 from gencard.core.types import VersionKind
+from gencard.wire import log as wire_log
 from gencard.wire.documents.answer_document import SignedAnswer
 from gencard.wire.documents.enrolment import grouped
 from gencard.wire.documents.receipt import Receipt
-from gencard.wire.log import log_entry
 from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import Document, document_of, sha256, time_of, time_text
 from gencard.wire.signatures.dsse import REVOCATION, VERDICT, predicate_of, subject_digest
@@ -177,13 +177,13 @@ def _check_log(
         find_entry = partial(_logged, bundle, receipt, known, agrees)
         to.check(f"Log entry {receipt.log_index}", find_entry, str)
     for answer in answers:
-        agrees = partial(log_entry.check_answer_entry, answer=answer)
+        agrees = partial(wire_log.check_answer_entry, answer=answer)
         find_entry = partial(_logged, bundle, answer, known, agrees)
         to.check(f"Log entry {answer.log_index}", find_entry, str)
 
 
 def _is_of_receipt(body: bytes, *, receipt: Receipt, controller: str) -> None:
-    log_entry.check_release_entry(body, receipt, controller)
+    wire_log.check_release_entry(body, receipt, controller)
 
 
 def _refuse_damaged(path: Path) -> str:
@@ -205,13 +205,13 @@ def _logged(
     Raises:
         VerificationError: None of those that are here.
     """
-    entries = [log_entry.log_entry_of_document(file.content) for file in bundle.all("log entry")]
-    own = [entry for entry in entries if log_entry.resource_of(entry.body) == signed.name]
+    entries = [wire_log.log_entry_of_document(file.content) for file in bundle.all("log entry")]
+    own = [entry for entry in entries if wire_log.resource_of(entry.body) == signed.name]
     for entry in own:
         check(entry.body)
         if entry.size in checkpoints:
             checkpoint = checkpoints[entry.size]
-            log_entry.check_in_log(entry, signed.log_index, bytes.fromhex(checkpoint.root))
+            wire_log.check_in_log(entry, signed.log_index, bytes.fromhex(checkpoint.root))
             return f"included in the signed log of {checkpoint.size} entries, {checkpoint.time}"
     raise VerificationError(problem=_NO_CHECKPOINT if own else _NO_ENTRY)
 

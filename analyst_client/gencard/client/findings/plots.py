@@ -3,6 +3,7 @@
 import io
 import re
 from collections.abc import Sequence
+from functools import singledispatch
 from typing import Any
 
 import matplotlib as mpl
@@ -13,13 +14,344 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from gencard.client.common.display import named, percent
-from gencard.client.findings.finding_plots import draw, draw_differences, lines_of, short
 from gencard.client.findings.findings import sentence
 from gencard.client.findings.numbers import NumberReport, figure_name
 from gencard.core.audit.report import AuditReport, PlantedEvidence, UniquesEvidence
+from gencard.core.types import UNDEFINED
+from gencard.measures.evaluation import attacks, distances, models, tables
+from gencard.measures.evaluation.distances import BINS, RATIO_BINS, STEP
 from gencard.measures.evaluation.evaluation import Finding
-from gencard.measures.evaluation.tables import FidelityFinding
+from gencard.measures.evaluation.tables import MOST_LINES, FidelityFinding
 from gencard.measures.utility.fidelity import Fidelity, MarginalFidelity
+from gencard.measures.utility.numbers import NumberFigure
+
+# Findings as figures.
+
+
+RELEASE, ALARM, BESIDE = "C0", "C1", "C2"
+"""First colours of the cycle: the release, what may be a leak, and the reference."""
+
+_MARK: dict[str, Any] = {"marker": "|", "s": 320, "linewidths": 2}
+"""A mark across a bar, visible on both sides of it."""
+
+_MOST_ATTRIBUTES = 24
+"""Attributes on the axes of the heat map."""
+
+_REFERENCE = frozenset({"UiO", "Dorig", "CAPd", "baseCAPd"})
+_LEAKS = frozenset({"repU", "DiSCO", "DiSDiO"})
+
+
+_LINES = {
+    distances.DistanceFinding: 0,
+    distances.RatioFinding: 0,
+    attacks.MembershipFinding: 1,
+    models.PropensityFinding: 2,
+    attacks.AttackFinding: 3,
+}
+"""Lines of figures that do not have one line for each number; 0 for curves."""
+
+
+@singledispatch
+def draw(finding: Finding, axes: Axes) -> None:
+    """Draw a finding.
+
+    Raises:
+        NotImplementedError: There is no figure for this type of finding.
+    """
+    raise NotImplementedError(type(finding).__name__)
+
+
+def lines_of(finding: Finding) -> int:
+    """Number of lines of the figure, one above the other; 0 for curves."""
+    if isinstance(finding, models.GapFinding):
+        return len(finding.levels)
+    if isinstance(finding, models.PredictionsFinding):
+        return len(finding.predictors)
+    if isinstance(finding, tables.AssociationsFinding):
+        return max(1, min(MOST_LINES, len(finding.pairs)))
+    if isinstance(finding, tables.TablesFinding):
+        return len(_drawn_attributes(finding))
+    return _LINES.get(type(finding), len(finding.lines))
+
+
+@draw.register
+def _(finding: attacks.AttackFinding, axes: Axes) -> None:
+    """Shares with their Wilson intervals."""
+    bars = (
+        ("attack", finding.attack, ALARM),
+        ("control", finding.control, RELEASE),
+        ("random", finding.naive, BESIDE),
+    )
+    for place, (_, share, colour) in enumerate(bars):
+        low, high = share.interval()
+        axes.hlines([place], [100 * low], [100 * high], color=colour, linewidth=2.5)
+        axes.scatter([100 * share.share], [place], color=colour, s=45, zorder=3)
+    axes.set_yticks(range(3), [name for name, *_ in bars])
+    axes.set_ylim(2.6, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("% of the guesses that were right, with 95 % intervals")
+
+
+@draw.register
+def _(finding: attacks.MembershipFinding, axes: Axes) -> None:
+    """The area under the ROC curve and its interval; dotted: random guessing."""
+    axes.axvline(50, color=BESIDE, linestyle=":")
+    axes.hlines([0], [100 * finding.low], [100 * finding.high], color=ALARM, linewidth=2.5)
+    axes.scatter([100 * finding.area], [0], color=ALARM, s=45, zorder=3)
+    axes.set_yticks([0], ["members nearer"])
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlim(0, 100)
+    axes.set_xlabel("% of the pairs; dotted: random guessing")
+
+
+@draw.register
+def _(finding: distances.CloneFinding, axes: Axes) -> None:
+    """One bar each."""
+    shares = [_in_percent(share) for _, share in finding.lines]
+    _barh(axes, shares, [_colour_of_clones(name) for name, _ in finding.lines], height=0.6)
+    axes.set_yticks(range(len(shares)), [name for name, _ in finding.lines])
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel("% of the rows, or of the records that are named")
+
+
+def _colour_of_clones(name: str) -> str:
+    if name.startswith("Clones of train") or name == "Records of train that equal a row":
+        return ALARM
+    return RELEASE if "of holdout" in name and "share" not in name else BESIDE
+
+
+@draw.register
+def _(finding: distances.RatioFinding, axes: Axes) -> None:
+    """Both histograms."""
+    edges = np.linspace(0, 1, RATIO_BINS + 1)
+    for shares, colour, label in (
+        (finding.holdout, RELEASE, "by records of holdout"),
+        (finding.train, ALARM, "by records of train"),
+    ):
+        axes.stairs(100 * np.array(shares), edges, color=colour, linewidth=1.6, label=label)
+    axes.set_xlabel("distance to the closest record, divided by that to the second closest")
+    axes.set_ylabel("% of the rows")
+    axes.legend(frameon=False)
+
+
+@draw.register
+def _(finding: tables.AssociationsFinding, axes: Axes) -> None:
+    """The largest differences, the rows beside psi; nothing but the axis where Phi holds no pair."""
+    shown = finding.pairs[:MOST_LINES]
+    places = range(len(shown))
+    _barh(axes, [one.rows for one in shown], [RELEASE] * len(shown), height=0.5)
+    _marks(axes, [one.psi for one in shown])
+    axes.set_yticks(places, [short(" × ".join(one.clique), 44) for one in shown])
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlim(0, 1)
+    axes.set_xlabel("Cramér's V; bar: rows, mark: psi")
+
+
+@draw.register(attacks.UniquesFinding)
+@draw.register(attacks.RowUniquesFinding)
+@draw.register(attacks.DisclosureFinding)
+def _(finding: Finding, axes: Axes) -> None:
+    """One bar each."""
+    _bars(axes, finding)
+
+
+@draw.register
+def _(finding: distances.DistanceFinding, axes: Axes) -> None:
+    """Histograms of the three distances; exact copies are the bars left of 0."""
+    edges = np.arange(BINS + 1) * STEP
+    curves = (
+        (finding.baseline, BESIDE, "real records to others (baseline)"),
+        (finding.to_holdout, RELEASE, "rows to holdout"),
+        (finding.to_train, ALARM, "rows to train"),
+    )
+    for place, (curve, colour, label) in enumerate(curves):
+        axes.stairs(100 * np.array(curve.bins), edges, color=colour, linewidth=1.6, label=label)
+        left = -STEP * (5.6 - 1.2 * place)
+        axes.bar(left, 100 * curve.zeros, width=STEP, color=colour, align="edge")
+    axes.set_xticks([-STEP * 3.9, *np.arange(5) / 10], ["copies", "0", "0.1", "0.2", "0.3", "0.4"])
+    axes.set_xlabel("distance to the closest record")
+    axes.set_ylabel("% of the rows")
+    axes.legend(frameon=False)
+
+
+@draw.register
+def _(finding: tables.FidelityFinding, axes: Axes) -> None:
+    """Total variation of each marginal, with expected sampling error and bound."""
+    shown, places = (
+        finding.ordered[:MOST_LINES],
+        np.arange(min(MOST_LINES, len(finding.facts.marginals))),
+    )
+    distances, expected, bounds = (
+        np.array([100 * getattr(one, name) for one in shown])
+        for name in ("total_variation", "expected", "bound")
+    )
+    beyond = np.array([one.beyond_chance for one in shown])
+    axes.hlines(places, 0, bounds, color=BESIDE, linewidth=1, alpha=0.4)
+    axes.scatter(bounds, places, marker="|", s=90, color=BESIDE)
+    axes.scatter(expected, places, s=42, facecolors="none", edgecolors=BESIDE)
+    for which, marker, colour in ((~beyond, "o", RELEASE), (beyond, "D", ALARM)):
+        axes.scatter(distances[which], places[which], s=26, marker=marker, color=colour, zorder=3)
+    axes.set_yticks(places, [" × ".join(one.clique)[:48] for one in shown])
+    axes.set_ylim(len(shown) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlim(left=0)
+    axes.set_xlabel(f"total variation, % of the rows; worst: {percent(distances.max() / 100)}")
+
+
+def draw_differences(shown: Sequence[NumberFigure], names: Sequence[str], axes: Axes) -> None:
+    """Each figure of the rows less what is known of it: a bar for bounds, a line for 95 % of its errors.
+
+    In standard deviations of the number; shares and correlations as they are.
+
+    Args:
+        names: Of the figures, on the axis.
+    """
+    axes.axvline(0, color=BESIDE, linewidth=0.8)
+    for place, one in enumerate(shown):
+        if one.rows is None:
+            axes.text(0.01, place, UNDEFINED, va="center", transform=axes.get_yaxis_transform())
+            continue
+        unit, colour = one.spread or 1.0, ALARM if one.beyond_chance else RELEASE
+        low, high = (one.rows - one.high) / unit, (one.rows - one.low) / unit
+        reach = 1.96 * float(np.hypot(one.stderr, one.noise)) / unit
+        axes.hlines([place], [low - reach], [high + reach], color=colour, linewidth=1.2)
+        axes.barh(place, high - low, left=low, height=0.5, color=colour, alpha=0.3)
+        value = [(one.difference or 0.0) / unit]
+        axes.scatter(
+            value, [place], s=22, marker="D" if one.beyond_chance else "o", color=colour, zorder=3
+        )
+    axes.set_yticks(range(len(shown)), names)
+    axes.set_ylim(len(shown) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel("difference, in standard deviations of the number")
+
+
+@draw.register
+def _(finding: models.GapFinding, axes: Axes) -> None:
+    """Each level's gap, the release's beside that of the records."""
+    axes.axvline(0, color=BESIDE, linewidth=0.8)
+    _draw_with_records(axes, finding.levels, finding.synthetic, finding.original)
+    axes.set_xlabel("bar: gap in the release, %; mark: among the records")
+
+
+@draw.register
+def _(finding: models.PredictionsFinding, axes: Axes) -> None:
+    """Importances, the release's beside those of the records."""
+    _draw_with_records(axes, finding.predictors, finding.synthetic, finding.real)
+    axes.set_xlabel("bar: accuracy lost in the release, %; mark: among the records")
+
+
+@draw.register
+def _(finding: models.PropensityFinding, axes: Axes) -> None:
+    """Both values; dotted: 1, a resample of the records."""
+    _barh(axes, [finding.regression, finding.tree], [RELEASE] * 2, height=0.5)
+    axes.axvline(1.0, color=BESIDE, linestyle=":", linewidth=1)
+    axes.set_yticks([0, 1], ["regression", "tree"])
+    axes.set_xlim(left=0)
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel("S_pMSE; dotted: as good as resampling the records")
+
+
+@draw.register
+def _(finding: tables.TablesFinding, axes: Axes) -> None:
+    """Heat map of the pairs, S_pMSE by depth of colour; only the attributes of the worst ones."""
+    shown = _drawn_attributes(finding)
+    places = {name: place for place, name in enumerate(shown)}
+    values = [value for _, value in finding.valued_pairs()]
+    largest = max(values, default=0.0)
+    for (one, other), value in finding.valued_pairs():
+        if one in places and other in places:
+            depth = _depth(value, largest)
+            axes.barh(places[other], 0.94, left=places[one] - 0.47, height=0.94, color=(ALARM, depth))
+    names = [short(name) for name in shown]
+    axes.set_xticks(range(len(shown)), names, rotation=90)
+    axes.set_yticks(range(len(shown)), names)
+    axes.invert_yaxis()
+    axes.tick_params(length=0)
+    if values:
+        axes.set_xlabel(f"S_pMSE, by depth of colour: {min(values):.3g} to {largest:.3g}")
+
+
+@draw.register
+def _(finding: tables.MarginalsFinding, axes: Axes) -> None:
+    """Total variation and error of the worst ones."""
+    shown = finding.ordered[:MOST_LINES]
+    places = np.arange(len(shown))
+    axes.barh(places, [100 * one.total_variation for one in shown], color=RELEASE, height=0.6)
+    errors = [100 * one.error for one in shown]
+    axes.scatter(errors, places, color=BESIDE, label="RMSE of a cell", **_MARK)
+    axes.set_yticks(places, [short(" × ".join(one.clique), 44) for one in shown])
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel("bar: total variation, % of the rows; mark: RMSE of a cell, %")
+
+
+def _in_percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
+
+
+def _barh(axes: Axes, values: Sequence[float | None], colours: Sequence[str], *, height: float) -> None:
+    """A bar for each value, from place 0; a word for a value that is not defined."""
+    for place, (value, colour) in enumerate(zip(values, colours, strict=True)):
+        if value is None:
+            axes.text(0.01, place, UNDEFINED, va="center", transform=axes.get_yaxis_transform())
+        # A bar of length 0 keeps the place of the line on the axis.
+        axes.barh(place, value or 0.0, color=colour, height=height)
+
+
+def _marks(axes: Axes, values: Sequence[float | None]) -> None:
+    """A mark for each value that is defined."""
+    known = [(value, place) for place, value in enumerate(values) if value is not None]
+    axes.scatter([value for value, _ in known], [place for _, place in known], color=BESIDE, **_MARK)
+
+
+def _draw_with_records(
+    axes: Axes,
+    names: Sequence[str],
+    release: Sequence[float | None],
+    records: Sequence[float | None],
+) -> None:
+    """Shares in per cent, a line for each name, the first on top: bars, with marks for the records."""
+    places = range(len(names))
+    _barh(axes, [_in_percent(one) for one in release], [RELEASE] * len(names), height=0.5)
+    _marks(axes, [_in_percent(one) for one in records])
+    axes.set_yticks(places, [name[:24] for name in names])
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", length=0)
+
+
+def _bars(axes: Axes, finding: Finding) -> None:
+    names = [name for name, _ in finding.lines]
+    colours = [BESIDE if name in _REFERENCE else ALARM if name in _LEAKS else RELEASE for name in names]
+    _barh(axes, [_in_percent(value) for _, value in finding.lines], colours, height=0.62)
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel("%")
+
+
+def _drawn_attributes(finding: tables.TablesFinding) -> tuple[str, ...]:
+    """The attributes on the axes, in their order: all, or those in the worst pairs."""
+    worst = dict.fromkeys(finding.attributes, 0.0)
+    for pair, value in finding.valued_pairs():
+        for name in pair:
+            worst[name] = max(worst[name], value)
+    names = sorted(worst, key=lambda name: -worst[name])[:_MOST_ATTRIBUTES]
+    return tuple(name for name in finding.attributes if name in names)
+
+
+def _depth(value: float, largest: float) -> float:
+    """From nearly white to full colour, by the logarithm: one bad pair must not hide the next."""
+    return 0.04 + 0.96 * float(np.log1p(value) / np.log1p(largest)) if largest > 0 else 0.04
+
+
+def short(name: str, most: int = 18) -> str:
+    return name if len(name) <= most else name[: most - 1] + "…"
+
 
 Group = tuple[str, NDArray[np.float64], str]
 """Name, one value for each run, and colour."""

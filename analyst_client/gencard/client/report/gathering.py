@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gencard.client import evaluation
 from gencard.client.agreement import Agreement
-from gencard.client.audit_run import known_audits
+from gencard.client.audit import known_audits
 from gencard.client.catalogue import get_dataset
 from gencard.client.connection.connection import ProgressDisplay
 from gencard.client.evaluation import CardMeasures
@@ -15,8 +15,7 @@ from gencard.client.findings.findings import EXPLANATIONS
 from gencard.client.report.card_report import CardReport, LeftOut
 from gencard.core.card.terms import Tier
 from gencard.core.errors import InvalidInputError
-from gencard.measures.evaluation.evaluation import Group, Need
-from gencard.measures.evaluation.material import NOTHING_DECLARED, Material
+from gencard.measures.evaluation.evaluation import NOTHING_DECLARED, Group, Material, Need
 from gencard.measures.evaluation.registry import EVALUATIONS, REPORTED, evaluate, price_in_statistics
 from gencard.wire.documents.receipt import Receipt
 from gencard.wire.signatures.identity import Role

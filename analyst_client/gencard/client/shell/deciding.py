@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from gencard.client.common.display import Facts
 from gencard.client.common.files.folder import write_bytes
-from gencard.client.connection.credentials import read
+from gencard.client.connection.credentials import Credentials, read
 from gencard.client.shell.stewarding import CardToReview, Review, at_desk, say_review
 from gencard.client.shell.terminal import (
     HERE,
@@ -23,12 +24,22 @@ from gencard.client.shell.terminal import (
     say_next,
 )
 from gencard.client.steward import Steward
-from gencard.client.stewards.card_review import Decision
-from gencard.client.stewards.registers import Preview
-from gencard.core.errors import InvalidInputError
+from gencard.client.stewards.card_review import Decision, Preview
+from gencard.core.errors import InvalidInputError, PermissionDeniedError
 from gencard.core.program_outputs import DIGITS
+from gencard.files import LIST_LIMIT, read_file
 from gencard.wire.documents.card_document import json_of
-from gencard.wire.documents.enrolment import LARGEST, grouped, request_of_document
+from gencard.wire.documents.enrolment import (
+    LARGEST,
+    LIFE,
+    LONGEST_REASON,
+    RestoreApproval,
+    backup_facts,
+    grouped,
+    request_of_document,
+)
+from gencard.wire.signatures.canonical import time_text
+from gencard.wire.signatures.identity import Role
 
 Reason = Annotated[
     str | None, typer.Option(help="Reason, in one line, for the log. Default: a terminal asks for it.")
@@ -346,3 +357,62 @@ def _say(decision: Decision, as_json: bool) -> None:
         say("Another steward must review it and run:")
         for command in decision.commands:
             say_next(command)
+
+
+# steward approve-restore: one of the two words that a restore needs, signed without the service.
+
+
+def approve_restore(
+    backup: Annotated[Path, typer.Argument(help="The backup's list, backup.json, or a copy of it.")],
+    complete: Annotated[
+        bool,
+        typer.Option(
+            "--complete",
+            help="Confirm that nothing was decided after the backup, and release the budgets.",
+        ),
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option(help="File for the approval. Default: NAME-approves.json.")
+    ] = None,
+    shown: Shown = None,
+    reason: Reason = None,
+    yes: Yes = False,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Approve a restore: sign that a backup may replace the state. The service may be stopped.
+
+    The list holds the digest of every file of the backup. Two stewards sign, and the operator of
+    the controller passes both files to `gencard-controller restore --approval`.
+    """
+    credentials = Credentials.of_folder(connection)
+    who, key = credentials.identity(), credentials.private_signing_key()
+    if who.role is not Role.STEWARD:
+        raise PermissionDeniedError(advice="Only stewards approve a restore.")
+    preview = _preview(read_file(backup, "backup", LIST_LIMIT), complete)
+    digest, why = confirmed("Approve", lambda _: preview, str(backup), shown, reason, yes)
+    if digest != preview.shown:
+        raise InvalidInputError(field="--shown", problem="is not the digest of this backup's list")
+    if not why.isprintable() or not 0 < len(why.strip()) <= LONGEST_REASON:
+        problem = f"must be one printable line of 1 to {LONGEST_REASON} characters"
+        raise InvalidInputError(field="reason", problem=problem)
+    approval = RestoreApproval(digest, complete, why, who.uri, time_text(datetime.now(UTC)))
+    file = output or Path(f"{who.name}-approves.json")
+    write_bytes(file, approval.signed(key))
+    if as_json:
+        say_json({"file": str(file), "backup": digest, "complete": complete, "by": who.uri})
+        return
+    say(f"Written: {file}. It is valid for {LIFE.days} days. With the approval of another steward, run:")
+    say(f"gencard-controller restore FOLDER --approval {file.name} --approval OTHER")
+
+
+def _preview(content: bytes, complete: bool) -> Preview:
+    """Make the preview of the backup that the steward sees."""
+    facts = backup_facts(content)
+    backup = {
+        "made": facts.made,
+        "log_entries": facts.entries,
+        "files": facts.files,
+        "budgets": "released: nothing was decided since" if complete else "blocked until checked",
+    }
+    return Preview("restore", "state", {"complete": complete}, backup, True, facts.digest)

@@ -10,9 +10,9 @@ from gencard.shell import Home, LazyGroup, new_shell, print_error
 ANSWERING = "gencard.client.shell.answering"
 CATALOGUE = "gencard.client.shell.catalogue"
 CHECKING = "gencard.client.shell.checking"
-ENROLLING = "gencard.client.shell.enrolling"
+ENROLLING = "gencard.client.shell.catalogue"
 NEGOTIATION = "gencard.client.shell.negotiation"
-REPORTS = "gencard.client.shell.reports"
+REPORTS = "gencard.client.shell.checking"
 STEWARDING = "gencard.client.shell.stewarding"
 SYNTHESIS = "gencard.client.shell.synthesis"
 

@@ -20,8 +20,7 @@ from gencard.client.shell.terminal import (
     say_table,
 )
 from gencard.client.steward import Steward
-from gencard.client.stewards.card_review import CardReview, command_of
-from gencard.client.stewards.registers import AnswerReview, Preview
+from gencard.client.stewards.card_review import AnswerReview, CardReview, Preview, command_of
 from gencard.shell import Home, LazyGroup, visible
 from gencard.wire.documents.card_document import json_of
 from gencard.wire.steward import FirstDecision
@@ -80,7 +79,7 @@ class StewardCommands(LazyGroup):
             _DECIDING, "enable", "Enable a disabled person: their certificate is accepted again."
         ),
         "approve-restore": Home(
-            "gencard.client.shell.restoring",
+            "gencard.client.shell.deciding",
             "approve_restore",
             "Approve a restore: sign that a backup may replace the state. The service may be stopped.",
         ),

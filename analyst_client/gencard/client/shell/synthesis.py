@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
+from gencard.client.agreement import Release
 from gencard.client.catalogue import AUTO
 from gencard.client.common.arguments import Where
 from gencard.client.common.files import folder
 from gencard.client.common.files.folder import ROWS, make_folder, write_bytes
 from gencard.client.common.files.limits import is_folder
 from gencard.client.common.files.rows import check_rows_fit, has_apostrophes
-from gencard.client.release import Release
 from gencard.client.shell.terminal import (
     HERE,
     AimKind,

@@ -10,11 +10,14 @@ its card ends.
 """
 
 import json
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from sqlalchemy import Connection
 
+from gencard.analysis.answers.answer import AnalysisAnswer, AnswerTable
+from gencard.analysis.output_checks.tables import judged_outputs
 from gencard.controller.cards.book import CardBook
 from gencard.controller.cards.released import question_of
 from gencard.controller.state import results
@@ -22,16 +25,27 @@ from gencard.controller.state.cards import ENDED, offer_of
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.results import RunRow, RunState, RunTier
 from gencard.core.card.budget import Price, SpendState
-from gencard.core.card.card import Card, CardState
+from gencard.core.card.card import CardRecord, CardState
+from gencard.core.domain import Clique
 from gencard.core.errors import CardStateError, InvalidInputError
-from gencard.core.output_rules import OUTPUT_RULES, RULES_VERSION, Colour, Rule
+from gencard.core.output_rules import OUTPUT_RULES, RULES_VERSION, USUAL_RULES, Colour, Rule, Rules
+from gencard.core.program_outputs import (
+    Number,
+    Output,
+    Outputs,
+    outputs_of_json,
+    outputs_to_json,
+    significant,
+)
+from gencard.core.typed_json import PLAIN
 from gencard.wire.documents.answer_document import (
+    AnswerVerdict,
     SignedAnswer,
-    Verdict,
     answer_statement,
 )
 from gencard.wire.signatures.canonical import digest_of, time_text
 from gencard.wire.signatures.dsse import sign
+from gencard.wire.steward import ReviewedNumber
 
 STEWARD = "STEWARD_DECISION"
 CARD_ENDED = "card-ended"
@@ -42,7 +56,7 @@ PRICE = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunOutcome:
     """Result of a run on the records, before the rules or a steward decide whether it is released.
 
     Args:
@@ -62,7 +76,7 @@ class Outcome:
     marks: Any = None
 
     @classmethod
-    def of(cls, row: RunRow) -> "Outcome":
+    def of(cls, row: RunRow) -> "RunOutcome":
         """Return a run's outcome; raises InvalidInputError if the run does not wait for a decision."""
         if row.outcome is None or row.state is not RunState.WAITING:
             raise InvalidInputError(field="answer", problem="is not ready for a decision")
@@ -70,7 +84,7 @@ class Outcome:
         return cls(**document | {"reasons": tuple(document["reasons"])})
 
     @classmethod
-    def refused(cls, rule: Rule) -> "Outcome":
+    def refused(cls, rule: Rule) -> "RunOutcome":
         """Return a refusal because of the records by a rule that judges the run as a whole."""
         mark = {"part": "run", "colour": str(Colour.RED), "rules": [str(rule)]}
         return cls(None, 0, (OUTPUT_RULES,), RULES_VERSION, marks=[mark])
@@ -92,7 +106,7 @@ class Decisions:
     cards: CardBook
     ledger: Ledger
 
-    def release(self, tx: Connection, row: RunRow, outcome: Outcome, by: str) -> RunRow:
+    def release(self, tx: Connection, row: RunRow, outcome: RunOutcome, by: str) -> RunRow:
         """Sign the answer of the outcome and return the changed run.
 
         Args:
@@ -104,13 +118,13 @@ class Decisions:
         """
         if outcome.answer is None:
             raise InvalidInputError(field="answer", problem="was refused by the output rules")
-        return self._end(tx, row, outcome, Verdict.RELEASED, by)
+        return self._end(tx, row, outcome, AnswerVerdict.RELEASED, by)
 
-    def refuse(self, tx: Connection, row: RunRow, outcome: Outcome, by: str) -> RunRow:
+    def refuse(self, tx: Connection, row: RunRow, outcome: RunOutcome, by: str) -> RunRow:
         """Sign that nothing leaves, and the reasons; the run as it is now. Raises as ``release``."""
-        return self._end(tx, row, _without_answer(outcome, outcome.reasons), Verdict.REFUSED, by)
+        return self._end(tx, row, _without_answer(outcome, outcome.reasons), AnswerVerdict.REFUSED, by)
 
-    def hold(self, tx: Connection, row: RunRow, outcome: Outcome, *, counts: bool) -> RunRow:
+    def hold(self, tx: Connection, row: RunRow, outcome: RunOutcome, *, counts: bool) -> RunRow:
         """Let an answer wait for a steward, its price reserved; the run as it is now.
 
         Args:
@@ -126,8 +140,8 @@ class Decisions:
             card: Name of a card, for its answers alone; None for all cards.
         """
         for row in self.waiting_in_vain(tx, card):
-            outcome = _without_answer(Outcome.of(row), (CARD_ENDED,))
-            self._end(tx, row, outcome, Verdict.REFUSED, self.cards.controller, ended_card=True)
+            outcome = _without_answer(RunOutcome.of(row), (CARD_ENDED,))
+            self._end(tx, row, outcome, AnswerVerdict.REFUSED, self.cards.controller, ended_card=True)
 
     def waiting_in_vain(self, tx: Connection, card: str | None = None) -> list[RunRow]:
         """Runs that wait for a steward under a card that has ended."""
@@ -138,8 +152,8 @@ class Decisions:
         self,
         tx: Connection,
         row: RunRow,
-        outcome: Outcome,
-        verdict: Verdict,
+        outcome: RunOutcome,
+        verdict: AnswerVerdict,
         by: str,
         *,
         ended_card: bool = False,
@@ -169,7 +183,7 @@ class Decisions:
             answer=outcome.answer,
         )
         envelope = sign(answer_statement(answer), [self.cards.signing_key(tx)])
-        state = RunState.RELEASED if verdict is Verdict.RELEASED else RunState.REFUSED
+        state = RunState.RELEASED if verdict is AnswerVerdict.RELEASED else RunState.REFUSED
         values = {"statistics": statistics, "envelope": envelope, "log_index": entry.index, "ended": now}
         # a steward's decision is the review; what the card's end refuses goes on counting
         counts = OUTPUT_RULES in outcome.reasons or (CARD_ENDED in outcome.reasons and row.counts)
@@ -177,7 +191,7 @@ class Decisions:
         results.move_run(tx, row.name, state, outcome=kept, counts=int(counts), **values)
         return results.get_run(tx, row.name)
 
-    def _settle(self, tx: Connection, row: RunRow, outcome: Outcome) -> int:
+    def _settle(self, tx: Connection, row: RunRow, outcome: RunOutcome) -> int:
         """Settle the ledger's line; the statistics that it came to."""
         if row.line is None:
             return 0
@@ -194,7 +208,7 @@ class Decisions:
         return statistics
 
 
-def _is_over(row: RunRow, card: Card) -> bool:
+def _is_over(row: RunRow, card: CardRecord) -> bool:
     """Whether no answer may be released under a card any more.
 
     Outputs of a program that ran before its card expired may be decided on later: reading them takes
@@ -203,5 +217,176 @@ def _is_over(row: RunRow, card: Card) -> bool:
     return card.state is CardState.REVOKED or (row.tier is RunTier.CHECKED and card.state in ENDED)
 
 
-def _without_answer(outcome: Outcome, reasons: tuple[str, ...]) -> Outcome:
+def _without_answer(outcome: RunOutcome, reasons: tuple[str, ...]) -> RunOutcome:
     return replace(outcome, answer=None, numbers=0, reasons=tuple(sorted(set(reasons))))
+
+
+# Review of a reviewed run by a steward, cell by cell, and the answer that the decision leaves.
+
+
+ON_SYNTHETIC_ROWS = "{}: difference to the synthetic rows"
+"""Name of the table that accompanies each released table."""
+
+_SEEN = "a steward saw each number of the program's, and released these"
+_BY_LEVELS = "by levels, each as its midpoint: {}"
+_OF_BEFORE = ("as on the coded records: intervals are their midpoints",)
+"""Note of a run that waits since before its columns were kept with it."""
+
+_MULTIPLES = "numbers of records are multiples of {}"
+
+WITHHELD, ROUNDED = "NUMBERS_WITHHELD", "NUMBERS_ROUNDED"
+
+
+def is_named_by(cell: ReviewedNumber, name: str) -> bool:
+    """Return True if a name means this number: its output, or output/row or output/row/column."""
+    return name in (
+        cell.output,
+        f"{cell.output}/{cell.row}",
+        f"{cell.output}/{cell.row}/{cell.column}",
+    )
+
+
+def leaves(cell: ReviewedNumber, withheld: Collection[str], *, red: bool) -> bool:
+    """Return True if a steward releases the number."""
+    return (red or cell.mark is not Colour.RED) and not any(is_named_by(cell, name) for name in withheld)
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """A reviewed run that waits for a steward.
+
+    Args:
+        program: Text of the program.
+        outputs: Outputs on the records.
+        dry: Outputs on the synthetic rows.
+        rules: Output rules of the policy under which the program ran.
+        base: Numbers of records are released as multiples of this base.
+        notes: How the attributes were passed to the program.
+    """
+
+    program: str
+    outputs: Outputs
+    dry: Outputs
+    rules: Rules = USUAL_RULES
+    base: int = 1
+    notes: tuple[str, ...] = _OF_BEFORE
+
+    @classmethod
+    def of(cls, outcome: RunOutcome) -> "Review":
+        """Read the review of an outcome; raises InvalidInputError if the outcome is of a checked run."""
+        marks = outcome.marks
+        if not isinstance(marks, dict) or "program" not in marks:
+            raise InvalidInputError(field="answer", problem="is not that of a program")
+        review = cls(
+            marks["program"], outputs_of_json(marks["outputs"]), outputs_of_json(marks["dry_run"])
+        )
+        if "limits" not in marks:  # it ran before reviewed runs had rules of the policy
+            return review
+        rules = PLAIN.read(Rules, marks["limits"], field="limits")
+        notes = tuple(map(str, marks.get("notes", _OF_BEFORE)))
+        return replace(review, rules=rules, base=rules.checks.rounding, notes=notes)
+
+    def cells(self) -> Iterator[ReviewedNumber]:
+        """Yield every number, in its order."""
+        verdicts_of = judged_outputs(self.outputs, self.rules)
+        for output, dry, verdicts in zip(self.outputs, self.dry, verdicts_of, strict=True):
+            for row, *lines in zip(output.row_names, output.values, dry.values, verdicts, strict=True):
+                for column, value, before, verdict in zip(output.column_names, *lines, strict=True):
+                    base = self.base if column in output.counts else 1
+                    rules = tuple(map(str, verdict.broken))
+                    yield ReviewedNumber(
+                        output.name, row, column, value, before, verdict.colour, rules, base
+                    )
+
+    def released(
+        self, digest: str, withheld: Collection[str], digits: int | None, *, red: bool
+    ) -> tuple[Any, int, tuple[str, ...]]:
+        """Return the answer to release, its number of numbers, and codes of the changes made to it.
+
+        Args:
+            withheld: Names of cells, as ``is_named_by`` reads them.
+            digits: Significant digits of released numbers; None leaves the numbers unrounded.
+            red: Whether numbers marked red are released too.
+
+        Raises:
+            InvalidInputError: A name matches no cell, or no cell is left.
+        """
+        cells = list(self.cells())
+        for name in withheld:
+            if not any(is_named_by(cell, name) for cell in cells):
+                raise InvalidInputError(
+                    field="--withhold", problem=f"does not name a number of this answer: '{name}'"
+                )
+        # Judged on the numbers as the program gave them: rounding must not turn a red number green.
+        left = [cell.value is not None and leaves(cell, withheld, red=red) for cell in cells]
+        if not any(left):
+            raise InvalidInputError(field="answer", problem="would contain no number; refuse it instead")
+        withholds = any(
+            cell.value is not None and not stays for cell, stays in zip(cells, left, strict=True)
+        )
+        codes = ((WITHHELD,) if withholds else ()) + (() if digits is None else (ROUNDED,))
+        values = [cell.leaving if stays else None for cell, stays in zip(cells, left, strict=True)]
+        if digits is not None:
+            values = [significant(value, digits) for value in values]
+        outputs = with_values(self.outputs, values)
+        return answer_of(digest, outputs, self.dry, self.notes, self.base), sum(left), codes
+
+
+def with_values(outputs: Outputs, values: Sequence[Number]) -> Outputs:
+    """Return the same outputs with other numbers, given in their order."""
+    left, outputs_with_values = iter(values), []
+    for output in outputs:
+        rows = tuple(tuple(next(left) for _ in row) for row in output.values)
+        outputs_with_values.append(replace(output, values=rows))
+    return tuple(outputs_with_values)
+
+
+def numbers_in(outputs: Outputs) -> int:
+    """Return the largest number of numbers in the outputs."""
+    return sum(output.numbers for output in outputs)
+
+
+def notes_on(by_levels: Clique) -> tuple[str, ...]:
+    """Notes of an answer on the attributes that its program got by levels."""
+    return (_BY_LEVELS.format(", ".join(by_levels)),) if by_levels else ()
+
+
+def marks_document(
+    program: str, outputs: Outputs, dry: Outputs, rules: Rules, notes: tuple[str, ...]
+) -> dict[str, Any]:
+    """Return the document that the state keeps for a steward and that ``Review.of`` reads."""
+    return {
+        "program": program,
+        "outputs": outputs_to_json(outputs),
+        "dry_run": outputs_to_json(dry),
+        "limits": PLAIN.write(rules),
+        "notes": list(notes),
+    }
+
+
+def answer_of(digest: str, outputs: Outputs, dry: Outputs, notes: tuple[str, ...], base: int = 1) -> Any:
+    """Return outputs as an answer: each table, followed by its difference to the synthetic rows.
+
+    Args:
+        notes: How the attributes were passed to the program.
+        base: Base of which numbers of records are multiples.
+    """
+    pairs = list(zip(outputs, dry, strict=True))
+    tables = [table for output, before in pairs for table in _tables(output, before)]
+    multiples = (_MULTIPLES.format(base),) if base > 1 else ()
+    notes = (*notes, _SEEN, *multiples)
+    return AnalysisAnswer("program", digest, 0.0, tables=tuple(tables), notes=notes).to_json()
+
+
+def _tables(output: Output, dry: Output) -> Iterator[AnswerTable]:
+    differences = tuple(
+        tuple(map(_difference, row, before))
+        for row, before in zip(output.values, dry.values, strict=True)
+    )
+    yield AnswerTable(output.name, output.row_names, output.column_names, output.values)
+    name = ON_SYNTHETIC_ROWS.format(output.name)
+    yield AnswerTable(name, output.row_names, output.column_names, differences)
+
+
+def _difference(value: Number, before: Number) -> Number:
+    return None if value is None or before is None else value - before

@@ -15,15 +15,19 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from gencard.controller.answers.answers import PROGRAM, Answers, check_numbers
-from gencard.controller.answers.decisions import Outcome
-from gencard.controller.answers.review import answer_of, marks_document, notes_on, numbers_in
-from gencard.controller.answers.run import AnswerRun
+from gencard.controller.answers.answers import PROGRAM, AnswerRun, Answers, check_numbers
+from gencard.controller.answers.decisions import (
+    RunOutcome,
+    answer_of,
+    marks_document,
+    notes_on,
+    numbers_in,
+)
 from gencard.controller.base.disk import ROWS, StateFiles
 from gencard.controller.cards.released import question_of
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.tasks import ProgramJob, RehearsalJob
-from gencard.controller.operations.run import Run
+from gencard.controller.operations.operations import Run
 from gencard.controller.sandbox.analyses import (
     AnalysisRecipe,
     analysis_digest,
@@ -38,7 +42,7 @@ from gencard.controller.state.cards import in_force, offer_of
 from gencard.controller.state.requests import OperationRow, Request
 from gencard.controller.state.results import ReleaseRow, RunRow
 from gencard.core.card.budget import Price
-from gencard.core.card.card import Card
+from gencard.core.card.card import CardRecord
 from gencard.core.errors import (
     BlackBoxError,
     GencardError,
@@ -139,7 +143,7 @@ class Programs:
             name = request.once(tx, who, answers.cards.clock(), lambda: make(tx))
         return answers.operations.begin(name.decode())
 
-    def _release_of(self, tx: Connection, card: Card, dry: AgreedShape) -> ReleaseRow:
+    def _release_of(self, tx: Connection, card: CardRecord, dry: AgreedShape) -> ReleaseRow:
         """Return the release of the dry run; raises InvalidInputError if it is not of this card."""
         rows = results.list_releases(tx, card=card.name, limit=500).rows
         for row in rows:
@@ -165,7 +169,7 @@ def text_of_program(program: bytes) -> str:
     return text
 
 
-def check_program(program: bytes, dry: AgreedShape, card: Card) -> None:
+def check_program(program: bytes, dry: AgreedShape, card: CardRecord) -> None:
     """Check a program by public facts alone; raises InvalidInputError if the card does not grant it."""
     analyses = offer_of(card).terms.analyses
     if analysis_digest(program) not in analyses.programs:
@@ -211,10 +215,10 @@ class ProgramRun:
             answer = answer_of(question_of(row).formula, outputs, rehearsed, notes)
             rules = answers.cards.entry_of(card).policy.analyses.rules
             marks = marks_document(program, outputs, rehearsed, rules, notes)
-            outcome = Outcome(answer, numbers_in(outputs), (), RULES_VERSION, marks=marks)
+            outcome = RunOutcome(answer, numbers_in(outputs), (), RULES_VERSION, marks=marks)
         except ProgramRunFailedError:
             marks = marks_document(program, (), (), USUAL_RULES, notes)
-            outcome = Outcome(None, 0, (str(Rule.FAILED),), RULES_VERSION, marks=marks)
+            outcome = RunOutcome(None, 0, (str(Rule.FAILED),), RULES_VERSION, marks=marks)
         run.rest()
         with answers.cards.database.transaction() as tx:
             in_force(answers.cards.card(tx, row.card))
@@ -225,7 +229,7 @@ class ProgramRun:
         """Return the price if no record was read, as for a checked run."""
         self.checked.undo(tx, row, error)
 
-    def _jobs(self, run: Run, card: Card, psi: bytes) -> tuple[RehearsalJob, ProgramJob]:
+    def _jobs(self, run: Run, card: CardRecord, psi: bytes) -> tuple[RehearsalJob, ProgramJob]:
         """Return the jobs on the rows of a release, whose numbers psi places, and on the records."""
         request = run.request
         entry, terms = self.checked.answers.cards.entry_of(card), offer_of(card).terms

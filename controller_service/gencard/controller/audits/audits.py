@@ -5,33 +5,254 @@ family together (``card_audits``), and a family that was once found to leak stay
 what is inside it, in every later audit. A verdict is one bit about records, so it has a price.
 """
 
+import json
 import secrets
+import shutil
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sqlalchemy import Connection
 
-from gencard.controller.audits.resumption import KIND, Journals, resumed
-from gencard.controller.audits.workers import RefusedWorkers
+from gencard.controller.base.disk import JOURNALS, StateFiles, write_whole
+from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.cards.audit_state import CardAudits, is_audited, rows_of_run
 from gencard.controller.cards.book import CardBook
 from gencard.controller.operations.operations import Operations
 from gencard.controller.policy.evaluation import check_unprotected
 from gencard.controller.records.catalogue import dataset_of
-from gencard.controller.state import results
+from gencard.controller.state import requests, results
 from gencard.controller.state.cards import auditable, offer_of, signed_card
 from gencard.controller.state.database import Database
 from gencard.controller.state.ledger import Ledger
-from gencard.controller.state.requests import OperationRow, Request
+from gencard.controller.state.log import EventLog
+from gencard.controller.state.requests import UNFINISHED, OperationRow, OperationState, Request
 from gencard.controller.state.results import Audited, AuditRow
-from gencard.core.audit.pairs.blocks import basis_of
+from gencard.core.audit.moves import basis_of
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.card.budget import Price
-from gencard.core.card.card import Card
+from gencard.core.card.card import AUDITABLE, CardRecord
 from gencard.core.coding import Coding, zeros_inside
-from gencard.core.errors import NotFoundError, TooManyAuditsError
+from gencard.core.errors import (
+    GeneratorChangedError,
+    InvalidInputError,
+    NotFoundError,
+    StorageError,
+    TooManyAuditsError,
+    WorkerError,
+)
 from gencard.core.statistics.linear import statistics_of
 from gencard.wire.signatures.identity import Identity, Role
+
+# Workers of the cluster that gave a wrong answer: not used again until an operator admits them.
+#
+# Each refused worker is a file of the state, so that it stays refused after a restart, and for every
+# controller that shares the state. The log records who was refused and admitted.
+
+
+_FOLDER, _ENDING = "workers", ".refused"
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedWorkers:
+    """Names of the workers that no audit may use."""
+
+    files: StateFiles
+
+    def names(self) -> frozenset[str]:
+        """Names of all refused workers."""
+        if self.files.shared:
+            # copies in the folder may be of a worker that another controller has admitted
+            stored = self.files.stored(f"{_FOLDER}/")
+        else:
+            stored = tuple(path.name for path in (self.files.folder / _FOLDER).glob(f"*{_ENDING}"))
+        return frozenset(name.removeprefix(f"{_FOLDER}/").removesuffix(_ENDING) for name in stored)
+
+    def trusted(self, workers: Mapping[str, str]) -> dict[str, str]:
+        """Return the workers that are not refused, with their addresses."""
+        names = self.names()
+        return {name: address for name, address in workers.items() if name not in names}
+
+    def refuse(self, error: WorkerError, operation: str) -> str:
+        """Refuse the worker that an error names; return its name.
+
+        Raises:
+            StorageError: The refusal cannot be stored.
+        """
+        name = error.fields["worker"]
+        path = self.files.folder / _file_name(name)
+        with suppress(OSError):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        facts = {"operation": operation, "problem": error.fields["problem"]}
+        write_whole(path, [json.dumps(facts).encode()])
+        self.files.put(_file_name(name))
+        return name
+
+    def admit(self, name: str) -> None:
+        """Let audits use a worker again.
+
+        Raises:
+            NotFoundError: No such worker is refused.
+            StorageError: The refusal cannot be removed.
+        """
+        if name not in self.names():
+            raise NotFoundError(what="refused worker")
+        self.files.forget(_file_name(name))
+        try:
+            (self.files.folder / _file_name(name)).unlink(missing_ok=True)
+            return
+        except OSError:
+            pass
+        raise StorageError
+
+
+def _file_name(name: str) -> str:
+    """Name of the state's file: with an ending, so that no worker's file begins like another's."""
+    return f"{_FOLDER}/{name}{_ENDING}"
+
+
+def log_worker(
+    tx: Connection, log: EventLog, action: str, actor: str, name: str, now: datetime, **details: str
+) -> None:
+    """Record in the log that a worker was refused or admitted."""
+    resource = f"workers/{name}"
+    log.append(tx, action=action, actor=actor, resource=resource, details=details, now=now)
+
+
+# A cancelled audit is resumed: the same attempt and seeds, with the runs that had finished.
+#
+# Cancelling reveals nothing, since progress depends on no record; so resuming is not a second attempt.
+
+
+KIND = "audit"
+
+
+@dataclass(frozen=True, slots=True)
+class Journals:
+    """One folder for each audit, readable by the service alone.
+
+    What lies there was made from records. It is gone once the audit has a verdict or has failed, and
+    waits if the audit was stopped or cancelled.
+    """
+
+    files: StateFiles
+
+    def open(self, audit: str) -> Path:
+        """Return the folder of an audit's runs, made if it is missing; raises StorageError."""
+        path = self._path(audit)
+        with suppress(OSError):
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not path.is_dir():
+            raise StorageError
+        for name in self.files.stored(f"{self._name(audit)}/"):
+            self.files.path(name)
+        return path
+
+    def store(self, audit: str) -> None:
+        """Have the runs that ended in the state, so that another controller can go on with them."""
+        if not self.files.shared:
+            return
+        stored_names = set(self.files.stored(f"{self._name(audit)}/"))
+        for path in sorted(self._path(audit).glob("[!.]*")):
+            if (name := f"{self._name(audit)}/{path.name}") not in stored_names:
+                self.files.put(name)
+
+    def forget(self, audit: str, tx: Connection | None = None) -> None:
+        """Delete the audit's runs, in transaction ``tx`` if given."""
+        shutil.rmtree(self._path(audit), ignore_errors=True)
+        self.files.forget(f"{self._name(audit)}/", tx)
+
+    def forget_since(self, audit: str, time: float) -> None:
+        """Delete the runs that ended after a time, in seconds since 1970."""
+        with suppress(OSError):
+            for path in self._path(audit).iterdir():
+                if path.stat().st_mtime > time:
+                    path.unlink()
+                    self.files.forget(f"{self._name(audit)}/{path.name}")
+        self.store(audit)
+
+    def keep(self, audits: Collection[str]) -> None:
+        """Throw away the runs of all others."""
+        folders = {self._path(audit).name for audit in audits}
+        there = {path.name for path in (self.files.folder / JOURNALS).glob("*")}
+        there |= {name.split("/")[1] for name in self.files.stored(f"{JOURNALS}/")}
+        for audit in there - folders:
+            self.forget(audit)
+
+    def _path(self, audit: str) -> Path:
+        return self.files.folder / self._name(audit)
+
+    def _name(self, audit: str) -> str:
+        return f"{JOURNALS}/{audit.rpartition('/')[2]}"
+
+
+def resumed(
+    tx: Connection,
+    who: Identity,
+    card: str,
+    name: str,
+    *,
+    boxes: Boxes,
+    black_box: str,
+    seed: int,
+) -> dict[str, Any]:
+    """Return the request of a cancelled audit, to be made again.
+
+    Args:
+        name: Name of its operation.
+        black_box: Empty, or the name of the same black box.
+        seed: 0: the seeds are those of the cancelled audit.
+
+    Raises:
+        NotFoundError: ``who`` began no such audit under the card.
+        InvalidInputError: The audit was not cancelled, was resumed before, or had another box.
+        GeneratorChangedError: Another box goes by its name now.
+    """
+    request = _cancelled(tx, who, card, name)
+    if seed:
+        raise InvalidInputError(field="seed", problem="must be omitted: a resumed audit keeps its seed")
+    if black_box not in ("", request["box"]):
+        raise InvalidInputError(field="black_box", problem="differs from that of the audit to resume")
+    if results.get_audit(tx, request["audit"]).box_digest != boxes.digest(request["box"]):
+        raise GeneratorChangedError
+    return request | {"resumes": name}
+
+
+def tidy(tx: Connection, cards: CardBook, journals: Journals) -> None:
+    """Delete the runs of audits that have ended or cannot be resumed."""
+    rows = [row for row in requests.operations_of_kind(tx, KIND) if _waits(row)]
+    unfinished = [results.get_audit(tx, _request(row)["audit"]) for row in rows]
+    journals.keep([audit.name for audit in unfinished if _can_go_on(tx, cards, audit)])
+
+
+def _can_go_on(tx: Connection, cards: CardBook, audit: AuditRow) -> bool:
+    return audit.verdict is None and cards.card(tx, audit.card).state in AUDITABLE
+
+
+def _cancelled(tx: Connection, who: Identity, card: str, name: str) -> dict[str, Any]:
+    known = {row.name: row for row in requests.operations_of_kind(tx, KIND, card)}
+    row = known.get(name)
+    if row is None or row.owner != who.uri:
+        raise NotFoundError(what="operation")
+    if row.state is not OperationState.CANCELLED:
+        raise InvalidInputError(field="resume", problem="names an audit that was not cancelled")
+    if any(_request(other).get("resumes") == name for other in known.values()):
+        raise InvalidInputError(field="resume", problem="names an audit that was already resumed")
+    return _request(row)
+
+
+def _request(row: OperationRow) -> dict[str, Any]:
+    request: dict[str, Any] = json.loads(row.request)
+    return request
+
+
+def _waits(row: OperationRow) -> bool:
+    return row.state in (*UNFINISHED, OperationState.CANCELLED)
+
 
 VERDICT_PRICE = Price(statistics=1)
 """A verdict says at most one bit about the records."""
@@ -136,7 +357,7 @@ class Audits:
             self._check_unprotected(self.cards.seen(tx, who, row.card))
         return row.report or b""
 
-    def agreed(self, tx: Connection, who: Identity, card: str) -> Card:
+    def agreed(self, tx: Connection, who: Identity, card: str) -> CardRecord:
         """Return a card that ``who`` may see and that is in force, or waits for an audit.
 
         Raises:
@@ -144,7 +365,7 @@ class Audits:
         """
         return auditable(self.cards.seen(tx, who, card))
 
-    def at_records(self, tx: Connection, who: Identity, card: str) -> Card:
+    def at_records(self, tx: Connection, who: Identity, card: str) -> CardRecord:
         """Return a card under which an audit may read the records.
 
         Raises:
@@ -155,11 +376,11 @@ class Audits:
         self._check_unprotected(card_in_force)
         return card_in_force
 
-    def _check_unprotected(self, card: Card) -> None:
+    def _check_unprotected(self, card: CardRecord) -> None:
         policy = self.cards.catalogue.named(dataset_of(card.name)).policy
         check_unprotected(signed_card(card), policy, "An audit")
 
-    def _check_bounds(self, card: Card) -> None:
+    def _check_bounds(self, card: CardRecord) -> None:
         """Refuse an audit that cannot run, before it is counted and paid."""
         coding = self.cards.entry_of(card).schema.coding
         domain = coding.domain.covered_by(offer_of(card).terms.cliques)
@@ -209,7 +430,7 @@ class Audits:
         return row
 
 
-def plan_of(card: Card, coding: Coding, seed: int, attempt: int) -> AuditPlan:
+def plan_of(card: CardRecord, coding: Coding, seed: int, attempt: int) -> AuditPlan:
     """Return the plan that the card's terms fix, for one attempt."""
     terms = offer_of(card).terms
     return AuditPlan(

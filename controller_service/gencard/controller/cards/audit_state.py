@@ -26,7 +26,7 @@ from gencard.controller.state.cards import in_force, offer_of, signed_card
 from gencard.controller.state.results import AuditRow
 from gencard.core.audit.report import EarlierTry, Verdict
 from gencard.core.audit.wording import try_of_object
-from gencard.core.card.card import AUDITABLE, Card, CardState
+from gencard.core.card.card import AUDITABLE, CardRecord, CardState
 from gencard.core.card.terms import AuditTerms, Proposal, Tier
 from gencard.core.errors import AuditRequiredError
 from gencard.wire.documents.receipt import AuditedBox
@@ -92,7 +92,7 @@ class CardAudits:
         """Results of audits of other versions of a black box."""
         return Families(self.cards)
 
-    def begin(self, tx: Connection, card: Card, box: str) -> None:
+    def begin(self, tx: Connection, card: CardRecord, box: str) -> None:
         """Note that an audit of ``box`` begins under a card.
 
         Raises:
@@ -119,7 +119,7 @@ class CardAudits:
             state = _after(verdict, state)
         self.cards.attest(tx, card, state, "verdict", fact)
 
-    def passed(self, tx: Connection, card: Card) -> AuditedBox:
+    def passed(self, tx: Connection, card: CardRecord) -> AuditedBox:
         """Return the passed audit of a card's black box, of the same records and digest.
 
         Raises:
@@ -146,12 +146,12 @@ def rows_of_run(rows: int) -> int:
     return max(2, rows)
 
 
-def is_audited(card: Card) -> bool:
+def is_audited(card: CardRecord) -> bool:
     """Whether the card's generator is a black box of an author, of which audits are asked."""
     return signed_card(card).tier is Tier.AUDITED
 
 
-def is_private(card: Card) -> bool:
+def is_private(card: CardRecord) -> bool:
     """Whether the card's generator adds the noise itself: it has no psi and no audit on the records."""
     return signed_card(card).tier is Tier.PRIVATE
 

@@ -28,8 +28,17 @@ from gencard.controller.state.cards import (
 from gencard.controller.state.database import Database
 from gencard.controller.state.log import EventLog
 from gencard.controller.state.quotas import Quotas
-from gencard.core.card.card import Card, CardState, CounterOffer, Offer, Refusal, Step, Turn
-from gencard.core.card.offer_changes import STEWARD, changes_between
+from gencard.core.card.card import (
+    STEWARD,
+    CardRecord,
+    CardState,
+    CounterOffer,
+    Offer,
+    Refusal,
+    Step,
+    Turn,
+    changes_between,
+)
 from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.derived_cells import derived_in, impossible
 from gencard.core.errors import (
@@ -76,22 +85,22 @@ class CardBook:
     clock: Callable[[], datetime]
     on_end: Callable[[Connection, str], None] = _nothing_waits
 
-    def card(self, tx: Connection, name: str) -> Card:
+    def card(self, tx: Connection, name: str) -> CardRecord:
         """Any card, as of now; raises NotFoundError."""
         return self.as_of_now(card_of_bytes(get_card(tx, name).body))
 
-    def owned(self, tx: Connection, who: Identity, name: str) -> Card:
+    def owned(self, tx: Connection, who: Identity, name: str) -> CardRecord:
         """Return the caller's own card; another analyst's card reads as one that does not exist."""
         card = self.card(tx, name)
         if card.analyst != who.uri:
             raise NotFoundError(what="card")
         return card
 
-    def seen(self, tx: Connection, who: Identity, name: str) -> Card:
+    def seen(self, tx: Connection, who: Identity, name: str) -> CardRecord:
         """Return a card that ``who`` may see: analysts see their own, auditors and stewards all."""
         return self.owned(tx, who, name) if who.role is Role.ANALYST else self.card(tx, name)
 
-    def readable(self, tx: Connection, who: Identity, name: str, *, what: str = "card") -> Card:
+    def readable(self, tx: Connection, who: Identity, name: str, *, what: str = "card") -> CardRecord:
         """Return a card whose releases and measures ``who`` may fetch.
 
         Args:
@@ -110,7 +119,7 @@ class CardBook:
             raise CardStateError(state=card.state)
         return card
 
-    def usable(self, tx: Connection, who: Identity, name: str) -> Card:
+    def usable(self, tx: Connection, who: Identity, name: str) -> CardRecord:
         """Return the caller's own card, agreed and not expired.
 
         Raises:
@@ -118,7 +127,7 @@ class CardBook:
         """
         return in_force(self.owned(tx, who, name))
 
-    def entry_of(self, card: Card) -> DatasetEntry:
+    def entry_of(self, card: CardRecord) -> DatasetEntry:
         """Return the dataset of a card, read by the schema that both signed.
 
         Raises:
@@ -129,7 +138,7 @@ class CardBook:
             raise DatasetChangedError
         return dataset_entry
 
-    def as_of_now(self, card: Card) -> Card:
+    def as_of_now(self, card: CardRecord) -> CardRecord:
         """Return the card as it is now: expired if its time is over."""
         return as_of(card, self.clock())
 
@@ -189,8 +198,13 @@ class CardBook:
         return charge(terms, dataset_entry.domain, held, dataset_entry.schema.coding)
 
     def offered(
-        self, tx: Connection, card: Card, dataset_entry: DatasetEntry, outcome: CounterOffer, actor: str
-    ) -> Card:
+        self,
+        tx: Connection,
+        card: CardRecord,
+        dataset_entry: DatasetEntry,
+        outcome: CounterOffer,
+        actor: str,
+    ) -> CardRecord:
         """Return the card with an offer on it, frozen as the statement that both will sign."""
         now = self.clock()
         changes = changes_between(card.proposed, outcome.terms, outcome.changes, STEWARD)
@@ -215,7 +229,7 @@ class CardBook:
 
     def _document(
         self,
-        card: Card,
+        card: CardRecord,
         dataset_entry: DatasetEntry,
         outcome: CounterOffer,
         now: datetime,
@@ -247,7 +261,7 @@ class CardBook:
             derivations=derived_in(coding, coding.domain.covered_by(outcome.terms.cliques).attributes),
         )
 
-    def stepped(self, card: Card, actor: str, action: str, remark: str = "") -> Card:
+    def stepped(self, card: CardRecord, actor: str, action: str, remark: str = "") -> CardRecord:
         """Return the card with one more step in its history, and a new etag."""
         step = Step(actor, action, remark, self.clock().replace(microsecond=0))
         return replace(card, history=(*card.history, step), etag=secrets.token_hex(16))
@@ -257,7 +271,7 @@ class CardBook:
         since = self.clock() - timedelta(days=dataset_entry.policy.valid_days)
         return card_usage(tx, analyst, since)
 
-    def open(self, tx: Connection, *steps: Card) -> Card:
+    def open(self, tx: Connection, *steps: CardRecord) -> CardRecord:
         """Store a new card as its last step left it, once the log holds all of its steps."""
         card = self._write_down(tx, steps)
         insert_card(
@@ -272,7 +286,7 @@ class CardBook:
         )
         return card
 
-    def move(self, tx: Connection, old: Card, *steps: Card) -> Card:
+    def move(self, tx: Connection, old: CardRecord, *steps: CardRecord) -> CardRecord:
         """Store a changed card as the last step left it, once the log holds all steps.
 
         Raises:
@@ -293,25 +307,27 @@ class CardBook:
     def end(
         self,
         tx: Connection,
-        card: Card,
+        card: CardRecord,
         state: CardState,
         actor: str,
         action: str,
         *,
         remark: str = "",
-    ) -> Card:
+    ) -> CardRecord:
         """Move a card to a state that nothing follows."""
         ended_card = replace(card, state=state, turn=Turn.NOBODY)
         moved_card = self.move(tx, card, self.stepped(ended_card, actor, action, remark))
         self.on_end(tx, card.name)
         return moved_card
 
-    def attest(self, tx: Connection, card: Card, state: CardState, action: str, *facts: bytes) -> Card:
+    def attest(
+        self, tx: Connection, card: CardRecord, state: CardState, action: str, *facts: bytes
+    ) -> CardRecord:
         """Add signed facts of the controller to a card and move it on."""
         attested_card = replace(card, state=state, attestations=(*card.attestations, *facts))
         return self.move(tx, card, self.stepped(attested_card, self.controller, action))
 
-    def _write_down(self, tx: Connection, steps: Sequence[Card]) -> Card:
+    def _write_down(self, tx: Connection, steps: Sequence[CardRecord]) -> CardRecord:
         """Log the newest step of each of a card's states; return the last state."""
         for card in steps:
             step, details = card.history[-1], {"state": str(card.state)}

@@ -22,7 +22,7 @@ from gencard.controller.state.cards import (
 )
 from gencard.controller.state.database import Database
 from gencard.controller.state.requests import Request, forget_answers
-from gencard.core.card.card import OPEN, Card, CardState, CounterOffer, Turn
+from gencard.core.card.card import OPEN, CardRecord, CardState, CounterOffer, Turn
 from gencard.core.card.terms import Proposal
 from gencard.core.errors import (
     CardExpiredError,
@@ -88,7 +88,7 @@ class Retention:
                     return pruned
                 after = rows[-1].number
 
-    def _prune(self, tx: Connection, card: Card) -> bool:
+    def _prune(self, tx: Connection, card: CardRecord) -> bool:
         offered = card.offer is not None and self.clock() < card.offer.expire_time
         if card.envelope or (offered and card.state not in ENDED):
             return False
@@ -118,14 +118,14 @@ class Negotiations:
     signing_key: Callable[[Identity], Ed25519PublicKey]
     retention: Retention
 
-    def price(self, who: Identity, proposal: Proposal) -> Card:
+    def price(self, who: Identity, proposal: Proposal) -> CardRecord:
         """Return the card that would be offered; nothing is stored and no record is read."""
         dataset_entry = self.cards.catalogue.named(proposal.dataset)
         with self.database.reading() as tx:
             outcome = self.cards.judged(tx, dataset_entry, proposal)
             return self._answered(tx, _fresh("", who, proposal), dataset_entry, outcome)
 
-    def propose(self, who: Identity, proposal: Proposal, request: Request) -> Card:
+    def propose(self, who: Identity, proposal: Proposal, request: Request) -> CardRecord:
         """Store a new card: offered at once if the policy allows, else waiting for a steward.
 
         Raises:
@@ -137,7 +137,7 @@ class Negotiations:
         dataset_entry = self.cards.catalogue.named(proposal.dataset)
         self.retention.prune_daily()
 
-        def make(tx: Connection, outcome: CounterOffer) -> Card:
+        def make(tx: Connection, outcome: CounterOffer) -> CardRecord:
             self.cards.quotas.check_new(self.cards.usage(tx, who.uri, dataset_entry))
             name = f"{dataset_entry.name}/cards/{secrets.token_hex(8)}"
             requested = self.cards.stepped(_fresh(name, who, proposal), who.uri, "propose")
@@ -148,13 +148,15 @@ class Negotiations:
 
         return self._judged_once(who, request, proposal, make)
 
-    def counter(self, who: Identity, name: str, etag: str, proposal: Proposal, request: Request) -> Card:
+    def counter(
+        self, who: Identity, name: str, etag: str, proposal: Proposal, request: Request
+    ) -> CardRecord:
         """Return the analyst's answer to an offer: other terms on the same dataset."""
         if proposal.dataset != dataset_of(name):
             raise InvalidInputError(field="terms.dataset", problem="cannot change on a card")
         dataset_entry = self.cards.catalogue.named(proposal.dataset)
 
-        def make(tx: Connection, outcome: CounterOffer) -> Card:
+        def make(tx: Connection, outcome: CounterOffer) -> CardRecord:
             card = self._to_move(tx, who, name, etag)
             self.cards.quotas.check_size(self.cards.usage(tx, who.uri, dataset_entry))
             fresh = replace(
@@ -168,7 +170,9 @@ class Negotiations:
 
         return self._judged_once(who, request, proposal, make)
 
-    def accept(self, who: Identity, name: str, etag: str, signature: bytes, request: Request) -> Card:
+    def accept(
+        self, who: Identity, name: str, etag: str, signature: bytes, request: Request
+    ) -> CardRecord:
         """Add the analyst's signature to the frozen statement: the card is agreed.
 
         Raises:
@@ -177,7 +181,7 @@ class Negotiations:
         """
         key = self.signing_key(who)
 
-        def make(tx: Connection) -> Card:
+        def make(tx: Connection) -> CardRecord:
             card = self._to_move(tx, who, name, etag)
             statement = offer_of(card).statement
             if not is_signed_by(statement, signature, key):
@@ -195,10 +199,10 @@ class Negotiations:
         with self._refusals_logged(who, name):
             return self._once(who, request, make)
 
-    def terminate(self, who: Identity, name: str, etag: str, request: Request) -> Card:
+    def terminate(self, who: Identity, name: str, etag: str, request: Request) -> CardRecord:
         """End a negotiation, or give a card back, for its analyst."""
 
-        def make(tx: Connection) -> Card:
+        def make(tx: Connection) -> CardRecord:
             card = self.cards.owned(tx, who, name)
             _check_etag(card, etag)
             if card.state in ENDED:
@@ -207,14 +211,14 @@ class Negotiations:
 
         return self._once(who, request, make)
 
-    def get(self, who: Identity, name: str) -> Card:
+    def get(self, who: Identity, name: str) -> CardRecord:
         """Return a card that ``who`` may see."""
         with self.database.reading() as tx:
             return self.cards.seen(tx, who, name)
 
     def page(
         self, who: Identity, dataset: str | None, before: str, limit: int
-    ) -> tuple[list[Card], str]:
+    ) -> tuple[list[CardRecord], str]:
         """Cards that ``who`` may see, newest first, and the token of the next page."""
         owner = who.uri if who.role is Role.ANALYST else None
         with self.database.reading() as tx:
@@ -227,8 +231,8 @@ class Negotiations:
         who: Identity,
         request: Request,
         proposal: Proposal,
-        make: Callable[[Connection, CounterOffer], Card],
-    ) -> Card:
+        make: Callable[[Connection, CounterOffer], CardRecord],
+    ) -> CardRecord:
         """Judge a proposal and store the card from ``make``; a repeated request is not judged again."""
         with self.database.reading() as tx:
             known = request.answer(tx, who)
@@ -260,8 +264,8 @@ class Negotiations:
         raise refusal
 
     def _answered(
-        self, tx: Connection, card: Card, dataset_entry: DatasetEntry, outcome: CounterOffer
-    ) -> Card:
+        self, tx: Connection, card: CardRecord, dataset_entry: DatasetEntry, outcome: CounterOffer
+    ) -> CardRecord:
         return self.cards.offered(tx, card, dataset_entry, outcome, self.cards.controller)
 
     def _countersigned(
@@ -271,7 +275,7 @@ class Negotiations:
         signatures = {key_id(key): signature, key_id(ours.public_key()): signature_of(statement, ours)}
         return envelope_of(statement, signatures)
 
-    def _to_move(self, tx: Connection, who: Identity, name: str, etag: str) -> Card:
+    def _to_move(self, tx: Connection, who: Identity, name: str, etag: str) -> CardRecord:
         """Return the caller's card, with an offer that the caller is to answer."""
         card = self.cards.owned(tx, who, name)
         _check_etag(card, etag)
@@ -283,8 +287,10 @@ class Negotiations:
             raise WrongTurnError(turn=card.turn)
         return card
 
-    def _once(self, who: Identity, request: Request, make: Callable[[Connection], Card]) -> Card:
-        made: list[Card] = []
+    def _once(
+        self, who: Identity, request: Request, make: Callable[[Connection], CardRecord]
+    ) -> CardRecord:
+        made: list[CardRecord] = []
 
         def answer() -> bytes:
             made.append(make(tx))
@@ -295,8 +301,8 @@ class Negotiations:
         return made[0] if made else card_of_bytes(body)
 
 
-def _fresh(name: str, who: Identity, proposal: Proposal) -> Card:
-    return Card(
+def _fresh(name: str, who: Identity, proposal: Proposal) -> CardRecord:
+    return CardRecord(
         name=name,
         state=CardState.REQUESTED,
         turn=Turn.CONTROLLER,
@@ -306,6 +312,6 @@ def _fresh(name: str, who: Identity, proposal: Proposal) -> Card:
     )
 
 
-def _check_etag(card: Card, etag: str) -> None:
+def _check_etag(card: CardRecord, etag: str) -> None:
     if not etag or etag != card.etag:
         raise StaleEtagError

@@ -22,8 +22,7 @@ from gencard.controller.people.certificates import (
     public_pem,
     write_new,
 )
-from gencard.controller.people.enrolment import PEOPLE, PROJECT, make_people
-from gencard.controller.people.identities import health_check
+from gencard.controller.people.enrolment import PEOPLE, PROJECT, health_check, make_people
 from gencard.controller.records.tables.address import TableAddress, name_of
 from gencard.controller.settings.settings import Limits
 from gencard.core.errors import InvalidInputError, StorageError

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from gencard.controller.drafting.detection import MOST_COLUMNS
-from gencard.controller.records.encoding import Column
+from gencard.controller.records.encoding import EngineColumn
 from gencard.controller.records.file_format import FileFormat, enough_memory, literal
-from gencard.controller.records.vault import Records
+from gencard.controller.records.vault import OpenRecords
 from gencard.core.card.budget import MOST_RECORDS
 from gencard.core.errors import DatasetError, EmptyDatasetError, InvalidInputError, TooLargeError
 from gencard.core.scale import MOST_STEPS
@@ -202,7 +202,7 @@ def profiles(
         InvalidInputError: There are too few records.
         EmptyDatasetError, DatasetUnavailableError: There is nothing to look at.
     """
-    with enough_memory(), Records(path, file_format, explains=True) as records:
+    with enough_memory(), OpenRecords(path, file_format, explains=True) as records:
         if len(records.columns) > MOST_COLUMNS:
             raise TooLargeError(what="The number of columns", limit=MOST_COLUMNS, advice=_NARROWER)
         records.check_names()
@@ -237,7 +237,9 @@ def _with_description(profile: Profile, described: StoredColumn | None) -> Profi
     return replace(profile, values=described.labels, declared=True)
 
 
-def _profile(records: Records, column: Column, count: int, progress: Callable[[str], None]) -> Profile:
+def _profile(
+    records: OpenRecords, column: EngineColumn, count: int, progress: Callable[[str], None]
+) -> Profile:
     """Return the profile of a column, by its different values if these fit in memory."""
     with suppress(MemoryError):
         return profile_of(_Look.of_values(records, column), column.name, count, progress)
@@ -246,7 +248,7 @@ def _profile(records: Records, column: Column, count: int, progress: Callable[[s
 
 
 def _with_shared(
-    records: Records, part: Sequence[Column], looks: Sequence[Profile], place: int
+    records: OpenRecords, part: Sequence[EngineColumn], looks: Sequence[Profile], place: int
 ) -> Profile:
     """Return the profile of a column with the columns that are the same in all records of a value."""
     profile = looks[place]
@@ -377,7 +379,7 @@ _BY_RECORD = "looked_at"
 """Name of the view that has a row for each record."""
 
 
-class _Looked(Column):
+class _Looked(EngineColumn):
     """A column of a table that has the number of each value."""
 
     __slots__ = ()
@@ -395,12 +397,12 @@ class _Look:
     ``n`` the number of records with this value.
     """
 
-    records: Records
-    column: Column
+    records: OpenRecords
+    column: EngineColumn
     table: str
 
     @classmethod
-    def of_values(cls, records: Records, column: Column) -> "_Look":
+    def of_values(cls, records: OpenRecords, column: EngineColumn) -> "_Look":
         """Copy the different values of a column, which are often few; raises MemoryError."""
         # among floats, and in some other types, values that are equal have different texts
         text = "" if column.kind == "VARCHAR" else f", CAST({column.sql} AS VARCHAR)"
@@ -408,14 +410,14 @@ class _Look:
         return cls._of(records, column, "TEMP TABLE looked", values)
 
     @classmethod
-    def of_records(cls, records: Records, column: Column) -> "_Look":
+    def of_records(cls, records: OpenRecords, column: EngineColumn) -> "_Look":
         """Take the value of each record by itself, which needs no memory."""
         records.rows("DROP TABLE IF EXISTS looked")
         values = f"SELECT {column.sql} AS v, 1 AS n FROM records"  # noqa: S608
         return cls._of(records, column, f"TEMP VIEW {_BY_RECORD}", values)
 
     @classmethod
-    def _of(cls, records: Records, column: Column, made: str, values: str) -> "_Look":
+    def _of(cls, records: OpenRecords, column: EngineColumn, made: str, values: str) -> "_Look":
         value = replace(column, stored_name="v")
         query = f"SELECT v, n, {value.number} AS number FROM ({values})"  # noqa: S608
         records.rows(f"CREATE OR REPLACE {made} AS {query}")
@@ -426,10 +428,15 @@ class _Look:
         (number,) = self.counts(condition)
         return number
 
-    def counts(self, *conditions: str) -> list[int]:
-        """Return the numbers of records for which each condition is true, in one pass over the file."""
+    def counts(self, *conditions: str, here: str = "true") -> list[int]:
+        """Return the numbers of records for which each condition is true, in one pass over the file.
+
+        Args:
+            here: Condition of all of them. Of few distinct values, the engine takes longer to read the
+                query than to answer it, so a common condition is stated once.
+        """
         numbers = ", ".join(f"coalesce(sum(n) FILTER ({condition}), 0)" for condition in conditions)
-        (row,) = self._rows(f"SELECT {numbers} FROM {self.table}")  # noqa: S608
+        (row,) = self._rows(f"SELECT {numbers} FROM {self.table} WHERE {here}")  # noqa: S608
         return [int(number) for number in row]
 
     def absent(self, marks: Sequence[str] | dict[str, int]) -> str:
@@ -511,7 +518,7 @@ class _Look:
             "date": self.column.is_day,
         }
         here = f"NOT {self.absent(marks)}"
-        present, *passed = self.counts(here, *(f"{test} AND {here}" for test in tests.values()))
+        present, *passed = self.counts("true", *tests.values(), here=here)
         kinds = (kind for kind, number in zip(tests, passed, strict=True) if present == number > 0)
         kind = next(kinds, "text")
         if kind == "number":
@@ -525,7 +532,7 @@ class _Look:
         days = f"{self.column.compact_date} IS NOT NULL"
         too_large = f"abs({self.column.number}) >= {EXACT!r}"
         signs = (too_large,) if self.column.is_number else self.column.text_rules
-        as_days, *shown = self.counts(*(f"{test} AND {here}" for test in (days, *signs)))
+        as_days, *shown = self.counts(days, *signs, here=here)
         if as_days == present:
             return "date", AS_DAYS
         if self.column.is_number:
@@ -622,10 +629,8 @@ class _Look:
         number, here = self.column.number, f"NOT {self.absent(marks)}"
         # most numbers have few decimals
         for tried in (range(min(most, _FEW) + 1), range(_FEW + 1, most + 1)):
-            tests = [
-                f"{number} <> round({number} * 1e{places}) / 1e{places} AND {here}" for places in tried
-            ]
-            longer = self.counts(*tests) if tests else []
+            tests = [f"{number} <> round({number} * 1e{places}) / 1e{places}" for places in tried]
+            longer = self.counts(*tests, here=here) if tests else []
             if 0 in longer:
                 return tried[longer.index(0)]
         return None

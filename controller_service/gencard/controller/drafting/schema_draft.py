@@ -14,8 +14,7 @@ from pathlib import Path
 
 from gencard.controller.drafting.detection import detect
 from gencard.controller.drafting.profiles import MOST_LABELS, Profile, in_order, profiles
-from gencard.controller.drafting.round_edges import drafted_scale
-from gencard.controller.drafting.units import NO_WEIGHT, Unit, may_be_weight, units_of
+from gencard.controller.drafting.units import NO_WEIGHT, Unit, drafted_scale, may_be_weight, units_of
 from gencard.controller.records.declared_scale import DeclaredScale
 from gencard.controller.records.file_format import USUAL, FileFormat
 from gencard.controller.records.schema_file import UNDECLARED, PublicSchema

@@ -11,12 +11,12 @@ from datetime import date
 
 from gencard.controller.base.files import Table
 from gencard.controller.drafting.profiles import MOST_LABELS, in_order
-from gencard.controller.drafting.round_edges import rounded
+from gencard.controller.drafting.units import rounded
 from gencard.controller.records.declared_scale import declared_scale
 from gencard.controller.records.encoding import encoder_of
 from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.records.tables.address import TableAddress
-from gencard.controller.records.vault import Records
+from gencard.controller.records.vault import OpenRecords
 from gencard.controller.settings.settings import DatasetTable
 from gencard.core.coding import PLAIN, Attribute, Edges, Labels, Reading, date_of_days, days_of_date
 from gencard.core.scale import DAY, shortest
@@ -60,7 +60,7 @@ def undeclared_values(
     if isinstance(place, TableAddress):
         values = _of_table(place, schema)
     else:
-        with Records(place, entry.format.value, explains=True) as records:
+        with OpenRecords(place, entry.format.value, explains=True) as records:
             values = [_of_file(records, one, _reading(schema, one)) for one in attributes]
     return [
         _listed(one, _reading(schema, one), *without_level)
@@ -99,7 +99,7 @@ def _number_of(text: str, *, dates: bool) -> float:
     return math.inf if number is None else number
 
 
-def _of_file(records: Records, attribute: Attribute, reading: Reading) -> tuple[_Counts, _Numbers]:
+def _of_file(records: OpenRecords, attribute: Attribute, reading: Reading) -> tuple[_Counts, _Numbers]:
     (column,) = records.columns_named([reading.time_of or attribute.name])
     encoder = encoder_of(attribute, reading)
     query = f"SELECT coalesce({column.text}, ''), {encoder.expression(column)}, count(*)"

@@ -10,22 +10,30 @@ from dataclasses import replace
 
 import numpy as np
 
-from gencard.analysis.answers.answer import Answer, numbers_in_json
+from gencard.analysis.answers.answer import AnalysisAnswer, numbers_in_json
 from gencard.analysis.answers.kinds import answered
 from gencard.analysis.answers.margins import RecordMargins
 from gencard.analysis.answers.trial import tried
 from gencard.analysis.output_checks.judgement import Judgement, judged
 from gencard.analysis.output_checks.populations import Kept
 from gencard.analysis.output_checks.released import of_rounded_counts, released, undoes_rounding
-from gencard.analysis.output_checks.small_counts.inference import Outcome
+from gencard.analysis.output_checks.small_counts.inference import SearchOutcome
 from gencard.analysis.output_checks.stored import StoredRun
 from gencard.controller.jobs.measurement import earlier_of, measured, records_as_stored
-from gencard.controller.jobs.tasks import AnswerJob, AnswerResult
+from gencard.controller.jobs.rows_file import RowsFile
+from gencard.controller.jobs.tasks import (
+    AnswerJob,
+    AnswerResult,
+    ProgramJob,
+    ProgramResult,
+    RehearsalJob,
+)
 from gencard.controller.questions.earlier import Earlier
 from gencard.controller.questions.run_question import Limited, NoisyRun, RunQuestion
-from gencard.core.card.mechanism import Privacy
+from gencard.controller.sandbox.analyses import SandboxedAnalysis
+from gencard.core.card.noise import Privacy
 from gencard.core.dataset import Dataset
-from gencard.core.errors import GencardError, NoAnswerError, TooLargeError
+from gencard.core.errors import GencardError, InvalidInputError, NoAnswerError, TooLargeError
 from gencard.core.output_rules import (
     OUTPUT_RULES,
     RULES_VERSION,
@@ -33,13 +41,59 @@ from gencard.core.output_rules import (
     Mark,
     Rule,
     Rules,
-    Verdict,
+    RuleVerdict,
     breaking,
 )
+from gencard.core.program_outputs import difference_in_shape
 from gencard.core.statistics.marginals import project, subsets
+from gencard.core.statistics.places import places_of
 from gencard.core.types import FloatArray, Progress
+from gencard.run.levels import drawn_numbers
+from gencard.wire.documents.psi_document import psi_of_document
 
-Parts = tuple[tuple[str, Verdict], ...]
+# Tasks that run an analyst's program: on synthetic rows, and on the records, once.
+
+
+def rehearse(job: RehearsalJob, progress: Progress) -> ProgramResult:
+    """Run a program on synthetic rows and return its outputs, which have the agreed shape.
+
+    Raises:
+        InvalidInputError: The outputs have another shape than in the analyst's own dry run.
+        BlackBoxError, JobLimitError: The program failed; it has seen no record.
+    """
+    progress("run", 0.0)
+    rows = RowsFile(job.rows_file).dataset()
+    coding = job.schema.coding.over(rows.domain.attributes)
+    program = job.program
+    places = places_of(psi_of_document(job.psi), job.schema.coding) if job.psi else {}
+    stored_numbers = drawn_numbers(rows, coding, program.stored, job.drawing_seed, places)
+    analysis = SandboxedAnalysis.of_recipe(program.recipe, program.most_numbers)
+    outputs = analysis.outputs(rows, coding, stored_numbers, seed=program.seed)
+    if (name := difference_in_shape(program.agreed, outputs)) is not None:
+        problem = (
+            f"produces '{name}' in another shape than in the dry run; repeat the dry run on the "
+            "same rows"
+        )
+        raise InvalidInputError(field="program", problem=problem)
+    return ProgramResult(outputs)
+
+
+def run_once(job: ProgramJob, progress: Progress) -> ProgramResult:
+    """Run a program on the records and return its rounded outputs in the agreed shape, for a steward.
+
+    Raises:
+        BlackBoxError: The program failed, or its outputs have another shape; the error does not say
+            which, because that depends on records.
+    """
+    progress("read", 0.0)
+    coding, program = job.records.schema.coding.over(job.attributes), job.program
+    dataset, numbers = records_as_stored([coding.domain.attributes], program.stored, job.records)
+    analysis = SandboxedAnalysis.of_recipe(program.recipe, program.most_numbers)
+    outputs = analysis.agreed_outputs(dataset, coding, program.agreed, numbers, seed=program.seed)
+    return ProgramResult(outputs)
+
+
+Parts = tuple[tuple[str, RuleVerdict], ...]
 
 _BY_POLICY = "the policy keeps runs to levels: each level counts as one number"
 
@@ -131,7 +185,7 @@ def checked(
 
 def _of_population(
     run: RunQuestion, earlier: Earlier, dataset: Dataset, part: Dataset, rules: Rules, *, few: bool
-) -> Iterator[tuple[str, Verdict]]:
+) -> Iterator[tuple[str, RuleVerdict]]:
     """Judge the population: its size, the levels it lacks, other populations that are near."""
     lacks = run.lacks_levels(dataset, part) and rules.checks.zeros
     near = earlier.differs_by_few(run, dataset, rules.checks.threshold)
@@ -140,16 +194,16 @@ def _of_population(
 
 def _beside_earlier(
     run: RunQuestion, earlier: Earlier, dataset: Dataset, rules: Rules
-) -> Iterator[tuple[str, Verdict]]:
+) -> Iterator[tuple[str, RuleVerdict]]:
     """Judge the small counts that the answer leaves open, with all that was released before."""
     outcome = earlier.leaves_too_little(run, dataset, rules)
-    if outcome is Outcome.DISCLOSED:
+    if outcome is SearchOutcome.DISCLOSED:
         alone = replace(earlier, runs=(), cliques=(), rounded=()).leaves_too_little(run, dataset, rules)
-        is_alone = alone is Outcome.DISCLOSED
+        is_alone = alone is SearchOutcome.DISCLOSED
         rule = _rule_of_small(run, dataset, rules) if is_alone else Rule.DIFFERENCING
-        yield "small counts", Verdict((rule,))
-    if outcome is Outcome.UNDECIDED:
-        yield "small counts", Verdict((Rule.UNDECIDED,))
+        yield "small counts", RuleVerdict((rule,))
+    if outcome is SearchOutcome.UNDECIDED:
+        yield "small counts", RuleVerdict((Rule.UNDECIDED,))
 
 
 def _rule_of_small(run: RunQuestion, dataset: Dataset, rules: Rules) -> Rule:
@@ -170,7 +224,7 @@ def _rule_of_small(run: RunQuestion, dataset: Dataset, rules: Rules) -> Rule:
 
 def _judged(
     run: RunQuestion, part: Dataset, rules: Rules, stored: StoredRun | None
-) -> tuple[Answer | None, Parts]:
+) -> tuple[AnalysisAnswer | None, Parts]:
     """Return the rounded answer, and the findings of the rules on its parts."""
     try:
         return _checked(run, part, rules) if stored is None else _checked_stored(run, stored, rules)
@@ -178,7 +232,7 @@ def _judged(
         return None, _broken("answer", Rule.UNANSWERED).parts
 
 
-def _checked(run: RunQuestion, dataset: Dataset, rules: Rules) -> tuple[Answer | None, Parts]:
+def _checked(run: RunQuestion, dataset: Dataset, rules: Rules) -> tuple[AnalysisAnswer | None, Parts]:
     margins = RecordMargins.of(dataset)
     question = run.at(margins)
     result = answered(question, Limited(margins, question.cliques))
@@ -188,7 +242,9 @@ def _checked(run: RunQuestion, dataset: Dataset, rules: Rules) -> tuple[Answer |
     return _noted(rounded, run), (*judgement.parts, ("rounding", undecided))
 
 
-def _checked_stored(run: RunQuestion, stored: StoredRun, rules: Rules) -> tuple[Answer | None, Parts]:
+def _checked_stored(
+    run: RunQuestion, stored: StoredRun, rules: Rules
+) -> tuple[AnalysisAnswer | None, Parts]:
     """Return the same for stored numbers; a refused answer is not rounded."""
     judgement = stored.judged(rules)
     if judgement.colour is Colour.RED:
@@ -204,12 +260,12 @@ def _stored_run(
     return StoredRun(run.at(RecordMargins.of(inside.dataset)), inside, outside)
 
 
-def _noted(answer: Answer, run: RunQuestion) -> Answer:
+def _noted(answer: AnalysisAnswer, run: RunQuestion) -> AnalysisAnswer:
     """Return the answer with a note that the policy keeps it to levels, if it does."""
     return replace(answer, notes=(*answer.notes, _BY_POLICY)) if run.by_policy else answer
 
 
-def _passed(result: Answer, judgement: Judgement = UNJUDGED) -> AnswerResult:
+def _passed(result: AnalysisAnswer, judgement: Judgement = UNJUDGED) -> AnswerResult:
     review = judgement.colour is Colour.AMBER
     return AnswerResult(result.to_json(), (), RULES_VERSION, review, judgement.marks)
 
@@ -235,4 +291,4 @@ def _without_answer(reasons: Sequence[str], marks: tuple[Mark, ...] | None = Non
 
 
 def _broken(part: str, rule: Rule) -> Judgement:
-    return Judgement(((part, Verdict((rule,))),))
+    return Judgement(((part, RuleVerdict((rule,))),))

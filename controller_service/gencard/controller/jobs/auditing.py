@@ -16,7 +16,7 @@ import numpy as np
 from gencard.controller.jobs.measurement import records_over
 from gencard.controller.jobs.rows_file import RowsFile
 from gencard.controller.jobs.synthesis import box_of
-from gencard.controller.jobs.tasks import AuditJob, AuditResult, Records
+from gencard.controller.jobs.tasks import AuditJob, AuditResult, RecordsSource
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import AuditReport, WorkerRuns
 from gencard.core.audit.run import audit as core_audit
@@ -298,7 +298,7 @@ def _audited(job: AuditJob, audit_of: Callable[[BlackBox], AuditReport]) -> Audi
     return audit_of(JournaledBox(there.here, job.journal))
 
 
-def _digest_key(records: Records, plan: AuditPlan) -> bytes:
+def _digest_key(records: RecordsSource, plan: AuditPlan) -> bytes:
     """Return a secret key for the digests of one report; an audit that is resumed has the same one.
 
     Each audit has a seed of its own, of 64 bits.

@@ -10,7 +10,7 @@ from gencard.controller.jobs.tasks import (
     CompareResult,
     FindingDocument,
     MeasureJob,
-    Records,
+    RecordsSource,
     RiskJob,
     RiskResult,
     RowsResult,
@@ -23,8 +23,7 @@ from gencard.core.domain import Clique
 from gencard.core.scale import Places
 from gencard.core.statistics.places import places_of
 from gencard.core.types import FloatArray, IntArray, Progress
-from gencard.measures.evaluation.evaluation import finding_to_json_object
-from gencard.measures.evaluation.material import Material
+from gencard.measures.evaluation.evaluation import Material, finding_to_json_object
 from gencard.measures.evaluation.registry import evaluate, evaluation_named
 from gencard.measures.privacy.uniques import unique_free
 from gencard.measures.psi_risk.risk import (
@@ -80,7 +79,7 @@ def look(job: RiskJob, progress: Progress) -> RiskResult:
     return RiskResult(replace(risk, failing=failing, histograms=tuple(histograms), tails=tails))
 
 
-def _fine_counts(records: Records, names: Clique) -> dict[str, IntArray]:
+def _fine_counts(records: RecordsSource, names: Clique) -> dict[str, IntArray]:
     """Counts of the fine cells of attributes with a step, by attribute."""
     if not names:
         return {}
@@ -144,7 +143,7 @@ def _numbers(job: CompareJob, rows: Dataset, places: Mapping[str, Places]) -> Nu
     return numbers
 
 
-def _read(records: Records, attributes: Clique) -> Dataset:
+def _read(records: RecordsSource, attributes: Clique) -> Dataset:
     """Return the records, if they are the version named before and after."""
     with opened(records) as source:
         return source.dataset(attributes, most_records=records.most_records)

@@ -19,7 +19,7 @@ from gencard.controller.jobs.tasks import (
     MeasureJob,
     ProgramJob,
     ProgramPart,
-    Records,
+    RecordsSource,
     RehearsalJob,
     RiskJob,
     SynthesisJob,
@@ -30,15 +30,14 @@ from gencard.controller.records.tables.address import TableAddress, secret_of
 from gencard.controller.sandbox.analyses import AnalysisRecipe
 from gencard.controller.sandbox.recipes import Recipe
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.card.mechanism import AS_COUNTED, Privacy
+from gencard.core.card.noise import AS_COUNTED, Privacy
 from gencard.core.card.terms import CardTerms, Proposal
 from gencard.core.coding import Coding, Edges, Labels
 from gencard.core.derived_cells import computed_for, zeros_for
 from gencard.core.domain import Clique
 from gencard.core.program_outputs import Outputs
 from gencard.core.statistics.linear import statistics_of
-from gencard.measures.evaluation.evaluation import Evaluation, Need
-from gencard.measures.evaluation.material import AllowedTogether
+from gencard.measures.evaluation.evaluation import AllowedTogether, Evaluation, Need
 from gencard.wire.box_request import Values
 from gencard.wire.documents.answer_document import Question
 
@@ -278,9 +277,9 @@ class Descriptions:
             ProgramJob(program, self._records(dataset_entry, version), attributes),
         )
 
-    def _records(self, dataset_entry: DatasetEntry, version: str) -> Records:
+    def _records(self, dataset_entry: DatasetEntry, version: str) -> RecordsSource:
         place = dataset_entry.data
-        return Records(
+        return RecordsSource(
             str(place),
             isinstance(place, TableAddress),
             dataset_entry.format,

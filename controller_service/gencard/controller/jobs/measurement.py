@@ -5,12 +5,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gencard.controller.jobs.tasks import Before, MeasureJob, MeasureResult, Records
+from gencard.controller.jobs.tasks import Before, MeasureJob, MeasureResult, RecordsSource
 from gencard.controller.records.source import RecordSource, check_values
 from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.records.vault import open_source
-from gencard.core.card.mechanism import AS_COUNTED, Privacy, Transform
-from gencard.core.card.noise import Noise
+from gencard.core.card.noise import AS_COUNTED, Noise, Privacy, Transform
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
@@ -87,7 +86,7 @@ def judged(job: MeasureJob) -> "tuple[JudgedSum, ...]":
 
 
 def measured(
-    records: Records,
+    records: RecordsSource,
     statistics: Sequence[Statistic | Histogram | Sum],
     privacy: Privacy,
     *,
@@ -119,13 +118,13 @@ def _noise() -> Noise:
     return OpenDpNoise()
 
 
-def records_over(cliques: Iterable[Clique], records: Records) -> Dataset:
+def records_over(cliques: Iterable[Clique], records: RecordsSource) -> Dataset:
     """Return the records over the attributes of these cliques, in memory; see ``records_as_stored``."""
     return records_as_stored(cliques, (), records)[0]
 
 
 def records_as_stored(
-    cliques: Iterable[Clique], uncoded: Clique, records: Records
+    cliques: Iterable[Clique], uncoded: Clique, records: RecordsSource
 ) -> tuple[Dataset, dict[str, FloatArray]]:
     """Return the records over the attributes of some cliques, and some numbers without their coding.
 
@@ -141,7 +140,7 @@ def records_as_stored(
 
 
 @contextmanager
-def opened(records: Records) -> Iterator[RecordSource]:
+def opened(records: RecordsSource) -> Iterator[RecordSource]:
     """Open the records that a job describes; results are valid only once the context has ended.
 
     Raises:

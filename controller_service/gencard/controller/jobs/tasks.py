@@ -17,12 +17,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from gencard.core.card.mechanism import Privacy, Transform, privacy_with
-from gencard.core.card.noise import Mechanism
+from gencard.core.card.noise import Mechanism, Privacy, Transform, privacy_with
 from gencard.core.card.sums import Sum
 from gencard.core.coding import Derivation, StructuralZeros
 from gencard.core.domain import Clique, Domain
-from gencard.core.json_codecs import Json, Scalar, written
+from gencard.core.json_codecs import Json, ScalarCodec, written
 from gencard.core.statistics.linear import LinearStatistic
 from gencard.core.typed_json import ANY_JSON, PLAIN, JsonForm, text_scalar
 from gencard.core.types import Progress, ignore_progress
@@ -37,16 +36,16 @@ if TYPE_CHECKING:
     from gencard.core.audit.report import AuditReport
     from gencard.core.output_rules import Mark, Rules
     from gencard.core.program_outputs import Outputs
-    from gencard.measures.evaluation.material import AllowedTogether, Declared
+    from gencard.measures.evaluation.evaluation import AllowedTogether, Declared
     from gencard.measures.psi_risk.risk import PsiRisk
     from gencard.wire.documents.answer_document import Question
 
 _MODULES = {
-    "AllowedTogether": "measures.evaluation.material",
+    "AllowedTogether": "measures.evaluation.evaluation",
     "AnalysisRecipe": "controller.sandbox.analyses",
     "AuditPlan": "core.audit.plan",
     "AuditReport": "core.audit.report",
-    "Declared": "measures.evaluation.material",
+    "Declared": "measures.evaluation.evaluation",
     "FileFormat": "controller.records.file_format",
     "Mark": "core.output_rules",
     "Outputs": "core.program_outputs",
@@ -97,7 +96,7 @@ def _privacy(json: object) -> Privacy | None:
 JOBS = JsonForm(
     {
         **PLAIN.scalars,
-        bytes: Scalar(lambda value: value, _bytes),
+        bytes: ScalarCodec(lambda value: value, _bytes),
         date: text_scalar(date.isoformat, date.fromisoformat),
         Decimal: text_scalar(str, _decimal),
         Path: text_scalar(str, Path),
@@ -106,14 +105,14 @@ JOBS = JsonForm(
 """Form of the messages."""
 
 _HEX = text_scalar(bytes.hex, bytes.fromhex)
-_PRIVACY = Scalar(
+_PRIVACY = ScalarCodec(
     lambda value: value and {"mechanism": str(value.mechanism), **value.parameters}, _privacy
 )
 """A mechanism with its parameters, or None."""
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class RecordsSource:
     """Records that a job opens; they have the version before and after, or nothing leaves.
 
     Args:
@@ -202,7 +201,7 @@ class MeasureJob:
         before: Earlier disclosures of the same records, with which exact sums are judged.
     """
 
-    records: Records
+    records: RecordsSource
     cliques: tuple[Clique, ...]
     linear: tuple[LinearStatistic, ...]
     privacy: Privacy = field(metadata=written(scalar=_PRIVACY))
@@ -273,7 +272,7 @@ class AuditJob:
         cluster: Workers that perform the runs; None for the process of the job.
     """
 
-    records: Records
+    records: RecordsSource
     recipe: Recipe
     plan: AuditPlan
     versions: tuple[tuple[str, str], ...]
@@ -310,8 +309,8 @@ class CompareJob:
     declared: Declared
     together: AllowedTogether
     seed: int
-    records: Records | None
-    holdout: Records | None
+    records: RecordsSource | None
+    holdout: RecordsSource | None
     derivations: bool = False
 
 
@@ -346,7 +345,7 @@ class AnswerJob:
         stored: Whether numbers count as the records have them.
     """
 
-    records: Records
+    records: RecordsSource
     question: Question
     privacy: Privacy | None = field(metadata=written(scalar=_PRIVACY))
     numbers: int
@@ -383,7 +382,7 @@ class KeepJob:
         folder: Folder to be written in.
     """
 
-    records: Records
+    records: RecordsSource
     recipe: Recipe
     rows: int
     folder: Path
@@ -423,7 +422,7 @@ class ThinOutJob:
         rows_file: File to be written.
     """
 
-    records: Records
+    records: RecordsSource
     drawn: Path
     rows: int
     rows_file: Path
@@ -442,7 +441,7 @@ class RiskJob:
         influence: Largest influence of a record that the policy permits; None for any.
     """
 
-    records: Records
+    records: RecordsSource
     cliques: tuple[Clique, ...]
     own: tuple[Clique, ...]
     transform: Transform
@@ -498,7 +497,7 @@ class ProgramJob:
     """Run a program on the records, once; it gets these attributes."""
 
     program: ProgramPart
-    records: Records
+    records: RecordsSource
     attributes: Clique
 
 

@@ -1,12 +1,19 @@
 """The page as an application: routes, sign-in, sessions around every view, handling of errors."""
 
+import hashlib
+import json
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from datetime import UTC, datetime
+from functools import cache, partial
+from importlib.resources import files
+from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -16,10 +23,10 @@ from starlette.types import ASGIApp
 from gencard.controller.base.fair_use import Bounds, Shares
 from gencard.controller.page.decisions import DecisionPages, fields_of
 from gencard.controller.page.oidc import ANSWER, ATTEMPT_SECONDS, Oidc
-from gencard.controller.page.passkeys import SIGN_IN, Ceremonies
-from gencard.controller.page.rendering import asset_response, rendered
+from gencard.controller.page.passkeys import SIGN_IN, Ceremonies, Session, Sessions
 from gencard.controller.page.security import (
     ATTEMPT,
+    NO_STORE,
     Form,
     Wall,
     forget_session,
@@ -28,8 +35,7 @@ from gencard.controller.page.security import (
     set_attempt,
     set_session,
 )
-from gencard.controller.page.sessions import Session, Sessions
-from gencard.controller.page.views import Change, Context, Done, View
+from gencard.controller.page.views import ChangeResult, Context, FormAction, View
 from gencard.controller.stewards.desk import Desk
 from gencard.core.errors import (
     GencardError,
@@ -37,7 +43,134 @@ from gencard.core.errors import (
     NotFoundError,
     UnauthenticatedError,
 )
+from gencard.shell import as_written, visible
 from gencard.wire.signatures.canonical import sha256
+
+# Templates and files of the page, read once; everything that a template prints is escaped.
+
+
+_KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_DAY = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """A file that browsers fetch: its bytes, kind, and a digest that its address carries."""
+
+    content: bytes
+    kind: str
+    digest: str
+
+
+@cache
+def assets() -> Mapping[str, Asset]:
+    """Return every such file, by name."""
+    folder = files(__package__) / "static"
+    contents = {
+        entry.name: entry.read_bytes()
+        for entry in folder.iterdir()
+        if entry.name.rpartition(".")[2] in _KINDS
+    }
+    return {
+        name: Asset(content, _KINDS[name.rpartition(".")[2]], hashlib.sha256(content).hexdigest()[:12])
+        for name, content in contents.items()
+    }
+
+
+def asset_address(name: str) -> str:
+    """Return the address of a file for browsers, which changes with the file's content."""
+    return f"/static/{name}?{assets()[name].digest}"
+
+
+def asset_response(name: str, query: str) -> Response | None:
+    """Return the response with a file; None if no file has this name."""
+    asset = assets().get(name)
+    if asset is None:
+        return None
+    same = query == asset.digest
+    cache_control = f"private, max-age={_DAY}, immutable" if same else NO_STORE
+    return Response(asset.content, media_type=asset.kind, headers={"cache-control": cache_control})
+
+
+@cache
+def environment() -> Environment:
+    """Return the environment of templates: all texts are escaped, an unknown name is an error."""
+    environment = Environment(
+        loader=PackageLoader(__package__, "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_without_controls,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["asset"] = asset_address
+    # its result counts as safe, and is not where it stands in an attribute
+    del environment.filters["tojson"]
+    environment.filters |= {
+        "ago": ago,
+        "day": day,
+        "json": json.dumps,
+        "minute": minute,
+        "number": number,
+        "person": person,
+    }
+    return environment
+
+
+def _without_controls(value: Any) -> Any:
+    """Escape the control characters of a text: browsers would obey characters that reorder text."""
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return value
+    return visible(value, lambda letter: letter if letter == "\t" else as_written(letter))
+
+
+def rendered(template: str, context: Mapping[str, Any]) -> str:
+    """Return the text of a template."""
+    return environment().get_template(template).render(context)
+
+
+def person(uri: str) -> str:
+    """Return the name in an identity's URI.
+
+    >>> person("spiffe://gencard.local/pilot/analyst/ana")
+    'ana'
+    """
+    return uri.rpartition("/")[2]
+
+
+def day(time: datetime) -> str:
+    """Return a date in UTC."""
+    return f"{time.astimezone(UTC):%Y-%m-%d}"
+
+
+def minute(time: datetime) -> str:
+    """Return a time in UTC."""
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def number(value: int) -> str:
+    """Return a whole number with its thousands apart."""
+    return f"{value:,}"
+
+
+_SPANS = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
+
+
+def ago(time: datetime, now: datetime) -> str:
+    """Return the time since or until a moment, in its largest unit.
+
+    >>> from datetime import timedelta
+    >>> then = datetime(2026, 1, 1, tzinfo=UTC)
+    >>> ago(then, then + timedelta(hours=49)), ago(then + timedelta(days=3), then)
+    ('2 days', 'in 3 days')
+    """
+    seconds = (now - time).total_seconds()
+    for span, unit in _SPANS:
+        if (count := int(abs(seconds) // span)) > 0:
+            text = f"{count} {unit}{'' if count == 1 else 's'}"
+            return text if seconds >= 0 else f"in {text}"
+    return "just now"
+
 
 Report = Callable[[str, str, str], None]
 Answer = Callable[[Request], Response]
@@ -58,7 +191,7 @@ class PageParts:
     sessions: Sessions
     report: Report
     views: Sequence[View]
-    changes: Sequence[Change]
+    changes: Sequence[FormAction]
     oidc: Oidc | None = None
     shares: Shares = field(default_factory=lambda: Shares(_BOUNDS))
     strangers: Shares = field(default_factory=lambda: _part(2))
@@ -246,10 +379,10 @@ class PageParts:
             session, DecisionPages(self.desk, self.ceremonies).decide(session, Form(request))
         )
 
-    def _change(self, change: Change, session: Session, request: Request) -> Response:
+    def _change(self, change: FormAction, session: Session, request: Request) -> Response:
         return self._done(session, change.make(Form(request), self.desk, session.who))
 
-    def _done(self, session: Session, done: Done) -> Response:
+    def _done(self, session: Session, done: ChangeResult) -> Response:
         if done.template:
             return self._shown(session, done.template, done.location, done.context)
         if done.notice:

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from gencard.controller.page.passkeys import Ceremonies
+from gencard.controller.page.passkeys import Ceremonies, Session
 from gencard.controller.page.security import Form
-from gencard.controller.page.sessions import Session
-from gencard.controller.page.views import Done
+from gencard.controller.page.views import ChangeResult
 from gencard.controller.stewards.desk import Desk
 from gencard.core.errors import InvalidInputError, PermissionDeniedError, UnauthenticatedError
 from gencard.wire.documents.enrolment import grouped
@@ -155,7 +154,7 @@ class DecisionPages:
             return ""
         return self.ceremonies.assertion_options(_purpose(session, action), session)
 
-    def decide(self, session: Session, form: Form) -> Done:
+    def decide(self, session: Session, form: Form) -> ChangeResult:
         """Decide; raises as ``Desk.decide``, and PermissionDeniedError without the passkey."""
         action, request_id = action_of(form), request_id_of(form)
         passkey = session.passkey
@@ -167,8 +166,8 @@ class DecisionPages:
         if "answer" in decision.result:
             name = action.resource.rpartition("/")[2]
             context = {"title": f"{name} is enrolled", "name": name, "grouped": grouped}
-            return Done(place, template="enrolled.html", context={**context, **decision.result})
-        return Done(place, _notice(decision))
+            return ChangeResult(place, template="enrolled.html", context={**context, **decision.result})
+        return ChangeResult(place, _notice(decision))
 
     def _signed(self, session: Session, action: Action, answer: str) -> str:
         """Name of the passkey that signed the action; raises PermissionDeniedError."""

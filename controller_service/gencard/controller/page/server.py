@@ -16,8 +16,7 @@ from gencard.controller.base.listening import TlsFiles, bound
 from gencard.controller.controller_state import ControllerState
 from gencard.controller.page.application import PageParts, Report
 from gencard.controller.page.oidc import oidc_of
-from gencard.controller.page.passkeys import Ceremonies
-from gencard.controller.page.sessions import Sessions
+from gencard.controller.page.passkeys import Ceremonies, Sessions
 from gencard.controller.page.views import (
     answers,
     budget,

@@ -9,15 +9,12 @@ from gencard.controller.policy.generators import is_black_box
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import FREE, Price
-from gencard.core.card.card import Change
-from gencard.core.card.mechanism import AS_COUNTED, InsideGenerator, Privacy, Transform
-from gencard.core.card.noise import Mechanism
-from gencard.core.card.offer_changes import parts_changed
+from gencard.core.card.card import Change, parts_changed
+from gencard.core.card.noise import AS_COUNTED, InsideGenerator, Mechanism, Privacy, Transform
 from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.errors import RecordsProtectedError
 from gencard.core.policy import Policy
-from gencard.measures.evaluation.evaluation import Evaluation
-from gencard.measures.evaluation.material import AllowedTogether
+from gencard.measures.evaluation.evaluation import AllowedTogether, Evaluation
 from gencard.measures.evaluation.registry import EVALUATIONS, evaluation_named, price_in_statistics
 
 NOISE = "the card has noise, which other numbers about the records would undo"

@@ -29,16 +29,14 @@ from gencard.controller.policy.statistics import (
     required,
 )
 from gencard.core.card.card import Change, CounterOffer, Refusal
-from gencard.core.card.mechanism import AS_COUNTED, Privacy
-from gencard.core.card.noise import Mechanism
+from gencard.core.card.noise import AS_COUNTED, Mechanism, Privacy
 from gencard.core.card.sums import check_numbers
 from gencard.core.card.terms import Proposal
 from gencard.core.coding import Coding
 from gencard.core.domain import Domain
 from gencard.core.errors import ModelTooLargeError, TooLargeError, TooManyRecordsError
 from gencard.core.generators.contract import LinearGenerator
-from gencard.core.generators.registry import Zeros, generator_named, most_cells
-from gencard.core.generators.trial_fit import check_fittable
+from gencard.core.generators.registry import Zeros, check_fittable, generator_named, most_cells
 from gencard.core.policy import Policy
 
 _ONE_TRIAL = threading.Lock()

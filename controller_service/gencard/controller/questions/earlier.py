@@ -26,7 +26,11 @@ from gencard.analysis.output_checks.populations import (
     not_missing,
 )
 from gencard.analysis.output_checks.small_counts import facts
-from gencard.analysis.output_checks.small_counts.inference import MOST_WHOLE, Outcome, tells_small_counts
+from gencard.analysis.output_checks.small_counts.inference import (
+    MOST_WHOLE,
+    SearchOutcome,
+    tells_small_counts,
+)
 from gencard.analysis.output_checks.small_counts.lattice import (
     MOST_CELLS,
     CountFacts,
@@ -41,7 +45,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.derived_cells import impossible
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
-from gencard.core.output_rules import PASSED, Rules, Verdict
+from gencard.core.output_rules import PASSED, Rules, RuleVerdict
 from gencard.core.types import FloatArray, IntArray
 
 _MOST_SCOPES = 16
@@ -138,7 +142,7 @@ class Earlier:
 
     def chain(
         self, run: RunQuestion, dataset: Dataset, numbers: Mapping[str, FloatArray], rules: Rules
-    ) -> Verdict:
+    ) -> RuleVerdict:
         """Judge the sums that its means and those of earlier answers determine.
 
         Means of coded numbers count as means of stored numbers: between fine edges they are nearly
@@ -228,7 +232,7 @@ class Earlier:
                 return True
         return False
 
-    def leaves_too_little(self, run: RunQuestion, dataset: Dataset, rules: Rules) -> Outcome:
+    def leaves_too_little(self, run: RunQuestion, dataset: Dataset, rules: Rules) -> SearchOutcome:
         """Return whether the answer, together with earlier outputs, would determine a small count.
 
         The lattice of all attributes of the run is judged whole, with the facts that other outputs
@@ -236,18 +240,18 @@ class Earlier:
         decided.
         """
         if self._is_told(run):
-            return Outcome.OPEN
+            return SearchOutcome.OPEN
         whole = _Scope(self, run, run.level_attributes, run.output.attributes)
         if not whole.attributes:  # numbers of all records disclose no level's count
-            return Outcome.OPEN
-        outcome = Outcome.UNDECIDED if whole.size > MOST_CELLS else Outcome.OPEN
+            return SearchOutcome.OPEN
+        outcome = SearchOutcome.UNDECIDED if whole.size > MOST_CELLS else SearchOutcome.OPEN
         judged = list[_Scope]()
         for scope in self._scopes(whole):
             if any(scope.is_inside(one) for one in judged):
                 continue
             judged.append(scope)
             outcome = max(outcome, self._tells(run, scope, dataset, rules))
-            if outcome is Outcome.DISCLOSED:
+            if outcome is SearchOutcome.DISCLOSED:
                 break
         return outcome
 
@@ -257,7 +261,7 @@ class Earlier:
         cliques = (about.union(clique) for clique in (*run.question.cliques, *run.output.cliques))
         return all(any(one <= {*clique} for clique in self.cliques) for one in cliques)
 
-    def _tells(self, run: RunQuestion, scope: _Scope, dataset: Dataset, rules: Rules) -> Outcome:
+    def _tells(self, run: RunQuestion, scope: _Scope, dataset: Dataset, rules: Rules) -> SearchOutcome:
         """Return the same outcome for one lattice."""
         merging, domain = scope.merged, self.coding.domain
         attributes = domain.canonical(scope.attributes)
@@ -271,7 +275,7 @@ class Earlier:
             merging.classes,
         )
         if not lattice.small:
-            return Outcome.OPEN
+            return SearchOutcome.OPEN
         told_apart = lattice.told_apart
         parts = [
             facts.counted(exact, lattice),

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.analysis.answers import design
-from gencard.analysis.answers.answer import Answer
+from gencard.analysis.answers.answer import AnalysisAnswer
 from gencard.analysis.answers.design import observed_levels
 from gencard.analysis.answers.margins import Margins, Occupied, RecordMargins
 from gencard.analysis.answers.noise.reconciled import margins_of
@@ -157,7 +157,7 @@ class RunQuestion:
         by_policy: The policy keeps it to levels, though the schema declares steps.
     """
 
-    question: design.Question
+    question: design.CheckedQuestion
     values: Values | None
     population: Population
     output: ToldOutput
@@ -252,11 +252,11 @@ class RunQuestion:
         one = self.question
         check_functions(one.text, one.kind, one.coding, self.possible, {*self.stored})
 
-    def at(self, margins: RecordMargins) -> design.Question:
+    def at(self, margins: RecordMargins) -> design.CheckedQuestion:
         """Return the question with columns for observed levels alone."""
         return self._with(observed_levels(margins, self.question.formula.attributes))
 
-    def _with(self, observed: Mapping[str, NDArray[np.bool_]]) -> design.Question:
+    def _with(self, observed: Mapping[str, NDArray[np.bool_]]) -> design.CheckedQuestion:
         one = self.question
         question = read_question(
             one.text,
@@ -270,7 +270,7 @@ class RunQuestion:
         return replace(question, grouping=one.grouping, needs=one.needs, own_scales=one.own_scales)
 
     @property
-    def by_levels(self) -> design.Question:
+    def by_levels(self) -> design.CheckedQuestion:
         """The same question with a number for each level, on which it can be tried."""
         one = self.question
         options = {name: value for name, value in one.options.items() if name != "response"}
@@ -396,7 +396,7 @@ class NoisyRun:
             error.advice = _BY_LEVELS
             raise
 
-    def answered(self, psi: Psi) -> Answer:
+    def answered(self, psi: Psi) -> AnalysisAnswer:
         """Return the answer from what was measured; raises as ``answer_of``."""
         one = self.request
         return answer_of(

@@ -46,7 +46,7 @@ Levels = Mapping[str, tuple[str, ...]]
 """Names -> names of levels."""
 
 
-class Form(NamedTuple):
+class UnlistedLevels(NamedTuple):
     """Label of levels that are not listed, and whether there is a missing level."""
 
     other: str | None = None
@@ -72,7 +72,9 @@ class DerivedTable(Section):
     codes: tuple[int, ...] = ()
     per_person: bool = False
 
-    def derived(self, name: str, stored: Coding, coding: Labels | Edges | None, form: Form) -> Attribute:
+    def derived(
+        self, name: str, stored: Coding, coding: Labels | Edges | None, form: UnlistedLevels
+    ) -> Attribute:
         """Return the derived attribute.
 
         Args:
@@ -98,7 +100,9 @@ class DerivedTable(Section):
             return of_person(name, stored, self.any, None)
         return self._with_edges(name, stored, edges, form)
 
-    def _with_edges(self, name: str, stored: Coding, edges: Edges | None, form: Form) -> Attribute:
+    def _with_edges(
+        self, name: str, stored: Coding, edges: Edges | None, form: UnlistedLevels
+    ) -> Attribute:
         if self.compare:
             if len(self.compare) != 2:
                 raise InvalidCodingError(attribute=name, problem="it compares two attributes")
@@ -115,7 +119,7 @@ class DerivedTable(Section):
         return of_person(name, stored, self.number or {}, edges)
 
 
-def recoded(name: str, source: Attribute, recode: Levels, form: Form) -> Attribute:
+def recoded(name: str, source: Attribute, recode: Levels, form: UnlistedLevels) -> Attribute:
     """Return an attribute whose labels group levels of the source.
 
     The source's missing level is missing here if the form has a missing level, unless it is listed.

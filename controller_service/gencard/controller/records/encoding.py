@@ -74,7 +74,7 @@ _NUMBERS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class EngineColumn:
     """A column as the file stores it: its name and the engine's type, in a file of some format."""
 
     name: str
@@ -117,9 +117,13 @@ class Column:
         return f"({self.number} IS NOT NULL AND {whole} IS NULL)", *signs
 
     def is_plain_label(self, labels: Sequence[str]) -> str:
-        """SQL for whether a text is one of some labels, and a whole number without any of the signs."""
-        plain = [quoted(label, "'") for label in labels if re.fullmatch("[1-9][0-9]{0,14}|0", label)]
-        return f"{self.text} IN ({', '.join(plain)})" if plain else "false"
+        """SQL for whether a text is one of some labels, and a whole number without any of the signs.
+
+        It is true of other texts of one character, too: none of these shows a sign.
+        """
+        plain = [quoted(label, "'") for label in labels if re.fullmatch("[1-9][0-9]{1,14}", label)]
+        longer = f" OR {self.text} IN ({', '.join(plain)})" if plain else ""
+        return f"strlen({self.text}) < 2{longer}"
 
     @property
     def compact_date(self) -> str:
@@ -343,7 +347,7 @@ class Encoder(Protocol):
         """Name of the attribute."""
         ...
 
-    def expression(self, column: Column) -> str:
+    def expression(self, column: EngineColumn) -> str:
         """Return SQL for one number per record."""
         ...
 
@@ -364,7 +368,7 @@ class TextEncoder:
     coding: Labels
     reading: Reading = PLAIN
 
-    def expression(self, column: Column) -> str:
+    def expression(self, column: EngineColumn) -> str:
         levels = ", ".join(quoted(label, "'") for label in self.coding.labels)
         text = f"lower({column.text})" if self.coding.boolean else column.text  # True, TRUE, true
         code = f"CAST(enum_code(TRY_CAST({text} AS ENUM({levels}))) AS INTEGER)"
@@ -402,7 +406,7 @@ class NumberEncoder:
     coding: Labels | Edges
     reading: Reading = PLAIN
 
-    def expression(self, column: Column) -> str:
+    def expression(self, column: EngineColumn) -> str:
         value = f"coalesce({self._value(column)}, 'inf'::DOUBLE)"
         labels = self.coding.labels if isinstance(self.coding, Labels) else ()
         absent = column.absent(self.reading.absent, labels)
@@ -410,7 +414,7 @@ class NumberEncoder:
             absent += f" OR {column.is_nan}"  # whole numbers YYYYMMDD, of which some are missing
         return f"CASE WHEN {absent} THEN 'nan'::DOUBLE ELSE {value} END"
 
-    def _value(self, column: Column) -> str:
+    def _value(self, column: EngineColumn) -> str:
         if self.reading.age_at is not None:
             return column.age(self.reading.age_at)
         if self.reading.zone:

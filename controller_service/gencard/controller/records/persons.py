@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.controller.records.encoding import Column, quoted
+from gencard.controller.records.encoding import EngineColumn, quoted
 from gencard.core.coding import Attribute, Edges, codes_of_numbers
 from gencard.core.errors import TooLargeError, UndeclaredLevelError
 from gencard.core.types import IntArray
@@ -52,7 +52,7 @@ class Persons:
         """Column and number, which decide about the counts, together with the key."""
         return self.column, self.most_records
 
-    def query(self, column: Column, expressions: Mapping[str, str], names: Sequence[str]) -> str:
+    def query(self, column: EngineColumn, expressions: Mapping[str, str], names: Sequence[str]) -> str:
         """Return SQL for numbers of each record, person (in two halves), place, and lack of a person.
 
         Args:

@@ -77,7 +77,7 @@ from pydantic_core import PydanticCustomError
 
 from gencard.controller.base.files import Section, Table, read_text, table_of_text, validated
 from gencard.controller.records.declared_scale import TEN_A_DECADE, DeclaredScale, Fine, declared_scale
-from gencard.controller.records.derived import DerivedTable, Form
+from gencard.controller.records.derived import DerivedTable, UnlistedLevels
 from gencard.controller.records.encoding import zones
 from gencard.controller.records.persons import Persons
 from gencard.core.card.budget import MOST_RECORDS
@@ -215,7 +215,9 @@ class _AttributeTable(DerivedTable):
         self._check_zone()
         coding = self._given()
         if self.is_derived and stored is not None:
-            derived = self.derived(self.name, stored, coding, Form(self.other, bool(self.missing)))
+            derived = self.derived(
+                self.name, stored, coding, UnlistedLevels(self.other, bool(self.missing))
+            )
             return replace(derived, description=self.description)
         if coding is None:
             raise self._refusal("it needs either labels, edges or dates")

@@ -30,7 +30,7 @@ from gencard.core.errors import (
     UndeclaredLevelError,
 )
 from gencard.core.scale import Adjustments
-from gencard.core.statistics.counting import Counter
+from gencard.core.statistics.marginals import Counter
 from gencard.core.statistics.measure import MarginalSource
 from gencard.core.statistics.unit_sums import UnitSums
 from gencard.core.types import FloatArray, IntArray, VersionKind

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.controller.records.encoding import (
-    Column,
     Encoder,
+    EngineColumn,
     adjusted_numbers,
     by_value,
     columns_of,
@@ -32,6 +32,7 @@ from gencard.controller.records.encoding import (
 from gencard.controller.records.file_format import (
     USUAL,
     FileFormat,
+    ParquetFolder,
     check_path,
     hmac_of,
     literal,
@@ -39,7 +40,6 @@ from gencard.controller.records.file_format import (
     open_table,
     silently,
 )
-from gencard.controller.records.folder import ParquetFolder
 from gencard.controller.records.persons import Persons
 from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.records.source import RecordSource, StreamedRecords, check_version
@@ -180,12 +180,12 @@ class Vault(StreamedRecords):
         if self.memory is not None and not self.persons:
             counts = self.memory.counted()
             return {test: signs for test, signs in counts.items() if test.kind == kind}
-        with Records(self.path, self.format) as records:
+        with OpenRecords(self.path, self.format) as records:
             tests = {test: sql for test, sql in self._tests(records).items() if test.kind == kind}
             batches = records.batches(query_of([*tests.values()])) if tests else ()
             return _counted(tuple(tests), batches)
 
-    def _tests(self, records: "Records") -> "dict[_Test, str]":
+    def _tests(self, records: "OpenRecords") -> "dict[_Test, str]":
         """Return SQL of the tests: whether a date fits its zone, and signs that a text is a code.
 
         A test is a whole number: bit k is set if a value shows sign k.
@@ -241,7 +241,7 @@ class Vault(StreamedRecords):
         """
         stored_names = self.coding.stored if self.persons else attributes
         names = (*stored_names, self.persons.column) if self.persons else stored_names
-        with Records(self.path, self.format) as records:
+        with OpenRecords(self.path, self.format) as records:
             if notes is not None and records.note:
                 notes.append(records.note)
             columns = records.columns_named(columns_of(names, self.readings))
@@ -357,7 +357,7 @@ def open_source(
         yield PersonTable(table, schema.coding, table.readings, persons) if persons else table
 
 
-class Records:
+class OpenRecords:
     """One file or folder, opened by an engine that can reach nothing else; ``records`` is its table.
 
     Each query reads the file again, unless ``parts`` has copied its columns into the engine's memory.
@@ -393,7 +393,7 @@ class Records:
             return stored.table
         raise DatasetUnavailableError
 
-    def __enter__(self) -> "Records":
+    def __enter__(self) -> "OpenRecords":
         check_path(self._path)
         folder = self._folder = folder_at(self._path)
         if folder is None:
@@ -407,7 +407,7 @@ class Records:
         if folder is not None:
             folder.check_columns(self.rows(folder.columns_query))
         self.columns = [
-            Column(name.strip() if self._format.trim else name, kind, self._format, name)
+            EngineColumn(name.strip() if self._format.trim else name, kind, self._format, name)
             for name, kind, *_ in self.rows("DESCRIBE records")
         ]
         return self
@@ -437,7 +437,7 @@ class Records:
         engine.execute(_UNCOPIED)
         return engine
 
-    def parts(self) -> Iterator[list[Column]]:
+    def parts(self) -> Iterator[list[EngineColumn]]:
         """Copy the columns into memory, as many at once as fit; yield these.
 
         Until the next part, ``records`` is the copy and has no other columns. A column that does not
@@ -453,7 +453,7 @@ class Records:
                 width = (width + 1) // 2
         self.uncopy()
 
-    def _copy(self, columns: Sequence[Column]) -> bool:
+    def _copy(self, columns: Sequence[EngineColumn]) -> bool:
         """Copy some columns as they are stored; return False if they take too much memory."""
         self.uncopy()
         names = ", ".join(column.sql for column in columns)
@@ -507,7 +507,7 @@ class Records:
             file = self._folder.files[0] if self._folder else self._path
             check_names(silently(lambda: read_schema(file).names), "data", "")
 
-    def columns_named(self, names: Sequence[str]) -> list[Column]:
+    def columns_named(self, names: Sequence[str]) -> list[EngineColumn]:
         """Raises MissingAttributeError, which names all that the file lacks."""
         columns = self.columns[::-1]
         by_name = {column.name: column for column in columns}
@@ -553,7 +553,7 @@ def check_detected(path: Path, file_format: FileFormat) -> None:
         DatasetUnavailableError, EmptyDatasetError: The file cannot be read.
     """
     if is_stored(path):
-        with Records(path, file_format, explains=True):
+        with OpenRecords(path, file_format, explains=True):
             return
     if is_packed(path):
         with open_content(path, "data", file_format.most_bytes) as content:
@@ -563,7 +563,7 @@ def check_detected(path: Path, file_format: FileFormat) -> None:
     is_stated = file_format.delimiter or file_format.line_ends or not file_format.is_utf8
     if ending_of(path) not in TEXT or path.is_dir() or is_stated:
         return
-    with Records(path, file_format) as records:
+    with OpenRecords(path, file_format) as records:
         ((stated,),) = records.rows("SELECT count(*) FROM records")
         detected = f"read_csv({literal(str(path))}, all_varchar = true, header = true, comment = '')"
         with suppress(DatasetUnavailableError):  # by itself it could not read the file

@@ -24,18 +24,17 @@ from gencard.controller.cards.book import CardBook
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.operations.failures import refund
-from gencard.controller.operations.operations import Operations
-from gencard.controller.operations.run import Run, scratch_folder
+from gencard.controller.operations.operations import Operations, Run, scratch_folder
 from gencard.controller.policy.evaluation import price_of_measures, unavailable, why_withheld
 from gencard.controller.records.catalogue import DatasetEntry, dataset_of
-from gencard.controller.releases.black_boxes import BoxRelease
+from gencard.controller.releases.run import BoxRelease
 from gencard.controller.state import requests, results
 from gencard.controller.state.cards import in_force, offer_of, signed_card
 from gencard.controller.state.database import Page
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.requests import UNFINISHED, OperationRow, Request
 from gencard.controller.state.results import EvaluationRow
-from gencard.core.card.card import Card
+from gencard.core.card.card import CardRecord
 from gencard.core.errors import (
     GencardError,
     InvalidInputError,
@@ -128,7 +127,7 @@ class Evaluations:
             page = results.list_evaluations(tx, card, among=names, before=before, limit=limit)
         return page, self.unavailable(seen_card) if seen_card.offer is not None else {}
 
-    def card_of(self, tx: Connection, who: Identity, card: str) -> Card:
+    def card_of(self, tx: Connection, who: Identity, card: str) -> CardRecord:
         """Return a card that ``who`` may have measured.
 
         Raises:
@@ -138,7 +137,7 @@ class Evaluations:
         seen_card = self.cards.seen(tx, who, card)
         return in_force(seen_card) if who.role is Role.ANALYST else seen_card
 
-    def unavailable(self, card: Card) -> dict[str, str]:
+    def unavailable(self, card: CardRecord) -> dict[str, str]:
         """Measures that a card cannot have, and why."""
         return unavailable(signed_card(card), self.cards.catalogue.named(dataset_of(card.name)))
 
@@ -151,7 +150,7 @@ class Evaluations:
         if any(row.state in UNFINISHED for row in requests.operations_of_kind(tx, KIND, card)):
             raise ServiceBusyError(what="concurrent evaluations of one card")
 
-    def _chosen(self, who: Identity, card: Card, names: Sequence[str]) -> list[Evaluation]:
+    def _chosen(self, who: Identity, card: CardRecord, names: Sequence[str]) -> list[Evaluation]:
         """Return the evaluations to run, in the order of a report; uses public facts alone."""
         may_have = allowed(who, card)
         requested = {evaluation_named(name).name for name in names} or set(may_have)
@@ -171,7 +170,7 @@ class Evaluations:
         ]
 
     def _reserve(
-        self, tx: Connection, who: Identity, card: Card, fresh: Sequence[Evaluation]
+        self, tx: Connection, who: Identity, card: CardRecord, fresh: Sequence[Evaluation]
     ) -> int | None:
         """Log the evaluations and reserve their price; return the ledger's line, None if it is free."""
         if not fresh:
@@ -204,7 +203,7 @@ def _refusal(measure: str, reason: str) -> RecordsProtectedError:
     return RecordsProtectedError(what=f"The evaluation '{measure}'", why=reason)
 
 
-def allowed(who: Identity, card: Card) -> tuple[str, ...]:
+def allowed(who: Identity, card: CardRecord) -> tuple[str, ...]:
     """Return the names of a card's evaluations for a caller; none under a card of tier private."""
     if is_private(card):
         return ()
@@ -252,7 +251,7 @@ class EvaluationRun:
             refund(tx, line, error, ledger=self.evaluations.ledger, cards=self.evaluations.cards)
 
     def _findings(
-        self, run: Run, card: Card, psi: bytes, rows: Path
+        self, run: Run, card: CardRecord, psi: bytes, rows: Path
     ) -> tuple[tasks.FindingDocument, ...]:
         dataset_entry = self.evaluations.cards.entry_of(card)
         self._draw(run, card, dataset_entry, psi, rows)
@@ -267,7 +266,7 @@ class EvaluationRun:
         return run.job(tasks.COMPARE, job).findings
 
     def _draw(
-        self, run: Run, card: Card, dataset_entry: DatasetEntry, psi: bytes, rows_file: Path
+        self, run: Run, card: CardRecord, dataset_entry: DatasetEntry, psi: bytes, rows_file: Path
     ) -> None:
         """Rows of the card's generator into a file, as many as there are records."""
         rows = records_in(psi_of_document(psi))
@@ -284,7 +283,7 @@ class EvaluationRun:
         )
         run.job(tasks.SYNTHESISE, job)
 
-    def _keep(self, run: Run, card: Card, findings: Sequence[tasks.FindingDocument]) -> None:
+    def _keep(self, run: Run, card: CardRecord, findings: Sequence[tasks.FindingDocument]) -> None:
         """Findings, ledger and the operation's end: true together, or not at all."""
         evaluations, request = self.evaluations, run.request
         with evaluations.cards.database.transaction() as tx:
@@ -296,7 +295,7 @@ class EvaluationRun:
             response = self.response(card.name, request["asked"])
             evaluations.operations.finish(tx, run.row.name, response)
 
-    def _row(self, run: Run, card: Card, finding: tasks.FindingDocument) -> EvaluationRow:
+    def _row(self, run: Run, card: CardRecord, finding: tasks.FindingDocument) -> EvaluationRow:
         dataset_entry, terms = self.evaluations.cards.entry_of(card), offer_of(card).terms
         name = finding.name
         document = {

@@ -30,7 +30,7 @@ from gencard.controller.state.ledger import FIT, Ledger
 from gencard.controller.state.requests import OperationRow, Request
 from gencard.controller.state.results import PsiRow, ReleaseRow
 from gencard.core.card.budget import FREE, Price
-from gencard.core.card.card import Card, CardState
+from gencard.core.card.card import CardRecord, CardState
 from gencard.core.errors import (
     CardStateError,
     DatasetChangedError,
@@ -115,7 +115,7 @@ class Releases:
         )
         return name
 
-    def _check(self, tx: Connection, card: Card, rows: int, seed: int) -> None:
+    def _check(self, tx: Connection, card: CardRecord, rows: int, seed: int) -> None:
         """Raise the errors of ``start`` about cards that do not allow such a release."""
         self.cards.entry_of(card)
         terms = offer_of(card).terms
@@ -138,7 +138,7 @@ class Releases:
             )
         self._check_room(tx, card, rows)
 
-    def _check_room(self, tx: Connection, card: Card, rows: int) -> None:
+    def _check_room(self, tx: Connection, card: CardRecord, rows: int) -> None:
         """Raise TooLargeError if the card has as many or as large releases as it may have."""
         number, rows_held = results.released_under(tx, card.name)
         for row in self.operations.unfinished(tx, card.analyst, KIND):
@@ -159,7 +159,7 @@ class Releases:
                 advice="Use the card's releases, or propose another card.",
             )
 
-    def _bytes_of_row(self, card: Card) -> int:
+    def _bytes_of_row(self, card: CardRecord) -> int:
         domain = self.cards.entry_of(card).domain
         return row_bytes(domain.covered_by(offer_of(card).terms.cliques))
 
@@ -205,7 +205,7 @@ class Releases:
             row = self._seen(tx, who, name)
         return RowsFile(self.files.path(f"{ROWS}/{row.file_name}")), row.digest
 
-    def check_first(self, tx: Connection, card: Card) -> None:
+    def check_first(self, tx: Connection, card: CardRecord) -> None:
         """Check that a card without replicated uniques has no release: gaps common to several say more.
 
         Raises:
@@ -252,7 +252,7 @@ class Releases:
         )
         return None if source is None else results.get_psi(tx, source.name)
 
-    def _price(self, tx: Connection, card: Card) -> Price:
+    def _price(self, tx: Connection, card: CardRecord) -> Price:
         """Return the offered price, or less if the analyst holds some of the statistics by now.
 
         Raises:

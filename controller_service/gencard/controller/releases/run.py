@@ -17,31 +17,182 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from gencard.controller.base.disk import ROWS, StoredFile, flush_folder
-from gencard.controller.cards.audit_state import is_audited, is_private
+from gencard.controller.base.disk import KEPT, ROWS, StateFiles, StoredFile, flush_folder, write_whole
+from gencard.controller.cards.audit_state import CardAudits, is_audited, is_private, rows_of_run
 from gencard.controller.cards.book import CardBook
 from gencard.controller.cards.released import released_before
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.tasks import NOTHING_BEFORE, Before
-from gencard.controller.operations.failures import refund, single_attempt
-from gencard.controller.operations.run import VERSIONS, Run, scratch_folder
+from gencard.controller.operations.failures import NOTHING_LEARNT, refund, single_attempt
+from gencard.controller.operations.operations import VERSIONS, Run, scratch_folder
 from gencard.controller.records.catalogue import DatasetEntry
-from gencard.controller.releases.black_boxes import BoxRelease
 from gencard.controller.releases.releases import SPENT_ON, Releases
+from gencard.controller.sandbox.recipes import Recipe
 from gencard.controller.state import results
 from gencard.controller.state.cards import in_force, offer_of, signed_card
+from gencard.controller.state.database import Database
 from gencard.controller.state.ledger import FIT
 from gencard.controller.state.requests import OperationRow
 from gencard.controller.state.results import ReleaseRow
-from gencard.core.card.card import USABLE, Card, CardState
+from gencard.core.card.card import USABLE, CardRecord, CardState
 from gencard.core.card.terms import CardTerms
-from gencard.core.errors import GencardError, OperationCancelledError, StorageError
+from gencard.core.errors import (
+    BoxRunFailedError,
+    GencardError,
+    OperationCancelledError,
+    ServiceUnavailableError,
+    StorageError,
+)
+from gencard.core.statistics.linear import statistics_of
 from gencard.core.types import VersionKind
-from gencard.wire.documents.receipt import Receipt, receipt_statement
+from gencard.wire.documents.receipt import AuditedBox, Receipt, receipt_statement
 from gencard.wire.signatures.canonical import sha256, time_text
 from gencard.wire.signatures.dsse import sign
 from gencard.wire.signatures.identity import Identity
+
+# Releases under cards with a black box: one run on the records, from which all rows are drawn.
+#
+# A second run would spend the box's claimed budget again, and would show how its runs differ. Therefore
+# its fit is kept, or without a fit the rows of the run, as many as the card allows; every release is
+# drawn from that. The kept files are made from records, and only the service can read them. A run that
+# failed is not repeated either: many observations of whether and how it fails would disclose records.
+
+
+_FAILED = "failed"
+"""File in a card's folder that marks a failed run of its black box."""
+_LEFT = (_FAILED, tasks.KEPT_FIT, tasks.KEPT_ROWS)
+
+
+@dataclass(frozen=True, slots=True)
+class BoxRelease:
+    """Makes rows for cards whose generator is a black box.
+
+    Args:
+        jobs: Describes jobs.
+        files: The state's files; one folder for each card is among them.
+    """
+
+    database: Database
+    card_audits: CardAudits
+    jobs: Descriptions
+    files: StateFiles
+
+    def audited(self, tx: Connection, card: CardRecord) -> AuditedBox | None:
+        """Return the audit that speaks for the card's black box; None if the card's tier asks for none.
+
+        Raises:
+            CardStateError, CardExpiredError, AuditRequiredError, BoxNotReviewedError,
+            GeneratorChangedError: Nothing does.
+        """
+        return self.card_audits.passed(tx, card) if is_audited(card) else None
+
+    def keep(self, run: Run, card: CardRecord, dataset_entry: DatasetEntry) -> None:
+        """Run the black box on the records, if that was not done yet.
+
+        Raises:
+            StorageError: The result is gone, although rows of it were released: the box runs only once.
+            BoxRunFailedError: The run failed, now or earlier.
+        """
+        folder = self._folder(card)
+        if (folder / _FAILED).exists():
+            raise BoxRunFailedError
+        if any((folder / name).exists() for name in (tasks.KEPT_FIT, tasks.KEPT_ROWS)):
+            return
+        with self.database.transaction() as tx:
+            if results.list_releases(tx, card=card.name, limit=1).rows:
+                raise StorageError
+            usable = in_force(self.card_audits.cards.card(tx, card.name))
+            self._log(tx, card, self.audited(tx, usable))
+        signed = signed_card(card)
+        job = self.jobs.keep(
+            dataset_entry,
+            signed.version,
+            self._recipe(card, dataset_entry),
+            rows=rows_of_run(signed.terms.rows),
+            folder=folder,
+        )
+        self._run_once(run, job, folder / _FAILED)
+
+    def _run_once(self, run: Run, job: tasks.KeepJob, failed: Path) -> None:
+        """Raise one error for all failures that may depend on a record, and prevent another run.
+
+        Of a run that was cancelled nothing stays, or the next one's time would tell how far it was.
+        """
+        try:
+            run.job(tasks.KEEP, job)
+            self._store(failed.parent)
+            return
+        except OperationCancelledError:
+            _throw_away(failed.parent)
+            raise
+        except (*NOTHING_LEARNT, ServiceUnavailableError):
+            raise
+        except GencardError:
+            write_whole(failed, [])
+            self._store(failed.parent)
+        raise BoxRunFailedError
+
+    def _store(self, folder: Path) -> None:
+        for name in _LEFT:
+            if (folder / name).exists():
+                self.files.put(f"{KEPT}/{folder.name}/{name}")
+
+    def draw(
+        self, run: Run, card: CardRecord, dataset_entry: DatasetEntry, rows_file: Path, *, rows: int
+    ) -> str:
+        """Rows of what the run left, in a file; their digest.
+
+        There are fewer rows if the run left fewer than requested.
+        """
+        job = self.jobs.draw(
+            self._recipe(card, dataset_entry),
+            dataset_entry,
+            card=signed_card(card),
+            rows=rows,
+            folder=self._folder(card),
+            rows_file=rows_file,
+        )
+        return run.job(tasks.DRAW, job).digest
+
+    def _recipe(self, card: CardRecord, dataset_entry: DatasetEntry) -> Recipe:
+        """Raises GeneratorChangedError if it would build another box than the card's."""
+        boxes, terms = self.card_audits.boxes, offer_of(card).terms
+        boxes.check_unchanged(signed_card(card))
+        linear = statistics_of(terms.moments, dataset_entry.schema.coding)
+        return boxes.recipe(terms.generator, [*terms.marginals, *linear])
+
+    def _folder(self, card: CardRecord) -> Path:
+        """Return the card's folder, with what there is of it; raises StorageError."""
+        short = card.name.rpartition("/")[2]
+        path = self.files.folder / KEPT / short
+        with suppress(OSError):
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not path.is_dir():
+            raise StorageError
+        for name in _LEFT:
+            self.files.path(f"{KEPT}/{short}/{name}")
+        return path
+
+    def _log(self, tx: Connection, card: CardRecord, audited: AuditedBox | None) -> None:
+        cards, details = self.card_audits.cards, {"box_digest": signed_card(card).generator_digest}
+        if audited is not None:
+            details["verdict_digest"] = audited.verdict_digest
+        cards.log.append(
+            tx,
+            action="run",
+            actor=cards.controller,
+            resource=card.name,
+            details=details,
+            now=cards.clock(),
+        )
+
+
+def _throw_away(folder: Path) -> None:
+    with suppress(OSError):
+        for name in (tasks.KEPT_FIT, tasks.KEPT_ROWS):
+            (folder / name).unlink(missing_ok=True)
+
 
 SPARE = 1_000
 """Rows to draw in addition to twice the requested number, if replicated uniques are removed."""
@@ -90,7 +241,7 @@ class ReleaseRun:
                 digest = self._synthesised(run, card, dataset_entry, psi, rows, rows=many, seed=seed)
             self._publish(run, card, digest, rows)
 
-    def _prepared(self, run: Run, card: Card, dataset_entry: DatasetEntry) -> bytes:
+    def _prepared(self, run: Run, card: CardRecord, dataset_entry: DatasetEntry) -> bytes:
         """Return psi, and keep the result of a black box's single run; tier private has no psi."""
         if is_private(card):
             self._fitted(run, card, dataset_entry)
@@ -110,7 +261,7 @@ class ReleaseRun:
             refund(tx, line, error, ledger=releases.ledger, cards=self.cards, before=before)
 
     def _publish_unique_free(
-        self, run: Run, card: Card, dataset_entry: DatasetEntry, psi: bytes, rows_file: Path
+        self, run: Run, card: CardRecord, dataset_entry: DatasetEntry, psi: bytes, rows_file: Path
     ) -> None:
         """Draw spare rows, by a secret seed, and publish rows without replicated uniques."""
         drawn_file, rows = rows_file.with_name("drawn"), run.request["rows"]
@@ -126,7 +277,7 @@ class ReleaseRun:
     def _synthesised(
         self,
         run: Run,
-        card: Card,
+        card: CardRecord,
         dataset_entry: DatasetEntry,
         psi: bytes,
         rows_file: Path,
@@ -155,12 +306,12 @@ class ReleaseRun:
                     fits.keep(card.name, key, made.fit)
         return made.digest
 
-    def _stored(self, card: Card) -> bytes | None:
+    def _stored(self, card: CardRecord) -> bytes | None:
         with self.releases.database.reading() as tx:
             row = results.find_psi(tx, card.name)
         return None if row is None else row.document
 
-    def _shared(self, run: Run, card: Card) -> bytes | None:
+    def _shared(self, run: Run, card: CardRecord) -> bytes | None:
         """Psi that the analyst holds already under another card, with the very noise: drawn once."""
         with self.releases.database.transaction() as tx:
             self.releases.operations.check(tx, run.row)
@@ -175,7 +326,7 @@ class ReleaseRun:
                 self._log(tx, "void", card.name, {"line": str(line.line), "held_by": row.card})
         return row.document
 
-    def _measured(self, run: Run, card: Card, dataset_entry: DatasetEntry) -> bytes:
+    def _measured(self, run: Run, card: CardRecord, dataset_entry: DatasetEntry) -> bytes:
         """Return psi, stored and paid in one transaction; its price is reserved before the job."""
         with self.releases.database.transaction() as tx:
             self.releases.operations.check(tx, run.row)
@@ -200,7 +351,7 @@ class ReleaseRun:
         dataset, version = card.terms.dataset, card.version
         return released_before(tx, self.cards, dataset=dataset, version=version, but=card.name)
 
-    def _keep_psi(self, tx: Connection, run: Run, card: Card, psi: bytes) -> None:
+    def _keep_psi(self, tx: Connection, run: Run, card: CardRecord, psi: bytes) -> None:
         now = self.cards.clock()
         line = self.releases.ledger.held(tx, resource=card.name, kind=SPENT_ON)
         if line is None:  # taken back meanwhile
@@ -210,7 +361,7 @@ class ReleaseRun:
         results.put_psi(tx, card.name, psi, sha256(psi), now)
         self.releases.ledger.settle(tx, line.line, now)
 
-    def _fitted(self, run: Run, card: Card, dataset_entry: DatasetEntry) -> None:
+    def _fitted(self, run: Run, card: CardRecord, dataset_entry: DatasetEntry) -> None:
         """Fit a private black box, once for a card; its price is held before records are opened."""
         releases = self.releases
         with releases.database.transaction() as tx:
@@ -224,7 +375,7 @@ class ReleaseRun:
             elif releases.ledger.settled(tx, resource=card.name, kind=FIT) is None:
                 raise OperationCancelledError  # taken back meanwhile
 
-    def _publish(self, run: Run, card: Card, digest: str, made: Path) -> None:
+    def _publish(self, run: Run, card: CardRecord, digest: str, made: Path) -> None:
         """Write log, receipt, rows and the operation's end in one transaction.
 
         The file is named for the operation, so an operation that begins again after a crash overwrites
@@ -244,7 +395,13 @@ class ReleaseRun:
             raise
 
     def _record(
-        self, run: Run, card: Card, digest: str, name: str, stored: StoredFile | None, file_name: str
+        self,
+        run: Run,
+        card: CardRecord,
+        digest: str,
+        name: str,
+        stored: StoredFile | None,
+        file_name: str,
     ) -> None:
         with self.releases.database.transaction() as tx:
             self.releases.files.keep(tx, stored)
@@ -278,7 +435,7 @@ class ReleaseRun:
             self.cards.attest(tx, usable, CardState.RELEASED, "release", signed)
             self.releases.operations.finish(tx, run.row.name, self.response(row))
 
-    def _version_kind(self, card: Card) -> VersionKind | None:
+    def _version_kind(self, card: CardRecord) -> VersionKind | None:
         """Return the kind of the card's version; None if the dataset has another version by now."""
         dataset_entry = self.cards.entry_of(card)
         same = dataset_entry.version == signed_card(card).version

@@ -19,7 +19,7 @@ from gencard.controller.sandbox.sandbox import Sandbox
 from gencard.core.blackbox import BlackBox
 from gencard.core.domain import Clique
 from gencard.core.errors import GeneratorChangedError, InvalidInputError
-from gencard.core.json_codecs import Scalar, written
+from gencard.core.json_codecs import ScalarCodec, written
 from gencard.core.statistics.linear import LinearStatistic
 from gencard.core.typed_json import AS_IT_IS
 from gencard.wire.box_request import Values
@@ -31,7 +31,7 @@ def _bytes_of_base64(json: object) -> bytes:
     return b64decode(AS_IT_IS[str].of_json(json), validate=True)
 
 
-_FILES = Scalar(
+_FILES = ScalarCodec(
     lambda files: files and {path: b64encode(data).decode() for path, data in files.items()},
     lambda json: None if json is None else {path: _bytes_of_base64(data) for path, data in json.items()},
 )

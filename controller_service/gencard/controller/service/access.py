@@ -18,7 +18,7 @@ import grpc
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
-from gencard.controller.people.identities import tls_key_id
+from gencard.controller.people.enrolment import tls_key_id
 from gencard.core.errors import UnauthenticatedError
 from gencard.wire.signatures.identity import Identity, Role
 

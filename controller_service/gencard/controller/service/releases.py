@@ -8,7 +8,7 @@ import grpc
 from google.longrunning import operations_pb2
 
 from gencard.controller.audits.audits import Audits
-from gencard.controller.audits.remote_runs import RemoteRuns
+from gencard.controller.audits.run import RemoteRuns
 from gencard.controller.releases.evaluations import Evaluations
 from gencard.controller.releases.releases import Releases
 from gencard.controller.service.guard import identity

@@ -29,7 +29,7 @@ from gencard.controller.state.ledger import Caps
 from gencard.core.errors import InvalidInputError
 from gencard.core.generators.registry import GENERATORS
 from gencard.core.policy import Policy
-from gencard.measures.evaluation.material import NOTHING_DECLARED, Declared
+from gencard.measures.evaluation.evaluation import NOTHING_DECLARED, Declared
 
 
 class Server(Section):

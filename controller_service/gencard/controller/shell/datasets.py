@@ -14,7 +14,7 @@ from gencard.controller.drafting.dataset_draft import dataset_text, drafted_sche
 from gencard.controller.drafting.edits import add_dataset, edit_caps, remove_dataset
 from gencard.controller.drafting.schema_draft import draft_schema
 from gencard.controller.people.certificates import write_new
-from gencard.controller.people.identities import read_identities
+from gencard.controller.people.enrolment import read_identities
 from gencard.controller.records.catalogue import PREFIX
 from gencard.controller.records.schema_file import read_schema
 from gencard.controller.records.tables.address import name_of, records_at

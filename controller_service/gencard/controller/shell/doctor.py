@@ -12,15 +12,14 @@ from pathlib import Path
 import typer
 from sqlalchemy import Connection, inspect, make_url, text
 
-from gencard.controller.audits.workers import RefusedWorkers
+from gencard.controller.audits.audits import RefusedWorkers
 from gencard.controller.base.disk import StateFiles, check_space, free_bytes
 from gencard.controller.base.files import secret_bytes
 from gencard.controller.people.certificates import certificate_ends
 from gencard.controller.records.records import check_rights
 from gencard.controller.records.tables.address import TableAddress
-from gencard.controller.sandbox.analyses import check_libraries
+from gencard.controller.sandbox.analyses import check_libraries, home
 from gencard.controller.sandbox.boxes import check_isolation
-from gencard.controller.sandbox.r_packages import home
 from gencard.controller.settings.settings import Settings
 from gencard.controller.shell.terminal import (
     AHEAD_ADVICE,
@@ -241,7 +240,7 @@ def _cluster(settings: Settings) -> Diagnosis:
         return Diagnosis("cluster", Health.OK, "not configured")
     if settings.cluster.notice:
         return Diagnosis("cluster", Health.WARNING, "no worker is named", settings.cluster.notice)
-    from gencard.controller.jobs.cluster.connections import examined  # noqa: PLC0415 - slow to import
+    from gencard.controller.jobs.cluster.executor import examined  # noqa: PLC0415 - slow to import
 
     refused = _refused_workers(settings) & set(settings.cluster.workers)
     to_ask = {name: at for name, at in settings.cluster.workers.items() if name not in refused}

@@ -37,7 +37,7 @@ from gencard.controller.state.results import AuditRow
 from gencard.controller.stewards.answers import summary_of
 from gencard.controller.stewards.risk import worst_of
 from gencard.core.audit.report import Verdict
-from gencard.core.card.card import Card, CardState
+from gencard.core.card.card import CardRecord, CardState
 from gencard.core.program_outputs import DIGITS
 from gencard.core.statistics.noise import USUAL_DELTA, in_words, together
 from gencard.shell import new_typer, visible
@@ -210,14 +210,14 @@ def _decide_on_card(
             _say_card(desk.opened.cards.card(tx, name))
 
 
-def _say_card(card: Card) -> None:
+def _say_card(card: CardRecord) -> None:
     changes = () if card.offer is None else card.offer.changes
     others = {"changes": json_of(changes), "history": json_of(card.history)}
     for line in _plain(_card_document(card) | others):
         say(line)
 
 
-def _card_in_short(card: Card) -> Document:
+def _card_in_short(card: CardRecord) -> Document:
     terms = card.proposed if card.offer is None else card.offer.terms
     price = {} if card.offer is None else {"price": str(card.offer.price)}
     counts = {
@@ -229,7 +229,7 @@ def _card_in_short(card: Card) -> Document:
     return {**about, **counts, **price, "purpose": terms.purpose}
 
 
-def _card_document(card: Card) -> Document:
+def _card_document(card: CardRecord) -> Document:
     offer = card.offer
     return {
         **json_of(card, "name", "state", "turn", "analyst"),

@@ -29,7 +29,7 @@ from gencard.controller.shell.terminal import (
 from gencard.controller.stewards.people import RequestView
 from gencard.files import KEY_LIMIT, read_file
 from gencard.shell import new_typer
-from gencard.wire.documents import key_history as wire
+from gencard.wire.documents import enrolment as wire
 from gencard.wire.documents.enrolment import (
     PERSONS,
     EnrolmentRequest,

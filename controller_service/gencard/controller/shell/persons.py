@@ -9,8 +9,7 @@ import typer
 from rich.markup import escape
 
 from gencard.controller.people.certificates import read_authority
-from gencard.controller.people.enrolment import PROJECT, make_people
-from gencard.controller.people.identities import read_identities
+from gencard.controller.people.enrolment import PROJECT, make_people, read_identities
 from gencard.controller.settings.settings import Settings
 from gencard.controller.shell.people import Fingerprint, enrol, read_request
 from gencard.controller.shell.terminal import (

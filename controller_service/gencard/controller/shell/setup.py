@@ -24,9 +24,8 @@ from gencard.controller.base.files import toml_text
 from gencard.controller.base.listening import listened_on
 from gencard.controller.drafting.folder import ADDRESS, Draft, draft
 from gencard.controller.drafting.undeclared import undeclared_values
-from gencard.controller.people.enrolment import PROJECT
+from gencard.controller.people.enrolment import PROJECT, read_identities
 from gencard.controller.people.enrolment import demo_people as demo_people_in
-from gencard.controller.people.identities import read_identities
 from gencard.controller.policy.statistics import allowed_pairs
 from gencard.controller.records.catalogue import PREFIX, Catalogue
 from gencard.controller.records.records import (
@@ -73,8 +72,7 @@ from gencard.controller.wiring.reloading import RefusedDataset, Reload, Settings
 from gencard.controller.wiring.serving import Controller, lead, report, report_refused, tls_files
 from gencard.controller.wiring.serving import serve as serve_settings
 from gencard.core.card.analyses import NO_ANALYSES
-from gencard.core.card.mechanism import AS_COUNTED
-from gencard.core.card.noise import Mechanism
+from gencard.core.card.noise import AS_COUNTED, Mechanism
 from gencard.core.errors import (
     DatasetError,
     GencardError,

@@ -22,7 +22,7 @@ from rich.table import Table
 
 from gencard.controller.backup.backup import is_served
 from gencard.controller.controller_state import ControllerState
-from gencard.controller.people.identities import read_identities
+from gencard.controller.people.enrolment import read_identities
 from gencard.controller.settings.settings import Settings
 from gencard.controller.state.leadership import fence_of_machine
 from gencard.controller.state.log import Event, kept_rules

@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from gencard.controller.backup.approvals import agreed_on
 from gencard.controller.backup.backup import back_up, state_lock
-from gencard.controller.backup.restoration import Restored, alone, clear, place, take_over
+from gencard.controller.backup.restoration import Restored, agreed_on, alone, clear, place, take_over
 from gencard.controller.controller_state import utc_now
 from gencard.controller.notify.channels import Channel, Fate, channels_of
 from gencard.controller.notify.messages import TEST, Message

@@ -12,7 +12,7 @@ from gencard.controller.state.database import Page, get_named, only, page_of
 from gencard.controller.state.ledger import FIT
 from gencard.controller.state.tables import audits, cards, lines, measures, psis, releases, risks, runs
 from gencard.core.card.budget import SpendState
-from gencard.core.card.card import USABLE, Card, CardState, Offer, Turn
+from gencard.core.card.card import USABLE, CardRecord, CardState, Offer, Turn
 from gencard.core.card.terms import CardTerms
 from gencard.core.errors import CardExpiredError, CardStateError, StaleEtagError
 from gencard.wire.documents.card_document import card_of_document
@@ -21,7 +21,7 @@ from gencard.wire.signatures.dsse import CARD, predicate_of
 ENDED = frozenset({CardState.TERMINATED, CardState.EXPIRED, CardState.REVOKED, CardState.AUDIT_FAILED})
 
 
-def as_of(card: Card, now: datetime) -> Card:
+def as_of(card: CardRecord, now: datetime) -> CardRecord:
     """Return the card, expired if its time is over."""
     expired = card.offer is not None and now >= card.offer.expire_time
     if expired and card.state not in ENDED:
@@ -29,7 +29,7 @@ def as_of(card: Card, now: datetime) -> Card:
     return card
 
 
-def in_force(card: Card) -> Card:
+def in_force(card: CardRecord) -> CardRecord:
     """Return the card, if both sides have signed it and it has not ended.
 
     Raises:
@@ -42,7 +42,7 @@ def in_force(card: Card) -> Card:
     return card
 
 
-def auditable(card: Card) -> Card:
+def auditable(card: CardRecord) -> CardRecord:
     """Return the card, if it is in force or only waits for an audit of its generator.
 
     Raises:
@@ -51,7 +51,7 @@ def auditable(card: Card) -> Card:
     return card if card.state is CardState.AUDITING else in_force(card)
 
 
-def signed_card(card: Card) -> CardTerms:
+def signed_card(card: CardRecord) -> CardTerms:
     """Return the card that both sides would sign by the present offer; raise CardStateError if none."""
     return _card_of_statement(offer_of(card).statement)
 
@@ -62,7 +62,7 @@ def _card_of_statement(statement: bytes) -> CardTerms:
     return card_of_document(predicate_of(statement, CARD))
 
 
-def offer_of(card: Card) -> Offer:
+def offer_of(card: CardRecord) -> Offer:
     """Return the card's present offer; raises CardStateError if there is none."""
     if card.offer is None:
         raise CardStateError(state=card.state)

@@ -26,9 +26,9 @@ from gencard.core.errors import (
     StorageError,
     VerificationError,
 )
-from gencard.wire.documents.key_history import KeyHistory
-from gencard.wire.log import merkle
-from gencard.wire.log.merkle import leaf_hash
+from gencard.wire import log as merkle
+from gencard.wire.documents.enrolment import KeyHistory
+from gencard.wire.log import leaf_hash
 from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import document_of, json_bytes, time_of, time_text
 from gencard.wire.signatures.dsse import CHECKPOINT, DOCUMENT, predicate_of, statement
@@ -169,7 +169,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class TreeHead:
     """Content of a checkpoint: the root over the first ``size`` entries, and its time."""
 
     root: bytes
@@ -177,7 +177,7 @@ class Checkpoint:
     time: str
 
 
-def checkpoint_of(envelope: bytes, keys: KeyHistory) -> Checkpoint:
+def checkpoint_of(envelope: bytes, keys: KeyHistory) -> TreeHead:
     """Return the checkpoint in an envelope, once its signature is found to be the log's.
 
     Raises:
@@ -185,7 +185,7 @@ def checkpoint_of(envelope: bytes, keys: KeyHistory) -> Checkpoint:
     """
     facts = predicate_of(keys.payload_of(envelope), CHECKPOINT)
     try:
-        return Checkpoint(bytes.fromhex(facts["root"]), int(facts["size"]), str(facts["time"]))
+        return TreeHead(bytes.fromhex(facts["root"]), int(facts["size"]), str(facts["time"]))
     except (KeyError, TypeError, ValueError):
         raise VerificationError(problem="the statement is not a checkpoint") from None
 
@@ -207,7 +207,7 @@ def verify(entries: Iterable[Entry], checkpoints: Iterable[bytes], keys: KeyHist
 class _Walk:
     """One pass over the log; holds the last leaf, the peaks of the tree and the checkpoints ahead."""
 
-    def __init__(self, checkpoints: Iterable[Checkpoint]) -> None:
+    def __init__(self, checkpoints: Iterable[TreeHead]) -> None:
         self.size = 0
         self._ahead = sorted(checkpoints, key=lambda checkpoint: checkpoint.size, reverse=True)
         self._agreed = 0

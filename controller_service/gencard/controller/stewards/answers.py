@@ -6,8 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from gencard.controller.answers.decisions import STEWARD, Decisions, Outcome
-from gencard.controller.answers.review import Review
+from gencard.controller.answers.decisions import STEWARD, Decisions, Review, RunOutcome
 from gencard.controller.cards.released import question_of
 from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state import results
@@ -44,7 +43,7 @@ class AnswerEffect(InTheState):
         outcome, request = (sha256(part or b"") for part in (row.outcome, row.request))
         return {"name": row.name, "state": str(row.state), "outcome": outcome, "request": request}
 
-    def waiting(self, tx: Connection, name: str) -> tuple[RunRow, Outcome]:
+    def waiting(self, tx: Connection, name: str) -> tuple[RunRow, RunOutcome]:
         """Return a waiting run and what it gave.
 
         Raises:
@@ -52,7 +51,7 @@ class AnswerEffect(InTheState):
             InvalidInputError: The answer does not wait.
         """
         row = results.get_run(tx, name)
-        return row, Outcome.of(row)
+        return row, RunOutcome.of(row)
 
     def view(
         self, tx: Connection, name: str, shown: str, firsts: tuple[FirstDecision, ...], *, two: bool
@@ -92,7 +91,7 @@ class AnswerEffect(InTheState):
         return Applied({"statistics": str(ended_row.statistics), "log_index": str(ended_row.log_index)})
 
 
-def released(row: RunRow, outcome: Outcome, arguments: Mapping[str, Any]) -> Outcome:
+def released(row: RunRow, outcome: RunOutcome, arguments: Mapping[str, Any]) -> RunOutcome:
     """Return the part of an outcome that leaves.
 
     Raises:

@@ -15,13 +15,13 @@ from gencard.controller.state.database import Page
 from gencard.controller.state.ledger import Account
 from gencard.controller.state.results import SIGNED, AuditRow, ReleaseRow, RunRow
 from gencard.controller.stewards.budget import days_of
-from gencard.controller.stewards.log_reading import ProvenEntry, Step, proven, steps
+from gencard.controller.stewards.log_reading import ProofStep, ProvenEntry, proven, steps
 from gencard.core.audit.report import AuditReport, Verdict
 from gencard.core.audit.wording import report_of_json_object
 from gencard.core.card.budget import Price
-from gencard.core.card.card import Card
+from gencard.core.card.card import CardRecord
 from gencard.core.errors import GencardError, VerificationError
-from gencard.wire.documents.key_history import CARDS, LOG, KeyHistory
+from gencard.wire.documents.enrolment import CARDS, LOG, KeyHistory
 from gencard.wire.documents.receipt import Receipt, receipt_of_document
 from gencard.wire.signatures import dsse
 from gencard.wire.signatures.dsse import RECEIPT, predicate_of
@@ -38,7 +38,7 @@ class ReleaseView:
 
     row: ReleaseRow
     receipt: Receipt
-    card: Card
+    card: CardRecord
     problem: str
 
 
@@ -121,7 +121,7 @@ def _release(tx: Connection, row: ReleaseRow, cards: CardBook, keys: KeyHistory)
     return ReleaseView(row, receipt, card, problem)
 
 
-def _disagreement(row: ReleaseRow, receipt: Receipt, card: Card) -> str:
+def _disagreement(row: ReleaseRow, receipt: Receipt, card: CardRecord) -> str:
     agreements = {
         "the name": receipt.name == row.name,
         "the rows' digest": receipt.rows_digest == row.digest,
@@ -218,7 +218,7 @@ class Archive:
         with self.cards.database.transaction() as tx:
             return proven(tx, self.cards.log, index, self.cards.clock())
 
-    def steps(self, proof: ProvenEntry) -> tuple[Step, ...]:
+    def steps(self, proof: ProvenEntry) -> tuple[ProofStep, ...]:
         """Recompute an entry's proof from its bytes, step by step."""
         with self.cards.database.reading() as tx:
             return steps(proof, key_history(tx, self.keys[LOG]))

@@ -18,8 +18,7 @@ from gencard.controller.stewards.actions import (
     refuse_others,
     texts,
 )
-from gencard.core.card.card import Card, CardState, CounterOffer
-from gencard.core.card.offer_changes import STEWARD, changes_between
+from gencard.core.card.card import STEWARD, CardRecord, CardState, CounterOffer, changes_between
 from gencard.core.card.terms import Proposal
 from gencard.core.domain import Clique
 from gencard.core.errors import (
@@ -70,7 +69,7 @@ class CardEffect(InTheState):
             }
         return document
 
-    def offer(self, tx: Connection, card: Card) -> tuple[CounterOffer | None, GencardError | None]:
+    def offer(self, tx: Connection, card: CardRecord) -> tuple[CounterOffer | None, GencardError | None]:
         """Return the offer of an approval, or why there is none; neither if the card does not wait."""
         if card.state is not CardState.REQUESTED:
             return None, None
@@ -104,7 +103,7 @@ class CardEffect(InTheState):
             moved_card = self._offered(tx, card, by, self._terms(card, action))
         return Applied({"state": str(moved_card.state), "etag": moved_card.etag})
 
-    def together(self, tx: Connection, card: Card, offer: CounterOffer | None) -> Together:
+    def together(self, tx: Connection, card: CardRecord, offer: CounterOffer | None) -> Together:
         """Attributes beside attributes: in one table of this card, of one granted before.
 
         Nothing of a dataset that is no longer on offer.
@@ -135,7 +134,7 @@ class CardEffect(InTheState):
         except NotFoundError:
             return ""
 
-    def _terms(self, card: Card, action: Action) -> Proposal:
+    def _terms(self, card: CardRecord, action: Action) -> Proposal:
         """Return the terms that an action offers; raise InvalidInputError if it names none."""
         if action.kind is Kind.APPROVE:
             return card.proposed
@@ -148,20 +147,20 @@ class CardEffect(InTheState):
         left_out = frozenset(texts(action.arguments, "without"))
         return replace(without_attributes(without(terms, dropped), left_out), rows=rows)
 
-    def _counter_offer(self, tx: Connection, card: Card, terms: Proposal) -> CounterOffer:
+    def _counter_offer(self, tx: Connection, card: CardRecord, terms: Proposal) -> CounterOffer:
         dataset_entry = self.cards.catalogue.named(dataset_of(card.name))
         outcome = self.cards.judged(tx, dataset_entry, terms)
         changes = changes_between(card.proposed, outcome.terms, outcome.changes, STEWARD)
         price = self.cards.charge(tx, card.analyst, dataset_entry, outcome.terms).price
         return CounterOffer(outcome.terms, changes, price)
 
-    def _offered(self, tx: Connection, card: Card, by: str, terms: Proposal) -> Card:
+    def _offered(self, tx: Connection, card: CardRecord, by: str, terms: Proposal) -> CardRecord:
         dataset_entry = self.cards.catalogue.named(dataset_of(card.name))
         outcome = self.cards.judged(tx, dataset_entry, terms)
         offered = self.cards.offered(tx, self._waiting(card), dataset_entry, outcome, by)
         return self.cards.move(tx, card, offered)
 
-    def _revoked(self, tx: Connection, card: Card, by: str, remark: str) -> Card:
+    def _revoked(self, tx: Connection, card: CardRecord, by: str, remark: str) -> CardRecord:
         """Return the card ended for good, with a signed revocation.
 
         One that was given back or has expired too: its analyst could still fetch what was made under it.
@@ -178,7 +177,7 @@ class CardEffect(InTheState):
         return self.cards.end(tx, revoked, CardState.REVOKED, by, "revoke", remark=remark)
 
     @staticmethod
-    def _waiting(card: Card) -> Card:
+    def _waiting(card: CardRecord) -> CardRecord:
         if card.state is not CardState.REQUESTED:
             raise CardStateError(state=card.state)
         return card

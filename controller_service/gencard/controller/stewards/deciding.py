@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from gencard.controller.people.identities import Enrolled
+from gencard.controller.people.enrolment import Enrolled
 from gencard.controller.state import stewards
 from gencard.controller.state.database import Database
 from gencard.controller.state.log import EventLog

@@ -8,12 +8,11 @@ from datetime import UTC, date, datetime
 from sqlalchemy import Connection, select
 
 from gencard.controller.state.database import Page
-from gencard.controller.state.log import Checkpoint, Event, EventLog, checkpoint_of, event_of
+from gencard.controller.state.log import Event, EventLog, TreeHead, checkpoint_of, event_of
 from gencard.controller.state.tables import events
 from gencard.core.errors import InvalidInputError, VerificationError
-from gencard.wire.documents.key_history import KeyHistory
-from gencard.wire.log.log_entry import LogEntry, check_in_log
-from gencard.wire.log.merkle import leaf_hash
+from gencard.wire.documents.enrolment import KeyHistory
+from gencard.wire.log import LogEntry, check_in_log, leaf_hash
 from gencard.wire.signatures import dsse
 
 FIELDS = ("action", "who", "resource", "since", "until")
@@ -128,7 +127,7 @@ class ProvenEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ProofStep:
     """One step of a proof.
 
     Args:
@@ -158,7 +157,7 @@ def proven(tx: Connection, log: EventLog, index: int, now: datetime) -> ProvenEn
     return ProvenEntry(LogEntry(body, size, tuple(path)), leaf, checkpoint, behind)
 
 
-def steps(proof: ProvenEntry, keys: KeyHistory) -> tuple[Step, ...]:
+def steps(proof: ProvenEntry, keys: KeyHistory) -> tuple[ProofStep, ...]:
     """Recompute an entry's proof from its bytes, step by step.
 
     Args:
@@ -167,29 +166,29 @@ def steps(proof: ProvenEntry, keys: KeyHistory) -> tuple[Step, ...]:
     return tuple(_steps(proof, keys))
 
 
-def _steps(proof: ProvenEntry, keys: KeyHistory) -> Iterator[Step]:
+def _steps(proof: ProvenEntry, keys: KeyHistory) -> Iterator[ProofStep]:
     entry, leaf = proof.entry, leaf_hash(proof.entry.body)
-    yield Step("Leaf: SHA-256 of a zero byte and the entry's bytes", leaf.hex(), leaf == proof.leaf)
+    yield ProofStep("Leaf: SHA-256 of a zero byte and the entry's bytes", leaf.hex(), leaf == proof.leaf)
     if proof.next_previous is not None:
         chained = proof.next_previous == leaf
-        yield Step("Chain: the next entry names this leaf", proof.next_previous.hex(), chained)
+        yield ProofStep("Chain: the next entry names this leaf", proof.next_previous.hex(), chained)
     checkpoint = _checkpoint(proof.checkpoint, keys)
     signer = ", ".join(key[:16] for key in dsse.opened(proof.checkpoint)[1])
-    yield Step("Signature of the checkpoint, by the log's key", signer, checkpoint is not None)
+    yield ProofStep("Signature of the checkpoint, by the log's key", signer, checkpoint is not None)
     if checkpoint is not None:
         place = f"entry {proof.event.index} of {entry.size}, root {checkpoint.root.hex()}"
         what = f"Path: {len(entry.path)} hashes from the leaf to the signed root"
-        yield Step(what, place, _placed(proof, checkpoint))
+        yield ProofStep(what, place, _placed(proof, checkpoint))
 
 
-def _checkpoint(envelope: bytes, keys: KeyHistory) -> Checkpoint | None:
+def _checkpoint(envelope: bytes, keys: KeyHistory) -> TreeHead | None:
     try:
         return checkpoint_of(envelope, keys)
     except VerificationError:
         return None
 
 
-def _placed(proof: ProvenEntry, checkpoint: Checkpoint) -> bool:
+def _placed(proof: ProvenEntry, checkpoint: TreeHead) -> bool:
     try:
         check_in_log(proof.entry, proof.event.index, checkpoint.root)
     except VerificationError:

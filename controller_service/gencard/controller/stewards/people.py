@@ -13,9 +13,16 @@ from cryptography.x509 import load_pem_x509_certificate
 from sqlalchemy import Connection
 
 from gencard.controller.people.certificates import LEAF_LIFE, KeyPair, read_authority
-from gencard.controller.people.enrolment import Enrolment, answer_to, examined, known_person, write
+from gencard.controller.people.enrolment import (
+    Enrolled,
+    Enrolment,
+    answer_to,
+    examined,
+    known_person,
+    read_identities,
+    write,
+)
 from gencard.controller.people.enrolment import EnrolmentKind as Enrolling
-from gencard.controller.people.identities import Enrolled, read_identities
 from gencard.controller.people.passkeys import Passkeys
 from gencard.controller.state.log import EventLog
 from gencard.controller.stewards.actions import Applied, Demands, argument, refuse_others

@@ -18,8 +18,7 @@ from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.tasks import NOTHING_BEFORE, Before, RiskJob
 from gencard.controller.operations.failures import error_of_document
-from gencard.controller.operations.operations import Operations
-from gencard.controller.operations.run import Run
+from gencard.controller.operations.operations import Operations, Run
 from gencard.controller.records.catalogue import DatasetEntry, dataset_of
 from gencard.controller.state import requests
 from gencard.controller.state.cards import ENDED
@@ -27,7 +26,7 @@ from gencard.controller.state.database import Database
 from gencard.controller.state.requests import UNFINISHED, OperationRow, Request
 from gencard.controller.state.tables import risks
 from gencard.controller.stewards.cards import CardEffect
-from gencard.core.card.card import Card
+from gencard.core.card.card import CardRecord
 from gencard.core.card.terms import Proposal
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
@@ -177,7 +176,7 @@ class Risks:
             digest = self._digest(tx, card)
         return self._view(name, row, newest[0] if newest else None, digest)
 
-    def tables(self, tx: Connection, card: Card) -> ExactTables:
+    def tables(self, tx: Connection, card: CardRecord) -> ExactTables:
         """Raises InvalidInputError if there are no exact counts."""
         dataset_entry = self._entry(card)
         granted = self.cards.grants.exact(tx, dataset_entry)
@@ -206,7 +205,7 @@ class Risks:
         view = self.view(who, name)
         return view.report if view.state is RiskState.READY else None
 
-    def _terms(self, tx: Connection, card: Card) -> Proposal:
+    def _terms(self, tx: Connection, card: CardRecord) -> Proposal:
         """Return the terms that approving would offer; the policy may grant less than is proposed."""
         would_be, _ = CardEffect(self.cards).offer(tx, card)
         offer = card.offer if would_be is None else would_be
@@ -217,7 +216,7 @@ class Risks:
         now = self.cards.clock()
         self.cards.log.append(tx, action=LOOK, actor=actor, resource=name, details={}, now=now)
 
-    def keep(self, tx: Connection, card: Card, seen: ExactTables, report: PsiRisk) -> None:
+    def keep(self, tx: Connection, card: CardRecord, seen: ExactTables, report: PsiRisk) -> None:
         """Keep what a look gave, in place of what was kept.
 
         Raises:
@@ -262,16 +261,16 @@ class Risks:
         others, worst = tuple(json.loads(row["cards"])), worst_of(report, coding)
         return RiskReview(name, state, *how_far, problem, report, worst, others, row["created"])
 
-    def _standing(self, tx: Connection, name: str) -> Card:
+    def _standing(self, tx: Connection, name: str) -> CardRecord:
         card = self.cards.card(tx, name)
         if card.state in ENDED:
             raise CardStateError(state=card.state)
         return card
 
-    def _entry(self, card: Card) -> DatasetEntry:
+    def _entry(self, card: CardRecord) -> DatasetEntry:
         return self.cards.catalogue.named(dataset_of(card.name))
 
-    def _digest(self, tx: Connection, card: Card) -> str:
+    def _digest(self, tx: Connection, card: CardRecord) -> str:
         """Return the digest of the tables as they are now; empty if there are none any more."""
         try:
             return self.tables(tx, card).digest

@@ -16,8 +16,7 @@ from gencard.controller.sandbox.boxes import check_isolation
 from gencard.controller.settings.settings import Settings
 from gencard.controller.state.ledger import Ledger
 from gencard.core.card.analyses import NO_ANALYSES
-from gencard.core.card.mechanism import AS_COUNTED, Privacy
-from gencard.core.card.noise import Mechanism
+from gencard.core.card.noise import AS_COUNTED, Mechanism, Privacy
 from gencard.core.coding import Edges
 from gencard.core.errors import InvalidInputError
 from gencard.core.policy import Policy

@@ -18,7 +18,7 @@ from pydantic import SecretStr
 from sqlalchemy import Connection
 
 from gencard.controller.controller_state import ControllerState
-from gencard.controller.people.identities import Enrolled
+from gencard.controller.people.enrolment import Enrolled
 from gencard.controller.records.catalogue import PREFIX
 from gencard.controller.state.database import Database
 from gencard.controller.state.log import LONGEST_DETAIL, EventLog, keep_rules, kept_rules

@@ -11,14 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gencard.controller.answers.answers import KIND as RUN
-from gencard.controller.answers.answers import PROGRAM, Answers
+from gencard.controller.answers.answers import PROGRAM, AnswerRun, Answers
 from gencard.controller.answers.programs import ProgramRun, Programs
-from gencard.controller.answers.run import AnswerRun
-from gencard.controller.audits.audits import Audits
-from gencard.controller.audits.remote_runs import RemoteRuns
-from gencard.controller.audits.resumption import KIND as AUDIT
-from gencard.controller.audits.resumption import Journals, tidy
-from gencard.controller.audits.run import AuditRun
+from gencard.controller.audits.audits import KIND as AUDIT
+from gencard.controller.audits.audits import Audits, Journals, tidy
+from gencard.controller.audits.run import AuditRun, RemoteRuns
 from gencard.controller.backup.backup import state_lock
 from gencard.controller.backup.restoration import check_restored
 from gencard.controller.base.fair_use import Bounds
@@ -31,17 +28,16 @@ from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.jobs.tasks import ClusterPart
 from gencard.controller.notify.notifier import Notifier, post_of
-from gencard.controller.operations import run
+from gencard.controller.operations import operations as run
 from gencard.controller.operations.operations import OperationBounds, Operations
-from gencard.controller.people.identities import PeopleAreRead, Roster, health_check, read_identities
+from gencard.controller.people.enrolment import PeopleAreRead, Roster, health_check, read_identities
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.records.records import check_rights, entry_of
-from gencard.controller.releases.black_boxes import BoxRelease
 from gencard.controller.releases.evaluations import KIND as EVALUATION
 from gencard.controller.releases.evaluations import EvaluationRun, Evaluations
 from gencard.controller.releases.releases import KIND as RELEASE
 from gencard.controller.releases.releases import Releases
-from gencard.controller.releases.run import ReleaseRun
+from gencard.controller.releases.run import BoxRelease, ReleaseRun
 from gencard.controller.service.answers import AnswersServicer, answer_response
 from gencard.controller.service.guard import Guard
 from gencard.controller.service.negotiation import CatalogServicer, NegotiationServicer

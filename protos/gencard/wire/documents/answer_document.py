@@ -16,7 +16,7 @@ LONGEST_FORMULA = 2_000
 LONGEST_OPTIONS = 10_000
 
 
-class Verdict(StrEnum):
+class AnswerVerdict(StrEnum):
     """Decision about an answer."""
 
     RELEASED = "released"
@@ -140,7 +140,7 @@ class SignedAnswer:
     version: str = field(metadata=written("dataset.version.sha256"))
     question: Question
     rules: str
-    verdict: Verdict
+    verdict: AnswerVerdict
     released_by: str
     numbers: int
     log_index: int
@@ -149,7 +149,7 @@ class SignedAnswer:
     answer: Any = field(default=None, metadata=written(omit=True, scalar=ANY_JSON))
 
     def __post_init__(self) -> None:
-        if (self.answer is None) != (self.verdict is Verdict.REFUSED):
+        if (self.answer is None) != (self.verdict is AnswerVerdict.REFUSED):
             raise InvalidInputError(
                 field="answer",
                 problem="is required for a released answer, and not allowed for a refused one",

@@ -12,12 +12,11 @@ from typing import Any
 
 from gencard.core.card.analyses import Analyses
 from gencard.core.card.budget import Claim, Neighbouring, Price, decimal_of, decimal_text, delta_of
-from gencard.core.card.card import Card
-from gencard.core.card.mechanism import AS_COUNTED, Privacy, Transform, privacy_with
-from gencard.core.card.noise import Mechanism
+from gencard.core.card.card import CardRecord
+from gencard.core.card.noise import AS_COUNTED, Mechanism, Privacy, Transform, privacy_with
 from gencard.core.card.terms import CardTerms, Proposal
 from gencard.core.errors import GencardError, VerificationError
-from gencard.core.json_codecs import Scalar, entries_of
+from gencard.core.json_codecs import ScalarCodec, entries_of
 from gencard.wire.signatures.canonical import Document, integer_of, text_of, time_text
 from gencard.wire.signatures.dsse import CARD, DOCUMENT, statement
 
@@ -96,9 +95,9 @@ _FORM = replace(
     DOCUMENT,
     scalars={
         **DOCUMENT.scalars,
-        Privacy: Scalar(privacy_document, privacy_of_document),
-        Transform: Scalar(transform_document, transform_of_document),
-        Claim: Scalar(claim_document, claim_of_document),
+        Privacy: ScalarCodec(privacy_document, privacy_of_document),
+        Transform: ScalarCodec(transform_document, transform_of_document),
+        Claim: ScalarCodec(claim_document, claim_of_document),
     },
 )
 _CARD = _FORM.codec(CardTerms)
@@ -183,7 +182,7 @@ _PRINTED: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (Analyses, _FORM.write),
     (Privacy, privacy_document),
     (Transform, transform_document),
-    (Card, lambda card: json_of(card, "name", "state", "turn", "analyst", "proposed", "history")),
+    (CardRecord, lambda card: json_of(card, "name", "state", "turn", "analyst", "proposed", "history")),
     (Mapping, lambda values: {name: json_of(one) for name, one in values.items()}),
     (list | tuple, lambda values: [json_of(one) for one in values]),
 )

@@ -99,7 +99,7 @@ class Scalar:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class AnswerTable:
     """A table of numbers; None where the records do not define one."""
 
     name: str
@@ -109,7 +109,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AnalysisAnswer:
     """Answer to an analysis.
 
     Args:
@@ -128,7 +128,7 @@ class Answer:
     n: float
     coefficients: Coefficients | None = None
     scalars: tuple[Scalar, ...] = ()
-    tables: tuple[Table, ...] = ()
+    tables: tuple[AnswerTable, ...] = ()
     rests_on: tuple[Clique, ...] = ()
     noise: str = EXACT
     notes: tuple[str, ...] = ()
@@ -149,7 +149,7 @@ class Answer:
                 return scalar
         raise KeyError(name)
 
-    def table(self, name: str) -> Table:
+    def table(self, name: str) -> AnswerTable:
         """Raises KeyError where there is none of this name."""
         for table in self.tables:
             if table.name == name:
@@ -162,13 +162,13 @@ class Answer:
         return json
 
     @classmethod
-    def of_json(cls, json: object) -> "Answer":
+    def of_json(cls, json: object) -> "AnalysisAnswer":
         """The inverse of ``to_json``; raises InvalidInputError where the form is another one."""
-        answer: Answer = _ANSWER.read(json, "answer")
+        answer: AnalysisAnswer = _ANSWER.read(json, "answer")
         return answer
 
 
-_ANSWER = PLAIN.codec(Answer)
+_ANSWER = PLAIN.codec(AnalysisAnswer)
 
 
 def numbers_in_json(answer: object) -> int:
@@ -187,9 +187,11 @@ def finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def table_of(name: str, rows: tuple[str, ...], columns: tuple[str, ...], values: FloatArray) -> Table:
+def table_of(
+    name: str, rows: tuple[str, ...], columns: tuple[str, ...], values: FloatArray
+) -> AnswerTable:
     """A table of an array of shape ``(rows, columns)``; NaN is not defined."""
-    return Table(name, rows, columns, tuple(tuple(map(finite, row)) for row in values))
+    return AnswerTable(name, rows, columns, tuple(tuple(map(finite, row)) for row in values))
 
 
 def coefficients_of(

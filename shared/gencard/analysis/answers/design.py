@@ -303,7 +303,7 @@ class Grouping:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Question:
+class CheckedQuestion:
     """An analysis that was asked for, read and checked.
 
     Args:

@@ -10,19 +10,18 @@ from math import log
 import numpy as np
 from scipy import special, stats
 
-from gencard.analysis.answers.answer import Answer, Scalar, coefficients_of, finite
+from gencard.analysis.answers.answer import AnalysisAnswer, Scalar, coefficients_of, finite
 from gencard.analysis.answers.design import (
     INTERCEPT,
+    CheckedQuestion,
     Column,
     Design,
-    Question,
     Response,
     occurring,
 )
 from gencard.analysis.answers.exact import cross_products
 from gencard.analysis.answers.linear import aliased_note
-from gencard.analysis.answers.margins import Margins, Occupied, records_of
-from gencard.analysis.answers.newton import (
+from gencard.analysis.answers.loglinear import (
     Columns,
     Maximum,
     columns_of,
@@ -30,6 +29,7 @@ from gencard.analysis.answers.newton import (
     maximum,
     sums_of,
 )
+from gencard.analysis.answers.margins import Margins, Occupied, records_of
 from gencard.core.errors import InvalidInputError, NoEstimateError
 from gencard.core.types import FloatArray
 
@@ -68,7 +68,7 @@ def _level_sums(margins: Margins, design: Design, weights: FloatArray) -> FloatA
     return sums_of(margins, design, design.required_response().attribute, weights)
 
 
-def logistic_answer(margins: Margins, question: Question) -> Answer:
+def logistic_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
     """Logistic regression: of the second of two levels, or of a response of zeros and ones.
 
     Raises:
@@ -86,7 +86,7 @@ def logistic_answer(margins: Margins, question: Question) -> Answer:
     return _answer(question, features, fit, features.columns.kept_names, (features.n - ones, ones))
 
 
-def multinomial_answer(margins: Margins, question: Question) -> Answer:
+def multinomial_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
     """Multinomial logit, each level against the first one that somebody has; raises as logistic."""
     design = question.model()
     response = design.required_response()
@@ -105,7 +105,7 @@ def multinomial_answer(margins: Margins, question: Question) -> Answer:
     return _answer(question, features, fit, names, tuple(map(float, counts[levels])))
 
 
-def poisson_answer(margins: Margins, question: Question) -> Answer:
+def poisson_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
     """Poisson regression with the log link.
 
     Raises:
@@ -136,7 +136,7 @@ def poisson_answer(margins: Margins, question: Question) -> Answer:
 _LIKELIHOOD_LEFT_OUT = "deviance and likelihood are left out: sums of the response do not determine them"
 
 
-def _poisson_of_sums(margins: Margins, question: Question, column: Column) -> Answer:
+def _poisson_of_sums(margins: Margins, question: CheckedQuestion, column: Column) -> AnalysisAnswer:
     """Poisson regression of a response that is summed: the sums of each term are all that it needs.
 
     The likelihood has another part, a sum of a function of each record's number. It is the same in each
@@ -184,7 +184,9 @@ def _check_varies(events: FloatArray, counts: FloatArray) -> None:
         raise NoEstimateError(kind="logistic", problem="the response is the same in all records")
 
 
-def _multinomial(features: Features, names: tuple[str, ...], kind: str, question: Question) -> Maximum:
+def _multinomial(
+    features: Features, names: tuple[str, ...], kind: str, question: CheckedQuestion
+) -> Maximum:
     """Maximise the likelihood over centred columns; each function of the response has its parameters."""
     x, n, sums = features.columns.matrix, features.cells.counts, features.sums
     equations, size = sums.shape
@@ -207,7 +209,7 @@ def _multinomial(features: Features, names: tuple[str, ...], kind: str, question
     return maximum(objective, np.zeros(sums.size), labels, kind, where)
 
 
-def _where(features: Features, question: Question, fitted: FloatArray) -> str:
+def _where(features: Features, question: CheckedQuestion, fitted: FloatArray) -> str:
     """The levels in whose cells linear predictors diverge, shape ``(cells, equations)``."""
     return diverging_levels(fitted, features.cells.codes, question.model().attributes, question.levels)
 
@@ -228,7 +230,7 @@ def _information(x: FloatArray, n: FloatArray, shares: FloatArray, rest: FloatAr
     return information.reshape(equations * size, -1)
 
 
-def _poisson(features: Features, mean: float, constant: float, question: Question) -> Maximum:
+def _poisson(features: Features, mean: float, constant: float, question: CheckedQuestion) -> Maximum:
     x, n, sums = features.columns.matrix, features.cells.counts, features.sums[0]
     if mean <= 0:
         raise NoEstimateError(kind="poisson", problem="the response is 0 in all records")
@@ -248,12 +250,12 @@ def _poisson(features: Features, mean: float, constant: float, question: Questio
 
 
 def _answer(
-    question: Question,
+    question: CheckedQuestion,
     features: Features,
     fit: Maximum,
     names: tuple[str, ...],
     counts: tuple[float, ...],
-) -> Answer:
+) -> AnalysisAnswer:
     """Return the answer of a logit, with the counts of the response's levels."""
     equations = len(counts) - 1
     back = np.kron(np.eye(equations), features.columns.back).astype(np.float64)
@@ -263,13 +265,13 @@ def _answer(
 
 
 def _as_answer(
-    question: Question,
+    question: CheckedQuestion,
     features: Features,
     fit: Maximum,
     names: tuple[str, ...],
     scalars: tuple[Scalar, ...],
-) -> Answer:
-    return Answer(
+) -> AnalysisAnswer:
+    return AnalysisAnswer(
         question.kind.value,
         question.text,
         features.n,

@@ -12,13 +12,13 @@ from math import log, pi
 import numpy as np
 from scipy import stats
 
-from gencard.analysis.answers.answer import Answer, Scalar, coefficients_of, finite
+from gencard.analysis.answers.answer import AnalysisAnswer, Scalar, coefficients_of, finite
 from gencard.analysis.answers.design import (
     INTERCEPT,
     Block,
+    CheckedQuestion,
     Column,
     Design,
-    Question,
     block_products,
     independent,
     union_of,
@@ -56,7 +56,7 @@ class Moments:
     y1: float
 
 
-def linear_answer(margins: Margins, question: Question) -> Answer:
+def linear_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
     """Ordinary least squares with the usual standard errors.
 
     Raises:
@@ -72,7 +72,7 @@ def linear_answer(margins: Margins, question: Question) -> Answer:
         raise NoEstimateError(kind="linear", problem="it has as many coefficients as records")
     names = tuple(design.names[place] for place in fit.kept)
     covariance = fit.inverse * (fit.rss / fit.degrees)
-    return Answer(
+    return AnalysisAnswer(
         question.kind.value,
         question.text,
         fit.n,
@@ -100,7 +100,7 @@ class ExactModel:
         return self.gram.floats[:-2, :-2]
 
     @classmethod
-    def of(cls, margins: Margins, question: Question, design: Design) -> "ExactModel":
+    def of(cls, margins: Margins, question: CheckedQuestion, design: Design) -> "ExactModel":
         """Raises NoEstimateError without records, LackingMarginalsError where a sum is absent."""
         n = records_of(margins)
         if n <= 0:
@@ -118,7 +118,7 @@ class ExactModel:
         return fit
 
 
-def response_column(question: Question, design: Design, margins: Margins) -> Column:
+def response_column(question: CheckedQuestion, design: Design, margins: Margins) -> Column:
     """The response of a model as a column of its design."""
     if question.summed_response is not None:
         return question.summed_response
@@ -236,7 +236,9 @@ def _scalars(fit: LinearFit) -> tuple[Scalar, ...]:
     return (*plain, Scalar("fvalue", f, None, degrees, float(stats.f.sf(f, *degrees))))
 
 
-def fitter(margins: Margins, question: Question, design: Design) -> Callable[[IntArray], LinearFit]:
+def fitter(
+    margins: Margins, question: CheckedQuestion, design: Design
+) -> Callable[[IntArray], LinearFit]:
     """Least squares on some of a design's columns, the first being the constant."""
     if question.is_summed:
         return ExactModel.of(margins, question, design).fit

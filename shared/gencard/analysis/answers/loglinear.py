@@ -12,24 +12,291 @@ References:
        Statistics 40, 2012.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
+import scipy
 from scipy import special, stats
 
-from gencard.analysis.answers.answer import Answer, Scalar, coefficients_of, finite
-from gencard.analysis.answers.design import Design, Question, observed_levels, occurring
+from gencard.analysis.answers.answer import AnalysisAnswer, Scalar, coefficients_of, finite
+from gencard.analysis.answers.design import (
+    INTERCEPT,
+    CheckedQuestion,
+    Design,
+    independent,
+    observed_levels,
+    occurring,
+)
 from gencard.analysis.answers.linear import aliased_note
 from gencard.analysis.answers.margins import Margins, Mask, Occupied, records_of
-from gencard.analysis.answers.newton import MOST_NUMBERS, Columns, Maximum, columns_of, maximum
 from gencard.core.domain import Clique
-from gencard.core.errors import FEWER_TERMS, InvalidInputError, LackingMarginalsError, TooLargeError
+from gencard.core.errors import (
+    FEWER_TERMS,
+    InvalidInputError,
+    LackingMarginalsError,
+    NoEstimateError,
+    TooLargeError,
+)
 from gencard.core.statistics.marginals import maximal
-from gencard.core.types import FloatArray
+from gencard.core.types import FloatArray, IntArray
+
+# Maximum likelihood by Newton's method, on columns that are centred and scaled first.
 
 
-def loglinear_answer(margins: Margins, question: Question) -> Answer:
+MOST_NUMBERS = 40_000_000
+"""Entries of a model matrix over cells: 320 MB."""
+
+_STEPS = 60
+_HALVES = 40
+_CLOSE = 1e-9
+"""A Newton step on scaled columns after which one more gives all digits that floats have."""
+
+_VANISHED = 1e-10
+"""Share of the information at the start below which none is left in some direction.
+
+Where the likelihood has a maximum, about one divided by the number of records is left.
+"""
+
+_FAR = 4.0
+"""An effect of as many logits for one spread of a column is named where there is no maximum."""
+
+_MOST_NAMED = 3
+
+Objective = Callable[[FloatArray], tuple[float, FloatArray, FloatArray]]
+"""From parameters to the log likelihood, its gradient, and the information (minus its Hessian)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """The independent columns of a model matrix over cells, centred and scaled.
+
+    Args:
+        names: Names of the original columns.
+        kept: Positions of the columns that are estimated.
+        matrix: Shape ``(cells, kept)``.
+        back: Matrix from parameters of these columns to those of the original columns.
+        centres: Centre that was subtracted from each kept column.
+    """
+
+    names: tuple[str, ...]
+    kept: IntArray
+    matrix: FloatArray
+    back: FloatArray
+    centres: FloatArray
+
+    @property
+    def kept_names(self) -> tuple[str, ...]:
+        return tuple(self.names[place] for place in self.kept)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Maximum:
+    """Maximum of a likelihood.
+
+    Args:
+        params: The estimates.
+        covariance: Inverse of the information there.
+        llf: The log likelihood.
+    """
+
+    params: FloatArray
+    covariance: FloatArray
+    llf: float
+
+    def linear(self, back: FloatArray) -> "Maximum":
+        """The same in other parameters."""
+        return Maximum(back @ self.params, back @ self.covariance @ back.T, self.llf)
+
+
+def columns_of(design: Design, cells: Occupied, *, without: Sequence[str] = ()) -> Columns:
+    """The columns of a design over the cells of its attributes.
+
+    Args:
+        cells: Cells of ``design.attributes``, in this order.
+        without: Names of columns to leave out.
+
+    Raises:
+        TooLargeError: The model matrix would have more than ``MOST_NUMBERS`` entries.
+    """
+    if len(cells.counts) * len(design.columns) > MOST_NUMBERS:
+        raise TooLargeError(
+            what="The size of the model matrix over the cells", limit=MOST_NUMBERS, advice=FEWER_TERMS
+        )
+    whole = design.matrix(cells.codes)
+    places = [place for place, name in enumerate(design.names) if name not in without]
+    names = tuple(design.names[place] for place in places)
+    return centred(names, whole[:, places], cells.counts, absorbed=INTERCEPT in without)
+
+
+def centred(
+    names: tuple[str, ...], matrix: FloatArray, weights: FloatArray, *, absorbed: bool = False
+) -> Columns:
+    """Columns about their weighted means where there is a constant, in units of their spread.
+
+    Args:
+        absorbed: Whether other parameters of the model are a constant, so that none may be left here.
+    """
+    mass = np.abs(weights)
+    constant = names.index(INTERCEPT) if INTERCEPT in names else None
+    centres = np.zeros(len(names))
+    if constant is not None or absorbed:
+        centres = (mass @ matrix) / mass.sum()
+    if constant is not None:
+        centres[constant] = 0.0
+    shifted = matrix - centres
+    gram = (shifted.T * mass) @ shifted
+    usable = independent(gram, np.diag(gram) + mass.sum() * centres**2)
+    scale = np.sqrt(np.diag(gram)[usable] / mass.sum())
+    back = np.diag(1 / scale)
+    if constant is not None and constant in usable:
+        row = int(np.flatnonzero(usable == constant)[0])
+        back[row] -= centres[usable] / scale
+    return Columns(names, usable, shifted[:, usable] / scale, back, centres[usable])
+
+
+def sums_of(margins: Margins, design: Design, attribute: str, weights: FloatArray) -> FloatArray:
+    """Sums over the records of each column times a function of one attribute's level.
+
+    Args:
+        weights: The functions at each level, shape ``(functions, levels)``.
+
+    Returns:
+        Shape ``(functions, columns)``.
+    """
+    sums = np.zeros((len(weights), len(design.columns)))
+    for block in design.blocks:
+        if attribute in block.attributes:
+            counts = margins.counts(block.attributes)
+            axis = block.attributes.index(attribute)
+            shape = [-1 if place == axis else 1 for place in range(counts.ndim)]
+            tables = np.stack([counts * row.reshape(shape) for row in weights])
+        else:
+            tables = weights @ margins.counts((attribute, *block.attributes)).reshape(
+                weights.shape[1], -1
+            )
+        sums[:, block.places] = tables.reshape(len(weights), -1) @ block.values.T
+    return sums
+
+
+def maximum(
+    objective: Objective,
+    start: FloatArray,
+    names: Sequence[str],
+    kind: str,
+    where: Callable[[FloatArray], str] | None = None,
+) -> Maximum:
+    """Newton's method with halved steps.
+
+    Args:
+        names: Names of the parameters, for people.
+        kind: Kind of the model.
+        where: From parameters on their way to infinity to the levels that drive them, for people;
+            "" where no level does.
+
+    Raises:
+        NoEstimateError: The likelihood rises without bound, or the information is singular.
+    """
+    params = start
+    value, gradient, information = objective(params)
+    initial_information = information
+    for _ in range(_STEPS):
+        newton_step = step = _solved(information, gradient, params, names, kind, where)
+        for _ in range(_HALVES):
+            following = objective(params + step)
+            if np.isfinite(following[0]) and following[0] >= value - 1e-12 * abs(value):
+                break
+            step = step / 2
+        params = params + step
+        value, gradient, information = following
+        # The whole step: a halved one is short, too, where rounding hides that the likelihood rises.
+        if np.abs(newton_step).max(initial=0.0) < _CLOSE:
+            if _least_share(information, initial_information) < _VANISHED:
+                break
+            inverse = _solved(information, np.eye(len(params)), params, names, kind, where)
+            return Maximum(params, inverse, value)
+    raise _unbounded(params, names, kind, where)
+
+
+def _least_share(information: FloatArray, initial: FloatArray) -> float:
+    """The least part of the initial information that is left in any direction.
+
+    On its way to infinity, a likelihood becomes flat: the gradient is rounded to 0 at last, as if there
+    were a maximum. The share does not depend on how nearly columns are collinear.
+    """
+    shares = scipy.linalg.eigh(information, initial, eigvals_only=True)
+    return float(shares.min(initial=1.0))
+
+
+def _solved(
+    information: FloatArray,
+    right: FloatArray,
+    params: FloatArray,
+    names: Sequence[str],
+    kind: str,
+    where: Callable[[FloatArray], str] | None,
+) -> FloatArray:
+    """The solution of a positive definite system, by Cholesky on a unit diagonal."""
+    diagonal = np.diag(information)
+    if np.any(diagonal <= 0) or not np.all(np.isfinite(information)):
+        raise _unbounded(params, names, kind, where)
+    scale = 1 / np.sqrt(diagonal)
+    scaled = information * np.outer(scale, scale)
+    try:
+        root = np.linalg.inv(np.linalg.cholesky(scaled))
+    except np.linalg.LinAlgError:
+        raise _unbounded(params, names, kind, where) from None
+    factor = root * scale
+    return np.asarray(factor.T @ (factor @ right))
+
+
+def _unbounded(
+    params: FloatArray, names: Sequence[str], kind: str, where: Callable[[FloatArray], str] | None
+) -> NoEstimateError:
+    """The error on the parameters that were on their way to infinity.
+
+    If the reference level of a factor is the cause, the coefficients of all its other levels diverge. So
+    levels are named by the cells whose fitted values diverge; coefficients, if no level explains these.
+    """
+    if where is not None and (levels := where(params)):
+        problem = (
+            "the likelihood has no finite maximum, because a response may be absent, or all may be "
+            f"equal, at {levels}"
+        )
+        return NoEstimateError(kind=kind, problem=problem)
+    order = np.argsort(-np.abs(params), kind="stable")
+    far = [names[place] for place in order if abs(params[place]) > _FAR] or list(names)
+    some = ", ".join(far[:_MOST_NAMED]) + ", ..." * (len(far) > _MOST_NAMED)
+    problem = (
+        f"the likelihood has no finite maximum along {some}; at some level all responses may be equal"
+    )
+    return NoEstimateError(kind=kind, problem=problem)
+
+
+def diverging_levels(
+    fitted: FloatArray, codes: IntArray, attributes: Clique, levels: Callable[[str], Sequence[str]]
+) -> str:
+    """Name the levels in whose cells alone fitted values diverge; "" where levels do not explain it.
+
+    Args:
+        fitted: Linear predictors, shape ``(cells, equations)``.
+        codes: Codes of the cells, shape ``(cells, attributes)``.
+        levels: From an attribute to the names of its levels.
+    """
+    sizes = np.abs(fitted).max(axis=1)
+    far = sizes > max(_FAR, sizes.max(initial=0.0) / 2)
+    named = []
+    for place, name in enumerate(attributes):
+        own = np.unique(codes[far, place])
+        inside = np.isin(codes[:, place], own)
+        if far.any() and np.array_equal(inside, far) and not far.all():
+            named += [f"{name} = {levels(name)[code]}" for code in own]
+    some = ", ".join(named[:_MOST_NAMED])
+    return some + ", ..." * (len(named) > _MOST_NAMED)
+
+
+def loglinear_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
     """The maximum-likelihood fit; deviance and log likelihood where the whole table is determined.
 
     Raises:
@@ -50,7 +317,7 @@ def loglinear_answer(margins: Margins, question: Question) -> Answer:
     names, back = columns.kept_names, fit.linear(columns.back)
     degrees = len(cells.codes) - len(names)
     scalars = (Scalar("df_resid", float(degrees)), *_of_table(margins, design, cells, means, degrees))
-    return Answer(
+    return AnalysisAnswer(
         question.kind.value,
         question.text,
         n,

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gencard.analysis.answers.answer import Answer, Table, table_of
-from gencard.analysis.answers.design import Column, Option, Question
+from gencard.analysis.answers.answer import AnalysisAnswer, AnswerTable, table_of
+from gencard.analysis.answers.design import CheckedQuestion, Column, Option
 from gencard.analysis.answers.families.comparisons import (
     compared,
     means_table,
@@ -73,7 +73,7 @@ class StoredRecords:
         numbers = {name: one[kept] for name, one in self.numbers.items()}
         return StoredRecords(self.dataset.take(np.flatnonzero(kept)), numbers)
 
-    def margins(self, question: Question) -> RecordMargins:
+    def margins(self, question: CheckedQuestion) -> RecordMargins:
         """Margins with sums of all numbers, which have scales in the question."""
         scales = question.scales
         units = {name: scales[name].units(one) for name, one in self.numbers.items()}
@@ -96,7 +96,7 @@ class StoredGroups:
 
     @classmethod
     def of(
-        cls, dataset: Dataset, question: Question, term: Clique, values: FloatArray
+        cls, dataset: Dataset, question: CheckedQuestion, term: Clique, values: FloatArray
     ) -> "StoredGroups":
         """The groups of some records, which have these numbers."""
         if not term:
@@ -125,7 +125,7 @@ class StoredGroups:
         return values, errors
 
 
-def wants_stored(question: Question) -> bool:
+def wants_stored(question: CheckedQuestion) -> bool:
     """Whether numbers count as the records have them, by the option ``response``.
 
     Raises:
@@ -148,12 +148,12 @@ def wants_stored(question: Question) -> bool:
     return True
 
 
-def wants_stored_quantiles(question: Question) -> bool:
+def wants_stored_quantiles(question: CheckedQuestion) -> bool:
     """Whether quantiles of the numbers themselves are asked for: they tell of no level who has it."""
     return question.kind is Analysis.QUANTILES and question.options.get("response") == STORED
 
 
-def _check_quantiles(question: Question, name: str) -> None:
+def _check_quantiles(question: CheckedQuestion, name: str) -> None:
     if not np.array_equal(question.values[name], level_values(question.coding)[name], equal_nan=True):
         problem = "quantiles of stored numbers cannot be combined with functions or values="
         raise InvalidInputError(field="response", problem=problem)
@@ -186,13 +186,15 @@ def step_of(share: float) -> float | None:
     return next(multiples, None)
 
 
-def stored_answer(question: Question, margins: Margins) -> Answer:
+def stored_answer(question: CheckedQuestion, margins: Margins) -> AnalysisAnswer:
     """The answer from sums of numbers as the records have them; raises as ``answered``."""
     answer = answered(question, margins)
     return replace(answer, notes=(*answer.notes, NOTE))
 
 
-def quantiles_of(question: Question, records: StoredRecords) -> tuple[StoredGroups, Answer]:
+def quantiles_of(
+    question: CheckedQuestion, records: StoredRecords
+) -> tuple[StoredGroups, AnalysisAnswer]:
     """Quantiles of the response in the groups of the term, with their standard errors."""
     response, term = response_of(question), one_term(question, "a table of quantiles")
     groups = StoredGroups.of(records.dataset, question, term, records.numbers[response])
@@ -203,12 +205,12 @@ def quantiles_of(question: Question, records: StoredRecords) -> tuple[StoredGrou
         for name, numbers in zip(("quantiles", ERRORS), groups.quantiles(shares), strict=True)
     )
     n = float(len(records.dataset))
-    return groups, Answer(question.kind, question.text, n, tables=tables, notes=(NOTE,))
+    return groups, AnalysisAnswer(question.kind, question.text, n, tables=tables, notes=(NOTE,))
 
 
 def pooled_tables(
-    answer: Answer, question: Question, margins: Margins, terms: Sequence[Clique]
-) -> Answer:
+    answer: AnalysisAnswer, question: CheckedQuestion, margins: Margins, terms: Sequence[Clique]
+) -> AnalysisAnswer:
     """The answer with one variance within all groups of some terms, in place of each group's own."""
     pooled = {}
     for term in terms:
@@ -223,14 +225,14 @@ def pooled_tables(
     return replace(answer, tables=tuple(pooled.get(table.name, table) for table in answer.tables))
 
 
-def without_spreads(answer: Answer, terms: Sequence[Clique]) -> Answer:
+def without_spreads(answer: AnalysisAnswer, terms: Sequence[Clique]) -> AnalysisAnswer:
     """The answer without what tells the standard deviations of the groups of some terms."""
     names = {_table_name(answer, term) for term in terms}
     tables = (_without(table) if table.name in names else table for table in answer.tables)
     return replace(answer, tables=tuple(tables))
 
 
-def _table_name(answer: Answer, term: Clique) -> str:
+def _table_name(answer: AnalysisAnswer, term: Clique) -> str:
     own = f"means[{' × '.join(term)}]"
     return own if any(table.name == own for table in answer.tables) else "means"
 
@@ -239,7 +241,7 @@ _SPREADS = ("var", "std", "std_mean", "lower", "upper")
 """Columns of a table of means that tell its standard deviations."""
 
 
-def _without(table: Table) -> Table:
+def _without(table: AnswerTable) -> AnswerTable:
     rows = (
         tuple(
             None if name in _SPREADS else value

@@ -12,11 +12,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gencard.analysis.answers.answer import Answer, Scalar, Table, coefficients_of, table_of
-from gencard.analysis.answers.design import INTERCEPT, Question
+from gencard.analysis.answers.answer import (
+    AnalysisAnswer,
+    AnswerTable,
+    Scalar,
+    coefficients_of,
+    table_of,
+)
+from gencard.analysis.answers.design import INTERCEPT, CheckedQuestion
 from gencard.analysis.answers.linear import aliased_note
+from gencard.analysis.answers.loglinear import columns_of, maximum
 from gencard.analysis.answers.margins import Margins, Occupied
-from gencard.analysis.answers.newton import columns_of, maximum
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
 from gencard.core.types import FloatArray, IntArray
@@ -42,7 +48,7 @@ class _Spells:
     counts: FloatArray
 
 
-def event_of(question: Question) -> tuple[str, Clique]:
+def event_of(question: CheckedQuestion) -> tuple[str, Clique]:
     """The attribute of the event, and the features.
 
     Raises:
@@ -56,7 +62,7 @@ def event_of(question: Question) -> tuple[str, Clique]:
     return terms[0][0], tuple(name for name in features if name != terms[0][0])
 
 
-def _spells(margins: Margins, question: Question, features: Clique, event: str) -> _Spells:
+def _spells(margins: Margins, question: CheckedQuestion, features: Clique, event: str) -> _Spells:
     time = question.formula.response or ""
     if time not in question.values:
         problem = f"'{time}' needs a number for each of its levels; answers from psi take values="
@@ -76,7 +82,7 @@ def _spells(margins: Margins, question: Question, features: Clique, event: str) 
     return _Spells(times[known], died[known], cells.codes[known][:, places], counts[known])
 
 
-def kaplan_meier_answer(margins: Margins, question: Question) -> Answer:
+def kaplan_meier_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
     """A curve for each cell of the features, told at every level of the time."""
     event, features = event_of(question)
     spells = _spells(margins, question, features, event)
@@ -86,15 +92,15 @@ def kaplan_meier_answer(margins: Margins, question: Question) -> Answer:
         for number, codes in enumerate(groups)
     ]
     n = float(spells.counts.sum())
-    return Answer(question.kind.value, question.text, n, tables=tuple(tables))
+    return AnalysisAnswer(question.kind.value, question.text, n, tables=tuple(tables))
 
 
-def _name(question: Question, features: Clique, codes: IntArray) -> str:
+def _name(question: CheckedQuestion, features: Clique, codes: IntArray) -> str:
     names = [question.levels(name)[code] for name, code in zip(features, codes, strict=True)]
     return f"survival[{', '.join(names)}]" if names else "survival"
 
 
-def _curve(spells: _Spells, inside: FloatArray, name: str) -> Table:
+def _curve(spells: _Spells, inside: FloatArray, name: str) -> AnswerTable:
     times, place = np.unique(spells.times[inside], return_inverse=True)
     counts = spells.counts[inside]
     died = np.bincount(place, counts * spells.died[inside], minlength=len(times))
@@ -107,7 +113,7 @@ def _curve(spells: _Spells, inside: FloatArray, name: str) -> Table:
     return table_of(name, tuple(f"{time:g}" for time in times), COLUMNS, numbers)
 
 
-def cox_answer(margins: Margins, question: Question) -> Answer:
+def cox_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
     """Logarithms of hazard ratios, as ``PHReg`` of statsmodels with ties "efron" has them.
 
     Raises:
@@ -134,7 +140,7 @@ def cox_answer(margins: Margins, question: Question) -> Answer:
     null = _likelihood(spells, columns.matrix, np.zeros(len(columns.kept)))[0]
     linear_fit = fit.linear(columns.back)
     events = float((spells.died * spells.counts).sum())
-    return Answer(
+    return AnalysisAnswer(
         question.kind.value,
         question.text,
         float(spells.counts.sum()),

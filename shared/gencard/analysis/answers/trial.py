@@ -12,8 +12,8 @@ from functools import reduce
 
 import numpy as np
 
-from gencard.analysis.answers.answer import Answer
-from gencard.analysis.answers.design import Question
+from gencard.analysis.answers.answer import AnalysisAnswer
+from gencard.analysis.answers.design import CheckedQuestion
 from gencard.analysis.answers.kinds import answered
 from gencard.analysis.answers.margins import Margins, Mask, Occupied, occupied_of, within
 from gencard.core.domain import Clique, Domain
@@ -80,7 +80,7 @@ class MadeUp:
         yield from (self.shares[name][number] for name in clique)
 
 
-def tried(question: Question, conditions: Iterable[tuple[Clique, Mask]]) -> Answer | None:
+def tried(question: CheckedQuestion, conditions: Iterable[tuple[Clique, Mask]]) -> AnalysisAnswer | None:
     """The answer to a question on made-up records; None if it is too wide to be tried.
 
     Args:

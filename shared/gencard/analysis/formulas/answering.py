@@ -12,8 +12,8 @@ from typing import cast
 
 import numpy as np
 
-from gencard.analysis.answers.answer import Answer
-from gencard.analysis.answers.design import Option, Question, observed_levels
+from gencard.analysis.answers.answer import AnalysisAnswer
+from gencard.analysis.answers.design import CheckedQuestion, Option, observed_levels
 from gencard.analysis.answers.families.histograms import (
     histogram_quantiles,
     level_means,
@@ -69,7 +69,7 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
     options: Mapping[str, Option] | None = None,
     bootstrap: Bootstrap | None = None,
     levels: bool = False,
-) -> Answer:
+) -> AnalysisAnswer:
     """The answer to a formula.
 
     Args:
@@ -140,7 +140,7 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
             field="bootstrap", problem="applies to noisy counts only; these are exact"
         )
 
-    def analysis(drawn: Margins) -> Answer:
+    def analysis(drawn: Margins) -> AnalysisAnswer:
         return plain_answer(question, _part(drawn, formula, coding, values, where, missing))
 
     wider = tuple(coding.domain.canonical(wider_clique(part, clique)) for clique in cliques)
@@ -164,7 +164,7 @@ def _centred_note(used: NumbersUsed) -> tuple[str, ...]:
     return (f"center subtracts means of the records of the answer: {means}",) if means else ()
 
 
-def _histogram_answer(margins: Margins, text: str, request: AnswerRequest) -> Answer | None:
+def _histogram_answer(margins: Margins, text: str, request: AnswerRequest) -> AnalysisAnswer | None:
     """Quantiles of a whole column whose histogram psi has; None for any other question."""
     written, coding = request.written, request.coding
     name, measured = written.formula.response, measured_of(margins)
@@ -220,7 +220,7 @@ def read_question(
     observed: Mapping[str, Mask] | None = None,
     options: Mapping[str, Option] | None = None,
     used: NumbersUsed = NumbersUsed(),  # noqa: B008 - frozen
-) -> Question:
+) -> CheckedQuestion:
     """A question, checked against the schema alone unless ``observed`` says which levels there are.
 
     Raises:
@@ -233,12 +233,12 @@ def read_question(
     notes = level_notes(written, kind, coding, declared, used, own_options)
     if not how.has_design:
         numbers = transformed_numbers(text, how, coding, values, centred=frozenset(used.means))
-        return Question(
+        return CheckedQuestion(
             kind, text, formula, coding, numbers, options=own_options, columns=columns, notes=notes
         )
     design = read_design(text, coding, values=values, observed=observed, used=used)
     columns = {name: one for name, one in columns.items() if name == formula.response}
-    return Question(
+    return CheckedQuestion(
         kind, text, formula, coding, declared, design, own_options, columns=columns, notes=notes
     )
 

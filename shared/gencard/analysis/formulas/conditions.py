@@ -12,7 +12,7 @@ from gencard.analysis.formulas.evaluation import (
     TWO_VALUED,
     Levels,
     Logic,
-    Numbers,
+    NumericFactor,
     evaluated,
 )
 from gencard.analysis.formulas.functions import NotUsableError, attributes_of_call
@@ -112,7 +112,7 @@ def _fulfilling(
         if name in level_numbers:
             numbers[name] = np.array(level_numbers[name])[cells[:, axis]]
     value = evaluated(text, numbers, labels, logic)
-    if not isinstance(value, Numbers):
+    if not isinstance(value, NumericFactor):
         raise NotUsableError("a condition must be true or false; compare with ==, <, > or in")
     mask: Mask = (value.values != 0) & ~np.isnan(value.values)
     return mask

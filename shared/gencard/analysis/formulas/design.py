@@ -25,7 +25,7 @@ from formulaic.transforms import contrasts
 
 from gencard.analysis.answers.design import Column, Design, Response, Slope
 from gencard.analysis.answers.margins import Mask
-from gencard.analysis.formulas.evaluation import TRUTHS, Factor, Levels, Numbers, evaluated
+from gencard.analysis.formulas.evaluation import TRUTHS, Factor, Levels, NumericFactor, evaluated
 from gencard.analysis.formulas.formulas import read_factors
 from gencard.analysis.formulas.functions import NotUsableError
 from gencard.analysis.formulas.numbers import CONSTANT, NumbersUsed
@@ -232,7 +232,7 @@ class _Maker:
         for factor in term:
             for name in self.used.grouped:
                 if name in self.written.attributes[factor] and isinstance(
-                    self._factors[factor], Numbers
+                    self._factors[factor], NumericFactor
                 ):
                     groups = self.coding.attribute(name).coding
                     size = groups.size - groups.missing
@@ -263,7 +263,7 @@ class _Maker:
     def _evaluated(self, factor: str, *, whole: bool = False) -> Factor:
         """A factor on the cells of its attributes: those that somebody has, or all."""
         if not whole and self._slopes(factor) is not None:
-            return Numbers(np.ones(1))
+            return NumericFactor(np.ones(1))
         own = self.written.attributes[factor]
         levels = [
             np.arange(self.coding.domain.size(name)) if whole else np.flatnonzero(self._seen(name))
@@ -295,7 +295,7 @@ class _Maker:
         self._check_finite(factor, value)
         return value.as_levels if value.truth else value
 
-    def _check_finite(self, factor: str, value: Numbers) -> None:
+    def _check_finite(self, factor: str, value: NumericFactor) -> None:
         if not np.isfinite(value.values).all():
             problem = (
                 "this is not a finite number at every level; for missing values use missing='drop' or "
@@ -315,7 +315,7 @@ class _Maker:
         numbers = np.full(len(names), np.nan)
         if attribute not in self.used.means:  # a centred number has no value at a level
             value = self._evaluated(factor, whole=True)
-            numbers = value.values if isinstance(value, Numbers) else numbers
+            numbers = value.values if isinstance(value, NumericFactor) else numbers
         finite = np.where(np.isfinite(numbers), numbers, np.nan)
         return Response(factor.strip("`"), attribute, names, finite)
 
@@ -366,17 +366,17 @@ def _unquoted(column: str, term: Clique) -> str:
 
 
 def _cells(factor: Factor) -> int:
-    return len(factor.values if isinstance(factor, Numbers) else factor.codes)
+    return len(factor.values if isinstance(factor, NumericFactor) else factor.codes)
 
 
 def _width(factor: Factor) -> int:
     """Most columns of a factor."""
-    return 1 if isinstance(factor, Numbers) else len(factor.names)
+    return 1 if isinstance(factor, NumericFactor) else len(factor.names)
 
 
 def _series(factor: Factor, places: IntArray) -> Any:
     """A factor at some of its cells, as formulaic takes it."""
-    if isinstance(factor, Numbers):
+    if isinstance(factor, NumericFactor):
         return pd.Series(factor.values[places])
     categories = pd.Series(pd.Categorical.from_codes(factor.codes[places], pd.Index(factor.names)))
     name, base = factor.contrast

@@ -32,7 +32,7 @@ Cells = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Numbers:
+class NumericFactor:
     """A factor that is a number in each cell; NaN where it is none.
 
     Args:
@@ -66,7 +66,7 @@ class Levels:
 TRUTHS = ("False", "True")
 """Names of truth values, as data frames have them."""
 
-Factor = Numbers | Levels
+Factor = NumericFactor | Levels
 
 _CHOICES = {"ifelse", "where"}
 _LISTS = {"c", "list", "set", "tuple"}
@@ -177,7 +177,7 @@ def function_values(code: str, name: str, numbers: FloatArray) -> FloatArray:
     """
     label = Levels(np.zeros(len(numbers), dtype=np.int64), ("",))
     value = evaluated(code, {name: numbers}, {name: label})
-    if not isinstance(value, Numbers):
+    if not isinstance(value, NumericFactor):
         raise NotUsableError("a number is needed here")
     return value.values
 
@@ -201,7 +201,7 @@ class _Evaluation:
             return self._labels[name]
         value = self._value(node)
         numbers = np.broadcast_to(self._numeric(value), (self._cells,)).astype(np.float64)
-        return Numbers(numbers, truth=np.asarray(value).dtype == bool)
+        return NumericFactor(numbers, truth=np.asarray(value).dtype == bool)
 
     def _coded(self, call: ast.Call) -> Levels:
         """The levels of ``C(...)``, with its contrast."""

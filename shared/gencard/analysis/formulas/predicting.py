@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gencard.analysis.answers.answer import Answer
+from gencard.analysis.answers.answer import AnalysisAnswer
 from gencard.analysis.answers.noise.reconciled import margins_of
 from gencard.analysis.formulas.answering import answer_of
 from gencard.core.card.sums import Sum
@@ -19,8 +19,8 @@ from gencard.core.coding import Coding, Edges
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError, NoiseDrownsError
 from gencard.core.scale import shortest, steps_of
-from gencard.core.statistics.counting import Counter
 from gencard.core.statistics.formula import Analysis
+from gencard.core.statistics.marginals import Counter
 from gencard.core.statistics.psi import HistogramMeasurement, Measurement, Psi, SumMeasurement
 from gencard.core.statistics.unit_sums import UnitSums, unit_bounds
 from gencard.core.types import FloatArray, IntArray
@@ -121,7 +121,7 @@ def predicted(
     return Prediction(names, own, noise)
 
 
-def _errors(answer: Answer) -> dict[str, float]:
+def _errors(answer: AnalysisAnswer) -> dict[str, float]:
     """The standard error of each coefficient or mean."""
     if answer.coefficients is not None:
         return dict(zip(answer.coefficients.names, map(float, answer.coefficients.bse), strict=True))

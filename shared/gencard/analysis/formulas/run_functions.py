@@ -25,7 +25,7 @@ from gencard.analysis.formulas.evaluation import (
     CODINGS,
     Factor,
     Levels,
-    Numbers,
+    NumericFactor,
     evaluated,
     function_values,
 )
@@ -122,7 +122,7 @@ class _Reading:
         """The groups into which a factor divides the cells of its attributes."""
         attributes = self.coding.domain.canonical(own)
         value = self.values(factor, attributes)
-        if isinstance(value, Numbers):
+        if isinstance(value, NumericFactor):
             _, codes = np.unique(value.values, return_inverse=True)
         else:
             codes = value.codes
@@ -254,13 +254,13 @@ def _check_factor(reading: _Reading, factor: str, *, shift: bool) -> None:
         raise reading.wrong(factor, error.problem) from None
     if form.is_group:
         _check_groups(reading, factor, value)
-    elif isinstance(value, Numbers):
+    elif isinstance(value, NumericFactor):
         _check_numbers(reading, factor, own, value.values)
         _check_ends(reading, factor, own[0])
 
 
 def _check_groups(reading: _Reading, factor: str, value: Factor) -> None:
-    names = value.values.tolist() if isinstance(value, Numbers) else value.names
+    names = value.values.tolist() if isinstance(value, NumericFactor) else value.names
     if not all(isfinite(name) for name in names if isinstance(name, float)):
         raise reading.wrong(factor, _UNDEFINED)
 

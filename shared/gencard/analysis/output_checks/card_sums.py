@@ -26,12 +26,12 @@ from gencard.analysis.output_checks import influence, tables
 from gencard.analysis.output_checks.differencing import chain_of_sums
 from gencard.analysis.output_checks.populations import Kept, cell_numbers
 from gencard.analysis.output_checks.stored import origin_of
-from gencard.core.card.mechanism import AS_COUNTED, Transform
+from gencard.core.card.noise import AS_COUNTED, Transform
 from gencard.core.card.sums import Sum, scale_of
 from gencard.core.coding import Coding, Edges, impossible_cells, intervals_of
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
-from gencard.core.output_rules import PASSED, Rule, Rules, Verdict, breaking, together
+from gencard.core.output_rules import PASSED, Rule, Rules, RuleVerdict, breaking, together
 from gencard.core.scale import Scale
 from gencard.core.statistics.psi import failing
 from gencard.core.statistics.rank import rank
@@ -145,7 +145,7 @@ class JudgedSum:
     """
 
     sum: Sum
-    verdict: Verdict
+    verdict: RuleVerdict
     counts: IntArray
     fails: NDArray[np.bool_]
 
@@ -216,7 +216,7 @@ def _chain(
     records: NumberedRecords,
     rules: Rules,
     released: ReleasedNumbers,
-) -> Verdict:
+) -> RuleVerdict:
     return chain_of_sums(
         [records.groups(one) for one in sums if one.of == of],
         list(released.tables(of, records)),
@@ -233,7 +233,7 @@ def _judged(one: Sum, records: NumberedRecords, rules: Rules, transform: Transfo
         np.bincount(cells[kept], minlength=number).reshape(domain.sizes) for kept in (inside, ~inside)
     )
     broken = _of_counts(one, counts, outside, records.coding, transform)
-    whole = Verdict()
+    whole = RuleVerdict()
     if one.of:
         held = np.flatnonzero(counts)
         for rule, mask in _of_contributions(one, records, rules).items():
@@ -284,7 +284,7 @@ def _of_contributions(one: Sum, records: NumberedRecords, rules: Rules) -> dict[
     return tables.of_magnitudes(added, rules)
 
 
-def _of_influence(one: Sum, records: NumberedRecords, rules: Rules) -> Verdict:
+def _of_influence(one: Sum, records: NumberedRecords, rules: Rules) -> RuleVerdict:
     """Judge the means by groups that a sum determines; squares and products of all are none."""
     if rules.influence is None or (len(one.of) > 1 and not one.by):
         return PASSED

@@ -12,7 +12,7 @@ from math import atanh, isfinite, log, nan, pi, sqrt, tanh
 
 from scipy import special
 
-from gencard.analysis.answers.answer import Answer, Scalar, Table, finite
+from gencard.analysis.answers.answer import AnalysisAnswer, AnswerTable, Scalar, finite
 from gencard.analysis.answers.families.correlations import correlation_pvalue
 from gencard.analysis.output_checks import rounding
 from gencard.core.statistics.formula import Analysis
@@ -32,7 +32,7 @@ def is_count(one: Scalar, place: int) -> bool:
     return place > 0 or one.name == "tvalue"
 
 
-def derived(exact: Answer, rounded: Answer) -> Answer:
+def derived(exact: AnalysisAnswer, rounded: AnalysisAnswer) -> AnalysisAnswer:
     """The rounded answer, with what follows from its numbers computed from these.
 
     Args:
@@ -53,7 +53,10 @@ def derived(exact: Answer, rounded: Answer) -> Answer:
 
 
 def _following(
-    before: Mapping[str, Scalar], values: Mapping[str, Scalar], exact: Answer, rounded: Answer
+    before: Mapping[str, Scalar],
+    values: Mapping[str, Scalar],
+    exact: AnalysisAnswer,
+    rounded: AnalysisAnswer,
 ) -> Iterator[tuple[str, float]]:
     """Names and values of scalars, in an order in which each follows from earlier ones."""
     if rounded.kind == Analysis.LINEAR:
@@ -66,7 +69,9 @@ def _following(
         yield from _of_means(before["tvalue"], exact, rounded)
 
 
-def _of_least_squares(values: Mapping[str, Scalar], rounded: Answer) -> Iterator[tuple[str, float]]:
+def _of_least_squares(
+    values: Mapping[str, Scalar], rounded: AnalysisAnswer
+) -> Iterator[tuple[str, float]]:
     one, n = rounded.coefficients, max(rounded.n, 1.0)
     squares, share = (_or_nan(values[name].value) for name in ("ssr", "rsquared"))
     if one is None or one.degrees is None:
@@ -88,7 +93,7 @@ def _of_least_squares(values: Mapping[str, Scalar], rounded: Answer) -> Iterator
 
 
 def _of_likelihood(
-    before: Mapping[str, Scalar], values: Mapping[str, Scalar], rounded: Answer
+    before: Mapping[str, Scalar], values: Mapping[str, Scalar], rounded: AnalysisAnswer
 ) -> Iterator[tuple[str, float]]:
     """AIC and BIC from the rounded log-likelihood; McFadden's share from the test against the null."""
     llf = values["llf"].value
@@ -119,7 +124,9 @@ def _or_nan(value: float | None) -> float:
     return nan if value is None else value
 
 
-def _of_means(before: Scalar, exact: Answer, rounded: Answer) -> Iterator[tuple[str, float]]:
+def _of_means(
+    before: Scalar, exact: AnalysisAnswer, rounded: AnalysisAnswer
+) -> Iterator[tuple[str, float]]:
     """The t test of the value that the analyst chose, which the exact t and estimate give back."""
     if exact.coefficients is None or rounded.coefficients is None or before.value is None:
         return
@@ -151,7 +158,7 @@ def _by_deviate(pvalue: float) -> float:
     return rounding.of_probability(2 * float(special.ndtr(-round(deviate / _STEP_OF_Z) * _STEP_OF_Z)))
 
 
-def _with_pvalue(before: Scalar, one: Scalar, rounded: Answer) -> Scalar:
+def _with_pvalue(before: Scalar, one: Scalar, rounded: AnalysisAnswer) -> Scalar:
     """The p-value of the rounded statistic."""
     value, degrees = one.value, one.degrees
     if before.pvalue is None or value is None:
@@ -171,7 +178,9 @@ def _with_pvalue(before: Scalar, one: Scalar, rounded: Answer) -> Scalar:
     return replace(one, pvalue=None if pvalue is None else rounding.of_probability(pvalue))
 
 
-def _table(before: Table, table: Table, exact: Answer, rounded: Answer) -> Table:
+def _table(
+    before: AnswerTable, table: AnswerTable, exact: AnalysisAnswer, rounded: AnalysisAnswer
+) -> AnswerTable:
     if "std_mean" in table.column_names:
         rows = zip(before.values, table.values, strict=True)
         columns = table.column_names
@@ -214,7 +223,7 @@ def _reach(exact: Mapping[str, float | None]) -> float:
     return rounding.to_digits(share, _DIGITS)
 
 
-def _of_squares(before: Table, table: Table) -> Table:
+def _of_squares(before: AnswerTable, table: AnswerTable) -> AnswerTable:
     """Sums of squares from rounded F ratios, and from the rounded residual one."""
     terms = before.values[:-1]
     residual = table.values[-1][0] or 0.0
@@ -231,7 +240,7 @@ def _of_squares(before: Table, table: Table) -> Table:
     return replace(table, values=(*rows, (residual, degrees, None, None)))
 
 
-def _of_pairs(table: Table, exact: Answer, rounded: Answer) -> Table:
+def _of_pairs(table: AnswerTable, exact: AnalysisAnswer, rounded: AnalysisAnswer) -> AnswerTable:
     """Intervals and p-values of correlations from the rounded ones."""
     parts = {
         name: (exact.table(name).values, rounded.table(name).values)

@@ -35,10 +35,10 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from gencard.analysis.output_checks.populations import Condition, Kept, ToldOutput, cell_numbers
-from gencard.core.card.mechanism import Transform
+from gencard.core.card.noise import Transform
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
-from gencard.core.output_rules import PASSED, Rule, Rules, Verdict
+from gencard.core.output_rules import PASSED, Rule, Rules, RuleVerdict
 from gencard.core.types import FloatArray, IntArray
 
 MOST_COMBINATIONS = 2_000
@@ -260,7 +260,7 @@ def chain_of_sums(
     rules: Rules,
     *,
     most_records: int = 1,
-) -> Verdict:
+) -> RuleVerdict:
     """Return whether sums that are released, too, determine the numbers of too few records.
 
     Args:
@@ -284,12 +284,12 @@ def chain_of_sums(
     if sums is None:
         # Too much to decide in bounded work: a steward decides. To pass unsearched would let an analyst
         # hide an attack behind many groups.
-        return Verdict((Rule.UNDECIDED,))
+        return RuleVerdict((Rule.UNDECIDED,))
     parts = [sums.sizes_left(most_records * rules.checks.threshold)]
     if values is not None:
         parts.append(sums.contributions_left(most_records * (1 + _most_of(rules.checks)) - 1))
     broken = {rule for rule in parts if rule is not None}
-    return Verdict(tuple(rule for rule in Rule if rule in broken))
+    return RuleVerdict(tuple(rule for rule in Rule if rule in broken))
 
 
 def _most_of(checks: Transform) -> float:

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.analysis.answers.design import Crossed, Grouping, Question
+from gencard.analysis.answers.design import CheckedQuestion, Crossed, Grouping
 from gencard.analysis.answers.margins import Mask, RecordMargins
 from gencard.analysis.output_checks import tables
 from gencard.analysis.output_checks.populations import Condition
 from gencard.core.domain import Clique
-from gencard.core.output_rules import Rule, Rules, Verdict, together
+from gencard.core.output_rules import Rule, Rules, RuleVerdict, together
 from gencard.core.statistics.formula import Analysis
 from gencard.core.types import FloatArray, IntArray
 
@@ -39,8 +39,8 @@ _COUNTED = {
 
 
 def of_groups(
-    margins: RecordMargins, question: Question, rules: Rules, response: FloatArray | None = None
-) -> Iterator[tuple[str, Verdict]]:
+    margins: RecordMargins, question: CheckedQuestion, rules: Rules, response: FloatArray | None = None
+) -> Iterator[tuple[str, RuleVerdict]]:
     """Verdicts on all tables of groups that an answer may tell.
 
     Args:
@@ -60,7 +60,7 @@ def of_groups(
                 yield term.name, _of_sums(margins, term, response, rules)
 
 
-def _tables(question: Question, grouping: Grouping) -> Iterator[Crossed]:
+def _tables(question: CheckedQuestion, grouping: Grouping) -> Iterator[Crossed]:
     """Each part with a group, alone and crossed with each other part of the formula."""
     for part in grouping.parts:
         if part.groups:
@@ -73,7 +73,7 @@ def _tables(question: Question, grouping: Grouping) -> Iterator[Crossed]:
             yield one.with_(other)
 
 
-def _is_counted(question: Question) -> bool:
+def _is_counted(question: CheckedQuestion) -> bool:
     """Whether sums of the response count its levels: by the kind, or where it has two of them."""
     coding = question.coding.attribute(question.formula.response or "").coding
     return question.kind in _COUNTED or coding.size - coding.missing <= 2
@@ -114,10 +114,10 @@ def _spread(codes: NDArray[Any], own: Clique, attributes: Clique) -> NDArray[Any
     return codes.reshape([next(shape) if name in own else 1 for name in attributes])
 
 
-def _of_cells(margins: RecordMargins, part: Crossed, rules: Rules) -> Verdict:
+def _of_cells(margins: RecordMargins, part: Crossed, rules: Rules) -> RuleVerdict:
     """Judge the number of records in each cell of a table, without levels that no record has."""
     if _is_wide(part, margins):
-        return Verdict((Rule.THRESHOLD,))
+        return RuleVerdict((Rule.THRESHOLD,))
     table = _Table.of(part, margins)
     counts = margins.counts(table.attributes)
     possible = table.cells >= 0
@@ -131,10 +131,10 @@ def _of_cells(margins: RecordMargins, part: Crossed, rules: Rules) -> Verdict:
     return together(tables.verdicts(tables.of_counts(records, rules)))
 
 
-def _of_sums(margins: RecordMargins, part: Crossed, response: FloatArray, rules: Rules) -> Verdict:
+def _of_sums(margins: RecordMargins, part: Crossed, response: FloatArray, rules: Rules) -> RuleVerdict:
     """Judge sums of the response in each group."""
     if _is_wide(part, margins):
-        return Verdict((Rule.THRESHOLD,))
+        return RuleVerdict((Rule.THRESHOLD,))
     table, dataset = _Table.of(part, margins), margins.dataset
     cells = table.cells[tuple(dataset.column(name) for name in table.attributes)]
     held, place = np.unique(cells, return_inverse=True)
@@ -151,14 +151,14 @@ def _is_wide(part: Crossed, margins: RecordMargins) -> bool:
     return prod(margins.domain.size(name) for name in part.attributes) > _MOST_CELLS
 
 
-def group_cliques(question: Question) -> tuple[Clique, ...]:
+def group_cliques(question: CheckedQuestion) -> tuple[Clique, ...]:
     """Attributes of each table of groups that an answer may tell."""
     if question.grouping is None:
         return ()
     return tuple(table.attributes for table in _tables(question, question.grouping))
 
 
-def group_populations(question: Question) -> tuple[Condition, ...]:
+def group_populations(question: CheckedQuestion) -> tuple[Condition, ...]:
     """Conditions of the groups: the answer tells of the records of each."""
     if question.grouping is None:
         return ()

@@ -19,7 +19,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gencard.core.output_rules import Rule, Rules, Verdict, breaking
+from gencard.core.output_rules import Rule, Rules, RuleVerdict, breaking
 from gencard.core.types import FloatArray, IntArray
 
 MOST_COMBINATIONS = 1_024
@@ -40,7 +40,7 @@ _ZERO = 1e-9
 """Spread, relative to the size of the values, below which it is 0 but for rounding errors."""
 
 
-def waits(figure: float, rules: Rules) -> Verdict:
+def waits(figure: float, rules: Rules) -> RuleVerdict:
     """Return the verdict on a figure: an answer above the limit of the policy waits for a steward."""
     limit = rules.influence
     return breaking([(Rule.INFLUENCE, limit is not None and not figure <= limit)])

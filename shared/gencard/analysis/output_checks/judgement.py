@@ -11,8 +11,8 @@ from math import prod
 
 import numpy as np
 
-from gencard.analysis.answers.answer import Answer
-from gencard.analysis.answers.design import Column, Design, Question
+from gencard.analysis.answers.answer import AnalysisAnswer
+from gencard.analysis.answers.design import CheckedQuestion, Column, Design
 from gencard.analysis.answers.margins import Mask, Occupied, RecordMargins
 from gencard.analysis.answers.stored import wants_stored_quantiles
 from gencard.analysis.answers.survival import event_of
@@ -28,7 +28,7 @@ from gencard.core.output_rules import (
     Mark,
     Rule,
     Rules,
-    Verdict,
+    RuleVerdict,
     breaking,
     together,
 )
@@ -66,10 +66,10 @@ class Judgement:
             rest on it.
     """
 
-    parts: tuple[tuple[str, Verdict], ...]
+    parts: tuple[tuple[str, RuleVerdict], ...]
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> RuleVerdict:
         """On the answer as a whole: one number that must stay keeps all of them."""
         return together(verdict for _, verdict in self.parts)
 
@@ -83,21 +83,23 @@ class Judgement:
         return tuple(Mark(part, verdict.colour, verdict.broken) for part, verdict in self.parts)
 
 
-def judged(margins: RecordMargins, question: Question, answer: Answer, rules: Rules) -> Judgement:
+def judged(
+    margins: RecordMargins, question: CheckedQuestion, answer: AnalysisAnswer, rules: Rules
+) -> Judgement:
     """The judgement of an answer that was computed from these margins.
 
     Raises:
         TooLargeError: A table would have too many cells.
     """
-    parts: dict[str, Verdict] = {}
+    parts: dict[str, RuleVerdict] = {}
     for name, verdict in _parts(margins, question, answer, rules):
         parts[name] = together([parts.get(name, PASSED), verdict])
     return Judgement(tuple(parts.items()))
 
 
 def _parts(
-    margins: RecordMargins, question: Question, answer: Answer, rules: Rules
-) -> Iterator[tuple[str, Verdict]]:
+    margins: RecordMargins, question: CheckedQuestion, answer: AnalysisAnswer, rules: Rules
+) -> Iterator[tuple[str, RuleVerdict]]:
     kind = question.kind
     yield from groups.of_groups(margins, question, rules)
     yield "test", models.of_test(answer.n, parameters_of(answer), rules)
@@ -126,7 +128,7 @@ def _parts(
         yield "influence", _of_influence(margins, question, rules)
 
 
-def _of_influence(margins: RecordMargins, question: Question, rules: Rules) -> Verdict:
+def _of_influence(margins: RecordMargins, question: CheckedQuestion, rules: Rules) -> RuleVerdict:
     """Judge all numbers that are not judged cell by cell; an answer too wide to differentiate waits."""
     try:
         slopes = slopes_of(question, margins, rules)
@@ -138,8 +140,8 @@ def _of_influence(margins: RecordMargins, question: Question, rules: Rules) -> V
 
 
 def _of_survival(
-    margins: RecordMargins, question: Question, answer: Answer, rules: Rules
-) -> Iterator[tuple[str, Verdict]]:
+    margins: RecordMargins, question: CheckedQuestion, answer: AnalysisAnswer, rules: Rules
+) -> Iterator[tuple[str, RuleVerdict]]:
     """Judge curves step by step, and of a model the events in each cell that has its own coefficient."""
     if question.kind is Analysis.KAPLAN_MEIER:
         yield "curves", models.of_curves(answer, rules)
@@ -160,12 +162,12 @@ def clique_name(clique: Clique) -> str:
     return " × ".join(clique) or "all"
 
 
-def parameters_of(answer: Answer) -> int:
+def parameters_of(answer: AnalysisAnswer) -> int:
     """Estimated coefficients; for tests without any, 1, as of a mean."""
     return 1 if answer.coefficients is None else len(answer.coefficients.names)
 
 
-def _of_cells(margins: RecordMargins, clique: Clique, rules: Rules) -> Verdict:
+def _of_cells(margins: RecordMargins, clique: Clique, rules: Rules) -> RuleVerdict:
     """Judge all cells of a marginal, without levels of no record, which no table shows, as in ACRO."""
     counts = margins.counts(clique)
     occupied = [
@@ -187,7 +189,9 @@ def _occupied(margins: RecordMargins, clique: Clique) -> Occupied:
     return Occupied(np.zeros((1, 0), dtype=np.int64), margins.counts(()).reshape(1))
 
 
-def _of_design(margins: RecordMargins, design: Design, answer: Answer, rules: Rules) -> Verdict:
+def _of_design(
+    margins: RecordMargins, design: Design, answer: AnalysisAnswer, rules: Rules
+) -> RuleVerdict:
     cells = _occupied(margins, design.attributes)
     saturable = len(design.attributes) > 1
     return together(
@@ -201,13 +205,13 @@ def _of_design(margins: RecordMargins, design: Design, answer: Answer, rules: Ru
     )
 
 
-def fits_exactly(answer: Answer) -> bool:
+def fits_exactly(answer: AnalysisAnswer) -> bool:
     """Whether a model leaves no residual: it then says of everybody what their response is."""
     coefficients = answer.coefficients
     return coefficients is not None and not np.all(coefficients.bse > _NO_ERROR)
 
 
-def output_cliques(question: Question, possible: Mapping[str, Mask]) -> tuple[Clique, ...]:
+def output_cliques(question: CheckedQuestion, possible: Mapping[str, Mask]) -> tuple[Clique, ...]:
     """The marginals in whose cells an answer tells counts or means; none for models of numbers alone.
 
     Args:
@@ -238,8 +242,8 @@ def _cells_of(levels: Sequence[Mask]) -> IntArray:
 
 
 def _told_by_dummies(
-    margins: RecordMargins, question: Question, design: Design, rules: Rules
-) -> Iterator[tuple[str, Verdict]]:
+    margins: RecordMargins, question: CheckedQuestion, design: Design, rules: Rules
+) -> Iterator[tuple[str, RuleVerdict]]:
     """Judge the tables that coefficients determine: response by each term with a value for each cell."""
     response = design.response
     if response is None or question.kind in SURVIVAL:
@@ -287,8 +291,8 @@ def _values(column: Column, clique: Clique, codes: IntArray) -> FloatArray:
 
 
 def _of_groups(
-    margins: RecordMargins, question: Question, rules: Rules
-) -> Iterator[tuple[str, Verdict]]:
+    margins: RecordMargins, question: CheckedQuestion, rules: Rules
+) -> Iterator[tuple[str, RuleVerdict]]:
     """Judge means and spreads of the response in the groups of each term."""
     response = question.formula.response or ""
     numbers = np.asarray(question.values[response], dtype=np.float64)
@@ -297,8 +301,8 @@ def _of_groups(
 
 
 def _of_class_means(
-    margins: RecordMargins, question: Question, rules: Rules
-) -> Iterator[tuple[str, Verdict]]:
+    margins: RecordMargins, question: CheckedQuestion, rules: Rules
+) -> Iterator[tuple[str, RuleVerdict]]:
     """Judge the mean of each feature in each class."""
     response = question.formula.response or ""
     for name in dict.fromkeys(name for term in question.formula.terms for name in term):
@@ -314,7 +318,7 @@ def _of_sums(
     rules: Rules,
     *,
     spreads: bool = False,
-) -> Verdict:
+) -> RuleVerdict:
     """Judge sums of a response in the cells of a clique that hold a record."""
     dataset = margins.dataset
     values = numbers[dataset.column(response)]
@@ -330,8 +334,8 @@ def _of_sums(
 
 
 def _of_quantiles(
-    margins: RecordMargins, question: Question, answer: Answer, rules: Rules
-) -> Iterator[tuple[str, Verdict]]:
+    margins: RecordMargins, question: CheckedQuestion, answer: AnalysisAnswer, rules: Rules
+) -> Iterator[tuple[str, RuleVerdict]]:
     term = question.formula.terms[0] if question.formula.terms else ()
     counts = _occupied(margins, term).counts
     for name in answer.table("quantiles").column_names:

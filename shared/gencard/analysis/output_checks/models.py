@@ -20,9 +20,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.analysis.answers.answer import Answer, Table
+from gencard.analysis.answers.answer import AnalysisAnswer, AnswerTable
 from gencard.analysis.answers.survival import COLUMNS
-from gencard.core.output_rules import Rule, Rules, Verdict, breaking
+from gencard.core.output_rules import Rule, Rules, RuleVerdict, breaking
 from gencard.core.types import FloatArray
 
 _TOLERANCE = 1e-9
@@ -31,7 +31,7 @@ _TOLERANCE = 1e-9
 _AT_RISK, _EVENTS = COLUMNS.index("at_risk"), COLUMNS.index("events")
 
 
-def of_model(records: float, parameters: int, cells: int | None, rules: Rules) -> Verdict:
+def of_model(records: float, parameters: int, cells: int | None, rules: Rules) -> RuleVerdict:
     """Rules for all numbers of a model together.
 
     Args:
@@ -48,12 +48,12 @@ def of_model(records: float, parameters: int, cells: int | None, rules: Rules) -
     )
 
 
-def of_test(records: float, parameters: int, rules: Rules) -> Verdict:
+def of_test(records: float, parameters: int, rules: Rules) -> RuleVerdict:
     """Rules for a test statistic or a measure of association: degrees of freedom, as in ACRO."""
     return breaking([(Rule.FREEDOM, records - parameters < rules.checks.freedom)])
 
 
-def of_features(matrix: FloatArray, counts: NDArray[np.number], rules: Rules) -> Verdict:
+def of_features(matrix: FloatArray, counts: NDArray[np.number], rules: Rules) -> RuleVerdict:
     """The rule of leverage for a model matrix.
 
     Args:
@@ -91,16 +91,16 @@ def largest_leverage(matrix: FloatArray, counts: NDArray[np.number]) -> float:
     return float(np.round((of_cells / counts[occupied]).max(), 12))
 
 
-def coarse(answer: Answer, rules: Rules) -> Answer:
+def coarse(answer: AnalysisAnswer, rules: Rules) -> AnalysisAnswer:
     """The answer with each curve at few of its times; the estimate at these is that of all times."""
     return replace(answer, tables=tuple(coarse_table(table, rules) for table in answer.tables))
 
 
-def coarse_table(table: Table, rules: Rules) -> Table:
+def coarse_table(table: AnswerTable, rules: Rules) -> AnswerTable:
     """A curve at the times by which enough events have come; ``events`` are those since the row before.
 
     >>> rows = ((1.0, 40.0, 6.0, 0.85, 0.06), (2.0, 30.0, 6.0, 0.68, 0.07), (3.0, 9.0, 9.0, 0.0, 0.0))
-    >>> coarse_table(Table("survival", ("1", "2", "3"), COLUMNS, rows), Rules()).values
+    >>> coarse_table(AnswerTable("survival", ("1", "2", "3"), COLUMNS, rows), Rules()).values
     ((2.0, 30.0, 12.0, 0.68, 0.07),)
     """
     names, rows, waiting = [], [], 0.0
@@ -113,7 +113,7 @@ def coarse_table(table: Table, rules: Rules) -> Table:
     return replace(table, row_names=tuple(names), values=tuple(rows))
 
 
-def of_curves(answer: Answer, rules: Rules) -> Verdict:
+def of_curves(answer: AnalysisAnswer, rules: Rules) -> RuleVerdict:
     """Rules for the curves: each group is large enough for a step."""
     steps = [len(coarse_table(table, rules).values) for table in answer.tables]
     return breaking([(Rule.SURVIVAL, not all(steps) or not steps)])

@@ -11,8 +11,8 @@ from math import sqrt
 
 import numpy as np
 
-from gencard.analysis.answers.answer import Answer, Coefficients, Scalar, Table
-from gencard.analysis.answers.design import Question
+from gencard.analysis.answers.answer import AnalysisAnswer, AnswerTable, Coefficients, Scalar
+from gencard.analysis.answers.design import CheckedQuestion
 from gencard.analysis.answers.kinds import answered
 from gencard.analysis.answers.margins import Margins, PsiMargins, records_of
 from gencard.analysis.output_checks import rounding
@@ -40,7 +40,7 @@ _BY_MEAN = {"mean", "lower", "upper"}
 _PVALUES = {"pvalue", "pvalues"}
 
 
-def released(answer: Answer, rules: Rules) -> Answer:
+def released(answer: AnalysisAnswer, rules: Rules) -> AnalysisAnswer:
     """The answer with rounded numbers.
 
     Counts become multiples of the rounding base, and so do degrees of freedom that follow from numbers
@@ -120,7 +120,7 @@ def _kind_of_number(name: str) -> str:
     return name.partition("[")[0]
 
 
-def _table(table: Table, answer: Answer, rules: Rules) -> Table:
+def _table(table: AnswerTable, answer: AnalysisAnswer, rules: Rules) -> AnswerTable:
     """Columns of a table of groups by their names; of another table, by the table's name."""
     rows = (
         tuple(
@@ -136,7 +136,7 @@ def _rounded(value: float, unit: float) -> float:
     return rounding.to_unit(value, unit) if unit else value
 
 
-def _units(table: Table, answer: Answer, rules: Rules) -> Iterator[tuple[float, ...]]:
+def _units(table: AnswerTable, answer: AnalysisAnswer, rules: Rules) -> Iterator[tuple[float, ...]]:
     """The unit of each number of a table; 0 for what is public, such as a time."""
     errors = _errors(table, answer)
     for place, row in enumerate(table.values):
@@ -169,7 +169,7 @@ def _unit_of_cell(
     return _unit_of_number(name, value, records, rules)
 
 
-def _errors(table: Table, answer: Answer) -> dict[tuple[int, str], float]:
+def _errors(table: AnswerTable, answer: AnalysisAnswer) -> dict[tuple[int, str], float]:
     """Standard errors of numbers that may be near 0 though they are not small, by row and column."""
     if "std_mean" in table.column_names:
         place = table.column_names.index("std_mean")
@@ -188,7 +188,7 @@ def _errors(table: Table, answer: Answer) -> dict[tuple[int, str], float]:
     return _errors_of_classifier(table, answer) if answer.kind == Analysis.DISCRIMINANT else {}
 
 
-def _errors_of_classifier(table: Table, answer: Answer) -> dict[tuple[int, str], float]:
+def _errors_of_classifier(table: AnswerTable, answer: AnalysisAnswer) -> dict[tuple[int, str], float]:
     if table.name == "means":
         return _errors_of_classes(answer)
     if table.name == "covariance":
@@ -196,7 +196,7 @@ def _errors_of_classifier(table: Table, answer: Answer) -> dict[tuple[int, str],
     return _errors_of_functions(table, answer) if table.name == "coef" else {}
 
 
-def _errors_of_functions(table: Table, answer: Answer) -> dict[tuple[int, str], float]:
+def _errors_of_functions(table: AnswerTable, answer: AnalysisAnswer) -> dict[tuple[int, str], float]:
     """Return errors of the constants of linear functions, which hold the log size of a class."""
     priors = [float(row[0] or 0.0) for row in answer.table("priors").values]
     return {
@@ -205,7 +205,7 @@ def _errors_of_functions(table: Table, answer: Answer) -> dict[tuple[int, str], 
     }
 
 
-def _errors_of_eigenvalues(table: Table, records: float) -> dict[tuple[int, str], float]:
+def _errors_of_eigenvalues(table: AnswerTable, records: float) -> dict[tuple[int, str], float]:
     """Return errors of eigenvalues by their average size; small ones are as coarse as large ones."""
     values = [row[0] or 0.0 for row in table.values]
     ratios = [row[1] or 0.0 for row in table.values]
@@ -216,7 +216,7 @@ def _errors_of_eigenvalues(table: Table, records: float) -> dict[tuple[int, str]
     }
 
 
-def _errors_of_products(table: Table, records: float) -> dict[tuple[int, str], float]:
+def _errors_of_products(table: AnswerTable, records: float) -> dict[tuple[int, str], float]:
     """Standard errors of covariances of normal numbers, which may be near 0."""
     numbers = np.array(table.values, dtype=np.float64)
     errors = np.sqrt((np.outer(np.diag(numbers), np.diag(numbers)) + numbers**2) / max(records, 1.0))
@@ -227,7 +227,7 @@ def _errors_of_products(table: Table, records: float) -> dict[tuple[int, str], f
     }
 
 
-def _errors_of_classes(answer: Answer) -> dict[tuple[int, str], float]:
+def _errors_of_classes(answer: AnalysisAnswer) -> dict[tuple[int, str], float]:
     """Return errors of means of features in classes, from the variances inside the classes."""
     priors = [float(row[0] or 0.0) for row in answer.table("priors").values]
     table = answer.table("covariance")
@@ -262,7 +262,7 @@ _DERIVED_COLUMNS = {"var", "std_mean", "lower", "upper", "df", "F", "PR(>F)"}
 _DERIVED_TABLES = {"lower", "upper", "pvalues"}
 
 
-def numbers_of(answer: Answer, rules: Rules) -> Iterator[Number]:
+def numbers_of(answer: AnalysisAnswer, rules: Rules) -> Iterator[Number]:
     """The numbers that the released answer's others follow from; counts and what is public left out."""
     if answer.coefficients is not None:
         yield from _of_coefficients(answer.coefficients)
@@ -290,7 +290,7 @@ def _of_coefficients(one: Coefficients) -> Iterator[Number]:
         yield Number(("related", one.names[row], one.names[column]), float(related[row, column]), 0.01)
 
 
-def _of_table(table: Table, answer: Answer, rules: Rules) -> Iterator[Number]:
+def _of_table(table: AnswerTable, answer: AnalysisAnswer, rules: Rules) -> Iterator[Number]:
     units = _units(table, answer, rules)
     for names, row, own in zip(table.row_names, table.values, units, strict=True):
         for column, value, unit in zip(table.column_names, row, own, strict=True):
@@ -298,7 +298,7 @@ def _of_table(table: Table, answer: Answer, rules: Rules) -> Iterator[Number]:
                 yield Number(("table", table.name, names, column), value, unit)
 
 
-def _of_variances(table: Table, records: float) -> Iterator[Number]:
+def _of_variances(table: AnswerTable, records: float) -> Iterator[Number]:
     """F ratios, and the residual sum of squares."""
     residual, degrees = (table.values[-1][place] or 0.0 for place in (0, 1))
     unit = rounding.unit_by_error(residual, rounding.error_of_size(residual, records))
@@ -309,7 +309,7 @@ def _of_variances(table: Table, records: float) -> Iterator[Number]:
             yield Number(("table", "anova", name, "F"), f, rounding.unit_by_error(f, error))
 
 
-def numbers_in(answer: Answer) -> int:
+def numbers_in(answer: AnalysisAnswer) -> int:
     """Count the numbers that an answer discloses: a covariance matrix has one for each pair of names."""
     coefficients = answer.coefficients
     of_model = (
@@ -338,7 +338,9 @@ _MOST_TURNS = 20
 """Passes over the tables that narrow the intervals of rounded counts: each is a valid bound."""
 
 
-def of_rounded_counts(question: Question, exact: Answer, margins: Margins, rules: Rules) -> Answer:
+def of_rounded_counts(
+    question: CheckedQuestion, exact: AnalysisAnswer, margins: Margins, rules: Rules
+) -> AnalysisAnswer:
     """The answer that the rounded tables of a question give; other kinds stay as they are.
 
     Expected counts, residuals, test statistics and ratios of exact counts would tell the counts that
@@ -357,19 +359,19 @@ def of_rounded_counts(question: Question, exact: Answer, margins: Margins, rules
         answer = answered(question, own)
     except GencardError:
         counts = (one for one in exact.tables if _kind_of_number(one.name) in _COUNTS)
-        answer = Answer(exact.kind, exact.formula, records_of(own), tables=tuple(counts))
+        answer = AnalysisAnswer(exact.kind, exact.formula, records_of(own), tables=tuple(counts))
     notes = (*answer.notes, _NOTE.format(base=base))
     return replace(answer, rests_on=exact.rests_on, notes=notes)
 
 
-def _rounded_tables(question: Question, margins: Margins, base: int) -> dict[Clique, FloatArray]:
+def _rounded_tables(question: CheckedQuestion, margins: Margins, base: int) -> dict[Clique, FloatArray]:
     """The widest tables that a question needs."""
     return {
         clique: rounding.counts(margins.counts(clique), base) for clique in maximal(question.cliques)
     }
 
 
-def undoes_rounding(question: Question, margins: Margins, rules: Rules) -> bool:
+def undoes_rounding(question: CheckedQuestion, margins: Margins, rules: Rules) -> bool:
     """Whether several rounded tables leave fewer than three values to a count.
 
     Tables that share attributes have the same sums over the others. A count that is rounded up in one

@@ -17,8 +17,8 @@ from math import prod
 
 import numpy as np
 
-from gencard.analysis.answers.answer import Answer
-from gencard.analysis.answers.design import Question
+from gencard.analysis.answers.answer import AnalysisAnswer
+from gencard.analysis.answers.design import CheckedQuestion
 from gencard.analysis.answers.kinds import plain_answer
 from gencard.analysis.answers.margins import Mask, RecordMargins
 from gencard.analysis.output_checks.models import coarse
@@ -139,7 +139,7 @@ def _largest_changes(slopes: FloatArray, held: Mask) -> FloatArray:
     return change
 
 
-def answers_needed(question: Question, cliques: Sequence[Clique]) -> int:
+def answers_needed(question: CheckedQuestion, cliques: Sequence[Clique]) -> int:
     """Count the answers that the derivatives of one need, by the schema."""
     domain = question.coding.domain
     return sum(
@@ -147,7 +147,7 @@ def answers_needed(question: Question, cliques: Sequence[Clique]) -> int:
     )
 
 
-def slopes_of(question: Question, margins: RecordMargins, rules: Rules) -> Slopes:
+def slopes_of(question: CheckedQuestion, margins: RecordMargins, rules: Rules) -> Slopes:
     """The derivatives of an answer's numbers.
 
     Raises:
@@ -215,7 +215,7 @@ def _with(
         yield codes
 
 
-def _numbers(question: Question, base: Answer, rules: Rules) -> Iterator[Number]:
+def _numbers(question: CheckedQuestion, base: AnalysisAnswer, rules: Rules) -> Iterator[Number]:
     """The numbers that a run would release; of a curve those at the times that are told."""
     if question.kind is Analysis.KAPLAN_MEIER:
         base = coarse(base, rules)
@@ -225,6 +225,6 @@ def _numbers(question: Question, base: Answer, rules: Rules) -> Iterator[Number]
             yield one
 
 
-def _values(answer: Answer) -> dict[tuple[str, ...], float]:
+def _values(answer: AnalysisAnswer) -> dict[tuple[str, ...], float]:
     """All numbers of an answer by their names."""
     return {one.name: one.value for one in numbers_of(answer, USUAL_RULES)}

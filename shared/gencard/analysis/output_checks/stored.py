@@ -26,8 +26,8 @@ from math import ceil, log10, prod
 
 import numpy as np
 
-from gencard.analysis.answers.answer import Answer
-from gencard.analysis.answers.design import Column, Design, Question
+from gencard.analysis.answers.answer import AnalysisAnswer
+from gencard.analysis.answers.design import CheckedQuestion, Column, Design
 from gencard.analysis.answers.families.anova import TESTS, cell_design, terms_of
 from gencard.analysis.answers.families.comparisons import quantile_shares
 from gencard.analysis.answers.margins import RecordMargins
@@ -55,7 +55,7 @@ from gencard.analysis.output_checks.populations import cell_numbers
 from gencard.analysis.output_checks.released import released
 from gencard.core.coding import Edges, Labels
 from gencard.core.domain import Clique
-from gencard.core.output_rules import PASSED, Rule, Rules, Verdict, breaking, together
+from gencard.core.output_rules import PASSED, Rule, Rules, RuleVerdict, breaking, together
 from gencard.core.statistics.formula import Analysis
 from gencard.core.types import FloatArray, IntArray
 
@@ -85,7 +85,7 @@ def origin_of(coding: Labels | Edges, ends: Sequence[float] = ()) -> float:
     return first if coding.dates or coding.times else min(max(0.0, low), high)
 
 
-def contributed(question: Question, values: FloatArray) -> FloatArray:
+def contributed(question: CheckedQuestion, values: FloatArray) -> FloatArray:
     """Magnitudes of a response's values, from 0 moved into the range that a summed one can have."""
     column, origin = question.summed_response, 0.0
     if column is not None:
@@ -107,7 +107,7 @@ class StoredRun:
             is a group as well.
     """
 
-    question: Question
+    question: CheckedQuestion
     inside: StoredRecords
     outside: StoredRecords
 
@@ -116,14 +116,14 @@ class StoredRun:
         return self.inside.margins(self.question)
 
     @cached_property
-    def answer(self) -> Answer:
+    def answer(self) -> AnalysisAnswer:
         """The answer before it is rounded; raises as ``answered``."""
         if self.question.kind is Analysis.QUANTILES:
             return self._quantiles[1]
         return stored_answer(self.question, self._margins)
 
     @cached_property
-    def _quantiles(self) -> tuple[StoredGroups, Answer]:
+    def _quantiles(self) -> tuple[StoredGroups, AnalysisAnswer]:
         return quantiles_of(self.question, self.inside)
 
     @cached_property
@@ -137,12 +137,12 @@ class StoredRun:
 
     def judged(self, rules: Rules) -> Judgement:
         """Judge the answer that ``released`` gives."""
-        parts: dict[str, Verdict] = {}
+        parts: dict[str, RuleVerdict] = {}
         for name, verdict in self._parts(rules):
             parts[name] = together([parts.get(name, PASSED), verdict])
         return Judgement(tuple(parts.items()))
 
-    def released(self, rules: Rules) -> Answer:
+    def released(self, rules: Rules) -> AnalysisAnswer:
         """Return the answer with rounded numbers: means to two digits of their standard errors."""
         question = self.question
         if question.kind is Analysis.QUANTILES:
@@ -169,7 +169,7 @@ class StoredRun:
         """Whether the answer has a table of means for each term."""
         return self.question.kind is not Analysis.ANOVA or len(self._terms) == 1
 
-    def _parts(self, rules: Rules) -> Iterator[tuple[str, Verdict]]:
+    def _parts(self, rules: Rules) -> Iterator[tuple[str, RuleVerdict]]:
         question, n = self.question, float(len(self.inside.dataset))
         if question.kind is Analysis.QUANTILES:
             yield "test", models.of_test(n, 1, rules)
@@ -194,7 +194,7 @@ class StoredRun:
         elif not (question.kind in GROUPED and self._has_means):
             yield "influence", together(one._of_placed(rules) for one in (self, self._without_one))
 
-    def _of_cells(self, clique: Clique, rules: Rules) -> Verdict:
+    def _of_cells(self, clique: Clique, rules: Rules) -> RuleVerdict:
         """Judge the occupied cells of a clique by the threshold; empty cells are not in the answer."""
         cells, number = cell_numbers(self.inside.dataset, clique)
         counts = np.bincount(cells, minlength=number)
@@ -202,7 +202,7 @@ class StoredRun:
             [(Rule.THRESHOLD, bool(np.any((counts > 0) & (counts < rules.checks.threshold))))]
         )
 
-    def _of_model(self, design: Design, rules: Rules) -> Iterator[tuple[str, Verdict]]:
+    def _of_model(self, design: Design, rules: Rules) -> Iterator[tuple[str, RuleVerdict]]:
         rows, n = self._rows(design, self.inside), float(len(self.inside.dataset))
         numeric = any(column.slopes for column in design.columns)
         saturable = not numeric and len(design.attributes) > 1
@@ -282,7 +282,7 @@ class StoredRun:
         held, place = np.unique(cells, return_inverse=True)
         return place.reshape(-1), len(held)
 
-    def _of_sums(self, term: Clique, rules: Rules) -> Verdict:
+    def _of_sums(self, term: Clique, rules: Rules) -> RuleVerdict:
         """Dominance in magnitudes, so that it is defined also where some numbers are negative.
 
         The largest contribution of the file is left out, and put into each group: which it is in must
@@ -311,7 +311,7 @@ class StoredRun:
                 broken.append({rule: judged[rule] for rule in (Rule.DOMINANCE, Rule.REMAINDER)})
         return together(verdict for one in broken for verdict in tables.verdicts(one))
 
-    def _of_means(self, term: Clique, rules: Rules) -> Verdict:
+    def _of_means(self, term: Clique, rules: Rules) -> RuleVerdict:
         place, cells = self._groups(term)
         most = max(rules.checks.dominance_count, 1)
         spread = tables.contributions(place, self.response[0], cells=cells, most=most)
@@ -320,7 +320,7 @@ class StoredRun:
             verdicts += [one._moved_means(term, rules) for one in (self, self._without_one)]
         return together(verdicts)
 
-    def _moved_means(self, term: Clique, rules: Rules) -> Verdict:
+    def _moved_means(self, term: Clique, rules: Rules) -> RuleVerdict:
         """Judge the means of groups, and what a test tells of their spreads."""
         (place, cells), (inside, outside) = self._groups(term), self.response
         figure = influence.of_means(place, inside, cells=cells, outside=outside)
@@ -348,7 +348,7 @@ class StoredRun:
             return Spreads.POOLED
         return Spreads.NONE
 
-    def _of_placed(self, rules: Rules) -> Verdict:
+    def _of_placed(self, rules: Rules) -> RuleVerdict:
         """Judge a linear model, or an analysis of variance of several terms, by each record of the file.
 
         A record is put into all levels that the model tells apart and keeps its numbers. Where a number
@@ -389,7 +389,7 @@ class StoredRun:
         heavy = question.design is not None and models.is_heavy(leverage, rules)
         return together([influence.waits(figure, rules), breaking([(Rule.LEVERAGE, heavy)])])
 
-    def _of_correlations(self, rules: Rules) -> Iterator[tuple[str, Verdict]]:
+    def _of_correlations(self, rules: Rules) -> Iterator[tuple[str, RuleVerdict]]:
         """Judge each number beside a constant as a model's, and each pair by its influence."""
         columns = {name: self._numbers(name) for name in self.question.formula.attributes}
         for name, one in columns.items():
@@ -436,7 +436,7 @@ def contrasts_of(design: Design) -> FloatArray:
 
 def _of_quantiles(
     groups: StoredGroups, shares: Sequence[float], rules: Rules
-) -> Iterator[tuple[str, Verdict]]:
+) -> Iterator[tuple[str, RuleVerdict]]:
     """Judge quantiles; order statistics of a standard error need enough records on either side."""
     most = max(rules.checks.dominance_count, 1)
     one = tables.contributions(groups.place, groups.values, cells=len(groups.names), most=most)
@@ -453,7 +453,7 @@ def _of_quantiles(
         yield f"quantile {share:g}", together(tables.verdicts(broken))
 
 
-def _coarse_quantiles(groups: StoredGroups, answer: Answer, rules: Rules) -> Answer:
+def _coarse_quantiles(groups: StoredGroups, answer: AnalysisAnswer, rules: Rules) -> AnalysisAnswer:
     rounded = released(answer, rules)
     quantiles, errors = answer.table("quantiles"), answer.table(ERRORS)
     values, widths = [], []

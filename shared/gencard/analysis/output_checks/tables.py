@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.output_rules import USUAL_RULES, Rule, Rules, Verdict, breaking
+from gencard.core.output_rules import USUAL_RULES, Rule, Rules, RuleVerdict, breaking
 from gencard.core.program_outputs import FIT, Number, Output, OutputKind
 from gencard.core.types import FloatArray, IntArray
 
@@ -141,15 +141,15 @@ def of_quantiles(counts: NDArray[np.number], level: float, rules: Rules) -> Brok
     }
 
 
-def verdicts(broken: Broken) -> list[Verdict]:
+def verdicts(broken: Broken) -> list[RuleVerdict]:
     """One verdict for each cell, in the order of the cells."""
     names, masks = list(broken), [np.ravel(mask) for mask in broken.values()]
     return [breaking(zip(names, row, strict=True)) for row in zip(*masks, strict=True)]
 
 
-_UNKNOWN = Verdict((Rule.UNKNOWN,))
+_UNKNOWN = RuleVerdict((Rule.UNKNOWN,))
 
-Verdicts = tuple[tuple[Verdict, ...], ...]
+Verdicts = tuple[tuple[RuleVerdict, ...], ...]
 """Verdicts on the numbers of one output, one tuple for each row."""
 
 
@@ -173,7 +173,7 @@ def judged_outputs(outputs: Sequence[Output], rules: Rules = USUAL_RULES) -> tup
 
 def _of_output_row(
     output: Output, row: Sequence[Number], degrees: Number, rules: Rules
-) -> tuple[Verdict, ...]:
+) -> tuple[RuleVerdict, ...]:
     cells = dict(zip(output.column_names, row, strict=True))
     counts = [cells[name] for name in output.counts]
     few = any(count is None or count < rules.checks.threshold for count in counts)
@@ -185,14 +185,14 @@ def _of_output_row(
     )
 
 
-def _of_stated_count(value: Number, rules: Rules) -> Verdict:
+def _of_stated_count(value: Number, rules: Rules) -> RuleVerdict:
     if value is None:
         return _UNKNOWN
     few = 0 < value < rules.checks.threshold
     return breaking([(Rule.THRESHOLD, few), (Rule.ZERO, rules.checks.zeros and value == 0)])
 
 
-def _by_degrees(output: Output, degrees: Number, rules: Rules) -> Verdict:
+def _by_degrees(output: Output, degrees: Number, rules: Rules) -> RuleVerdict:
     """Numbers that no count stands beside."""
     if output.kind is not OutputKind.COEFFICIENTS or degrees is None:
         return _UNKNOWN

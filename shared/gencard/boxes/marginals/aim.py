@@ -14,15 +14,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.boxes.budget import GRID, PrivacyBudget, misfit
 from gencard.boxes.entry import (
     APPROXIMATE,
+    GRID,
     BoxEntry,
     Parameters,
+    PrivacyBudget,
     Surroundings,
     approximate,
     approximate_claim,
     approximate_privacy,
+    misfit,
     noise_of,
     whole,
 )
@@ -30,10 +32,9 @@ from gencard.boxes.marginals.models import KeptModel, ModelBox, NoisyModel, chec
 from gencard.core.card.noise import AddedNoise, Noise
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
-from gencard.core.generators.maximum_entropy.junction_tree import cells_needed, check_cells
+from gencard.core.generators.junction_tree import cells_needed, check_cells
 from gencard.core.generators.targets import check_settings
-from gencard.core.statistics.counting import count_all
-from gencard.core.statistics.marginals import closure
+from gencard.core.statistics.marginals import closure, count_all
 from gencard.core.types import Progress, ignore_progress
 
 

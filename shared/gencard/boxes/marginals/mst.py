@@ -15,27 +15,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.boxes.budget import GRID, PrivacyBudget, StepProgress, misfit
 from gencard.boxes.entry import (
     APPROXIMATE,
+    GRID,
     BoxEntry,
     Parameters,
+    PrivacyBudget,
+    StepProgress,
     Surroundings,
     approximate,
     approximate_claim,
     approximate_privacy,
+    misfit,
     noise_of,
 )
 from gencard.boxes.marginals.models import KeptModel, ModelBox, check_attributes
 from gencard.core.card.noise import AddedNoise, Noise
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
-from gencard.core.generators.maximum_entropy.family import graphical, spanning_tree
-from gencard.core.generators.maximum_entropy.models import TreeModel
-from gencard.core.statistics.consistency import reconcile
-from gencard.core.statistics.counting import count_all
-from gencard.core.statistics.marginals import total
-from gencard.core.statistics.psi import Measurement, Psi
+from gencard.core.generators.family import graphical, spanning_tree
+from gencard.core.generators.models import TreeModel
+from gencard.core.statistics.marginals import count_all, total
+from gencard.core.statistics.psi import Measurement, Psi, reconcile
 from gencard.core.types import Progress, ignore_progress
 
 _RARE_BELOW = 3.0

@@ -15,19 +15,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.boxes.budget import PrivacyBudget
-from gencard.boxes.entry import BoxEntry, Parameters, Surroundings, noise_of, whole
+from gencard.boxes.entry import BoxEntry, Parameters, PrivacyBudget, Surroundings, noise_of, whole
 from gencard.boxes.marginals.models import KeptModel, ModelBox, check_attributes
 from gencard.core.card.budget import Claim, Neighbouring, decimal_of
-from gencard.core.card.mechanism import InsideGenerator
-from gencard.core.card.noise import AddedNoise, Laplace, Noise
+from gencard.core.card.noise import AddedNoise, InsideGenerator, Laplace, Noise
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidNumberError
 from gencard.core.generators.contract import rng_of
 from gencard.core.generators.sampling import NetworkModel, Node
-from gencard.core.statistics.consistency import on_simplex
-from gencard.core.statistics.counting import cell_numbers, count
+from gencard.core.statistics.marginals import cell_numbers, count
+from gencard.core.statistics.psi import on_simplex
 from gencard.core.types import IntArray, Progress, ignore_progress
 
 # Candidate parents of an attribute and their scores: integers that one record changes little.

@@ -9,27 +9,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.boxes.entry import BoxEntry, Parameters, Surroundings
-from gencard.boxes.synthpop.conditional import (
-    Conditional,
-    Density,
-    TreeScale,
-    conditional,
-    density_of,
-    scales_of,
-)
 from gencard.boxes.synthpop.options import (
     DEFAULTS,
     FREE,
+    CodeRule,
     Options,
     PlannedStep,
-    Rule,
     json_of,
     options_of,
     planned_steps,
     ruled,
     rules_of,
 )
-from gencard.boxes.synthpop.tree import Growth, Target, Tree, nominal, numeric
+from gencard.boxes.synthpop.tree import (
+    Conditional,
+    Density,
+    Growth,
+    Target,
+    Tree,
+    TreeScale,
+    conditional,
+    density_of,
+    nominal,
+    numeric,
+    scales_of,
+)
 from gencard.core.card.budget import Claim
 from gencard.core.dataset import Dataset, code_dtype
 from gencard.core.domain import Domain
@@ -44,7 +48,7 @@ from gencard.core.types import Progress, ignore_progress
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class DrawStep:
     """Rules first, then one conditional after the other draws what is still ``FREE``.
 
     Args:
@@ -56,7 +60,7 @@ class Step:
     """
 
     axis: int
-    rules: tuple[Rule, ...]
+    rules: tuple[CodeRule, ...]
     conditionals: tuple[Conditional, ...]
     density: Density | None = None
 
@@ -79,7 +83,7 @@ def step_of(
     growth: Growth,
     *,
     random_state: int,
-) -> Step:
+) -> DrawStep:
     """Grown on the records for which no rule holds; on all of them where a rule holds for each."""
     fixed = ruled(plan.rules, dataset.codes, dataset.domain)
     free = np.flatnonzero(fixed == FREE)
@@ -93,7 +97,7 @@ def step_of(
     )
     scale = scales.get(plan.attribute)
     axis = dataset.domain.axis(plan.attribute)
-    return Step(axis, plan.rules, _conditionals(records, plan.attribute, scale, grow))
+    return DrawStep(axis, plan.rules, _conditionals(records, plan.attribute, scale, grow))
 
 
 def _conditionals(
@@ -125,7 +129,7 @@ class FittedTrees:
     """One step for each attribute of the domain, in the order in which they are drawn."""
 
     domain: Domain
-    steps: tuple[Step, ...]
+    steps: tuple[DrawStep, ...]
 
     def sample(self, rows: int, *, seed: int) -> Dataset:
         """Synthetic records, ``rows`` of them.
@@ -155,7 +159,7 @@ _VERSION = 1
 _KIND = "synthpop"
 
 
-def bytes_of(domain: Domain, steps: Sequence[Step]) -> bytes:
+def bytes_of(domain: Domain, steps: Sequence[DrawStep]) -> bytes:
     """An archive; equal fits give equal bytes."""
     arrays: dict[str, Any] = {}
     for number, step in enumerate(steps):
@@ -173,7 +177,7 @@ def bytes_of(domain: Domain, steps: Sequence[Step]) -> bytes:
     return archived(header, arrays)
 
 
-def fit_of(data: bytes, *, most_bytes: int = 2**30) -> tuple[Domain, tuple[Step, ...]]:
+def fit_of(data: bytes, *, most_bytes: int = 2**30) -> tuple[Domain, tuple[DrawStep, ...]]:
     """Read the bytes that ``bytes_of`` wrote.
 
     Raises:
@@ -190,7 +194,7 @@ def fit_of(data: bytes, *, most_bytes: int = 2**30) -> tuple[Domain, tuple[Step,
     raise BlackBoxError(problem="the saved bytes are not a fit of this black box")
 
 
-def _header_of(step: Step) -> dict[str, Any]:
+def _header_of(step: DrawStep) -> dict[str, Any]:
     """The parts of a step that are not arrays."""
     return {
         "axis": step.axis,
@@ -210,7 +214,7 @@ def _arrays(name: str, each: Conditional) -> dict[str, Any]:
     }
 
 
-def _step(domain: Domain, number: int, header: Mapping[str, Any], arrays: Arrays) -> Step:
+def _step(domain: Domain, number: int, header: Mapping[str, Any], arrays: Arrays) -> DrawStep:
     conditionals = tuple(
         _conditional(domain, tuple(predictors), f"{number}.{place}", arrays)
         for place, predictors in enumerate(header["predictors"])
@@ -218,7 +222,7 @@ def _step(domain: Domain, number: int, header: Mapping[str, Any], arrays: Arrays
     density = None
     if header["bandwidth"] is not None:
         density = Density(arrays[f"{number}.numbers"], header["bandwidth"])
-    return Step(header["axis"], rules_of(header["rules"]), conditionals, density)
+    return DrawStep(header["axis"], rules_of(header["rules"]), conditionals, density)
 
 
 def _conditional(domain: Domain, predictors: tuple[int, ...], name: str, arrays: Arrays) -> Conditional:
@@ -228,7 +232,7 @@ def _conditional(domain: Domain, predictors: tuple[int, ...], name: str, arrays:
     return Conditional(predictors, places, tree, arrays[f"{name}.donors"], arrays[f"{name}.starts"])
 
 
-def _are_sound(steps: Sequence[Step], domain: Domain) -> bool:
+def _are_sound(steps: Sequence[DrawStep], domain: Domain) -> bool:
     """Whether every attribute is drawn once, from those before it, and no code leaves its domain."""
     if sorted(step.axis for step in steps) != list(range(len(domain))):
         return False
@@ -238,7 +242,7 @@ def _are_sound(steps: Sequence[Step], domain: Domain) -> bool:
     )
 
 
-def _is_sound(step: Step, earlier: set[int], domain: Domain) -> bool:
+def _is_sound(step: DrawStep, earlier: set[int], domain: Domain) -> bool:
     for rule in step.rules:
         rule.check(domain)
     predictors = {axis for each in step.conditionals for axis in each.predictors}
@@ -256,7 +260,7 @@ def _is_sound(step: Step, earlier: set[int], domain: Domain) -> bool:
     return inside and _is_smooth(step, domain)
 
 
-def _is_smooth(step: Step, domain: Domain) -> bool:
+def _is_smooth(step: DrawStep, domain: Domain) -> bool:
     if step.density is None:
         return True
     numbers, bandwidth = step.density.numbers, step.density.bandwidth
@@ -328,7 +332,7 @@ class SynthPop:
         plans: tuple[PlannedStep, ...],
         scales: Mapping[str, TreeScale],
         rng: np.random.Generator,
-    ) -> Iterator[Step]:
+    ) -> Iterator[DrawStep]:
         options = self.options
         growth = Growth(options.minimum_leaf, options.complexity, options.pruning == "misclassification")
         for plan in plans:

@@ -18,7 +18,7 @@ FREE = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class CodeRule:
     """Records that meet every condition have this code.
 
     Args:
@@ -52,7 +52,7 @@ class Rule:
         return is_met
 
 
-def ruled(rules: Sequence[Rule], codes: NDArray[Any], domain: Domain) -> NDArray[np.int64]:
+def ruled(rules: Sequence[CodeRule], codes: NDArray[Any], domain: Domain) -> NDArray[np.int64]:
     """The code that the first rule which holds gives to each record, else ``FREE``: shape ``(n,)``."""
     fixed = np.full(len(codes), FREE, dtype=np.int64)
     for rule in reversed(rules):
@@ -100,7 +100,7 @@ class Options:
     complexity: float = 1e-8
     pruning: str = "none"
     smoothing: str = "none"
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[CodeRule, ...] = ()
 
     def __post_init__(self) -> None:
         if not 1 <= self.minimum_leaf <= _LARGEST_LEAF:
@@ -131,7 +131,7 @@ def options_of(parameters: Parameters) -> Options:
     )
 
 
-def rules_of(value: Any) -> tuple[Rule, ...]:
+def rules_of(value: Any) -> tuple[CodeRule, ...]:
     """Rules from JSON: a list of ``{"attribute": NAME, "code": CODE, "where": {NAME: [CODE, ...]}}``.
 
     Raises:
@@ -144,12 +144,12 @@ def rules_of(value: Any) -> tuple[Rule, ...]:
             field="rules", problem="each rule needs an attribute, a code and a where"
         )
     return tuple(
-        Rule(_name("rules", rule["attribute"]), _code(rule["code"]), _where(rule["where"]))
+        CodeRule(_name("rules", rule["attribute"]), _code(rule["code"]), _where(rule["where"]))
         for rule in rules
     )
 
 
-def json_of(rules: tuple[Rule, ...]) -> list[dict[str, Any]]:
+def json_of(rules: tuple[CodeRule, ...]) -> list[dict[str, Any]]:
     """Write rules as the JSON that ``rules_of`` reads."""
     return [
         {"attribute": rule.attribute, "code": rule.code, "where": dict(rule.where)} for rule in rules
@@ -223,7 +223,7 @@ class PlannedStep:
 
     attribute: str
     predictors: Clique
-    rules: tuple[Rule, ...]
+    rules: tuple[CodeRule, ...]
 
 
 def planned_steps(options: Options, domain: Domain) -> tuple[PlannedStep, ...]:

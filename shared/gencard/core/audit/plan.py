@@ -86,8 +86,8 @@ class Side(IntEnum):
     ORIGINAL = 2
 
 
-class Step(IntEnum):
-    """Purpose of some runs."""
+class AuditStep(IntEnum):
+    """Step of an audit: the purpose of some of its runs."""
 
     LOOK = 1
     TEST = 2
@@ -95,13 +95,13 @@ class Step(IntEnum):
 
 
 _BEGIN_AND_END = {
-    (Step.LOOK, Side.LOW): (0.20, 0.30),
-    (Step.LOOK, Side.HIGH): (0.30, 0.40),
-    (Step.TEST, Side.LOW): (0.56, 0.65),
-    (Step.TEST, Side.HIGH): (0.65, 0.74),
-    (Step.TEST, Side.ORIGINAL): (0.74, 0.83),
-    (Step.PLANTED, Side.LOW): (0.83, 0.92),
-    (Step.PLANTED, Side.HIGH): (0.92, 1.00),
+    (AuditStep.LOOK, Side.LOW): (0.20, 0.30),
+    (AuditStep.LOOK, Side.HIGH): (0.30, 0.40),
+    (AuditStep.TEST, Side.LOW): (0.56, 0.65),
+    (AuditStep.TEST, Side.HIGH): (0.65, 0.74),
+    (AuditStep.TEST, Side.ORIGINAL): (0.74, 0.83),
+    (AuditStep.PLANTED, Side.LOW): (0.83, 0.92),
+    (AuditStep.PLANTED, Side.HIGH): (0.92, 1.00),
 }
 """The share of the whole audit that is done; moves take the rest."""
 
@@ -123,7 +123,7 @@ class Runner:
     plan: AuditPlan
     progress: Progress
 
-    def outputs(self, step: Step, side: Side, dataset: Dataset) -> Iterator[Dataset]:
+    def outputs(self, step: AuditStep, side: Side, dataset: Dataset) -> Iterator[Dataset]:
         """Yield the output of the box for a dataset in each run; rows keep their order.
 
         Raises:
@@ -136,7 +136,7 @@ class Runner:
             self._report_call(step, side, run)
             yield in_domain(_next(outputs), dataset.domain, self.plan.rows)
 
-    def weigh(self, step: Step, side: Side, values: FloatArray) -> None:
+    def weigh(self, step: AuditStep, side: Side, values: FloatArray) -> None:
         """Tell a box that checks its runs which numbers each run led to.
 
         Args:
@@ -145,15 +145,15 @@ class Runner:
         if isinstance(self.box, WeighedBox):
             self.box.weigh(self._seeds(step, side), values)
 
-    def _seeds(self, step: Step, side: Side) -> list[int]:
+    def _seeds(self, step: AuditStep, side: Side) -> list[int]:
         return [run_seed(self.plan.seed, step, side, run) for run in range(self.plan.terms.runs)]
 
-    def skip(self, step: Step, side: Side) -> None:
+    def skip(self, step: AuditStep, side: Side) -> None:
         """Tell progress as if the box were run: whether it is may depend on records."""
         for run in range(self.plan.terms.runs):
             self._report_call(step, side, run)
 
-    def _report_call(self, step: Step, side: Side, run: int) -> None:
+    def _report_call(self, step: AuditStep, side: Side, run: int) -> None:
         """Say which call of how many comes now."""
         runs, parts = self.plan.terms.runs, list(_BEGIN_AND_END)
         begin, end = _BEGIN_AND_END[step, side]
@@ -171,7 +171,7 @@ def _next(outputs: Iterator[Dataset]) -> object:
         raise BlackBoxError(problem="it raised an error") from None
 
 
-def run_seed(seed: int, step: Step, side: Side, run: int) -> int:
+def run_seed(seed: int, step: AuditStep, side: Side, run: int) -> int:
     """The seed that the box is given for one run: derived from the plan's, and its own.
 
     Being different on the two sides, equal outputs mean more than an equal stream of random numbers.

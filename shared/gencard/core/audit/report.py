@@ -4,8 +4,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import comb, sqrt
 
-from gencard.core.audit.arms.comparison import Evidence, pooled_over_windows
-from gencard.core.audit.arms.exploration import BlockEvidence
+from gencard.core.audit.exploration import BlockEvidence, Evidence, pooled_over_windows
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidNumberError

@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from gencard.core.audit.arms.exploration import Findings, Sample, explore
-from gencard.core.audit.arms.trial import Scores, Trial, effect_of, pair_checks, recognised_of, trial
-from gencard.core.audit.arms.uniques import PlantedArm, Presence, own_uniques, uniques_check
-from gencard.core.audit.pairs.blocks import basis_of
-from gencard.core.audit.pairs.direction import Basis
-from gencard.core.audit.pairs.extremal_pair import ExtremalPair, Moves, extremal_pair, statistics_digest
-from gencard.core.audit.plan import AuditPlan, Runner, Side, Step
+from gencard.core.audit.direction import Basis
+from gencard.core.audit.exploration import Findings, Sample, explore
+from gencard.core.audit.extremal_pair import ExtremalPair, Moves, extremal_pair, statistics_digest
+from gencard.core.audit.moves import basis_of
+from gencard.core.audit.plan import AuditPlan, AuditStep, Runner, Side
 from gencard.core.audit.report import AuditReport, Check, PairProof
+from gencard.core.audit.trial import Scores, Trial, effect_of, pair_checks, recognised_of, trial
+from gencard.core.audit.uniques import PlantedArm, Presence, own_uniques, uniques_check
 from gencard.core.blackbox import BlackBox
 from gencard.core.card.terms import LEAST_RUNS
 from gencard.core.dataset import Dataset
@@ -106,11 +106,11 @@ def _first_pair(
 
 
 def _look(basis: Basis, pair: ExtremalPair, runner: Runner) -> Findings:
-    low = Sample.of(basis, runner.outputs(Step.LOOK, Side.LOW, pair.low))
-    high = Sample.of(basis, runner.outputs(Step.LOOK, Side.HIGH, pair.high))
+    low = Sample.of(basis, runner.outputs(AuditStep.LOOK, Side.LOW, pair.low))
+    high = Sample.of(basis, runner.outputs(AuditStep.LOOK, Side.HIGH, pair.high))
     difference = basis.difference(pair.low, pair.high)
     for side, sample in ((Side.LOW, low), (Side.HIGH, high)):
-        runner.weigh(Step.LOOK, side, sample.projections(basis, difference))
+        runner.weigh(AuditStep.LOOK, side, sample.projections(basis, difference))
     return explore(basis, pair, low, high)
 
 
@@ -144,12 +144,12 @@ def _test(
     uniques = own_uniques(dataset, pair)
     presence = {side: Presence(uniques) for side in sides}
     scores = {
-        side: test.scores(presence[side].watched(runner.outputs(Step.TEST, side, records)))
+        side: test.scores(presence[side].watched(runner.outputs(AuditStep.TEST, side, records)))
         for side, records in sides.items()
     }
     for side in sides:
         counts = presence[side].table.sum(axis=1)
-        runner.weigh(Step.TEST, side, np.column_stack([*scores[side].columns, counts]))
+        runner.weigh(AuditStep.TEST, side, np.column_stack([*scores[side].columns, counts]))
     return scores, presence
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from statistics import mean
 from typing import Any
 
-from gencard.core.audit.arms.comparison import SMALLEST_P
+from gencard.core.audit.exploration import SMALLEST_P
 from gencard.core.audit.report import AuditReport, Check, CheckResult, EarlierTry, Effect, Verdict
 from gencard.core.errors import GencardError, InvalidInputError
 from gencard.core.json_codecs import Json

@@ -1,11 +1,14 @@
 """A card and how it came to be: states, turns, offers, steps."""
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
 
+from gencard.core.card.analyses import Analyses
 from gencard.core.card.budget import FREE, Price
-from gencard.core.card.terms import Proposal
+from gencard.core.card.terms import AuditTerms, Proposal
+from gencard.core.domain import Clique
 from gencard.core.json_codecs import written
 
 
@@ -108,7 +111,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class CardRecord:
     """A card as both sides see it.
 
     Args:
@@ -129,3 +132,182 @@ class Card:
     envelope: bytes = b""
     attestations: tuple[bytes, ...] = ()
     encoded: bytes = field(default=b"", init=False, compare=False, repr=False)
+
+
+# Differences between the terms of an offer and the requested terms, whichever side made the offer.
+#
+# Controller and analyst compute the same differences from the same two terms. So the differences that an
+# analyst sees before signing do not depend on what the controller says of them; only the reasons do.
+
+
+STEWARD = "STEWARD_DECISION"
+"""Reason of a change that a steward made and that no rule of the policy asks for."""
+
+NOT_EXPLAINED = "NOT_EXPLAINED"
+"""Reason of a change for which the controller gave none."""
+
+
+def changes_between(
+    requested: Proposal,
+    offered: Proposal,
+    explained: Sequence[Change] = (),
+    otherwise: str = NOT_EXPLAINED,
+) -> tuple[Change, ...]:
+    """Every difference between two terms, each once; empty only where they mean the same.
+
+    Single values first, so that a long list of marginals hides none of them.
+
+    Args:
+        requested, offered: In any order of their statistics; order is no difference.
+        explained: Changes with reasons, such as those of a policy. Only their reasons are used.
+        otherwise: Reason of a difference that ``explained`` does not hold.
+    """
+    differences = (
+        *_values(requested, offered),
+        *_weights(requested, offered),
+        *_listed("measures", requested.measures, offered.measures),
+        *_listed("moments", requested.moments, offered.moments),
+        *_listed("histograms", requested.histograms, offered.histograms),
+        *_listed("sums", requested.sums, offered.sums),
+        *_marginals(requested, offered),
+    )
+    return tuple(
+        Change(field, old, new, _reason(field, old, explained) or otherwise)
+        for field, old, new in differences
+    )
+
+
+_Difference = tuple[str, str, str]
+"""Field, what was requested, what is offered."""
+
+_LISTED = {"marginals", "moments", "measures", "weights", "histograms", "sums"}
+_ONE_BY_ONE = {
+    "moments",
+    "histograms",
+    "sums",
+    "measures",
+    *(f"analyses.{part.name}" for part in fields(Analyses) if part.default == ()),
+}
+"""Fields of which an explanation is about what it names, and about nothing else."""
+_SINGLE = [
+    name
+    for name in dict.fromkeys(
+        ("dataset", "purpose", "rows", "generator", "audit", *(field.name for field in fields(Proposal)))
+    )
+    if name not in _LISTED
+]
+"""Fields of terms that hold one value, in the order in which people read their changes."""
+
+_Statistic = frozenset[str] | str
+"""A marginal by its attributes, or another statistic by its name."""
+
+
+def _marginals(requested: Proposal, offered: Proposal) -> Iterator[_Difference]:
+    """Each marginal that is not offered with the parts of it that are; then those not requested."""
+    before, now = _by_attributes(requested), _by_attributes(offered)
+    new_cliques = {names: clique for names, clique in now.items() if names not in before}
+    parts_of_any: set[frozenset[str]] = set()
+    for names, clique in before.items():
+        if names in now:
+            continue
+        parts = [part for part in new_cliques if part < names]
+        parts_of_any.update(parts)
+        yield "marginals", _joined(clique), "; ".join(_joined(new_cliques[part]) for part in parts)
+    for names, clique in new_cliques.items():
+        if names not in parts_of_any:
+            yield "marginals", "", _joined(clique)
+
+
+def _values(requested: Proposal, offered: Proposal) -> Iterator[_Difference]:
+    """The fields that hold one value."""
+    names = [name for name in _SINGLE if getattr(requested, name) != getattr(offered, name)]
+    for name in names:
+        old, new = getattr(requested, name), getattr(offered, name)
+        if isinstance(old, AuditTerms | Analyses):
+            yield from parts_changed(name, old, new)
+        else:
+            yield name, _text(old), _text(new)
+
+
+def parts_changed(
+    name: str, old: AuditTerms | Analyses, new: AuditTerms | Analyses
+) -> Iterator[_Difference]:
+    """Field, old and new text of each part that differs; parts of a list one by one."""
+    for part in (one.name for one in fields(old)):
+        before, now = getattr(old, part), getattr(new, part)
+        if isinstance(before, tuple):
+            yield from _listed(f"{name}.{part}", before, now)
+        elif before != now:
+            yield f"{name}.{part}", str(before), str(now)
+
+
+def _weights(requested: Proposal, offered: Proposal) -> Iterator[_Difference]:
+    """Weights that shift the budget among statistics that both terms hold, where both add noise."""
+    if not (requested.privacy.noisy and offered.privacy.noisy):
+        return
+    before, now = _weight_of(requested), _weight_of(offered)
+    expected = {statistic: _expected_weight(statistic, before) for statistic in now}
+    first = next(iter(now))
+    if any(expected[one] * now[first] != now[one] * expected[first] for one in now):
+        yield "weights", _numbers(before), _numbers(now)
+
+
+def _expected_weight(statistic: "_Statistic", requested: dict["_Statistic", int]) -> int:
+    """Return the weight that a statistic was requested with.
+
+    A part has the weight of its heaviest whole. A statistic that was not requested has the least weight.
+    """
+    if statistic in requested:
+        return requested[statistic]
+    wholes = [
+        weight
+        for whole, weight in requested.items()
+        if isinstance(statistic, frozenset) and isinstance(whole, frozenset) and statistic < whole
+    ]
+    return max(wholes, default=min(requested.values()))
+
+
+def _listed(field: str, requested: Sequence[object], offered: Sequence[object]) -> Iterator[_Difference]:
+    """Yield the entries that a list lacks, one by one, then the entries that were added."""
+    yield from ((field, str(one), "") for one in requested if one not in offered)
+    yield from ((field, "", str(one)) for one in offered if one not in requested)
+
+
+def _reason(field: str, old: str, explained: Sequence[Change]) -> str:
+    """The codes that were given for a difference, each once; empty where none was."""
+    codes = (
+        change.reason
+        for change in explained
+        if change.field == field and _is_about(field, old, change.old)
+    )
+    return ", ".join(dict.fromkeys(codes))
+
+
+def _is_about(field: str, old: str, explained: str) -> bool:
+    """Whether an explanation is about this difference; a part of a marginal explains the whole."""
+    if field == "marginals":
+        return bool(old) and set(explained.split(", ")) <= set(old.split(", "))
+    return field not in _ONE_BY_ONE or old == explained
+
+
+def _by_attributes(terms: Proposal) -> dict[frozenset[str], Clique]:
+    return {frozenset(clique): clique for clique in terms.marginals}
+
+
+def _weight_of(terms: Proposal) -> dict[_Statistic, int]:
+    """The weight of each statistic; 1 where the terms name none."""
+    named = map(str, (*terms.moments, *terms.numbers))
+    statistics: list[_Statistic] = [*map(frozenset, terms.marginals), *named]
+    return dict(zip(statistics, terms.weights or (1,) * len(statistics), strict=True))
+
+
+def _numbers(weights: dict[_Statistic, int]) -> str:
+    return ", ".join(map(str, weights.values()))
+
+
+def _joined(clique: Clique) -> str:
+    return ", ".join(clique)
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -15,8 +15,8 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import GencardError, InvalidInputError
 from gencard.core.generators.contract import Model
-from gencard.core.generators.maximum_entropy.junction_tree import JunctionTree
-from gencard.core.generators.maximum_entropy.models import TableModel, TreeModel
+from gencard.core.generators.junction_tree import JunctionTree
+from gencard.core.generators.models import TableModel, TreeModel
 from gencard.core.generators.sampling import NetworkModel, Node
 from gencard.core.generators.support_model import SupportModel
 

@@ -11,9 +11,8 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import NotConvergedError
 from gencard.core.generators.contract import rng_of
-from gencard.core.generators.maximum_entropy.family import LogLinear, independent
-from gencard.core.generators.maximum_entropy.junction_tree import check_cells
-from gencard.core.generators.maximum_entropy.with_moments import Dual, largest_entropy
+from gencard.core.generators.family import LogLinear, independent
+from gencard.core.generators.junction_tree import check_cells
 from gencard.core.generators.support_model import SupportModel
 from gencard.core.generators.targets import (
     TargetMeans,
@@ -24,8 +23,8 @@ from gencard.core.generators.targets import (
     number_of_functions,
     values_on,
 )
-from gencard.core.statistics.consistency import reconcile
-from gencard.core.statistics.psi import Measurement, Psi
+from gencard.core.generators.with_moments import Dual, largest_entropy
+from gencard.core.statistics.psi import Measurement, Psi, reconcile
 from gencard.core.types import FloatArray
 
 _LEAST = 1e-9

@@ -3,32 +3,37 @@
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any
 
+import numpy as np
+
 from gencard.core.card.terms import Tier
-from gencard.core.coding import StructuralZeros, zeros_inside
+from gencard.core.coding import StructuralZeros, impossible_records, zeros_inside
+from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import InvalidInputError, TooLargeError
-from gencard.core.generators.contract import Generator, LinearGenerator
-from gencard.core.generators.maximum_entropy.family import (
+from gencard.core.errors import InvalidInputError, NotConvergedError, NotFittableError, TooLargeError
+from gencard.core.generators.contract import ApproximateGenerator, Generator, LinearGenerator, rng_of
+from gencard.core.generators.family import (
     graphical,
     independent,
     ipf,
     saturated,
     spanning_tree,
 )
-from gencard.core.generators.maximum_entropy.with_moments import MaximumEntropy
 from gencard.core.generators.reduced_space import ReducedSpace
 from gencard.core.generators.support_raking import SupportRaking
+from gencard.core.generators.with_moments import MaximumEntropy
+from gencard.core.statistics.marginals import count_all
+from gencard.core.statistics.psi import Measurement, Psi
 
 Zeros = tuple[StructuralZeros, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RegisteredGenerator:
     """A generator as everybody may know it.
 
     Args:
@@ -54,8 +59,8 @@ class Entry:
 
 _SCALING = ("tolerance", "most_sweeps")
 
-GENERATORS: Mapping[str, Entry] = {
-    "ipf": Entry(
+GENERATORS: Mapping[str, RegisteredGenerator] = {
+    "ipf": RegisteredGenerator(
         Tier.BY_CONSTRUCTION,
         "Iterative proportional fitting: the maximum-entropy table with the marginals of psi.",
         "any marginals, exact or noisy",
@@ -64,7 +69,7 @@ GENERATORS: Mapping[str, Entry] = {
         ipf,
         _SCALING,
     ),
-    "graphical": Entry(
+    "graphical": RegisteredGenerator(
         Tier.BY_CONSTRUCTION,
         "The same model on a junction tree: a few smaller tables in place of one that is too large.",
         "any marginals, exact or noisy",
@@ -73,7 +78,7 @@ GENERATORS: Mapping[str, Entry] = {
         graphical,
         _SCALING,
     ),
-    "support-raking": Entry(
+    "support-raking": RegisteredGenerator(
         Tier.BY_CONSTRUCTION,
         "Records drawn from a smaller junction tree and weighted to match the marginals of "
         "psi: for marginals whose own junction tree is too large.",
@@ -84,7 +89,7 @@ GENERATORS: Mapping[str, Entry] = {
         version=2,
         former={1: partial(SupportRaking, meets_singles=False)},
     ),
-    "spanning-tree": Entry(
+    "spanning-tree": RegisteredGenerator(
         Tier.BY_CONSTRUCTION,
         "Chow-Liu tree: the pairs with the most mutual information; other pairs follow from the tree.",
         "any marginals, exact or noisy; only their pairs and single attributes are used",
@@ -93,7 +98,7 @@ GENERATORS: Mapping[str, Entry] = {
         spanning_tree,
         _SCALING,
     ),
-    "independent": Entry(
+    "independent": RegisteredGenerator(
         Tier.BY_CONSTRUCTION,
         "Each attribute with its own marginal, independent of the others.",
         "any marginals, exact or noisy; only their single attributes are used",
@@ -102,7 +107,7 @@ GENERATORS: Mapping[str, Entry] = {
         independent,
         _SCALING,
     ),
-    "saturated": Entry(
+    "saturated": RegisteredGenerator(
         Tier.BY_CONSTRUCTION,
         "Every combination of values with its own count.",
         "one marginal on all attributes of the card, exact or noisy",
@@ -111,7 +116,7 @@ GENERATORS: Mapping[str, Entry] = {
         saturated,
         ("alpha",),
     ),
-    "maximum-entropy": Entry(
+    "maximum-entropy": RegisteredGenerator(
         Tier.BY_CONSTRUCTION,
         "The maximum-entropy table with the means of psi, fitted by Newton's method: for "
         "moments and sums by group besides marginals.",
@@ -120,7 +125,7 @@ GENERATORS: Mapping[str, Entry] = {
         24,
         MaximumEntropy,
     ),
-    "reduced-space": Entry(
+    "reduced-space": RegisteredGenerator(
         Tier.BY_CONSTRUCTION,
         "A density on a few drawn records that minimises the largest error in exact psi, by a "
         "linear program (Boedihardjo, Strohmer, Vershynin); for noisy psi, the "
@@ -273,3 +278,125 @@ def _sources_in(folder: Traversable, path: str) -> Iterator[tuple[str, bytes]]:
             yield from _sources_in(entry, f"{path}{entry.name}/")
         elif entry.name.endswith(".py"):
             yield path + entry.name, entry.read_bytes()
+
+
+# A trial on made-up records: whether a generator can fit such marginals, before any is measured.
+#
+# The trial uses the attributes and the marginals alone, which are public, and no record. Exact psi of
+# the same shape is counted from made-up records: few, so that most cells of large marginals are empty,
+# and many. The generator does a fraction of its work (``ApproximateGenerator.reduced``), which fits
+# worse than all of it. Where the trial passes, a fit after the measurement fails in practice for records
+# only that depend on each other far more strongly than the made-up ones.
+
+
+_RECORDS = (1_000, 30_000)
+"""Made-up records of the two trials."""
+
+_MOST_DRAWS = 20
+"""Draws of so many records, until there are enough outside structural zeros."""
+
+_CLASSES = 5
+"""Latent classes of the made-up records; each has its own shares of the levels."""
+
+_OWN_SHARE = 0.7
+"""Weight of the class's own shares; the rest is common to all classes."""
+
+_LEFT_OUT = (8, 4, 2)
+"""The remedy leaves out one marginal in so many, the largest first; each is tried in turn."""
+
+_NAMED = 3
+
+
+def check_fittable(
+    generator: Generator, cliques: Sequence[Clique], domain: Domain, *, zeros: Zeros, max_cells: int
+) -> None:
+    """Refuse marginals that a generator would miss; of other methods than approximate ones do nothing.
+
+    Verdicts are kept, so that the same marginals are tried once.
+
+    Args:
+        zeros: Structural zeros, which the made-up records keep.
+        max_cells: Bound on the cells of the generators that the refusal may name.
+
+    Raises:
+        NotFittableError: The made-up records are missed by more than the generator allows; it names
+            the marginals to leave out, or another generator.
+        TooLargeError: The model would be too large.
+    """
+    if not isinstance(generator, ApproximateGenerator):
+        return
+    if not _passes(generator, tuple(cliques), domain, zeros):
+        remedy = _remedy(generator, tuple(cliques), domain, zeros, max_cells)
+        raise NotFittableError(remedy=remedy)
+
+
+def made_up_psi(
+    cliques: Sequence[Clique], domain: Domain, zeros: Zeros, records: int, *, rng: np.random.Generator
+) -> Psi | None:
+    """Exact marginals of records that nobody has; None where structural zeros leave none.
+
+    Each record belongs to a latent class, and its attributes are independent given the class; shares of
+    levels are unequal (Dirichlet), so that some levels are rare.
+    """
+    parts: list[np.ndarray] = []
+    for _ in range(_MOST_DRAWS):
+        classes = rng.integers(_CLASSES, size=records)
+        codes = np.stack([_column(size, classes, rng) for size in domain.sizes], axis=1)
+        parts.append(codes[~impossible_records(domain, codes, zeros)])
+        if sum(map(len, parts)) >= records:
+            break
+    dataset = Dataset(domain, np.concatenate(parts)[:records])
+    if not len(dataset):
+        return None
+    counts = count_all(dataset, cliques)
+    return Psi(domain, tuple(Measurement(*each) for each in zip(cliques, counts, strict=True)))
+
+
+def _column(size: int, classes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    own = rng.dirichlet(np.full(size, 0.3), size=_CLASSES)
+    common = rng.dirichlet(np.full(size, 0.5))
+    codes = np.empty(len(classes), dtype=np.int64)
+    for each, shares in enumerate(_OWN_SHARE * own + (1 - _OWN_SHARE) * common):
+        members = classes == each
+        ends = np.cumsum(shares)
+        levels = np.searchsorted(ends, rng.random(int(members.sum())) * ends[-1], side="right")
+        codes[members] = np.minimum(levels, size - 1)
+    return codes
+
+
+@lru_cache(maxsize=256)
+def _passes(
+    generator: ApproximateGenerator, cliques: tuple[Clique, ...], domain: Domain, zeros: Zeros
+) -> bool:
+    """Whether the generator, with a fraction of its work, meets the marginals of both trials."""
+    for seed, records in enumerate(_RECORDS):
+        psi = made_up_psi(cliques, domain, zeros, records, rng=rng_of(seed))
+        if psi is None:
+            continue
+        try:
+            generator.reduced().fit(psi, domain)
+        except NotConvergedError:
+            return False
+    return True
+
+
+def _remedy(
+    generator: ApproximateGenerator,
+    cliques: tuple[Clique, ...],
+    domain: Domain,
+    zeros: Zeros,
+    max_cells: int,
+) -> str:
+    """Say what to request instead: an exact generator that fits all, fewer marginals, or a tree."""
+    if fits(graphical(zeros, max_cells=max_cells), cliques, domain):
+        return "Use the generator graphical, which fits all of them"
+    by_size = sorted(cliques, key=lambda clique: -domain.project(clique).cells)
+    for part in _LEFT_OUT:
+        dropped = by_size[: max(1, len(by_size) // part)]
+        remaining = tuple(clique for clique in cliques if clique not in dropped)
+        if remaining and _passes(generator, remaining, domain.covered_by(remaining), zeros):
+            cliques_text = "; ".join(f"({', '.join(clique)})" for clique in dropped[:_NAMED])
+            more = f" and {len(dropped) - _NAMED} more of the largest" if len(dropped) > _NAMED else ""
+            return f"Leave out the marginals {cliques_text}{more}"
+    tree = fits(spanning_tree(zeros, max_cells=max_cells), cliques, domain)
+    return f"Use the generator {'spanning-tree' if tree else 'independent'}, or coarser levels"

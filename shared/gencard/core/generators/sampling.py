@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from gencard.core.dataset import Dataset, code_dtype
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import DomainMismatchError, InvalidInputError, InvalidNumberError
-from gencard.core.statistics.counting import cell_numbers
-from gencard.core.statistics.marginals import total
+from gencard.core.statistics.marginals import cell_numbers, total
 from gencard.core.types import Table
 
 Words = NDArray[np.uint64]

@@ -12,13 +12,12 @@ from gencard.core.dataset import Dataset, code_dtype
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import DomainMismatchError, InvalidNumberError, NotConvergedError
 from gencard.core.generators.contract import rng_of
-from gencard.core.generators.maximum_entropy.family import LogLinear
-from gencard.core.generators.maximum_entropy.junction_tree import cells_needed, edges
-from gencard.core.generators.maximum_entropy.models import TreeModel
+from gencard.core.generators.family import LogLinear
+from gencard.core.generators.junction_tree import cells_needed, edges
+from gencard.core.generators.models import TreeModel
 from gencard.core.generators.sampling import Ladder, raw_words, scale_to_one
 from gencard.core.generators.targets import implied, pairs, restricted
-from gencard.core.statistics.counting import cell_numbers
-from gencard.core.statistics.marginals import total
+from gencard.core.statistics.marginals import cell_numbers, total
 from gencard.core.statistics.psi import Psi
 from gencard.core.types import Counts, Table
 

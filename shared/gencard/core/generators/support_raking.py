@@ -11,9 +11,9 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import NotConvergedError, TooLargeError
 from gencard.core.generators.contract import rng_of
-from gencard.core.generators.maximum_entropy.family import graphical
-from gencard.core.generators.maximum_entropy.fitting import NOISY, Targets, check_room, fit, relax
-from gencard.core.generators.maximum_entropy.junction_tree import check_cells
+from gencard.core.generators.family import graphical
+from gencard.core.generators.fitting import NOISY, Targets, check_room, fit, relax
+from gencard.core.generators.junction_tree import check_cells
 from gencard.core.generators.support_model import BoundedTree, SupportModel, SupportTable
 from gencard.core.generators.targets import (
     TargetMarginal,

@@ -14,10 +14,8 @@ from numpy.typing import NDArray
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidNumberError, InvalidPsiError, TooLargeError
-from gencard.core.statistics.consistency import check_consistent, reconcile
-from gencard.core.statistics.counting import cell_numbers
-from gencard.core.statistics.marginals import maximal, others, project, sum_out, total
-from gencard.core.statistics.psi import Measurement, Psi
+from gencard.core.statistics.marginals import cell_numbers, maximal, others, project, sum_out, total
+from gencard.core.statistics.psi import Measurement, Psi, check_consistent, reconcile
 from gencard.core.types import FloatArray, Table
 
 

@@ -10,7 +10,7 @@ schema, two workloads therefore determine the marginals inside one of their cliq
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import combinations, groupby
@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gencard.core.dataset import Dataset, check_codes
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import InvalidCliqueError, TooLargeError
+from gencard.core.errors import InvalidCliqueError, InvalidDatasetError, TooLargeError
 from gencard.core.types import FloatArray
 
 
@@ -248,3 +249,264 @@ def _differ(wanted: Grant, granted: Grant) -> bool:
     if (wanted.version, wanted.coding) != (granted.version, granted.coding):
         return True
     return granted.rounding not in (1, wanted.rounding)
+
+
+# Counting marginals in one pass over records that need not fit in memory.
+#
+# Few attribute sets that hold many cliques are counted (``cover``), so that one table serves all cliques
+# inside it.
+
+
+MOST_CELLS = 50_000_000
+"""Cells of all marginals of one count together: 400 MB."""
+
+_TABLE_CELLS = 2**14
+"""Cells of one table that is counted for many cliques: 128 KiB, so that it stays in a core's cache."""
+
+_BLOCK_ROWS = 2**16
+"""Records looked at together: their cell numbers stay in the cache too."""
+
+
+class Counter:
+    """Marginals of a stream of records; the order of the records does not matter.
+
+    Few tables that hold many cliques each are counted; the marginals are summed out of them at the
+    end. Memory does not grow with the number of records.
+
+    >>> counter = Counter(Domain.of({"sex": 2, "age": 3}), [("sex",)])
+    >>> counter.add(np.array([[0, 2], [1, 2], [1, 0]]))
+    >>> counter.marginals()
+    [array([1, 2])]
+
+    Raises:
+        TooLargeError: The marginals have more than ``MOST_CELLS`` cells together.
+        UnknownAttributeError: A clique names an attribute that is not in the domain.
+    """
+
+    def __init__(self, domain: Domain, cliques: Sequence[Clique]) -> None:
+        if sum(domain.project(clique).cells for clique in cliques) > MOST_CELLS:
+            raise TooLargeError(what="The number of cells of the marginals", limit=MOST_CELLS)
+        self._domain = domain
+        self._cliques = tuple(cliques)
+        self._tallies = [_Tally.on(domain, inside) for inside in cover(domain, cliques, _TABLE_CELLS)]
+
+    def add(self, codes: NDArray[Any] | Sequence[NDArray[Any]]) -> None:
+        """Count some records.
+
+        Args:
+            codes: Shape ``(n, d)``, or one array of ``n`` codes per attribute of the domain.
+
+        Raises:
+            InvalidDatasetError: Wrong shape, not integers, or a code outside its attribute's size.
+        """
+        columns = list(codes.T if isinstance(codes, np.ndarray) else codes)
+        shapes = {column.shape for column in columns}
+        if (
+            len(columns) != len(self._domain)
+            or len(shapes) > 1
+            or any(len(shape) != 1 for shape in shapes)
+        ):
+            raise InvalidDatasetError(problem="attributes differ in length or are missing")
+        for axis, column in enumerate(columns):
+            check_codes(column, self._domain, axis)
+        for begin in range(0, len(columns[0]) if columns else 0, _BLOCK_ROWS):
+            block = [column[begin : begin + _BLOCK_ROWS] for column in columns]
+            for tally in self._tallies:
+                tally.add(block)
+
+    def marginals(self) -> list[NDArray[np.int64]]:
+        """Counts so far, in records, in the order of the cliques; axes in the clique's own order."""
+        tallies = sorted(self._tallies, key=lambda tally: tally.domain.cells)
+        inside = np.zeros((len(self._domain), len(tallies)), dtype=bool)
+        for number, tally in enumerate(tallies):
+            inside[list(tally.axes), number] = True
+        return [
+            tallies[inside[list(self._domain.axes(clique))].all(axis=0).argmax()].marginal(clique)
+            for clique in self._cliques
+        ]
+
+
+def count(dataset: Dataset, clique: Clique) -> NDArray[np.int64]:
+    """Number of records in each cell of a clique.
+
+    Returns:
+        Shape ``dataset.domain.project(clique).sizes``; sums to ``len(dataset)``.
+
+    Raises:
+        TooLargeError: More cells than may be counted.
+        UnknownAttributeError: An attribute is not in the domain.
+    """
+    return count_all(dataset, [clique])[0]
+
+
+def count_all(dataset: Dataset, cliques: Sequence[Clique]) -> list[NDArray[np.int64]]:
+    """The marginals on all cliques, in their order, in one pass over the records.
+
+    Raises:
+        TooLargeError: More cells than may be counted.
+        UnknownAttributeError: An attribute is not in the domain.
+    """
+    counter = Counter(dataset.domain, cliques)
+    counter.add(dataset.codes)
+    return counter.marginals()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Tally:
+    """Counts on one attribute set: its ``axes`` in the records, its own ``domain``, flat ``counts``."""
+
+    axes: tuple[int, ...]
+    domain: Domain
+    counts: NDArray[np.int64]
+
+    @classmethod
+    def on(cls, domain: Domain, inside: Clique) -> "_Tally":
+        own = domain.project(inside)
+        return cls(domain.axes(inside), own, np.zeros(own.cells, dtype=np.int64))
+
+    def add(self, block: Sequence[NDArray[Any]]) -> None:
+        cells = cell_numbers([block[axis] for axis in self.axes], self.domain.sizes)
+        counts = self.counts
+        counts += np.bincount(cells, minlength=len(counts))
+
+    def marginal(self, clique: Clique) -> NDArray[np.int64]:
+        """Return the marginal of a clique inside, its axes in its own order."""
+        table = self.counts.reshape(self.domain.sizes)
+        return np.array(project(table, self.domain.attributes, clique), order="C")
+
+
+def cell_numbers(columns: Sequence[NDArray[Any]], sizes: Sequence[int]) -> NDArray[Any]:
+    """Number of each record's cell, the last attribute running fastest, as narrow as the cells allow.
+
+    Args:
+        columns: One array of ``n`` codes per attribute.
+        sizes: The attributes' sizes.
+
+    Returns:
+        Shape ``(n,)``.
+    """
+    number = prod(sizes)
+    dtype = np.uint16 if number < 2**16 else np.uint32 if number < 2**32 else np.int64
+    cells = columns[0].astype(dtype)
+    for column, size in zip(columns[1:], sizes[1:], strict=True):
+        np.multiply(cells, dtype(size), out=cells)
+        np.add(cells, column, out=cells, casting="unsafe")
+    return cells
+
+
+def cover(domain: Domain, cliques: Sequence[Clique], most_cells: int) -> tuple[Clique, ...]:
+    """Attribute sets, in the domain's order, such that every clique lies inside one of them.
+
+    Each set has at most ``most_cells`` cells, unless it is a single clique that is larger by itself.
+    Greedy: a set starts from the first clique not yet covered and takes the attribute that completes
+    most others until nothing more fits. Deterministic.
+
+    >>> cover(Domain.of({"a": 2, "b": 2, "c": 2, "d": 2}), [("a", "b"), ("b", "c"), ("c", "d")], 8)
+    (('a', 'b', 'c'), ('c', 'd'))
+    """
+    return _cover(domain, tuple(map(tuple, cliques)), most_cells)
+
+
+@lru_cache(maxsize=32)  # an audit counts the same marginals of each output of a box
+def _cover(domain: Domain, cliques: tuple[Clique, ...], most_cells: int) -> tuple[Clique, ...]:
+    largest = maximal(cliques)
+    if not largest:
+        return ()
+    sets = _Wanted.of(domain, largest).sets(most_cells)
+    return tuple(tuple(domain.attributes[axis] for axis in inside) for inside in sets)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Wanted:
+    """The cliques to cover, each in a row.
+
+    Args:
+        axes: Shape ``(cliques, widest)``; short rows end with an axis of size 1 that every set has.
+        sizes: Numbers of levels of the attributes, followed by 1.
+        cliques_with: For each axis, the rows of the cliques that have it.
+        widths: Axes of each clique.
+        cells: Number of cells of each clique.
+    """
+
+    axes: NDArray[np.intp]
+    sizes: NDArray[np.float64]
+    cliques_with: tuple[NDArray[np.intp], ...]
+    widths: NDArray[np.intp]
+    cells: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, domain: Domain, cliques: Sequence[Clique]) -> "_Wanted":
+        axes = np.full((len(cliques), max(map(len, cliques))), len(domain))
+        for row, clique in enumerate(cliques):
+            axes[row, : len(clique)] = domain.axes(clique)
+        cliques_with = (np.flatnonzero((axes == axis).any(axis=1)) for axis in range(len(domain)))
+        sizes = np.array([*domain.sizes, 1], dtype=float)
+        widths = np.sum(axes < len(domain), axis=1)
+        return cls(axes, sizes, tuple(cliques_with), widths, np.prod(sizes[axes], axis=1))
+
+    def sets(self, most_cells: int) -> Iterator[list[int]]:
+        """The axes of each set."""
+        covered = np.zeros(len(self.axes), dtype=bool)
+        for row in range(len(self.axes)):
+            if not covered[row]:
+                growing = _Growing.from_row(self, row, covered)
+                growing.grow(most_cells)
+                covered |= growing.lacking == 0
+                yield np.flatnonzero(growing.inside[:-1]).tolist()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Growing:
+    """One set while it grows.
+
+    Args:
+        inside: True for the axes that the set has.
+        lacking: How many axes each clique has that the set has not.
+        cells: Cells of the lacking axes; infinite if this set or another one covers the clique.
+    """
+
+    wanted: _Wanted
+    inside: NDArray[np.bool_]
+    lacking: NDArray[np.intp]
+    cells: NDArray[np.float64]
+
+    @classmethod
+    def from_row(cls, wanted: _Wanted, row: int, covered: NDArray[np.bool_]) -> "_Growing":
+        """A set of one clique's axes."""
+        inside = np.arange(len(wanted.sizes)) == len(wanted.cliques_with)
+        cells = np.where(covered, np.inf, wanted.cells)
+        growing = cls(wanted, inside, wanted.widths.copy(), cells)
+        growing._add(wanted.axes[row])
+        return growing
+
+    def grow(self, most_cells: int) -> None:
+        """Add axes until no further clique fits."""
+        while True:
+            room = most_cells / np.prod(self.wanted.sizes[self.inside])
+            fits = np.flatnonzero(self.cells <= room)
+            if not len(fits):
+                return
+            self._add(self._next(fits))
+
+    def _next(self, fits: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return the axes to add next: the one that completes most cliques, or the smallest addition."""
+        one_short = fits[self.lacking[fits] == 1]
+        if not len(one_short):
+            return self._missing(fits[[np.argmin(self.cells[fits])]])
+        completed = np.bincount(self._missing(one_short), minlength=len(self.inside))
+        smallest_of_best = np.where(completed == completed.max(), self.wanted.sizes, np.inf)
+        return np.array([np.argmin(smallest_of_best)])
+
+    def _missing(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """The axes that the cliques of some rows lack, one after another."""
+        axes = self.wanted.axes[rows]
+        return axes[~self.inside[axes]]
+
+    def _add(self, added: NDArray[np.intp]) -> None:
+        """Take in some axes; only the cliques that have them change."""
+        for axis in added[~self.inside[added]]:
+            self.inside[axis] = True
+            rows = self.wanted.cliques_with[axis]
+            self.lacking[rows] -= 1
+            self.cells[rows] /= self.wanted.sizes[axis]
+            self.cells[rows[self.lacking[rows] == 0]] = np.inf

@@ -8,16 +8,14 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from gencard.core.card.mechanism import AS_COUNTED, EXACT, Exact, InsideGenerator, Privacy, Transform
-from gencard.core.card.noise import Noise
+from gencard.core.card.noise import AS_COUNTED, EXACT, Exact, InsideGenerator, Noise, Privacy, Transform
 from gencard.core.card.sums import Histogram, Sum, check_numbers
 from gencard.core.coding import Coding, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, InvalidPsiError
-from gencard.core.statistics.consistency import check_consistent
-from gencard.core.statistics.counting import count_all
 from gencard.core.statistics.linear import LinearStatistic, Statistic, divided
+from gencard.core.statistics.marginals import count_all
 from gencard.core.statistics.noise import noisy
 from gencard.core.statistics.numbers_agree import check_numbers_agree
 from gencard.core.statistics.psi import (
@@ -26,6 +24,7 @@ from gencard.core.statistics.psi import (
     Measurement,
     Psi,
     SumMeasurement,
+    check_consistent,
     transformed,
 )
 from gencard.core.statistics.unit_sums import UnitSums

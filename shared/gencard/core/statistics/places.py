@@ -14,9 +14,8 @@ from gencard.core.card.sums import scale_of
 from gencard.core.coding import Coding, Edges
 from gencard.core.errors import InvalidPsiError
 from gencard.core.scale import Places, Scale, shortest, steps_of
-from gencard.core.statistics.consistency import reconcile
 from gencard.core.statistics.marginals import project
-from gencard.core.statistics.psi import HistogramMeasurement, Psi, SumMeasurement, stddev_text
+from gencard.core.statistics.psi import HistogramMeasurement, Psi, SumMeasurement, reconcile, stddev_text
 
 WHOLE = 2**32
 """Number of high halves of a word, and of positions inside a cell."""

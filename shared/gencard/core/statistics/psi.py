@@ -1,20 +1,31 @@
 """Measurements: everything that a generator may see; exact counts are checked and rounded before."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.card.mechanism import Transform
+from gencard.core.card.noise import Transform
 from gencard.core.card.sums import Sum
 from gencard.core.coding import StructuralZeros, impossible_cells
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidPsiError, MeasurementRefusedError
-from gencard.core.json_codecs import Scalar, written
+from gencard.core.json_codecs import ScalarCodec, written
 from gencard.core.statistics.linear import LinearStatistic
-from gencard.core.types import Counts
+from gencard.core.statistics.marginals import (
+    Attributes,
+    block_dimension,
+    check_subsets,
+    project,
+    subsets,
+    sum_out,
+    total,
+)
+from gencard.core.types import Counts, FloatArray
 
 
 def stddev_text(stddev: float) -> str:
@@ -22,7 +33,7 @@ def stddev_text(stddev: float) -> str:
     return "0" if stddev == 0 else repr(float(stddev))
 
 
-_STDDEV = Scalar(stddev_text, float, types=frozenset({str}))
+_STDDEV = ScalarCodec(stddev_text, float, types=frozenset({str}))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -275,3 +286,309 @@ def rounding_stddev(base: int) -> float:
     For an even base, whose halves all go up, :math:`\sqrt{(b^2 + 2) / 12}`.
     """
     return sqrt((base**2 + (2 if base % 2 == 0 else -1)) / 12)
+
+
+# Consistency of marginals: a check that one table could have them all, and its repair for noisy ones.
+#
+# ``check_consistent`` refuses a psi that contradicts itself; ``reconcile`` estimates marginals that
+# agree from noisy ones, in closed form and with less noise, and then removes negative counts.
+
+
+_RELATIVE = 1e-9
+"""Largest difference of reconciled noisy marginals, as a share of the records: rounding of floats."""
+
+
+def check_consistent(psi: Psi, *, may_be_empty: bool = False) -> None:
+    """Refuse a psi that contradicts itself: two marginals must agree wherever they overlap.
+
+    Exact counts must agree as integers; noisy ones, once reconciled, up to rounding. Of linear
+    statistics only the number of records and the range of each sum are compared.
+
+    Args:
+        may_be_empty: Whether psi may count no record: before noise is added, an error would disclose
+            that there is none.
+
+    Raises:
+        InvalidPsiError: A value is negative, an exact count is not an integer, psi counts no record,
+            two marginals disagree on the attributes that they share (or on the total), or a sum is
+            one of no records.
+        TooLargeError: The cliques are too wide to compare.
+    """
+    for measurement in psi.measurements:
+        _check_values(measurement)
+    total = float(psi.measurements[0].values.sum() if psi.measurements else psi.linear[0].values[0])
+    if total <= 0 and not may_be_empty:
+        raise InvalidPsiError(problem="it contains no records")
+    # Exact counts come from one table, so any difference is an error. Reconciled marginals are sums of
+    # floats in different orders and differ by rounding.
+    slack = 0.0 if psi.exact else _RELATIVE * total
+    for linear in psi.linear:
+        _check_sums(linear, total, slack)
+    first: dict[Attributes, tuple[Clique, Counts]] = {}
+    shared = _shared(psi.cliques)
+    for measurement in psi.measurements:
+        for attributes in _inside(measurement.clique, shared):
+            _check_agrees(measurement, attributes, first, slack)
+
+
+def _check_values(measurement: Measurement) -> None:
+    where = ", ".join(measurement.clique)
+    if np.any(measurement.values < 0):
+        raise InvalidPsiError(problem=f"({where}) holds a negative value")
+    exact_floats = measurement.stddev == 0 and measurement.values.dtype.kind == "f"
+    if exact_floats and np.any(measurement.values != np.floor(measurement.values)):
+        raise InvalidPsiError(problem=f"({where}) is exact and holds a value that is not an integer")
+
+
+def _check_sums(linear: LinearMeasurement, total: float, slack: float) -> None:
+    """The first sum is the number of records, and each lies between so many least and largest values."""
+    where = ", ".join(linear.statistic.clique)
+    numerators = linear.statistic.numerators
+    low, high = total * numerators.min(axis=1), total * numerators.max(axis=1)
+    if abs(float(linear.values[0]) - total) > slack:
+        raise InvalidPsiError(problem=f"({where}) disagrees on the number of records")
+    room = slack * np.maximum(np.abs(low), np.abs(high))
+    if np.any(linear.values < low - room) or np.any(linear.values > high + room):
+        raise InvalidPsiError(problem=f"({where}) holds a sum that is out of range")
+
+
+def _shared(cliques: tuple[Clique, ...]) -> frozenset[Attributes]:
+    """The sets of attributes that lie inside more than one clique."""
+    check_subsets(cliques)
+    times = Counter(inside for clique in cliques for inside in subsets(clique))
+    return frozenset(inside for inside, number in times.items() if number > 1)
+
+
+def _inside(clique: Clique, shared: frozenset[Attributes]) -> Iterable[Attributes]:
+    return (inside for inside in subsets(clique) if inside in shared)
+
+
+def _check_agrees(
+    measurement: Measurement,
+    attributes: Attributes,
+    first: dict[Attributes, tuple[Clique, Counts]],
+    slack: float,
+) -> None:
+    """Compare a sub-marginal with the first one seen on the same attributes."""
+    clique = tuple(sorted(attributes))
+    values = project(measurement.values, measurement.clique, clique)
+    # Equality is transitive: comparing each marginal with the first one on these attributes covers all
+    # pairs without comparing all pairs.
+    other, expected = first.setdefault(attributes, (measurement.clique, values))
+    if np.any(np.abs(values - expected) > slack):
+        where = f"on ({', '.join(clique)})" if clique else "on the number of records"
+        names = f"({', '.join(other)}) and ({', '.join(measurement.clique)})"
+        raise InvalidPsiError(problem=f"{names} disagree {where}")
+
+
+_ROUNDS = 300
+"""Most times that negative counts are taken away and the marginals made to agree again."""
+
+_LITTLE = 1e-3
+"""Share of the uniform table that may be mixed in. On tables of many empty cells it would else be a
+tenth, which is more error than the noise itself."""
+
+_FEWEST = 1.0
+"""Records that psi counts at least, where noise left fewer."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InteractionBlock:
+    """Knowledge about the interaction of some attributes.
+
+    Args:
+        values: The part of their marginal that sums to zero along every axis, in records.
+        variance: Variance of the noise along each direction of the block; 0 if the block is exact.
+    """
+
+    values: FloatArray
+    variance: float
+
+
+Blocks = dict[Clique, InteractionBlock]
+"""By the set of attributes, in the order of the domain."""
+
+
+def reconcile(psi: Psi) -> Psi:
+    """Marginals that agree wherever they overlap, with one total and no negative count.
+
+    First the least-squares estimate, without the interactions that drown in the noise (``shrunk``);
+    then, round after round, negative counts are taken away from each marginal and the rest made to
+    agree. The little that is still negative is lifted by mixing in as much of the uniform table as it
+    needs, which every marginal shares. A function of psi alone.
+
+    Returns:
+        psi with the same cliques and stddevs; values are floats, in records.
+
+    Raises:
+        TooLargeError: The cliques have too many subsets.
+    """
+    consistent = shrunk(psi)
+    # Noise may leave a total of 0 or less, for which no table without negative counts exists.
+    records = max(total(consistent.measurements[0].values), _FEWEST)
+    for _ in range(_ROUNDS):
+        if _lift(consistent, records) <= _LITTLE:
+            break
+        # Alternating projections: onto tables without negative counts, then onto marginals that agree.
+        consistent = agreeing(
+            _with(consistent, [on_simplex(m.values, records) for m in consistent.measurements])
+        )
+    return _lifted(consistent, records)
+
+
+def agreeing(psi: Psi) -> Psi:
+    r"""The weighted least-squares estimate of all marginals from all of them, in closed form.
+
+    The blocks of interactions are orthogonal. A marginal on C with independent noise of stddev
+    :math:`\sigma` on each count gives the block of S, a subset of C, with variance
+    :math:`\sigma^2` times the cells of C outside S; each block's estimate is the mean of what its
+    marginals say, weighted by inverse variance, and an exact one overrules all others.
+
+    Raises:
+        TooLargeError: The cliques have too many subsets.
+    """
+    return _of_blocks(psi, interactions(psi))
+
+
+def shrunk(psi: Psi) -> Psi:
+    r"""The least-squares estimate with each block :math:`b_S` drawn towards zero: James and Stein's.
+
+    .. math:: b_S \max\left(0,\; 1 - (d_S - 2)\, v_S / \lVert b_S \rVert^2\right), \quad
+       d_S = \prod_{i \in S} (n_i - 1)
+
+    with the variance :math:`v_S` of the noise along each of its directions. From three directions up,
+    the expected squared error is below that of ``agreeing`` whatever the truth, and most so where there
+    is nothing but noise; smaller blocks and the total stay as they are.
+
+    References:
+        W. James, C. Stein, "Estimation with Quadratic Loss", 4th Berkeley Symposium, 1961; the positive
+        part: A. Baranchik, Stanford, 1964. Normal noise is assumed; a test looks at Laplace noise too.
+
+    Raises:
+        TooLargeError: The cliques have too many subsets.
+    """
+    return _of_blocks(psi, {inside: _drawn_in(block) for inside, block in interactions(psi).items()})
+
+
+def on_simplex(values: FloatArray, records: float) -> FloatArray:
+    """The nearest table, in Euclidean distance, of counts from zero up that sum to ``records``.
+
+    Duchi et al., ICML 2008: every count falls by the same amount, down to zero.
+    """
+    descending = np.sort(values, axis=None)[::-1]
+    falls = (np.cumsum(descending) - records) / np.arange(1, descending.size + 1)
+    # The last count that stays above zero fixes by how much all fall.
+    last = int(np.flatnonzero(descending > falls)[-1])
+    nearest: FloatArray = np.maximum(values - falls[last], 0.0)
+    return nearest
+
+
+def interactions(psi: Psi) -> Blocks:
+    """The least-squares estimate of every interaction inside a clique, as in ``agreeing``.
+
+    Estimates of different interactions are independent, and so are the directions of each.
+
+    Raises:
+        TooLargeError: The cliques have too many subsets.
+    """
+    return interactions_of(psi.domain, psi.measurements)
+
+
+def interactions_of(domain: Domain, tables: Sequence[Measurement]) -> Blocks:
+    """The same of some tables with independent noise, of counts or of sums."""
+    check_subsets(one.clique for one in tables)
+    sums: dict[Clique, FloatArray] = {}
+    weights: dict[Clique, float] = {}
+    exact = {clique for m in tables if m.stddev == 0 for clique in _subsets(domain, m)}
+    for measurement in tables:
+        for inside in _subsets(domain, measurement):
+            # An exact marginal would have infinite weight: it alone decides its blocks.
+            if inside in exact and measurement.stddev > 0:
+                continue
+            marginal = project(measurement.values, measurement.clique, inside)
+            # Each count of the sub-marginal adds up `spread` independent noisy counts, so its variance
+            # is stddev^2 times `spread`.
+            spread = measurement.values.size / marginal.size
+            weight = 1.0 if inside in exact else 1.0 / (measurement.stddev**2 * spread)
+            weighted = weight * _pure(marginal)
+            sums[inside] = sums[inside] + weighted if inside in sums else weighted
+            weights[inside] = weights.get(inside, 0.0) + weight
+    return {
+        inside: InteractionBlock(
+            sums[inside] / weights[inside], 0.0 if inside in exact else 1 / weights[inside]
+        )
+        for inside in sums
+    }
+
+
+def _drawn_in(block: InteractionBlock) -> InteractionBlock:
+    freedom = block_dimension(block.values.shape) - 2
+    power = total(block.values**2)
+    if freedom <= 0 or power == 0:
+        return block
+    return InteractionBlock(
+        block.values * max(0.0, 1 - freedom * block.variance / power), block.variance
+    )
+
+
+def _pure(marginal: NDArray[Any]) -> FloatArray:
+    """Return the block of a marginal: the rest after its mean along each axis is taken away."""
+    block = np.asarray(marginal, dtype=np.float64)
+    for axis, size in enumerate(block.shape):
+        # Means are removed axis by axis, so no table of contrasts is made: O(cells) for each axis.
+        block = block - sum_out(block, (axis,)) / size
+    return block
+
+
+def _of_blocks(psi: Psi, blocks: Blocks) -> Psi:
+    return _with(psi, [marginal_of(psi.domain, m.clique, blocks) for m in psi.measurements])
+
+
+def marginal_of(domain: Domain, clique: Clique, blocks: Blocks) -> FloatArray:
+    """The marginal whose blocks are the given ones inside the clique."""
+    table = np.zeros(domain.project(clique).sizes)
+    for inside in subsets(clique):
+        names = tuple(name for name in clique if name in inside)
+        ordered = tuple(name for name in domain.attributes if name in inside)
+        part = project(blocks[ordered].values, ordered, names)
+        sizes = [size if name in inside else 1 for name, size in zip(clique, table.shape, strict=True)]
+        table += part.reshape(sizes) / (table.size // part.size)
+    return table
+
+
+def _lift(psi: Psi, records: float) -> float:
+    """The smallest share of the uniform table that, mixed in, leaves no count below zero."""
+    share = 0.0
+    for measurement in psi.measurements:
+        # The share s solves (1 - s) * lowest + s * uniform = 0.
+        lowest, uniform = float(measurement.values.min()), records / measurement.values.size
+        share = max(share, -lowest / (uniform - lowest) if lowest < 0 else 0.0)
+    return share
+
+
+def _lifted(psi: Psi, records: float) -> Psi:
+    # One share for all marginals, the largest that any of them needs: mixed with different shares,
+    # marginals that agree would no longer agree. The maximum below removes rounding errors only.
+    share = _lift(psi, records)
+    return _with(
+        psi,
+        [
+            np.maximum((1 - share) * _scaled(m.values, records) + share * records / m.values.size, 0.0)
+            for m in psi.measurements
+        ],
+    )
+
+
+def _scaled(values: FloatArray, records: float) -> FloatArray:
+    """Shift to the common total."""
+    return values + (records - total(values)) / values.size
+
+
+def _subsets(domain: Domain, measurement: Measurement) -> Iterator[Clique]:
+    for inside in subsets(measurement.clique):
+        yield tuple(name for name in domain.attributes if name in inside)
+
+
+def _with(psi: Psi, tables: list[FloatArray]) -> Psi:
+    pairs = zip(psi.measurements, tables, strict=True)
+    return Psi(psi.domain, tuple(Measurement(m.clique, table, m.stddev) for m, table in pairs))

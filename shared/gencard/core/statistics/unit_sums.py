@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gencard.core.card.sums import Sum, scale_of
 from gencard.core.coding import Coding, Edges, intervals_of
 from gencard.core.scale import Scale, shortest, steps_of
-from gencard.core.statistics.counting import cell_numbers
+from gencard.core.statistics.marginals import cell_numbers
 from gencard.core.types import FloatArray, IntArray
 
 _LOW = np.int64(2**32 - 1)

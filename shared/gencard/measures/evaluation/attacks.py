@@ -10,8 +10,7 @@ import numpy as np
 
 from gencard.core.domain import Clique
 from gencard.core.json_codecs import written
-from gencard.measures.evaluation.evaluation import Finding, Line
-from gencard.measures.evaluation.material import Material
+from gencard.measures.evaluation.evaluation import Finding, Line, Material
 from gencard.measures.evaluation.precision import (
     Named,
     rounded_between,

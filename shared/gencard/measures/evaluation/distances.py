@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.core.json_codecs import written
-from gencard.measures.evaluation.evaluation import Finding, Line
-from gencard.measures.evaluation.material import Material
+from gencard.measures.evaluation.evaluation import Finding, Line, Material
 from gencard.measures.evaluation.precision import (
     rounded_count,
     rounded_if_known,

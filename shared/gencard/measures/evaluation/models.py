@@ -12,8 +12,7 @@ from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError, TooLargeError
 from gencard.core.moment import level_values
 from gencard.core.types import FloatArray
-from gencard.measures.evaluation.evaluation import Finding, Line
-from gencard.measures.evaluation.material import Material
+from gencard.measures.evaluation.evaluation import Finding, Line, Material
 from gencard.measures.evaluation.precision import (
     FEWEST,
     rounded_between,

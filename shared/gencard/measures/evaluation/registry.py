@@ -6,8 +6,7 @@ from typing import Any
 from gencard.core.errors import GencardError, InvalidInputError
 from gencard.core.typed_json import PLAIN
 from gencard.measures.evaluation import attacks, distances, models, tables
-from gencard.measures.evaluation.evaluation import Evaluation, Finding, Group, Need, Sight
-from gencard.measures.evaluation.material import Material
+from gencard.measures.evaluation.evaluation import Evaluation, Finding, Group, Material, Need, Sight
 
 _HOLDOUT = (Need.RECORDS, Need.HOLDOUT)
 _RECORDS = (Need.RECORDS,)

@@ -14,9 +14,8 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidPsiError, TooLargeError
 from gencard.core.json_codecs import written
-from gencard.core.statistics.counting import count, count_all
-from gencard.measures.evaluation.evaluation import Finding, Line
-from gencard.measures.evaluation.material import Material
+from gencard.core.statistics.marginals import count, count_all
+from gencard.measures.evaluation.evaluation import Finding, Line, Material
 from gencard.measures.evaluation.precision import (
     Named,
     rounded_between,
@@ -26,11 +25,12 @@ from gencard.measures.evaluation.precision import (
 )
 from gencard.measures.utility.fidelity import Fidelity, MarginalFidelity, fidelity
 from gencard.measures.utility.numbers import numbers_in
-from gencard.measures.utility.table_statistics import cramers_v, pair_tables
 from gencard.measures.utility.table_utility import (
     TableUtility,
+    cramers_v,
     marginal_error,
     mean_measure,
+    pair_tables,
     table_utilities,
     table_utility,
 )

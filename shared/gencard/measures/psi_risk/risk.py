@@ -15,21 +15,25 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.card.mechanism import AS_COUNTED, Transform
+from gencard.core.card.noise import AS_COUNTED, Transform
 from gencard.core.card.sums import scale_of
 from gencard.core.coding import Coding, Edges, impossible_cells
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 from gencard.core.json_codecs import written
-from gencard.core.statistics.counting import count_all
+from gencard.core.statistics.marginals import count_all
 from gencard.core.statistics.psi import failing
 from gencard.core.typed_json import PLAIN
 from gencard.core.types import Counts, FloatArray, Progress, ignore_progress
-from gencard.measures.psi_risk.facts import WIDEST_KEY, Combination, KeyFacts, certain_facts
-from gencard.measures.psi_risk.guesses import TableGuesses, confident_guesses
-from gencard.measures.psi_risk.released import ReleasedTables
-from gencard.measures.psi_risk.wide import WideTables, wide_tables
+from gencard.measures.psi_risk.facts import (
+    WIDEST_KEY,
+    Combination,
+    KeyFacts,
+    ReleasedTables,
+    certain_facts,
+)
+from gencard.measures.psi_risk.wide import TableGuesses, WideTables, confident_guesses, wide_tables
 
 THRESHOLD = 10
 """Counts below it are called small."""

@@ -23,14 +23,15 @@ from gencard.core.dataset import Dataset, check_same_domain
 from gencard.core.domain import Clique
 from gencard.measures.utility.prediction import (
     Accuracies,
+    LogisticRegression,
     Predictor,
+    RandomForest,
     Split,
     Task,
     accuracies,
     accuracy,
     split,
 )
-from gencard.measures.utility.predictors import LogisticRegression, RandomForest
 
 REPEATS = 10
 """Permutations of each attribute."""

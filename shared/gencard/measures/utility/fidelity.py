@@ -40,9 +40,8 @@ from gencard.core.derived_cells import invented_in
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError, InvalidPsiError
 from gencard.core.json_codecs import written
-from gencard.core.statistics.consistency import check_consistent, reconcile
-from gencard.core.statistics.counting import count_all
-from gencard.core.statistics.psi import Measurement, Psi
+from gencard.core.statistics.marginals import count_all
+from gencard.core.statistics.psi import Measurement, Psi, check_consistent, reconcile
 from gencard.core.types import FloatArray
 from gencard.measures.utility.numbers import NumberTable
 from gencard.measures.utility.psi_numbers import compare_with_psi

@@ -15,7 +15,7 @@ from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset, check_same_domain
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
-from gencard.core.statistics.counting import count
+from gencard.core.statistics.marginals import count
 
 
 @dataclass(frozen=True, slots=True)

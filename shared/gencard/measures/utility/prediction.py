@@ -6,7 +6,7 @@ what somebody without the real records would believe; its accuracy on real recor
 scikit-learn comes with the extra ``utility`` and is imported only when a model is trained.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from types import ModuleType
@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from gencard.core.dataset import Codes, Dataset, check_same_domain
 from gencard.core.domain import Clique
-from gencard.core.errors import InvalidInputError
+from gencard.core.errors import InvalidInputError, TooLargeError
+from gencard.core.types import FloatArray
 
 
 def learning(name: str) -> ModuleType:
@@ -163,3 +164,287 @@ def distinct(records: Dataset, attributes: Clique) -> tuple[Dataset, NDArray[np.
     codes: Codes
     codes, places = np.unique(projected.codes, axis=0, return_inverse=True)
     return Dataset(projected.domain, codes), places.reshape(-1)
+
+
+# Attributes as columns of numbers, and the models of Applications 2 and 3 of Houssiau et al. (2022).
+#
+# ``PooledCells`` are the distinct records of the original and the synthetic dataset together.
+
+
+Values = Mapping[str, tuple[float, ...]]
+"""For each attribute that is a number, the number of each code, NaN for missing."""
+
+MOST_ENTRIES = 60_000_000
+"""Most entries of the table, records by columns: 480 MB."""
+
+_LARGEST_NUMBER = 1e100
+"""Squares are still numbers."""
+
+
+def predictor_matrix(records: Dataset, attributes: Clique, values: Values) -> FloatArray:
+    """One column for each level of a nominal attribute, one for a number; shape ``(n, p)``.
+
+    A missing number is 0, and a column says so where the attribute has a code for it.
+
+    Raises:
+        InvalidInputError: An attribute has another number of values than codes.
+        TooLargeError: Too many levels for so many records.
+        UnknownAttributeError: An attribute is not in the domain.
+    """
+    columns = sum(2 if name in values else records.domain.size(name) for name in attributes)
+    if columns * len(records) > MOST_ENTRIES:
+        raise TooLargeError(
+            what="The table of predictors",
+            limit=f"{MOST_ENTRIES} entries",
+            advice="Compare fewer rows or attributes.",
+        )
+    return np.hstack([_indicators(records, name, values) for name in attributes])
+
+
+def numbers_of(name: str, size: int, values: Values) -> FloatArray:
+    """The numbers of an attribute's codes, NaN for missing; shape ``(size,)``.
+
+    Raises:
+        InvalidInputError: They are not as many as the codes, or infinite, or as good as.
+    """
+    numbers = np.asarray(values[name], dtype=np.float64)
+    if numbers.shape != (size,) or np.any(np.abs(numbers) > _LARGEST_NUMBER):
+        raise InvalidInputError(field=f"values.{name}", problem="need one number for each code")
+    return numbers
+
+
+def products(blocks: Sequence[FloatArray]) -> FloatArray:
+    """Every product of one column of each block, those of the last block the fastest to change."""
+    product = blocks[0]
+    for block in blocks[1:]:
+        product = (product[:, :, None] * block[:, None, :]).reshape(len(product), -1)
+    return product
+
+
+def _indicators(records: Dataset, name: str, values: Values) -> FloatArray:
+    size, codes = records.domain.size(name), records.column(name)
+    if name not in values:
+        return np.asarray(codes[:, None] == np.arange(size), dtype=np.float64)
+    numbers = numbers_of(name, size, values)
+    absent = np.isnan(numbers)
+    levels = np.where(absent, 0, numbers)[:, None]
+    if absent.any():
+        levels = np.column_stack([levels, absent])
+    return np.asarray(levels[codes])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PredictorColumn:
+    """One attribute of the cells.
+
+    Args:
+        levels: Which of its levels each cell has, from 0 without gaps, numbers in ascending order.
+        numbers: Of each cell, where it is a number; a missing one is 0.
+    """
+
+    levels: NDArray[np.intp]
+    numbers: FloatArray | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PooledCells:
+    """The m different records among N, original and synthetic ones.
+
+    Args:
+        columns: A number that is missing somewhere has a second column that says where.
+        places: The cell of each record, shape ``(N,)``, the synthetic ones first.
+        totals: Records of either kind in each cell.
+        synthetic: The number of synthetic records.
+    """
+
+    columns: tuple[PredictorColumn, ...]
+    places: NDArray[np.intp]
+    totals: FloatArray
+    synthetic: int
+
+    @property
+    def share(self) -> float:
+        """Synthetic records by all, c."""
+        return self.synthetic / len(self.places)
+
+    def synthetic_counts(self) -> FloatArray:
+        """Synthetic records in each cell."""
+        return self._counts(self.places[: self.synthetic])
+
+    def permuted_counts(self, *, rng: np.random.Generator) -> FloatArray:
+        """The same, had as many of all records at random been the synthetic ones."""
+        return self._counts(rng.permutation(self.places)[: self.synthetic])
+
+    def pmse(self, scores: FloatArray) -> float:
+        """Mean squared difference of the records' scores from c, given those of the cells."""
+        return float(np.sum(self.totals * (scores - self.share) ** 2) / len(self.places))
+
+    def _counts(self, places: NDArray[np.intp]) -> FloatArray:
+        return np.bincount(places, minlength=len(self.totals)).astype(np.float64)
+
+
+def cells_of(original: Dataset, synthetic: Dataset, values: Values) -> PooledCells:
+    """Put the records together.
+
+    Args:
+        values: For each attribute that is a number, the number of each code, NaN for missing.
+
+    Raises:
+        DomainMismatchError: The domains differ.
+        InvalidInputError: A dataset holds no record, there is no attribute, or values do not fit.
+        UnknownAttributeError: There are values for an attribute that is not in the domain.
+    """
+    domain = original.domain
+    check_same_domain(domain, synthetic.domain)
+    if not (len(original) and len(synthetic) and len(domain)):
+        raise InvalidInputError(field="dataset", problem="contains no records or no attributes")
+    numbers = {name: numbers_of(name, domain.size(name), values) for name in values}
+    stacked = np.vstack([synthetic.codes, original.codes])
+    codes, places = np.unique(stacked, axis=0, return_inverse=True)
+    columns = (
+        column
+        for axis, name in enumerate(domain.attributes)
+        for column in _columns(codes[:, axis], numbers.get(name))
+    )
+    totals = np.bincount(places.reshape(-1)).astype(np.float64)
+    return PooledCells(tuple(columns), places.reshape(-1), totals, len(synthetic))
+
+
+def _columns(codes: NDArray[Any], numbers: FloatArray | None) -> Iterator[PredictorColumn]:
+    if numbers is None:
+        yield PredictorColumn(_ranks(codes))
+        return
+    values = numbers[codes]
+    absent = np.isnan(values)
+    filled = np.where(absent, 0.0, values)
+    yield PredictorColumn(_ranks(filled), filled)
+    if absent.any():
+        yield PredictorColumn(_ranks(absent), absent.astype(np.float64))
+
+
+def _ranks(values: NDArray[Any]) -> NDArray[np.intp]:
+    return np.unique(values, return_inverse=True)[1].reshape(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class LogisticRegression:
+    """With scikit-learn's usual penalty, half the sum of squared coefficients, fitted to the end.
+
+    The paper's fits stopped after 100 steps. Equal records are fitted once, with their number as weight:
+    the same sum, and so the same coefficients.
+
+    Args:
+        steps: At most so many of L-BFGS.
+    """
+
+    steps: int = 2_000
+
+    def fit(self, task: Task, records: Dataset) -> Predictor:
+        """Fit a regression, as ``Learner`` says; numbers are standardised first."""
+        if not len(records):
+            raise InvalidInputError(
+                field="records", problem="must contain at least one record to learn from"
+            )
+        cells, places = distinct(records, (*task.predictors, task.target))
+        counts, classes = np.bincount(places), cells.column(task.target)
+        if len(np.unique(classes)) == 1:
+            return OneClass(int(classes[0]))
+        matrix = predictor_matrix(cells, task.predictors, task.values)
+        scale = _Scale.of(matrix, counts)
+        model = learning("linear_model").LogisticRegression(max_iter=self.steps, tol=1e-6)
+        return _FittedRegression(
+            task, scale, model.fit(scale.of_matrix(matrix), classes, sample_weight=counts)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OneClass:
+    """Predictor that is learned if all records are of one class."""
+
+    code: int
+
+    def predict(self, records: Dataset) -> NDArray[Any]:
+        """That class."""
+        return np.full(len(records), self.code)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Scale:
+    mean: FloatArray
+    spread: FloatArray
+
+    @classmethod
+    def of(cls, matrix: FloatArray, counts: NDArray[Any]) -> "_Scale":
+        """Return the scale of the columns that are not indicators; indicators stay."""
+        mean = np.average(matrix, axis=0, weights=counts)
+        spread = np.sqrt(np.average((matrix - mean) ** 2, axis=0, weights=counts))
+        plain = np.isin(matrix, (0, 1)).all(axis=0) | (spread == 0)
+        return cls(np.where(plain, 0, mean), np.where(plain, 1, spread))
+
+    def of_matrix(self, matrix: FloatArray) -> FloatArray:
+        return np.asarray((matrix - self.mean) / self.spread)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _FittedRegression:
+    task: Task
+    scale: _Scale
+    model: Any
+
+    def predict(self, records: Dataset) -> NDArray[Any]:
+        cells, places = distinct(records, self.task.predictors)
+        matrix = predictor_matrix(cells, self.task.predictors, self.task.values)
+        return np.asarray(self.model.predict(self.scale.of_matrix(matrix))[places])
+
+
+@dataclass(frozen=True, slots=True)
+class RandomForest:
+    """100 trees, classes weighted by their inverse shares in each bootstrap.
+
+    Args:
+        trees: How many.
+        seed: Of scikit-learn's own random numbers.
+    """
+
+    trees: int = 100
+    seed: int = 0
+
+    def fit(self, task: Task, records: Dataset) -> Predictor:
+        """Fit a forest, as ``Learner`` says."""
+        if not len(records):
+            raise InvalidInputError(
+                field="records", problem="must contain at least one record to learn from"
+            )
+        matrix = _tree_matrix(records, task)
+        forest = learning("ensemble").RandomForestClassifier(
+            n_estimators=self.trees, random_state=self.seed, class_weight="balanced_subsample"
+        )
+        return _FittedForest(task, forest.fit(matrix, records.column(task.target)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _FittedForest:
+    task: Task
+    forest: Any
+
+    def predict(self, records: Dataset) -> NDArray[Any]:
+        cells, places = distinct(records, self.task.predictors)
+        return np.asarray(self.forest.predict(_tree_matrix(cells, self.task))[places])
+
+
+def _tree_matrix(records: Dataset, task: Task) -> NDArray[np.float32]:
+    """Return the matrix that trees cut: numbers of 4 bytes, and so put on a scale from 0 to 1 before."""
+    scaled = {
+        name: _scaled(numbers_of(name, records.domain.size(name), task.values))
+        for name in task.predictors
+        if name in task.values
+    }
+    return predictor_matrix(records, task.predictors, scaled).astype(np.float32)
+
+
+def _scaled(numbers: FloatArray) -> tuple[float, ...]:
+    """By the declared range; missing stays missing."""
+    known = numbers[~np.isnan(numbers)]
+    if not len(known):
+        return tuple(numbers.tolist())
+    return tuple(((numbers - known.min()) / (np.ptp(known) or 1.0)).tolist())

@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidNumberError, TooLargeError
 from gencard.core.types import FloatArray
-from gencard.measures.utility.predictors import Cells, Column, Values, cells_of, products
-from gencard.measures.utility.table_statistics import score_ranks
+from gencard.measures.utility.prediction import PooledCells, PredictorColumn, Values, cells_of, products
+from gencard.measures.utility.table_utility import score_ranks
 
 # A classification tree that tells synthetic records from original ones.
 #
@@ -66,7 +66,7 @@ class TreeSettings:
     price: float = 1e-3
 
 
-def tree_scores(cells: Cells, synthetic: FloatArray, settings: TreeSettings) -> FloatArray:
+def tree_scores(cells: PooledCells, synthetic: FloatArray, settings: TreeSettings) -> FloatArray:
     """The synthetic share of each cell's leaf."""
     scores = np.empty(len(synthetic))
     _Tree(cells, synthetic, settings).root().fill(scores)
@@ -105,7 +105,7 @@ class _Node:
 class _Tree:
     """Limits on its growth."""
 
-    def __init__(self, cells: Cells, synthetic: FloatArray, settings: TreeSettings) -> None:
+    def __init__(self, cells: PooledCells, synthetic: FloatArray, settings: TreeSettings) -> None:
         self.cells, self.synthetic, self.settings = cells, synthetic, settings
         fewer = min(synthetic.sum(), cells.totals.sum() - synthetic.sum())
         self.alpha = float(settings.price * fewer)
@@ -197,7 +197,7 @@ MOST_ENTRIES = 40_000_000
 _DEPENDENT = 1e-9
 
 
-def regression_basis(cells: Cells, order: int, most_parameters: int) -> NDArray[np.float64]:
+def regression_basis(cells: PooledCells, order: int, most_parameters: int) -> NDArray[np.float64]:
     """An orthonormal basis of the columns, one row for each cell; its width is the rank.
 
     Raises:
@@ -243,11 +243,11 @@ def _sets(widths: list[int], order: int, most: int) -> tuple[list[tuple[int, ...
     return sets, columns
 
 
-def _width(column: Column) -> int:
+def _width(column: PredictorColumn) -> int:
     return 1 if column.numbers is not None else int(column.levels.max())
 
 
-def _block(column: Column) -> FloatArray:
+def _block(column: PredictorColumn) -> FloatArray:
     """A number, standardised; or an indicator of each level but the first."""
     if column.numbers is None:
         return np.asarray(np.eye(int(column.levels.max()) + 1)[column.levels][:, 1:])
@@ -472,7 +472,7 @@ def tree_propensity(
 
 
 def _expected(
-    cells: Cells, settings: TreeSettings, batch: int, rng: np.random.Generator
+    cells: PooledCells, settings: TreeSettings, batch: int, rng: np.random.Generator
 ) -> tuple[float, float]:
     """Half of the mean pMSE of a tree over permutations, and its standard error."""
     permuted: list[float] = []
@@ -506,7 +506,7 @@ def tree_pmse(
 
 
 def _propensity(
-    cells: Cells, scores: FloatArray, expected: float, parameters: int | None = None
+    cells: PooledCells, scores: FloatArray, expected: float, parameters: int | None = None
 ) -> Propensity:
     """Summarise the scores of the cells."""
     synthetic = cells.synthetic_counts()

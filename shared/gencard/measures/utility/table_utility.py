@@ -24,28 +24,282 @@ shares p of the original and q of the synthetic records (Houssiau et al. 2022, T
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import combinations
-from math import comb
+from math import comb, log, pi, sqrt
 
 import numpy as np
+import scipy
+from numpy.typing import NDArray
 
 from gencard.core.dataset import Dataset, check_same_domain
 from gencard.core.domain import Clique
-from gencard.core.errors import InvalidInputError, InvalidNumberError, TooLargeError
-from gencard.core.statistics.counting import count, count_all
-from gencard.core.types import Counts
-from gencard.measures.utility.table_statistics import (
-    TablePair,
-    bhattacharyya,
-    expected_jensen_shannon,
-    freeman_tukey,
-    jensen_shannon,
-    likelihood_ratio,
-    mann_whitney,
-    over_half_right,
-    total_variation,
-    voas_williamson,
-    weighted_differences,
-)
+from gencard.core.errors import DomainMismatchError, InvalidInputError, InvalidNumberError, TooLargeError
+from gencard.core.statistics.marginals import count, count_all, project
+from gencard.core.statistics.psi import Psi
+from gencard.core.types import Counts, FloatArray
+
+# Statistics of two tables of counts on the same cells.
+#
+# **Chi-squared**, or nearly, where records are drawn from the original table.
+# With counts o and s of the k cells, :math:`r = \sum s / \sum o`, :math:`c = \sum s / N`, the expected
+# :math:`E = (o + s) c` and the differences :math:`d = s - r o`:
+#
+# .. math:: VW = \sum d^2 / E, \quad FT = 4 \sum (\sqrt{s} - \sqrt{r o})^2, \quad
+#    G = 2 \sum s \ln \frac{s / S}{o / O}, \quad WMabsDD = \sum \frac{|d|}{\sqrt{E}} \Big/ \sqrt{2 / \pi}
+#
+# The original is taken as given, so each is expected to be about k - 1; WMabsDD, whose terms are
+# absolute values of normal deviates, k - 1/2. G looks only at cells that hold both kinds of records: S
+# and O are the sums over those, and what stands in other cells does not count. Tables with fewer than
+# two common cells have no G.
+#
+# References:
+#     G. Raab, B. Nowok, C. Dibben, "Assessing, visualizing and improving the utility of synthetic data",
+#     2021, arXiv:2109.12717.
+#
+# **Distances** between the shares p of the original and q of the synthetic table, from 0 to 1:
+#
+# .. math:: TV = \frac{1}{2} \sum |p - q|, \quad
+#    JSD = \frac{1}{2} \sum \Big( p \log_2 \frac{p}{h} + q \log_2 \frac{q}{h} \Big), \quad
+#    dBhatt = \sqrt{1 - \sum \sqrt{p q}}
+#
+# with :math:`h = (p + q) / 2`. Each is 0 where the shares agree and 1 where no cell holds both kinds.
+#
+# **Ranks** of propensity scores, which tell synthetic from original records.
+#
+# With the score t of each record and F, the distribution functions of the original and of the synthetic
+# records' scores, over cells of o original and s synthetic records each:
+#
+# .. math:: U = \sum_{i, j} s_i o_j \Big( [t_i > t_j] + \frac{1}{2} [t_i = t_j] \Big), \quad
+#    PO50 = \frac{1}{N} \Big( \sum s [t > a] + \sum o [t \le a] \Big) - \frac{1}{2}, \quad
+#    SPECKS = \sup_t |F_s(t) - F_o(t)|
+#
+# A table has the score that a saturated model gives to each record of the cell, the share of synthetic
+# records in it, :math:`s / (s + o)`, and a is their share c of all; with the shares p of the original
+# and q of the synthetic records, t is above c where q is above p. SPECKS, the Kolmogorov-Smirnov
+# distance of the scores, is total variation then: scores put the cells in the order of q / p, and the
+# distribution functions are furthest apart where that passes 1. The scores of other models are guesses
+# at a = 1/2, as in R's synthpop.
+
+
+Cells = NDArray[np.float64]
+"""One number for each cell that holds any record; shape ``(k,)``."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TablePair:
+    """Counts of the original and of the synthetic records, in the k cells where either is above 0."""
+
+    original: Cells
+    synthetic: Cells
+
+    @classmethod
+    def of(cls, original: Counts, synthetic: Counts) -> "TablePair":
+        """Two tables of one shape; their totals may differ.
+
+        Raises:
+            DomainMismatchError: The shapes differ.
+            InvalidInputError: A table holds no record.
+        """
+        if original.shape != synthetic.shape:
+            raise DomainMismatchError(problem="the tables have different shapes")
+        if not (original.any() and synthetic.any()):
+            raise InvalidInputError(field="table", problem="contains no records")
+        occupied = (original + synthetic) > 0
+        return cls(original[occupied].astype(np.float64), synthetic[occupied].astype(np.float64))
+
+    @property
+    def freedom(self) -> int:
+        """Degrees of freedom: the cells, less one."""
+        return len(self.original) - 1
+
+    @property
+    def records(self) -> int:
+        """Original and synthetic records together, N."""
+        return int(self.original.sum() + self.synthetic.sum())
+
+    @property
+    def ratio(self) -> float:
+        """Synthetic records by original ones, r."""
+        return float(self.synthetic.sum() / self.original.sum())
+
+    @property
+    def synthetic_share(self) -> float:
+        """Synthetic records by all, c."""
+        return float(self.synthetic.sum() / self.records)
+
+    @property
+    def shares(self) -> tuple[Cells, Cells]:
+        """Shares of the original records, p, and of the synthetic ones, q; each sums to 1."""
+        return self.original / self.original.sum(), self.synthetic / self.synthetic.sum()
+
+
+def voas_williamson(pair: TablePair) -> float:
+    """VW; 0 where the shares agree."""
+    return float(np.sum(_differences(pair) ** 2 / _expected(pair)))
+
+
+def freeman_tukey(pair: TablePair) -> float:
+    """FT; 0 where the shares agree."""
+    return float(4 * np.sum((np.sqrt(pair.synthetic) - np.sqrt(pair.ratio * pair.original)) ** 2))
+
+
+def weighted_differences(pair: TablePair) -> float:
+    """WMabsDD; 0 where the shares agree."""
+    return float(np.sum(np.abs(_differences(pair)) / np.sqrt(_expected(pair))) / sqrt(2 / pi))
+
+
+def likelihood_ratio(pair: TablePair) -> tuple[float | None, int]:
+    """G and its degrees of freedom: the cells that hold both kinds of records, less one; 0 at least.
+
+    G is None without a degree of freedom, unless all records are in one cell: shares of a single common
+    cell are 1 and agree, whatever the other cells hold.
+    """
+    both = (pair.original > 0) & (pair.synthetic > 0)
+    if pair.freedom and np.count_nonzero(both) <= 1:
+        return None, 0
+    ours, theirs = pair.original[both], pair.synthetic[both]
+    logarithms = np.log((theirs / theirs.sum()) / (ours / ours.sum()))
+    return float(2 * np.sum(theirs * logarithms)), len(ours) - 1
+
+
+def _differences(pair: TablePair) -> Cells:
+    return pair.synthetic - pair.ratio * pair.original
+
+
+def _expected(pair: TablePair) -> Cells:
+    return (pair.original + pair.synthetic) * pair.synthetic_share
+
+
+def total_variation(pair: TablePair) -> float:
+    """Share of the records that would have to move."""
+    ours, theirs = pair.shares
+    return float(np.abs(ours - theirs).sum() / 2)
+
+
+def jensen_shannon(pair: TablePair) -> float:
+    """Jensen-Shannon divergence, in bits."""
+    ours, theirs = pair.shares
+    mixed = (ours + theirs) / 2
+    return float(
+        np.sum(scipy.special.rel_entr(ours, mixed) + scipy.special.rel_entr(theirs, mixed))
+        / (2 * log(2))
+    )
+
+
+def expected_jensen_shannon(freedom: int, synthetic: int, original: int | None = None) -> float:
+    r"""Return the expected JSD if the synthetic records are drawn from the original table itself.
+
+    .. math:: E\,JSD \approx \frac{k - 1}{8 \ln 2} \cdot \frac{1}{n_2}
+
+    with k cells and :math:`n_2` synthetic records. JSD is an f-divergence, in nats with
+    :math:`f''(1) = 1/4`, so :math:`JSD = \frac{1}{8 \ln 2} \sum (q - p)^2 / p` to second order
+    [1]_; and :math:`n_2 \sum (q - p)^2 / p` is Pearson's statistic, of mean :math:`k - 1`. The number
+    :math:`n_1` of original records does not appear, since they are given. Where both tables are samples
+    of one population, the variance of q - p is :math:`p (1 - p) (1/n_1 + 1/n_2)`, and
+
+    .. math:: E\,JSD \approx \frac{k - 1}{8 \ln 2} \left( \frac{1}{n_1} + \frac{1}{n_2} \right).
+
+    Both hold for any two sizes; the next term is of the order of :math:`\sum 1 / (n_2^2 p)`.
+
+    Args:
+        freedom: k - 1, cells that hold any record, less one.
+        synthetic: :math:`n_2`.
+        original: :math:`n_1`, where the original records are a sample too; None where they are given.
+
+    References:
+        .. [1] I. Csiszár, P. Shields, "Information Theory and Statistics: A Tutorial", 2004, Theorem
+           4.1; JSD: J. Lin, IEEE Trans. Inf. Theory 37(1), 1991.
+
+    >>> round(expected_jensen_shannon(9, 800), 6)
+    0.002029
+    """
+    variance = 1 / synthetic + (1 / original if original else 0.0)
+    return freedom * variance / (8 * log(2))
+
+
+def bhattacharyya(pair: TablePair) -> float:
+    r"""Bhattacharyya distance, as :math:`\sqrt{\frac{1}{2} \sum (\sqrt{p} - \sqrt{q})^2}`.
+
+    That is the same number, and nothing cancels where the tables are near each other.
+    """
+    ours, theirs = pair.shares
+    return sqrt(float(np.sum((np.sqrt(ours) - np.sqrt(theirs)) ** 2)) / 2)
+
+
+_SCORE_DIGITS = 10
+"""Scores that agree so far are equal: a fit is no more exact."""
+
+
+def mann_whitney(pair: TablePair) -> float:
+    """U: pairs of a synthetic and an original record where the former has the higher score.
+
+    A tie counts half. Half of all pairs where the tables agree, and never less.
+    """
+    scores = pair.synthetic / (pair.original + pair.synthetic)
+    return _pairs_won(*_by_score(scores, pair.original, pair.synthetic))
+
+
+def over_half_right(pair: TablePair) -> float:
+    """PO50: share of the records that the best guess tells right, less 1/2.
+
+    The guess is "synthetic" in the cells that hold more of the synthetic share than of the original.
+    At equal sizes it is half of total variation; else it also follows the sizes.
+    """
+    ours, theirs = pair.shares
+    right = np.where(theirs > ours, pair.synthetic, pair.original)
+    return float(right.sum() / pair.records - 0.5)
+
+
+def score_ranks(scores: Cells, original: Cells, synthetic: Cells) -> tuple[float, float, float]:
+    """SPECKS, PO50 in shares of the records, and U, of the scores of some model.
+
+    Args:
+        scores: Of each cell, shape ``(k,)``.
+        original: Records in each; ``synthetic`` likewise. Neither is 0 in all.
+    """
+    scores = np.round(scores, _SCORE_DIGITS)
+    right = np.where(scores > 0.5, synthetic, original).sum() / (original.sum() + synthetic.sum())
+    ours, theirs = _by_score(scores, original, synthetic)
+    apart = np.cumsum(ours) / ours.sum() - np.cumsum(theirs) / theirs.sum()
+    return float(np.abs(apart).max()), float(right) - 0.5, _pairs_won(ours, theirs)
+
+
+def _by_score(scores: Cells, original: Cells, synthetic: Cells) -> tuple[Cells, Cells]:
+    """Records of each score, the lowest score first."""
+    places = np.unique(scores, return_inverse=True)[1].reshape(-1)
+    ours, theirs = (np.bincount(places, counts).astype(float) for counts in (original, synthetic))
+    return ours, theirs
+
+
+def _pairs_won(ours: Cells, theirs: Cells) -> float:
+    return float(np.sum(theirs * (np.cumsum(ours) - ours / 2)))
+
+
+def pair_tables(psi: Psi) -> dict[Clique, FloatArray]:
+    """The table of each pair that a marginal of psi holds; noise below 0 counts as 0."""
+    tables: dict[Clique, FloatArray] = {}
+    for one in sorted(psi.measurements, key=lambda one: (one.stddev, len(one.clique))):
+        for pair in combinations(psi.domain.canonical(one.clique), 2):
+            if pair not in tables:
+                tables[pair] = np.maximum(project(one.values, one.clique, pair), 0).astype(np.float64)
+    return tables
+
+
+def cramers_v(table: FloatArray) -> float | None:
+    r"""Cramér's V of a table of counts, :math:`\sqrt{\chi^2 / (n (\min(r, c) - 1))}`.
+
+    None where an attribute has one level only: an association of a constant is not defined.
+
+    >>> cramers_v(np.array([[5.0, 0.0], [0.0, 5.0]]))
+    1.0
+    """
+    table = table[table.sum(axis=1) > 0][:, table.sum(axis=0) > 0]
+    if min(table.shape, default=0) < 2:
+        return None
+    shares = table / table.sum()
+    expected = np.outer(shares.sum(axis=1), shares.sum(axis=0))
+    squared = float(np.sum((shares - expected) ** 2 / expected))
+    return min(1.0, sqrt(squared / (min(table.shape) - 1)))
+
 
 MOST_TABLES = 20_000
 """All pairs of 200 attributes, or all triples of 50."""

@@ -40,7 +40,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ChangeResult:
     """Result of a change: the location of the next page, and its notice.
 
     Args:
@@ -55,7 +55,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FormAction:
     """A form that was sent, other than a decision; its token and its origin were checked.
 
     Args:
@@ -64,4 +64,4 @@ class Change:
     """
 
     path: str
-    make: Callable[[Form, Desk, Identity], Done]
+    make: Callable[[Form, Desk, Identity], ChangeResult]

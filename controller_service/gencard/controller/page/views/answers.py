@@ -8,9 +8,9 @@ from typing import Any
 
 from starlette.requests import Request
 
-from gencard.analysis.answers.answer import Answer
+from gencard.analysis.answers.answer import AnalysisAnswer
 from gencard.controller.cards.released import question_of
-from gencard.controller.page.views import Change, Context, View
+from gencard.controller.page.views import Context, FormAction, View
 from gencard.controller.stewards.desk import Desk
 from gencard.core.output_rules import Colour, Rule
 from gencard.core.program_outputs import DIGITS, Number
@@ -76,7 +76,7 @@ def _answers(request: Request, desk: Desk, who: Identity) -> Context:  # noqa: A
 
 def _answer(request: Request, desk: Desk, who: Identity) -> Context:
     view = desk.answer(who, request.path_params["name"])
-    answer = None if view.document is None else Answer.of_json(view.document)
+    answer = None if view.document is None else AnalysisAnswer.of_json(view.document)
     cells = [_marked(cell) for cell in view.cells]
     outputs = groupby(zip(view.cells, cells, strict=True), key=lambda pair: pair[0].output)
     return {
@@ -128,7 +128,9 @@ def _mark(mark: Mapping[str, Any]) -> tuple[str, str]:
     return str(mark["colour"]), "; ".join(known.get(rule, rule) for rule in mark["rules"])
 
 
-def _tables(answer: Answer) -> Iterator[tuple[str, Sequence[str], Sequence[tuple[str, list[str]]]]]:
+def _tables(
+    answer: AnalysisAnswer,
+) -> Iterator[tuple[str, Sequence[str], Sequence[tuple[str, list[str]]]]]:
     """Title, heads and lines of each part of a checked run's answer."""
     if (fit := answer.coefficients) is not None:
         lines = zip(fit.names, fit.params, fit.bse.tolist(), strict=True)
@@ -156,4 +158,4 @@ VIEWS = (
     View("/answers", "answers.html", _answers, "Answers", label="Answers", key="a"),
     View("/answers/{name:path}", "answer.html", _answer, "Answer", under="/answers"),
 )
-CHANGES: tuple[Change, ...] = ()
+CHANGES: tuple[FormAction, ...] = ()

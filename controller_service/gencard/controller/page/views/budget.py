@@ -8,7 +8,7 @@ from decimal import Decimal
 from starlette.requests import Request
 
 from gencard.controller.page.charts import Gauge, SpendingCurve, curve, gauge, in_words, number
-from gencard.controller.page.views import Change, Context, View
+from gencard.controller.page.views import Context, FormAction, View
 from gencard.controller.records.catalogue import PREFIX
 from gencard.controller.state.ledger import Account, Scope
 from gencard.controller.stewards.budget import Course, amounts, courses
@@ -109,4 +109,4 @@ VIEWS = (
     View("/budget", "budget.html", _budget, "Budget", label="Budget", key="b"),
     View("/budget/{name:path}", "budget.html", _budget, "Budget", under="/budget"),
 )
-CHANGES: tuple[Change, ...] = ()
+CHANGES: tuple[FormAction, ...] = ()

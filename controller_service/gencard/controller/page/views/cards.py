@@ -5,15 +5,14 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from gencard.controller.page.views import Change, Context, View
+from gencard.controller.page.views import Context, FormAction, View
 from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state.cards import offer_of
 from gencard.controller.state.ledger import Scope
 from gencard.controller.stewards.desk import Desk
 from gencard.core.card.budget import FREE, ZERO, Price
-from gencard.core.card.card import Card, CardState
-from gencard.core.card.card import Change as TermsChange
-from gencard.core.card.mechanism import AS_COUNTED
+from gencard.core.card.card import CardRecord, CardState, Change
+from gencard.core.card.noise import AS_COUNTED
 from gencard.core.card.terms import Proposal
 from gencard.wire.signatures.identity import Identity
 from gencard.wire.steward import Together
@@ -133,7 +132,7 @@ class BudgetLeft:
     short: bool
 
 
-def budgets(desk: Desk, who: Identity, card: Card, price: Price | None) -> list[BudgetLeft]:
+def budgets(desk: Desk, who: Identity, card: CardRecord, price: Price | None) -> list[BudgetLeft]:
     """Return the rests of the budgets of dataset, project and analyst that have accounts."""
     analyst = Identity.of(card.analyst)
     own = {Scope.DATASET: "", Scope.PROJECT: analyst.project, Scope.ANALYST: analyst.uri}
@@ -157,7 +156,7 @@ _ENDS = {CardState.OFFERED: "Offer ends", CardState.AGREED: "Card ends", CardSta
 """Label of the time at which an offer or the card made from it ends, by the card's state."""
 
 
-def besides(card: Card) -> list[tuple[str, str]]:
+def besides(card: CardRecord) -> list[tuple[str, str]]:
     """Further facts of a card's offer: prices in addition, and when offer or card end or ended."""
     offer = offer_of(card)
     lines = [
@@ -169,9 +168,7 @@ def besides(card: Card) -> list[tuple[str, str]]:
     return [*texts, (ends, f"{offer.expire_time:%Y-%m-%d}")] if ends else texts
 
 
-def terms_diff(
-    proposed: Proposal, offered: Proposal | None, changes: Sequence[TermsChange]
-) -> list[Line]:
+def terms_diff(proposed: Proposal, offered: Proposal | None, changes: Sequence[Change]) -> list[Line]:
     """Return single terms side by side, without terms that both sides leave at their default."""
     before, after = _terms(proposed), {} if offered is None else _terms(offered)
     reasons = {change.field.partition(".")[0]: change.reason for change in changes}
@@ -184,7 +181,7 @@ def terms_diff(
 
 
 def statistics_diff(
-    proposed: Proposal, offered: Proposal | None, changes: Sequence[TermsChange]
+    proposed: Proposal, offered: Proposal | None, changes: Sequence[Change]
 ) -> list[Line]:
     """Return all statistics that were proposed or would be offered; differences come first."""
     before = dict.fromkeys(_statistics(proposed))
@@ -248,4 +245,4 @@ def heat_map(together: Together) -> HeatMap:
 
 
 VIEWS = (View("/cards/{name:path}", "card.html", show_card, "Card"),)
-CHANGES: tuple[Change, ...] = ()
+CHANGES: tuple[FormAction, ...] = ()

@@ -6,13 +6,13 @@ from typing import Any
 from starlette.requests import Request
 
 from gencard.controller.page.security import Form
-from gencard.controller.page.views import Change, Context, Done, View
+from gencard.controller.page.views import ChangeResult, Context, FormAction, View
 from gencard.controller.page.views.budget import card_of
 from gencard.controller.state.database import Page
 from gencard.controller.state.log import Event
 from gencard.controller.stewards.desk import Desk
 from gencard.core.errors import InvalidInputError, InvalidNumberError
-from gencard.wire.log.log_entry import log_entry_document
+from gencard.wire.log import log_entry_document
 from gencard.wire.signatures.identity import Identity
 
 _ENTRIES = 100
@@ -22,11 +22,11 @@ def _log(request: Request, desk: Desk, who: Identity) -> Context:  # noqa: ARG00
     return _entries(desk, who, "", "")
 
 
-def _search(form: Form, desk: Desk, who: Identity) -> Done:
+def _search(form: Form, desk: Desk, who: Identity) -> ChangeResult:
     """Return the matching entries; by POST, so that no address contains a search text."""
     query = form.text("q")
     context = _entries(desk, who, query, form.text("before"))
-    return Done("/log", template="log.html", context=context)
+    return ChangeResult("/log", template="log.html", context=context)
 
 
 def _entries(desk: Desk, who: Identity, query: str, token: str) -> Context:
@@ -109,4 +109,4 @@ VIEWS = (
     View("/log/{index}", "log_entry.html", _entry, "Log entry", under="/log"),
     View("/log/{index}/verified", "log_verified.html", _verified, "Proof", under="/log"),
 )
-CHANGES = (Change("/log", _search),)
+CHANGES = (FormAction("/log", _search),)

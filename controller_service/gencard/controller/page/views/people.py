@@ -8,11 +8,10 @@ from typing import Any
 from starlette.requests import Request
 
 from gencard.controller.page.security import Form
-from gencard.controller.page.views import Change, Context, Done, View
+from gencard.controller.page.views import ChangeResult, Context, FormAction, View
 from gencard.controller.stewards.desk import Desk
 from gencard.core.errors import InvalidInputError
-from gencard.wire.documents.enrolment import PERSONS, grouped
-from gencard.wire.documents.key_history import CARDS, LOG
+from gencard.wire.documents.enrolment import CARDS, LOG, PERSONS, grouped
 from gencard.wire.signatures.identity import Identity
 from gencard.wire.steward import Kind, Person
 
@@ -69,7 +68,7 @@ def _rows(people: list[Person], now: datetime) -> Iterator[PersonRow]:
             yield PersonRow(person, "enabled", "good")
 
 
-def _request(form: Form, desk: Desk, who: Identity) -> Done:
+def _request(form: Form, desk: Desk, who: Identity) -> ChangeResult:
     """Show the effect of enrolling from a request, with the fingerprint to compare."""
     texts = {name: form.text(name) for name in ("request", "role", "project")}
     if not texts["request"]:
@@ -85,8 +84,8 @@ def _request(form: Form, desk: Desk, who: Identity) -> Done:
         "effect": _EFFECTS[view.kind],
         "grouped": grouped,
     }
-    return Done("/people", template="request.html", context=context)
+    return ChangeResult("/people", template="request.html", context=context)
 
 
 VIEWS = (View("/people", "people.html", _people, "People", label="People", key="p"),)
-CHANGES = (Change("/people/request", _request),)
+CHANGES = (FormAction("/people/request", _request),)

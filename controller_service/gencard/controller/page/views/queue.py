@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from starlette.requests import Request
 
-from gencard.controller.page.views import Change, Context, View
+from gencard.controller.page.views import Context, FormAction, View
 from gencard.controller.stewards.desk import Desk
 from gencard.controller.stewards.waiting import ANALYST
 from gencard.wire.signatures.identity import Identity
@@ -75,4 +75,4 @@ def place_of(waiting: Waiting) -> str:
 
 
 VIEWS = (View("/", "queue.html", show_queue, "Queue", label="Queue", key="q"),)
-CHANGES: tuple[Change, ...] = ()
+CHANGES: tuple[FormAction, ...] = ()

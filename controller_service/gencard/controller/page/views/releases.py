@@ -6,10 +6,10 @@ from typing import Any
 from starlette.requests import Request
 
 from gencard.controller.page.charts import Lane, bar, lanes
-from gencard.controller.page.views import Change, Context, View
+from gencard.controller.page.views import Context, FormAction, View
 from gencard.controller.stewards.archive import BoxEvidence
 from gencard.controller.stewards.desk import Desk
-from gencard.core.audit.arms.exploration import BlockEvidence
+from gencard.core.audit.exploration import BlockEvidence
 from gencard.core.audit.report import AuditReport, CheckResult, Verdict
 from gencard.core.audit.wording import QUESTIONS, effect_sentence, limits, opening, p_value_text
 from gencard.core.types import UNDEFINED
@@ -168,4 +168,4 @@ VIEWS = (
     View("/releases/{name:path}", "release.html", _release, "Release", under="/releases"),
     View("/audits/{name:path}", "audit.html", _audit, "Audit", under="/releases"),
 )
-CHANGES: tuple[Change, ...] = ()
+CHANGES: tuple[FormAction, ...] = ()

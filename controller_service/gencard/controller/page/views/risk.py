@@ -7,7 +7,7 @@ from starlette.requests import Request
 
 from gencard.controller.page.decisions import request_id_of
 from gencard.controller.page.security import Form
-from gencard.controller.page.views import Change, Context, Done, View
+from gencard.controller.page.views import ChangeResult, Context, FormAction, View
 from gencard.controller.stewards.desk import Desk
 from gencard.measures.psi_risk.risk import PsiRisk
 from gencard.wire.signatures.identity import Identity
@@ -105,12 +105,12 @@ def _share(share: float) -> Shade:
     return Shade(text, level, f"{text or 0} % of the records")
 
 
-def run_risk(form: Form, desk: Desk, who: Identity) -> Done:
+def run_risk(form: Form, desk: Desk, who: Identity) -> ChangeResult:
     """Begin to look, or join a look that is under way."""
     name = form.text("resource")
     desk.risks.start(who, name, request_id_of(form))
-    return Done(f"/cards/{name}#risk")
+    return ChangeResult(f"/cards/{name}#risk")
 
 
 VIEWS = (View("/risk/{name:path}", "risk.html", show_risk, "What psi will show"),)
-CHANGES = (Change("/risk", run_risk),)
+CHANGES = (FormAction("/risk", run_risk),)

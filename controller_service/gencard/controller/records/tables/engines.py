@@ -12,7 +12,7 @@ from typing import Any
 from gencard.controller.records.file_format import silently
 from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.records.tables.codes import in_zones
-from gencard.controller.records.tables.table import Table
+from gencard.controller.records.tables.table import IbisTable
 from gencard.core.coding import Coding, Reading
 from gencard.core.errors import InvalidInputError
 
@@ -43,7 +43,7 @@ _SPARK = {
 @contextmanager
 def open_table(
     address: TableAddress, secret: str, coding: Coding, readings: Mapping[str, Reading]
-) -> Iterator[Table]:
+) -> Iterator[IbisTable]:
     """Open the table at an address, for the length of the context.
 
     Args:
@@ -61,7 +61,7 @@ def open_table(
             run = partial(_one_copy, backend, going)
         instants = instants_of(backend, records)
         records, plain = in_zones(records, coding, readings, instants)
-        yield Table(run, records, coding, plain, address.identity, snapshot, instants)
+        yield IbisTable(run, records, coding, plain, address.identity, snapshot, instants)
 
 
 def runner(backend: Any, address: TableAddress) -> Callable[[Any], Iterable[Any]]:

@@ -22,7 +22,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gencard.controller.records.encoding import (
-    Column,
+    EngineColumn,
     TextEncoder,
     encoder_of,
     encoders_of,
@@ -33,7 +33,7 @@ from gencard.controller.records.file_format import USUAL, silently
 from gencard.controller.records.persons import Gathered, Persons, check_number
 from gencard.controller.records.source import StreamedRecords, check_version
 from gencard.controller.records.tables.codes import key_text, value_of
-from gencard.controller.records.tables.table import Table
+from gencard.controller.records.tables.table import IbisTable
 from gencard.core.coding import PLAIN, Attribute, Coding, Reading
 from gencard.core.dataset import code_dtype
 from gencard.core.domain import Clique
@@ -63,10 +63,10 @@ class _Held:
 class PersonTable(StreamedRecords):
     """A table of Ibis under its public schema, of persons of whom at most k records count.
 
-    Methods raise the errors of ``Table`` and of ``Vault``.
+    Methods raise the errors of ``IbisTable`` and of ``Vault``.
     """
 
-    table: Table
+    table: IbisTable
     coding: Coding
     readings: Mapping[str, Reading]
     persons: Persons
@@ -154,7 +154,7 @@ class PersonTable(StreamedRecords):
             reading = self.readings.get(attribute.name, PLAIN)
             columns_sent[f"s{axis}"] = value_of(column, attribute, reading)
             numbers[attribute.name] = _number(f"s{axis}", attribute, reading, columns_sent[f"s{axis}"])
-        query = self.persons.query(Column(_PERSON, "VARCHAR"), numbers, attributes)
+        query = self.persons.query(EngineColumn(_PERSON, "VARCHAR"), numbers, attributes)
         yield from _answers(query, self.table.stream(columns_sent))
 
 
@@ -164,7 +164,7 @@ def _number(column: str, attribute: Attribute, reading: Reading, sent: Any) -> s
     if isinstance(encoder, TextEncoder):
         return quoted(column, '"')
     kind = "VARCHAR" if sent.type().is_string() else "DATE" if sent.type().is_date() else "DOUBLE"
-    return encoder.expression(Column(column, kind))
+    return encoder.expression(EngineColumn(column, kind))
 
 
 def _answers(query: str, batches: Iterable[Any]) -> Iterator[list[NDArray[Any]]]:

@@ -62,8 +62,7 @@ from gencard.core.errors import (
     UndeclaredLevelError,
 )
 from gencard.core.scale import Adjustments
-from gencard.core.statistics.counting import MOST_CELLS, cover
-from gencard.core.statistics.marginals import project
+from gencard.core.statistics.marginals import MOST_CELLS, cover, project
 from gencard.core.statistics.unit_sums import UnitSums, unit_bounds
 from gencard.core.types import FloatArray, VersionKind
 
@@ -77,7 +76,7 @@ _Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Table:
+class IbisTable:
     """A table of Ibis under its public schema.
 
     Args:

@@ -12,8 +12,8 @@ from math import nan
 import numpy as np
 from scipy import special
 
-from gencard.analysis.answers.answer import Answer, Scalar, Table, table_of
-from gencard.analysis.answers.design import INTERCEPT, Column, Design, Question, Response
+from gencard.analysis.answers.answer import AnalysisAnswer, AnswerTable, Scalar, table_of
+from gencard.analysis.answers.design import INTERCEPT, CheckedQuestion, Column, Design, Response
 from gencard.analysis.answers.exact import LinearFit
 from gencard.analysis.answers.families import groups as by_group
 from gencard.analysis.answers.families.comparisons import compared, means_table
@@ -31,7 +31,7 @@ TESTS = ("pooled", "welch", "kruskal")
 _COLUMNS = ("sum_sq", "df", "F", "PR(>F)")
 
 
-def anova_answer(margins: Margins, question: Question) -> Answer:
+def anova_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
     """Analysis of variance.
 
     Options: ``typ`` 1 (sequential, the default) or 2 for several terms; of one term, ``test`` is
@@ -51,12 +51,12 @@ def anova_answer(margins: Margins, question: Question) -> Answer:
     return _of_terms(margins, question, terms, typ_of(question))
 
 
-def terms_of(question: Question) -> tuple[Clique, ...]:
+def terms_of(question: CheckedQuestion) -> tuple[Clique, ...]:
     """The terms in the order of the table."""
     return tuple(sorted(question.formula.terms, key=len))
 
 
-def typ_of(question: Question) -> int:
+def typ_of(question: CheckedQuestion) -> int:
     """The option ``typ``; raises InvalidInputError unless it is 1 or 2."""
     typ = number(question, "typ", 1)
     if typ not in (1, 2):
@@ -64,7 +64,7 @@ def typ_of(question: Question) -> int:
     return int(typ)
 
 
-def _one_way(margins: Margins, question: Question, term: Clique, test: str) -> Answer:
+def _one_way(margins: Margins, question: CheckedQuestion, term: Clique, test: str) -> AnalysisAnswer:
     part = compared(margins, question, term)
     groups, means = part.groups, means_table(part.names, part.groups, question)
     if len(part.names) < 2 or not groups.within > 0:
@@ -84,7 +84,7 @@ def _one_way(margins: Margins, question: Question, term: Clique, test: str) -> A
     return replace(part.answer, scalars=(scalar,), tables=(means,))
 
 
-def _nothing_varies(question: Question) -> NoEstimateError:
+def _nothing_varies(question: CheckedQuestion) -> NoEstimateError:
     problem = "there are fewer than two groups, or the response does not vary inside them"
     return NoEstimateError(kind=question.kind, problem=problem)
 
@@ -112,7 +112,7 @@ def _f(name: str, statistic: float, degrees: tuple[float, float]) -> Scalar:
     return Scalar(name, statistic, None, degrees, float(special.fdtrc(*degrees, statistic)))
 
 
-def _table(terms: Mapping[str, tuple[float, float]], residual: float, degrees: float) -> Table:
+def _table(terms: Mapping[str, tuple[float, float]], residual: float, degrees: float) -> AnswerTable:
     """Sums of squares with degrees of freedom, as statsmodels' ``anova_lm`` writes them."""
     rows = []
     for squares, freedom in terms.values():
@@ -122,7 +122,9 @@ def _table(terms: Mapping[str, tuple[float, float]], residual: float, degrees: f
     return table_of("anova", (*terms, "Residual"), _COLUMNS, np.array(rows))
 
 
-def _of_terms(margins: Margins, question: Question, terms: tuple[Clique, ...], typ: int) -> Answer:
+def _of_terms(
+    margins: Margins, question: CheckedQuestion, terms: tuple[Clique, ...], typ: int
+) -> AnalysisAnswer:
     design, places = cell_design(margins, question, terms), places_of_terms(margins, terms)
     fit_of = fitter(margins, question, design)
 
@@ -139,7 +141,7 @@ def _of_terms(margins: Margins, question: Question, terms: tuple[Clique, ...], t
         freedom = float(len(with_it.kept) - len(without.kept))
         squares[":".join(term)] = (max(without.rss - with_it.rss, 0.0), freedom)
     table = _table(squares, full.rss, full.degrees)
-    return Answer(question.kind, question.text, full.n, scalars=_whole(full), tables=(table,))
+    return AnalysisAnswer(question.kind, question.text, full.n, scalars=_whole(full), tables=(table,))
 
 
 def _whole(full: LinearFit) -> tuple[Scalar, ...]:
@@ -164,7 +166,7 @@ def adjusted_for(terms: tuple[Clique, ...], place: int, typ: int) -> list[int]:
     return [i for i, term in enumerate(terms) if i != place and not own <= set(term)]
 
 
-def cell_design(margins: Margins, question: Question, terms: tuple[Clique, ...]) -> Design:
+def cell_design(margins: Margins, question: CheckedQuestion, terms: tuple[Clique, ...]) -> Design:
     """The constant, and a column for each cell of each term."""
     response = response_of(question)
     values = numbers(question, response)

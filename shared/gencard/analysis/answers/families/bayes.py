@@ -8,8 +8,8 @@ from math import log
 import numpy as np
 from scipy import special
 
-from gencard.analysis.answers.answer import Answer, Scalar, Table, table_of
-from gencard.analysis.answers.design import Question
+from gencard.analysis.answers.answer import AnalysisAnswer, AnswerTable, Scalar, table_of
+from gencard.analysis.answers.design import CheckedQuestion
 from gencard.analysis.answers.families.contingency import freedom
 from gencard.analysis.answers.families.levels import (
     LevelTable,
@@ -23,7 +23,7 @@ from gencard.analysis.answers.families.levels import (
 from gencard.analysis.answers.margins import Margins, records_of
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError
-from gencard.core.generators.maximum_entropy.junction_tree import information_tree, mutual_information
+from gencard.core.generators.junction_tree import information_tree, mutual_information
 from gencard.core.types import FloatArray, IntArray
 
 _LEAST_SMOOTHING = 1e-10
@@ -77,7 +77,7 @@ def _smoothed(counts: FloatArray, smoothing: float) -> FloatArray:
     return shares
 
 
-def naive_bayes_answer(margins: Margins, question: Question) -> Answer:
+def naive_bayes_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
     """Naive Bayes of the response by each term; ``smoothing`` is added to each count, default 1.
 
     A term of several attributes counts as one feature. Names are those of scikit-learn's CategoricalNB,
@@ -97,7 +97,7 @@ def naive_bayes_answer(margins: Margins, question: Question) -> Answer:
     shown = class_tables(margins, question, response, terms, signed=True)
     predicted = predictions(margins, response, model.features, classes.places, model.scores)
     baseline = Scalar("baseline", float(model.sizes.max() / model.sizes.sum()))
-    return Answer(
+    return AnalysisAnswer(
         question.kind,
         question.text,
         records_of(margins),
@@ -107,7 +107,7 @@ def naive_bayes_answer(margins: Margins, question: Question) -> Answer:
     )
 
 
-def _model_tables(model: NaiveBayes, shown: Sequence[LevelTable]) -> tuple[Table, ...]:
+def _model_tables(model: NaiveBayes, shown: Sequence[LevelTable]) -> tuple[AnswerTable, ...]:
     """Tables of a model.
 
     Args:
@@ -126,7 +126,7 @@ def _model_tables(model: NaiveBayes, shown: Sequence[LevelTable]) -> tuple[Table
     )
 
 
-def _feature_table(names: Sequence[str], tables: Sequence[LevelTable]) -> Table:
+def _feature_table(names: Sequence[str], tables: Sequence[LevelTable]) -> AnswerTable:
     """Return the table of what each feature alone says about the response."""
     rows = [
         (mutual_information(table.counts), table.counts.max(axis=0).sum() / table.n) for table in tables
@@ -134,7 +134,7 @@ def _feature_table(names: Sequence[str], tables: Sequence[LevelTable]) -> Table:
     return table_of("features", tuple(names), ("mutual_information", "accuracy_alone"), np.array(rows))
 
 
-def chow_liu_answer(margins: Margins, question: Question) -> Answer:
+def chow_liu_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
     """The tree of pairs of largest likelihood, away from the response or the first attribute.
 
     Its likelihood follows from pairs: that of independent attributes, and n times the mutual information
@@ -153,7 +153,7 @@ def chow_liu_answer(margins: Margins, question: Question) -> Answer:
     information = [mutual_information(table.counts) for table in tables]
     counts = [level_table(margins, question, (name,), ()).counts[:, 0] for name in attributes]
     conditional = [_conditional(table, *edge) for table, edge in zip(signed, edges, strict=True)]
-    return Answer(
+    return AnalysisAnswer(
         question.kind,
         question.text,
         records_of(margins),
@@ -208,12 +208,12 @@ def _likelihood(
     )
 
 
-def _edge_table(edges: Sequence[Clique], information: Sequence[float]) -> Table:
+def _edge_table(edges: Sequence[Clique], information: Sequence[float]) -> AnswerTable:
     names = tuple(f"{parent} → {child}" for parent, child in edges)
     return table_of("edges", names, ("mutual_information",), np.array(information).reshape(-1, 1))
 
 
-def _information_table(attributes: Clique, tables: Mapping[tuple[str, str], LevelTable]) -> Table:
+def _information_table(attributes: Clique, tables: Mapping[tuple[str, str], LevelTable]) -> AnswerTable:
     square = np.full((len(attributes), len(attributes)), np.nan)
     for (one, other), table in tables.items():
         places = attributes.index(one), attributes.index(other)
@@ -221,7 +221,7 @@ def _information_table(attributes: Clique, tables: Mapping[tuple[str, str], Leve
     return table_of("mutual_information", attributes, attributes, square)
 
 
-def _conditional(table: LevelTable, parent: str, child: str) -> Table:
+def _conditional(table: LevelTable, parent: str, child: str) -> AnswerTable:
     with np.errstate(divide="ignore", invalid="ignore"):  # noise leaves some rows at 0
         shares = table.counts / table.counts.sum(axis=1, keepdims=True)
     return table.table(f"probabilities[{child} | {parent}]", shares)

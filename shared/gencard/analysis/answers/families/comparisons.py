@@ -7,8 +7,15 @@ from math import nan, sqrt
 import numpy as np
 from scipy import special
 
-from gencard.analysis.answers.answer import Answer, Scalar, Table, coefficients_of, finite, table_of
-from gencard.analysis.answers.design import Column, Question, occurring
+from gencard.analysis.answers.answer import (
+    AnalysisAnswer,
+    AnswerTable,
+    Scalar,
+    coefficients_of,
+    finite,
+    table_of,
+)
+from gencard.analysis.answers.design import CheckedQuestion, Column, occurring
 from gencard.analysis.answers.families import groups as by_group
 from gencard.analysis.answers.families.groups import (
     Comparable,
@@ -41,10 +48,10 @@ class Compared:
 
     groups: Groups | SummedGroups
     names: tuple[str, ...]
-    answer: Answer
+    answer: AnalysisAnswer
 
 
-def compared(margins: Margins, question: Question, term: Clique) -> Compared:
+def compared(margins: Margins, question: CheckedQuestion, term: Clique) -> Compared:
     """The response in the cells of a term.
 
     Raises:
@@ -57,11 +64,13 @@ def compared(margins: Margins, question: Question, term: Clique) -> Compared:
     keys = {response: numbers(question, response)}
     table = level_table(margins, question, term, (response,), keys, signed=True)
     notes = missing_note(margins, keys)
-    answer = Answer(question.kind, question.text, table.n, notes=notes)
+    answer = AnalysisAnswer(question.kind, question.text, table.n, notes=notes)
     return Compared(Groups(table.counts, table.columns.keys), table.rows.names, answer)
 
 
-def _compared_sums(margins: Margins, question: Question, response: Column, term: Clique) -> Compared:
+def _compared_sums(
+    margins: Margins, question: CheckedQuestion, response: Column, term: Clique
+) -> Compared:
     """The same of numbers as the records have them."""
     counts = margins.counts(term).reshape(-1)
     some = np.flatnonzero(occurring(margins, term))
@@ -89,11 +98,11 @@ def _compared_sums(margins: Margins, question: Question, response: Column, term:
     groups = SummedGroups(
         np.array(list(map(float, sizes))), np.array(means), np.array(variances), within
     )
-    answer = Answer(question.kind, question.text, float(sum(sizes)), notes=())
+    answer = AnalysisAnswer(question.kind, question.text, float(sum(sizes)), notes=())
     return Compared(groups, tuple(names[place] for place in some), answer)
 
 
-def one_term(question: Question, what: str) -> Clique:
+def one_term(question: CheckedQuestion, what: str) -> Clique:
     """The term of a formula, () where it has none; raises InvalidInputError where it has several."""
     terms = question.formula.terms
     if len(terms) > 1:
@@ -103,7 +112,7 @@ def one_term(question: Question, what: str) -> Clique:
     return terms[0] if terms else ()
 
 
-def means_answer(margins: Margins, question: Question) -> Answer:
+def means_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
     """Records, mean, standard deviation and Student's interval in each group of each term."""
     terms = question.formula.terms or ((),)
     parts = [compared(margins, question, term) for term in terms]
@@ -120,8 +129,8 @@ def means_answer(margins: Margins, question: Question) -> Answer:
 
 
 def means_table(
-    names: tuple[str, ...], groups: GroupMeans, question: Question, name: str = "means"
-) -> Table:
+    names: tuple[str, ...], groups: GroupMeans, question: CheckedQuestion, name: str = "means"
+) -> AnswerTable:
     """Records, mean, variance and Student's interval of each group."""
     alpha = level(question)
     with np.errstate(invalid="ignore", divide="ignore"):  # noise leaves some sizes at 0 or below
@@ -134,7 +143,7 @@ def means_table(
     )
 
 
-def quantiles_answer(margins: Margins, question: Question) -> Answer:
+def quantiles_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
     """The level in which each quantile of each group lies, and the shares up to each level.
 
     A level without a number is counted by its place, from 1, in the declared order.
@@ -148,7 +157,7 @@ def quantiles_answer(margins: Margins, question: Question) -> Answer:
     shares = np.cumsum(table.counts, axis=1) / table.counts.sum(axis=1, keepdims=True)
     note = () if response in question.values else (_PLACES,)
     columns = tuple(f"{q:g}" for q in q_shares)
-    return Answer(
+    return AnalysisAnswer(
         question.kind,
         question.text,
         table.n,
@@ -160,7 +169,7 @@ def quantiles_answer(margins: Margins, question: Question) -> Answer:
     )
 
 
-def quantile_shares(question: Question) -> tuple[float, ...]:
+def quantile_shares(question: CheckedQuestion) -> tuple[float, ...]:
     """The option ``q``: one share or several, default the quartiles."""
     option = question.options.get("q", (0.25, 0.5, 0.75))
     shares = (option,) if isinstance(option, str | int | float) else tuple(option)
@@ -169,7 +178,7 @@ def quantile_shares(question: Question) -> tuple[float, ...]:
     return tuple(map(float, shares))
 
 
-def ttest_answer(margins: Margins, question: Question) -> Answer:
+def ttest_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
     """Two means: ``test`` is "pooled" (Student), "welch" or "mann-whitney".
 
     Without a term, one mean against the number ``value``, default 0.
@@ -193,21 +202,21 @@ def ttest_answer(margins: Margins, question: Question) -> Answer:
     return replace(answer, scalars=(*answer.scalars, *((effect,) if effect else ())))
 
 
-def _tested(question: Question, groups: Groups | SummedGroups, test: str) -> Difference:
+def _tested(question: CheckedQuestion, groups: Groups | SummedGroups, test: str) -> Difference:
     if (groups.sizes <= 1).any() or not groups.within > 0:
         problem = "each group needs at least two records, and the response must vary"
         raise NoEstimateError(kind=question.kind, problem=problem)
     return by_group.pooled(groups) if test == "pooled" else by_group.welch(groups)
 
 
-def _one_mean(answer: Answer, groups: Comparable, value: float) -> Answer:
+def _one_mean(answer: AnalysisAnswer, groups: Comparable, value: float) -> AnalysisAnswer:
     if answer.n <= 1 or not groups.within > 0:
         raise NoEstimateError(kind=answer.kind, problem="the response does not vary")
     mean, error = float(groups.means[0]), sqrt(float(groups.variances[0]) / answer.n)
     return _with_t(answer, "mean", Difference(mean, error, answer.n - 1), value)
 
 
-def _with_t(answer: Answer, name: str, difference: Difference, value: float) -> Answer:
+def _with_t(answer: AnalysisAnswer, name: str, difference: Difference, value: float) -> AnalysisAnswer:
     """The estimate, and the test that it is ``value``."""
     error, degrees = difference.standard_error, difference.degrees
     t = (difference.value - value) / error

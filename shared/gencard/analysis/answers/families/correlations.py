@@ -12,8 +12,15 @@ from math import atanh, copysign, pi, sqrt, tanh
 import numpy as np
 from scipy import optimize, special
 
-from gencard.analysis.answers.answer import Answer, Scalar, Table, coefficients_of, finite, table_of
-from gencard.analysis.answers.design import Question
+from gencard.analysis.answers.answer import (
+    AnalysisAnswer,
+    AnswerTable,
+    Scalar,
+    coefficients_of,
+    finite,
+    table_of,
+)
+from gencard.analysis.answers.design import CheckedQuestion
 from gencard.analysis.answers.exact import centred_products
 from gencard.analysis.answers.families.contingency import Test
 from gencard.analysis.answers.families.levels import (
@@ -215,7 +222,7 @@ def bivariate_normal(h: FloatArray, k: FloatArray, rho: float) -> FloatArray:
 _NAMES = {"pearson": "pearsonr", "spearman": "spearmanr", "kendall": "kendalltau"}
 
 
-def correlation_answer(margins: Margins, question: Question) -> Answer:
+def correlation_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
     """Correlations of all pairs; ``method`` is "pearson", "spearman" or "kendall" (tau-b).
 
     Each pair is of the records that have both values, as in pandas. Pearson's needs numbers, the others
@@ -246,7 +253,7 @@ def correlation_answer(margins: Margins, question: Question) -> Answer:
     return replace(answer, scalars=(scalar,))
 
 
-def polychoric_answer(margins: Margins, question: Question) -> Answer:
+def polychoric_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
     """Polychoric correlations of all pairs of ordered attributes, with standard errors."""
     attributes = attributes_of(question, 2)
     tables, answer = _pairs(margins, question, attributes, order)
@@ -269,10 +276,10 @@ def polychoric_answer(margins: Margins, question: Question) -> Answer:
 
 def _pairs(
     margins: Margins,
-    question: Question,
+    question: CheckedQuestion,
     attributes: Clique,
-    key: Callable[[Question, str], FloatArray],
-) -> tuple[list[LevelTable], Answer]:
+    key: Callable[[CheckedQuestion, str], FloatArray],
+) -> tuple[list[LevelTable], AnalysisAnswer]:
     """The table of each pair, by ascending keys, and the answer that they begin.
 
     Raises:
@@ -287,10 +294,12 @@ def _pairs(
             raise NoEstimateError(kind=question.kind, problem=problem)
         tables.append(table)
     n = max(table.n for table in tables)
-    return tables, Answer(question.kind, question.text, n, notes=missing_note(margins, keys))
+    return tables, AnalysisAnswer(question.kind, question.text, n, notes=missing_note(margins, keys))
 
 
-def _of_sums(margins: Margins, question: Question, attributes: Clique) -> tuple[list[float], Answer]:
+def _of_sums(
+    margins: Margins, question: CheckedQuestion, attributes: Clique
+) -> tuple[list[float], AnalysisAnswer]:
     """Pearson's correlation of each pair, of numbers as the records have them where they are summed.
 
     Raises:
@@ -301,7 +310,7 @@ def _of_sums(margins: Margins, question: Question, attributes: Clique) -> tuple[
     for i, j in combinations(range(len(attributes)), 2):
         square = float(centred[i, j] ** 2 / (centred[i, i] * centred[j, j]))
         correlations.append(copysign(min(1.0, sqrt(square)), centred[i, j]))
-    return correlations, Answer(question.kind, question.text, records_of(margins))
+    return correlations, AnalysisAnswer(question.kind, question.text, records_of(margins))
 
 
 def _correlation(method: str, table: LevelTable) -> float:
@@ -318,7 +327,7 @@ def _pvalue(method: str, table: LevelTable, correlation: float) -> float:
     return correlation_pvalue(correlation, table.n)
 
 
-def _squares(attributes: Clique, parts: Mapping[str, Sequence[float]]) -> tuple[Table, ...]:
+def _squares(attributes: Clique, parts: Mapping[str, Sequence[float]]) -> tuple[AnswerTable, ...]:
     """Numbers of pairs as symmetric tables; on the diagonal, what an attribute has with itself."""
     tables = []
     for name, pairs in parts.items():

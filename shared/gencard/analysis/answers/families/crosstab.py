@@ -6,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 
 from gencard.analysis.answers.answer import (
-    Answer,
+    AnalysisAnswer,
+    AnswerTable,
     Coefficients,
     Scalar,
-    Table,
     coefficients_of,
     table_of,
 )
-from gencard.analysis.answers.design import Question
+from gencard.analysis.answers.design import CheckedQuestion
 from gencard.analysis.answers.families import contingency
 from gencard.analysis.answers.families.contingency import Test
 from gencard.analysis.answers.families.levels import (
@@ -39,7 +39,7 @@ _NOISE_EMPTIED = (
 )
 
 
-def crosstab_answer(margins: Margins, question: Question) -> Answer:
+def crosstab_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
     """One table for each term: its first attribute by the response, within the term's other attributes.
 
     Without a response, a term's first attribute by its second one; a single attribute has shares with
@@ -64,7 +64,7 @@ def crosstab_answer(margins: Margins, question: Question) -> Answer:
     )
 
 
-def _suffixed(answer: Answer, text: str) -> Answer:
+def _suffixed(answer: AnalysisAnswer, text: str) -> AnalysisAnswer:
     return replace(
         answer,
         scalars=tuple(replace(scalar, name=f"{scalar.name}[{text}]") for scalar in answer.scalars),
@@ -72,8 +72,8 @@ def _suffixed(answer: Answer, text: str) -> Answer:
     )
 
 
-def _part(margins: Margins, question: Question, clique: Clique) -> Answer:
-    answer = Answer(question.kind, question.text, records_of(margins))
+def _part(margins: Margins, question: CheckedQuestion, clique: Clique) -> AnalysisAnswer:
+    answer = AnalysisAnswer(question.kind, question.text, records_of(margins))
     if len(clique) == 1:
         shares = level_table(margins, question, clique, (), signed=True)
         return _one_way(answer, shares, level(question))
@@ -86,7 +86,7 @@ def _part(margins: Margins, question: Question, clique: Clique) -> Answer:
     return _stratified(answer, margins, question, clique)
 
 
-def _one_way(answer: Answer, table: LevelTable, alpha: float) -> Answer:
+def _one_way(answer: AnalysisAnswer, table: LevelTable, alpha: float) -> AnalysisAnswer:
     counts = table.counts[:, 0]
     lower, upper = contingency.share_intervals(counts, alpha)
     values = np.stack([counts, counts / counts.sum(), lower, upper], axis=1)
@@ -95,8 +95,8 @@ def _one_way(answer: Answer, table: LevelTable, alpha: float) -> Answer:
 
 
 def _two_way(
-    answer: Answer, table: LevelTable, tested: LevelTable, alpha: float, *, is_noisy: bool
-) -> Answer:
+    answer: AnalysisAnswer, table: LevelTable, tested: LevelTable, alpha: float, *, is_noisy: bool
+) -> AnalysisAnswer:
     """The table and what follows from it.
 
     Args:
@@ -123,7 +123,9 @@ def _two_way(
     return _fourfold(replace(answer, tables=tuple(tables)), table, alpha, is_noisy=is_noisy)
 
 
-def _fourfold(answer: Answer, table: LevelTable, alpha: float, *, is_noisy: bool) -> Answer:
+def _fourfold(
+    answer: AnalysisAnswer, table: LevelTable, alpha: float, *, is_noisy: bool
+) -> AnalysisAnswer:
     """The answer with odds ratio and risk ratio of a 2 x 2 table."""
     if not np.all(table.counts > 0):
         note = _NOISE_EMPTIED if is_noisy else _EMPTY
@@ -165,7 +167,7 @@ def _ratio_scalars(ratios: Coefficients) -> tuple[Scalar, ...]:
     )
 
 
-def _ratio_table(ratios: Coefficients, alpha: float) -> Table:
+def _ratio_table(ratios: Coefficients, alpha: float) -> AnswerTable:
     values = np.exp(np.column_stack([ratios.params, ratios.conf_int(alpha)]))
     rows = tuple(name.removeprefix("log_").replace("logodds", "oddsratio") for name in ratios.names)
     return table_of("ratios", rows, ("estimate", "lower", "upper"), values)
@@ -177,7 +179,9 @@ def _notes(counts: FloatArray) -> tuple[str, ...]:
     return (f"some expected counts are below {_ROUGH}: the p values of chi2 and g are approximate",)
 
 
-def _stratified(answer: Answer, margins: Margins, question: Question, clique: Clique) -> Answer:
+def _stratified(
+    answer: AnalysisAnswer, margins: Margins, question: CheckedQuestion, clique: Clique
+) -> AnalysisAnswer:
     """The first attribute by the second within the cells of the others."""
     flat = level_table(margins, question, clique[:1], clique[1:2], signed=True)
     is_noisy = has_noise(margins, clique)
@@ -207,7 +211,7 @@ def _conditional(tables: Sequence[FloatArray]) -> tuple[Scalar, ...]:
     return tuple(scalars)
 
 
-def _pooled(answer: Answer, counts: FloatArray, alpha: float) -> Answer:
+def _pooled(answer: AnalysisAnswer, counts: FloatArray, alpha: float) -> AnalysisAnswer:
     """Add the pooled odds of strata of 2 x 2 tables, under the names of statsmodels' StratifiedTable."""
     strata = contingency.Strata.of(counts)
     log_odds, error = strata.pooled_odds()

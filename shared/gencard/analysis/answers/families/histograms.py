@@ -9,8 +9,8 @@ from math import ceil, floor, nan, sqrt
 
 import numpy as np
 
-from gencard.analysis.answers.answer import Answer, table_of
-from gencard.analysis.answers.design import Question
+from gencard.analysis.answers.answer import AnalysisAnswer, table_of
+from gencard.analysis.answers.design import CheckedQuestion
 from gencard.analysis.answers.families.comparisons import one_term, quantile_shares
 from gencard.analysis.answers.families.levels import level_table, order, response_of
 from gencard.analysis.answers.margins import Margins
@@ -35,7 +35,9 @@ _CLAMPED = (
 _NOISY = "each quantile lies between its bounds in at least 95 % of draws of the noise"
 
 
-def histogram_quantiles(question: Question, coding: Edges, histogram: HistogramMeasurement) -> Answer:
+def histogram_quantiles(
+    question: CheckedQuestion, coding: Edges, histogram: HistogramMeasurement
+) -> AnalysisAnswer:
     """Quantiles of a whole column: the values of rank max(1, ceil(q n)), each with its bounds.
 
     Without noise the cell of a value is known, and the bounds are its ends.
@@ -58,10 +60,12 @@ def histogram_quantiles(question: Question, coding: Edges, histogram: HistogramM
     notes = [_NOISY if histogram.stddev else _EVENLY, *_clamped_note(scale)]
     if coding.missing:
         notes.append(f"of the records that have {histogram.attribute}")
-    return Answer(question.kind, question.text, float(n), tables=(table,), notes=tuple(notes))
+    return AnalysisAnswer(question.kind, question.text, float(n), tables=(table,), notes=tuple(notes))
 
 
-def quantiles_inside_levels(margins: Margins, question: Question, answer: Answer) -> Answer:
+def quantiles_inside_levels(
+    margins: Margins, question: CheckedQuestion, answer: AnalysisAnswer
+) -> AnalysisAnswer:
     """Place quantiles inside the levels that hold them, and add tables of the levels' ends.
 
     Args:

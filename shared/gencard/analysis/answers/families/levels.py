@@ -7,8 +7,8 @@ from itertools import product
 import numpy as np
 from scipy import special
 
-from gencard.analysis.answers.answer import Scalar, Table, finite, table_of
-from gencard.analysis.answers.design import INTERCEPT, Column, Question, occurring
+from gencard.analysis.answers.answer import AnswerTable, Scalar, finite, table_of
+from gencard.analysis.answers.design import INTERCEPT, CheckedQuestion, Column, occurring
 from gencard.analysis.answers.exact import Gram, centred_products, gram_of
 from gencard.analysis.answers.families.contingency import Test
 from gencard.analysis.answers.margins import Margins, Mask
@@ -46,7 +46,7 @@ class LevelTable:
     rows: TableSide
     columns: TableSide
 
-    def table(self, name: str, values: FloatArray) -> Table:
+    def table(self, name: str, values: FloatArray) -> AnswerTable:
         """Values of this shape as a table of an answer."""
         return table_of(name, self.rows.names, self.columns.names, values)
 
@@ -64,7 +64,7 @@ class LevelTable:
 
 def level_table(
     margins: Margins,
-    question: Question,
+    question: CheckedQuestion,
     rows: Clique,
     columns: Clique,
     keys: Keys | None = None,
@@ -116,7 +116,7 @@ def has_noise(margins: Margins, clique: Clique) -> bool:
 
 def class_tables(
     margins: Margins,
-    question: Question,
+    question: CheckedQuestion,
     response: str,
     sides: Sequence[Clique],
     *,
@@ -145,12 +145,12 @@ def _wanted(margins: Margins, side: Clique, keys: Keys) -> tuple[IntArray, Float
     return order, values[order]
 
 
-def level_names(question: Question, clique: Clique) -> list[str]:
+def level_names(question: CheckedQuestion, clique: Clique) -> list[str]:
     """Names of the cells of some attributes, in row-major order."""
     return [", ".join(names) or "all" for names in product(*map(question.levels, clique))]
 
 
-def numbers(question: Question, attribute: str) -> FloatArray:
+def numbers(question: CheckedQuestion, attribute: str) -> FloatArray:
     """The number that each level stands for, NaN where it stands for none.
 
     Raises:
@@ -162,7 +162,7 @@ def numbers(question: Question, attribute: str) -> FloatArray:
     return np.asarray(question.values[attribute], dtype=np.float64)
 
 
-def order(question: Question, attribute: str) -> FloatArray:
+def order(question: CheckedQuestion, attribute: str) -> FloatArray:
     """Return the sort keys of levels: their numbers, else places from 1; NaN for "missing"."""
     if attribute in question.values:
         return numbers(question, attribute)
@@ -191,7 +191,7 @@ def check_complete(margins: Margins, keys: Keys) -> None:
         raise InvalidInputError(field="formula", problem=problem)
 
 
-def number_gram(margins: Margins, question: Question, attributes: Clique) -> Gram:
+def number_gram(margins: Margins, question: CheckedQuestion, attributes: Clique) -> Gram:
     """Inner products of a constant and numbers, as the records have them where they are summed.
 
     Raises:
@@ -207,7 +207,9 @@ def number_gram(margins: Margins, question: Question, attributes: Clique) -> Gra
     return gram
 
 
-def number_columns(margins: Margins, question: Question, attributes: Clique) -> tuple[Column, ...]:
+def number_columns(
+    margins: Margins, question: CheckedQuestion, attributes: Clique
+) -> tuple[Column, ...]:
     """A constant, then the numbers of attributes; those that are not summed go by levels."""
     keys = {name: numbers(question, name) for name in attributes if name not in question.columns}
     check_complete(margins, keys)
@@ -216,7 +218,7 @@ def number_columns(margins: Margins, question: Question, attributes: Clique) -> 
     return Column(INTERCEPT, (), np.ones(())), *(columns[name] for name in attributes)
 
 
-def attributes_of(question: Question, least: int = 1) -> Clique:
+def attributes_of(question: CheckedQuestion, least: int = 1) -> Clique:
     """All attributes of the formula, each once, the response first.
 
     Raises:
@@ -230,7 +232,7 @@ def attributes_of(question: Question, least: int = 1) -> Clique:
     return attributes
 
 
-def response_of(question: Question) -> str:
+def response_of(question: CheckedQuestion) -> str:
     """Raises InvalidInputError where the formula has no response."""
     if question.formula.response is None:
         raise InvalidInputError(field="formula", problem="needs a response before the '~'")
@@ -242,7 +244,7 @@ def test_scalar(name: str, test: Test) -> Scalar:
     return Scalar(name, finite(test.statistic), None, (test.degrees,), finite(test.pvalue))
 
 
-def choice(question: Question, name: str, choices: tuple[str, ...]) -> str:
+def choice(question: CheckedQuestion, name: str, choices: tuple[str, ...]) -> str:
     """An option that is one of a few words; the first where it is not given.
 
     Raises:
@@ -254,7 +256,7 @@ def choice(question: Question, name: str, choices: tuple[str, ...]) -> str:
     return str(option)
 
 
-def number(question: Question, name: str, default: float) -> float:
+def number(question: CheckedQuestion, name: str, default: float) -> float:
     """An option that is a number; raises InvalidInputError where it is none."""
     value = question.options.get(name, default)
     if not isinstance(value, int | float) or not np.isfinite(value):
@@ -262,7 +264,7 @@ def number(question: Question, name: str, default: float) -> float:
     return float(value)
 
 
-def level(question: Question) -> float:
+def level(question: CheckedQuestion) -> float:
     """The option ``alpha``: one less the level of intervals, default 0.05."""
     alpha = number(question, "alpha", 0.05)
     if not 0 < alpha < 1:
@@ -301,7 +303,7 @@ class Predicted:
     def notes(self) -> tuple[str, ...]:
         return (self.why,) if self.confusion is None else ()
 
-    def tables(self, classes: tuple[str, ...]) -> tuple[Table, ...]:
+    def tables(self, classes: tuple[str, ...]) -> tuple[AnswerTable, ...]:
         """The confusion matrix, true classes in rows."""
         if self.confusion is None:
             return ()

@@ -16,17 +16,16 @@ from math import sqrt
 
 import numpy as np
 
-from gencard.analysis.answers.answer import Answer, Coefficients, coefficients_of, table_of
+from gencard.analysis.answers.answer import AnalysisAnswer, Coefficients, coefficients_of, table_of
 from gencard.analysis.answers.margins import Margins, Occupied, occupied_of
 from gencard.analysis.answers.noise.numbers import without_errors
 from gencard.analysis.answers.noise.reconciled import NoisyMargins
 from gencard.core.card.noise import Mechanism
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import ComputationError, InvalidInputError, NoiseDrownsError
-from gencard.core.generators.maximum_entropy.family import ipf
-from gencard.core.statistics.consistency import Blocks, interactions, marginal_of
+from gencard.core.generators.family import ipf
 from gencard.core.statistics.marginals import project
-from gencard.core.statistics.psi import Measurement, Psi
+from gencard.core.statistics.psi import Blocks, Measurement, Psi, interactions, marginal_of
 from gencard.core.types import FloatArray, Progress, ignore_progress
 
 REPLICATES = 400
@@ -42,7 +41,7 @@ _FEWEST_ANSWERED = 0.9
 _MOST_CELLS = 2_000_000
 """Most cells of the model's table, which is drawn for each replicate."""
 
-Analysis = Callable[[Margins], Answer]
+Analysis = Callable[[Margins], AnalysisAnswer]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +91,7 @@ class Bootstrap:
 
 def bootstrapped(
     analysis: Analysis, margins: NoisyMargins, cliques: tuple[Clique, ...], how: Bootstrap
-) -> Answer:
+) -> AnalysisAnswer:
     """The answer with a table of intervals: of each number, its estimate less the bias, and 95 %.
 
     Standard errors, intervals and p values that do not know the noise are left out.
@@ -175,14 +174,14 @@ def simulated(
     raise NotImplementedError(f"the bootstrap does not support {mechanism} noise")
 
 
-def _answered(analysis: Analysis, margins: Margins) -> Answer:
+def _answered(analysis: Analysis, margins: Margins) -> AnalysisAnswer:
     try:
         return analysis(margins)
     except (ComputationError, InvalidInputError, ArithmeticError, ValueError):
         raise NoiseDrownsError from None
 
 
-def _numbers(answer: Answer) -> Mapping[str, float]:
+def _numbers(answer: AnalysisAnswer) -> Mapping[str, float]:
     """Every number that an answer estimates, by a name."""
     numbers: dict[str, float] = {}
     if answer.coefficients is not None:
@@ -197,8 +196,8 @@ def _numbers(answer: Answer) -> Mapping[str, float]:
 
 
 def _with_intervals(
-    answer: Answer, centre: Mapping[str, float], drawn: list[Mapping[str, float]]
-) -> Answer:
+    answer: AnalysisAnswer, centre: Mapping[str, float], drawn: list[Mapping[str, float]]
+) -> AnalysisAnswer:
     numbers = _numbers(answer)
     names = [name for name in numbers if name in centre and all(name in one for one in drawn)]
     errors = np.array([[one[name] - centre[name] for name in names] for one in drawn])
@@ -218,7 +217,9 @@ def _with_intervals(
     )
 
 
-def _coefficients(answer: Answer, names: list[str], covariance: FloatArray) -> Coefficients | None:
+def _coefficients(
+    answer: AnalysisAnswer, names: list[str], covariance: FloatArray
+) -> Coefficients | None:
     """The coefficients with the covariance of the draws; None where a draw lacks one of them."""
     if answer.coefficients is None or not {*answer.coefficients.names} <= {*names}:
         return None

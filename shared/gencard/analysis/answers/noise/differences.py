@@ -21,7 +21,14 @@ from math import isnan, sqrt
 import numpy as np
 from scipy import special
 
-from gencard.analysis.answers.answer import NOISE, Answer, Coefficients, Table, coefficients_of, table_of
+from gencard.analysis.answers.answer import (
+    NOISE,
+    AnalysisAnswer,
+    AnswerTable,
+    Coefficients,
+    coefficients_of,
+    table_of,
+)
 from gencard.analysis.answers.design import Block
 from gencard.analysis.answers.margins import Margins, Occupied, Units, occupied_of, summed
 from gencard.analysis.answers.noise.numbers import (
@@ -29,8 +36,8 @@ from gencard.analysis.answers.noise.numbers import (
     LOG,
     RECORDS,
     Address,
+    NoiseRule,
     Numbers,
-    Rule,
     Use,
     numbers_of,
     rebuilt,
@@ -58,8 +65,8 @@ _OF_SQUARES = 2 / sqrt(3)
 """From the root mean square of half the curvature along random signs to 1 / z, for a logarithm."""
 
 _WITHOUT_RULE = {
-    COEFFICIENTS: Rule(COEFFICIENTS, use=Use.INTERVAL),
-    RECORDS: Rule(RECORDS, use=Use.SPREAD),
+    COEFFICIENTS: NoiseRule(COEFFICIENTS, use=Use.INTERVAL),
+    RECORDS: NoiseRule(RECORDS, use=Use.SPREAD),
 }
 
 MOST_MOVED = 0.25
@@ -70,7 +77,7 @@ _NEAR, _FAR = 5.2, 6.5
 
 _MOST_WIDENED = 5.0
 
-Analysis = Callable[[Margins], Answer]
+Analysis = Callable[[Margins], AnalysisAnswer]
 
 
 def widening(moved: float) -> float:
@@ -150,14 +157,14 @@ class NoiseMoves:
 
 
 def widened(
-    answer: Answer,
+    answer: AnalysisAnswer,
     analysis: Analysis,
     margins: Margins,
     tables: Sequence[Held],
     *,
     kind: Kind,
     alpha: float,
-) -> tuple[Answer, float]:
+) -> tuple[AnalysisAnswer, float]:
     """The answer with the noise in each number that its kind's rules name, and without the others.
 
     Returns:
@@ -216,7 +223,7 @@ def widened(
 
 
 def _moves(
-    chosen: Sequence[tuple[Address, Rule]],
+    chosen: Sequence[tuple[Address, NoiseRule]],
     analysis: Analysis,
     margins: Margins,
     names: Sequence[Held],
@@ -270,7 +277,7 @@ def _bent_together(
     margins: Margins,
     tables: dict[Held, FloatArray],
     steps: dict[Held, FloatArray],
-    chosen: Sequence[tuple[Address, Rule]],
+    chosen: Sequence[tuple[Address, NoiseRule]],
     middle: FloatArray,
     turn: int,
 ) -> FloatArray:
@@ -302,7 +309,9 @@ def _stepped(table: FloatArray, cell: tuple[int, ...], step: float) -> FloatArra
     return shifted
 
 
-def _values(analysis: Analysis, margins: Margins, chosen: Sequence[tuple[Address, Rule]]) -> FloatArray:
+def _values(
+    analysis: Analysis, margins: Margins, chosen: Sequence[tuple[Address, NoiseRule]]
+) -> FloatArray:
     """The numbers on their scales; NaN for one that the answer does not have."""
     try:
         with np.errstate(all="ignore"):
@@ -312,14 +321,14 @@ def _values(analysis: Analysis, margins: Margins, chosen: Sequence[tuple[Address
     return np.array([_scaled(numbers.get(address), rule) for address, rule in chosen])
 
 
-def _scaled(value: float | None, rule: Rule) -> float:
+def _scaled(value: float | None, rule: NoiseRule) -> float:
     try:
         return np.nan if value is None else rule.scale.there(value)
     except (ArithmeticError, ValueError):
         return np.nan
 
 
-def _known_errors(answer: Answer) -> dict[Address, float]:
+def _known_errors(answer: AnalysisAnswer) -> dict[Address, float]:
     """Standard errors of coefficients."""
     if answer.coefficients is None:
         return {}
@@ -332,7 +341,7 @@ class _Number:
     """A number with the spread of its noise, on its scale, and the numbers that belong to it."""
 
     address: Address
-    rule: Rule
+    rule: NoiseRule
     plain: Numbers
     spread: float
     known: float | None
@@ -405,7 +414,7 @@ def _of_size(one: _Number, spreads: dict[Address, float]) -> float:
 
 
 def _coefficients(
-    answer: Answer, covariance: FloatArray, factors: FloatArray, places: Sequence[int]
+    answer: AnalysisAnswer, covariance: FloatArray, factors: FloatArray, places: Sequence[int]
 ) -> Coefficients | None:
     """The coefficients with the noise; None where one of them is left out.
 
@@ -428,6 +437,6 @@ def name_of(address: Address) -> str:
     return f"{address.place}: {', '.join(part for part in (address.row, address.column) if part)}"
 
 
-def _noise_table(noise: dict[str, float]) -> Table:
+def _noise_table(noise: dict[str, float]) -> AnswerTable:
     values = np.array(list(noise.values()))[:, None]
     return table_of(NOISE, tuple(noise), ("std",), values)

@@ -11,8 +11,8 @@ from functools import cached_property
 import numpy as np
 from scipy import special
 
-from gencard.analysis.answers.answer import Answer, Coefficients, Scalar, table_of
-from gencard.analysis.answers.design import Block, Design, Question, occurring
+from gencard.analysis.answers.answer import AnalysisAnswer, Coefficients, Scalar, table_of
+from gencard.analysis.answers.design import Block, CheckedQuestion, Design, occurring
 from gencard.analysis.answers.exact import LinearFit, blocks_of
 from gencard.analysis.answers.families.anova import (
     TESTS,
@@ -32,26 +32,25 @@ from gencard.analysis.answers.linear import (
     of_columns,
     response_column,
 )
-from gencard.analysis.answers.loglinear import open_cells
+from gencard.analysis.answers.loglinear import MOST_NUMBERS, open_cells
 from gencard.analysis.answers.margins import Margins, within
-from gencard.analysis.answers.newton import MOST_NUMBERS
-from gencard.analysis.answers.noise.estimating import (
-    Cells,
+from gencard.analysis.answers.noise.intervals import (
     Equations,
+    ModelCells,
     choice_equations,
     count_equations,
+    covariance_with_noise,
     kept_blocks,
     linear_equations,
     product_of,
     residuals,
 )
-from gencard.analysis.answers.noise.intervals import covariance_with_noise
 from gencard.analysis.answers.noise.reconciled import covariance_of
 from gencard.core.errors import FEWER_TERMS, NoEstimateError, NoiseDrownsError, TooLargeError
 from gencard.core.types import FloatArray, IntArray
 
 
-def linear_noise(margins: Margins, question: Question, answer: Answer) -> Equations:
+def linear_noise(margins: Margins, question: CheckedQuestion, answer: AnalysisAnswer) -> Equations:
     """The equations of an answer by ``linear_answer``."""
     estimated(answer)
     model = NoisyFits(margins, question, question.model())
@@ -60,7 +59,7 @@ def linear_noise(margins: Margins, question: Question, answer: Answer) -> Equati
 
 
 def summed_equations(
-    margins: Margins, question: Question, design: Design, fit: LinearFit, places: IntArray
+    margins: Margins, question: CheckedQuestion, design: Design, fit: LinearFit, places: IntArray
 ) -> Equations:
     """Least squares of summed numbers, with the variance of the residuals at most.
 
@@ -95,14 +94,14 @@ _BEYOND = 2
 AT_MOST = "the noise is as large as the residuals: standard errors are at most those that are printed"
 
 
-def logistic_noise(margins: Margins, question: Question, answer: Answer) -> Equations:
+def logistic_noise(margins: Margins, question: CheckedQuestion, answer: AnalysisAnswer) -> Equations:
     """The equations of an answer by ``logistic_answer``."""
     response = question.model().required_response()
     events = one_number(response.attribute, events_of(margins, response))
     return _choice_noise(margins, question.model(), estimated(answer), events, "")
 
 
-def multinomial_noise(margins: Margins, question: Question, answer: Answer) -> Equations:
+def multinomial_noise(margins: Margins, question: CheckedQuestion, answer: AnalysisAnswer) -> Equations:
     """The equations of an answer by ``multinomial_answer``."""
     response = question.model().required_response()
     counts = margins.counts((response.attribute,))
@@ -123,7 +122,7 @@ def _choice_noise(
     return choice_equations(kept_blocks(design, places), responses, cells, params, margins.domain)
 
 
-def poisson_noise(margins: Margins, question: Question, answer: Answer) -> Equations:
+def poisson_noise(margins: Margins, question: CheckedQuestion, answer: AnalysisAnswer) -> Equations:
     """The equations of an answer by ``poisson_answer``."""
     design, coefficients = question.model(), estimated(answer)
     places = places_of(design, coefficients)
@@ -136,17 +135,17 @@ def poisson_noise(margins: Margins, question: Question, answer: Answer) -> Equat
     )
 
 
-def loglinear_noise(margins: Margins, question: Question, answer: Answer) -> Equations:
+def loglinear_noise(margins: Margins, question: CheckedQuestion, answer: AnalysisAnswer) -> Equations:
     """The equations of an answer by ``loglinear_answer``."""
     design, coefficients = question.model(), estimated(answer)
     places = places_of(design, coefficients)
     codes = open_cells(margins, design).codes
-    cells = _checked(Cells(design.attributes, design.matrix(codes), np.ones(len(codes))), places)
+    cells = _checked(ModelCells(design.attributes, design.matrix(codes), np.ones(len(codes))), places)
     params = np.array(coefficients.params)
     return count_equations(kept_blocks(design, places), None, cells, params, margins.domain)
 
 
-def _cells(margins: Margins, design: Design, kept: IntArray) -> Cells:
+def _cells(margins: Margins, design: Design, kept: IntArray) -> ModelCells:
     """All cells of the features, empty ones too."""
     counts = margins.counts(design.attributes)
     if counts.size * len(design.columns) > MOST_NUMBERS:
@@ -154,17 +153,17 @@ def _cells(margins: Margins, design: Design, kept: IntArray) -> Cells:
             what="The size of the model matrix over the cells", limit=MOST_NUMBERS, advice=FEWER_TERMS
         )
     codes = np.argwhere(np.ones(counts.shape, dtype=bool))
-    return _checked(Cells(design.attributes, design.matrix(codes), counts.reshape(-1)), kept)
+    return _checked(ModelCells(design.attributes, design.matrix(codes), counts.reshape(-1)), kept)
 
 
-def _checked(cells: Cells, kept: IntArray) -> Cells:
+def _checked(cells: ModelCells, kept: IntArray) -> ModelCells:
     """The columns that are estimated; raises NoiseDrownsError where noise alone made others depend."""
     if int(np.linalg.matrix_rank(cells.matrix)) != len(kept):
         raise NoiseDrownsError
     return replace(cells, matrix=cells.matrix[:, kept])
 
 
-def estimated(answer: Answer) -> Coefficients:
+def estimated(answer: AnalysisAnswer) -> Coefficients:
     """The coefficients of a model; raises NoiseDrownsError where nothing could be estimated."""
     if answer.coefficients is None:
         raise NoiseDrownsError
@@ -204,7 +203,7 @@ def _check_eigenvalues(gram: FloatArray, estimated: int) -> None:
 _COLUMNS = ("df", "F", "PR(>F)")
 
 
-def t_with_noise(margins: Margins, question: Question, known: Answer) -> Answer:
+def t_with_noise(margins: Margins, question: CheckedQuestion, known: AnalysisAnswer) -> AnalysisAnswer:
     """A t test from the estimate and its standard error with the noise; ranks have none."""
     del margins
     if known.coefficients is None:
@@ -217,7 +216,7 @@ def t_with_noise(margins: Margins, question: Question, known: Answer) -> Answer:
     return replace(known, scalars=(tested, *known.scalars))
 
 
-def f_with_noise(margins: Margins, question: Question, known: Answer) -> Answer:
+def f_with_noise(margins: Margins, question: CheckedQuestion, known: AnalysisAnswer) -> AnalysisAnswer:
     """The table of Fisher's F, of each term with the noise; other tests have none."""
     if choice(question, "test", TESTS) != TESTS[0]:
         return known
@@ -244,7 +243,7 @@ def f_with_noise(margins: Margins, question: Question, known: Answer) -> Answer:
     return replace(known, tables=(table, *known.tables))
 
 
-def _with_response(margins: Margins, question: Question) -> Margins:
+def _with_response(margins: Margins, question: CheckedQuestion) -> Margins:
     """Margins of the records with a number for the response, as the table of means has them."""
     response = response_of(question)
     known = ~np.isnan(numbers(question, response))
@@ -287,7 +286,7 @@ class NoisyFits:
     """
 
     margins: Margins
-    question: Question
+    question: CheckedQuestion
     design: Design
 
     @cached_property

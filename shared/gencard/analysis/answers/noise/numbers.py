@@ -10,7 +10,7 @@ from enum import StrEnum
 from math import exp, log
 from typing import NamedTuple
 
-from gencard.analysis.answers.answer import Answer, Scalar, Table
+from gencard.analysis.answers.answer import AnalysisAnswer, AnswerTable, Scalar
 from gencard.core.statistics.formula import Analysis
 
 COEFFICIENTS, SCALARS = "coefficients", "scalars"
@@ -61,7 +61,7 @@ Beside = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class NoiseRule:
     """Rule for some numbers: the way in which noise enters them, and the numbers that say so.
 
     Args:
@@ -99,28 +99,28 @@ class Rule:
 
 _BOUNDS = (("", "lower"), ("", "upper"))
 _MEANS = (
-    Rule("means", ("mean",), Use.INTERVAL, error=("", "std_mean"), bounds=_BOUNDS, size="nobs"),
-    Rule("means", ("var", "std"), size="nobs"),
-    Rule("means", ("nobs",)),
+    NoiseRule("means", ("mean",), Use.INTERVAL, error=("", "std_mean"), bounds=_BOUNDS, size="nobs"),
+    NoiseRule("means", ("var", "std"), size="nobs"),
+    NoiseRule("means", ("nobs",)),
 )
 
-RULES: Mapping[Analysis, tuple[Rule, ...]] = {
+RULES: Mapping[Analysis, tuple[NoiseRule, ...]] = {
     Analysis.LINEAR: (),
     Analysis.LOGISTIC: (),
     Analysis.MULTINOMIAL: (),
     Analysis.ORDINAL: (),
     Analysis.POISSON: (),
-    Analysis.LOGLINEAR: (Rule(SCALARS, ("df_resid",), Use.GIVEN),),
+    Analysis.LOGLINEAR: (NoiseRule(SCALARS, ("df_resid",), Use.GIVEN),),
     Analysis.CROSSTAB: (
-        Rule("shares", ("share",), Use.INTERVAL, bounds=_BOUNDS),
-        Rule("shares", ("nobs",)),
-        Rule("counts"),
-        Rule("row shares"),
-        Rule("column shares"),
-        Rule("ratios", ("estimate",), Use.INTERVAL, LOG, bounds=_BOUNDS),
+        NoiseRule("shares", ("share",), Use.INTERVAL, bounds=_BOUNDS),
+        NoiseRule("shares", ("nobs",)),
+        NoiseRule("counts"),
+        NoiseRule("row shares"),
+        NoiseRule("column shares"),
+        NoiseRule("ratios", ("estimate",), Use.INTERVAL, LOG, bounds=_BOUNDS),
         # The interval of a ratio is in the table "ratios", or that of its logarithm.
-        Rule(SCALARS, ("oddsratio", "riskratio", "oddsratio_pooled"), Use.INTERVAL, LOG),
-        Rule(
+        NoiseRule(SCALARS, ("oddsratio", "riskratio", "oddsratio_pooled"), Use.INTERVAL, LOG),
+        NoiseRule(
             SCALARS,
             ("log_oddsratio", "log_riskratio"),
             Use.INTERVAL,
@@ -129,11 +129,11 @@ RULES: Mapping[Analysis, tuple[Rule, ...]] = {
         ),
     ),
     Analysis.MEANS: _MEANS,
-    Analysis.QUANTILES: (Rule("cumulative shares"),),
-    Analysis.TTEST: (*_MEANS, Rule(SCALARS, ("cohens_d", "auc"))),
+    Analysis.QUANTILES: (NoiseRule("cumulative shares"),),
+    Analysis.TTEST: (*_MEANS, NoiseRule(SCALARS, ("cohens_d", "auc"))),
     Analysis.ANOVA: _MEANS,
     Analysis.CORRELATION: (
-        Rule(
+        NoiseRule(
             "correlation",
             (),
             Use.INTERVAL,
@@ -141,9 +141,9 @@ RULES: Mapping[Analysis, tuple[Rule, ...]] = {
             bounds=(("lower", ""), ("upper", "")),
             pvalue=("pvalues", ""),
         ),
-        Rule("nobs"),
+        NoiseRule("nobs"),
         # The interval of the only pair is in the tables.
-        Rule(
+        NoiseRule(
             SCALARS,
             ("pearsonr", "spearmanr", "kendalltau"),
             Use.INTERVAL,
@@ -152,31 +152,33 @@ RULES: Mapping[Analysis, tuple[Rule, ...]] = {
         ),
     ),
     Analysis.POLYCHORIC: (
-        Rule("correlation", (), Use.INTERVAL, error=("standard errors", "")),
-        Rule("nobs"),
-        Rule(SCALARS, ("rho",), Use.INTERVAL, error=("", "standard_error")),
+        NoiseRule("correlation", (), Use.INTERVAL, error=("standard errors", "")),
+        NoiseRule("nobs"),
+        NoiseRule(SCALARS, ("rho",), Use.INTERVAL, error=("", "standard_error")),
     ),
     Analysis.COMPONENTS: tuple(
-        map(Rule, ("explained_variance", "components", "loadings", "attributes"))
+        map(NoiseRule, ("explained_variance", "components", "loadings", "attributes"))
     ),
-    Analysis.CORRESPONDENCE: tuple(map(Rule, ("inertias", "coordinates", "contributions", "masses"))),
+    Analysis.CORRESPONDENCE: tuple(
+        map(NoiseRule, ("inertias", "coordinates", "contributions", "masses"))
+    ),
     Analysis.NAIVE_BAYES: (
-        Rule("probabilities"),
-        Rule("class_prior"),
-        Rule("features", ("mutual_information",)),
+        NoiseRule("probabilities"),
+        NoiseRule("class_prior"),
+        NoiseRule("features", ("mutual_information",)),
     ),
-    Analysis.CHOW_LIU: (Rule("probabilities"), Rule("edges"), Rule("mutual_information")),
+    Analysis.CHOW_LIU: (NoiseRule("probabilities"), NoiseRule("edges"), NoiseRule("mutual_information")),
     Analysis.DISCRIMINANT: (
-        *map(Rule, ("priors", "means", "covariance", "coef", "scalings")),
-        *map(Rule, ("explained_variance_ratio", "distances")),
-        Rule(SCALARS, ("normal_error",)),
+        *map(NoiseRule, ("priors", "means", "covariance", "coef", "scalings")),
+        *map(NoiseRule, ("explained_variance_ratio", "distances")),
+        NoiseRule(SCALARS, ("normal_error",)),
     ),
     Analysis.KAPLAN_MEIER: (
-        Rule("survival", ("survival",), Use.INTERVAL, error=("", "std_err"), size="at_risk"),
-        Rule("survival", ("at_risk", "events")),
-        Rule("survival", ("time",), Use.GIVEN),
+        NoiseRule("survival", ("survival",), Use.INTERVAL, error=("", "std_err"), size="at_risk"),
+        NoiseRule("survival", ("at_risk", "events")),
+        NoiseRule("survival", ("time",), Use.GIVEN),
     ),
-    Analysis.COX: (Rule(SCALARS, ("nevents",)),),
+    Analysis.COX: (NoiseRule(SCALARS, ("nevents",)),),
 }
 """Coefficients have no rule: all kinds give them with the noise in their covariance."""
 
@@ -190,10 +192,10 @@ MADE_AGAIN: Mapping[Analysis, tuple[tuple[str, str], ...]] = {
 """Tests that are made again, from estimates and their covariance with the noise."""
 
 
-def rule_of(kind: Analysis, address: Address) -> Rule | None:
+def rule_of(kind: Analysis, address: Address) -> NoiseRule | None:
     """The rule that names a number itself; None for numbers that belong to another one, or to none."""
     if (address.place, address.row) in {(place, address.column) for place in _OF_ITSELF}:
-        return Rule(address.place, use=Use.GIVEN)
+        return NoiseRule(address.place, use=Use.GIVEN)
     name = _base(address.row) if address.place == SCALARS else address.column
     if address.place == SCALARS and address.column != "value":
         return None
@@ -236,7 +238,7 @@ def _base(name: str) -> str:
 Numbers = dict[Address, float | None]
 
 
-def numbers_of(answer: Answer) -> Numbers:
+def numbers_of(answer: AnalysisAnswer) -> Numbers:
     """Every number of an answer; degrees of freedom belong to tests, covariances to coefficients."""
     numbers: Numbers = {Address(RECORDS, "", ""): answer.n}
     if answer.coefficients is not None:
@@ -257,7 +259,7 @@ def numbers_of(answer: Answer) -> Numbers:
 _P_VALUES = frozenset({"pvalue", "PR(>F)"})
 
 
-def without_errors(answer: Answer) -> Answer:
+def without_errors(answer: AnalysisAnswer) -> AnalysisAnswer:
     """The answer without standard errors, bounds and p values, which follow from other numbers."""
     others = {(rule.place, other) for rules in RULES.values() for rule in rules for other in rule.others}
     beside = {(place or own, column) for own, (place, column) in others} | {
@@ -273,7 +275,7 @@ def without_errors(answer: Answer) -> Answer:
     return rebuilt(answer, kept)
 
 
-def rebuilt(answer: Answer, numbers: Numbers) -> Answer:
+def rebuilt(answer: AnalysisAnswer, numbers: Numbers) -> AnalysisAnswer:
     """The answer with some of its numbers changed; scalars, columns and tables left empty are gone."""
     scalars = (_scalar(one, numbers) for one in answer.scalars)
     tables = (_table(one, numbers) for one in answer.tables)
@@ -293,7 +295,7 @@ def _scalar(scalar: Scalar, numbers: Numbers) -> Scalar:
     return replace(scalar, value=value, standard_error=error, pvalue=pvalue, degrees=degrees)
 
 
-def _table(table: Table, numbers: Numbers) -> Table:
+def _table(table: AnswerTable, numbers: Numbers) -> AnswerTable:
     rows = [
         [numbers.get(Address(table.name, row, column)) for column in table.column_names]
         for row in table.row_names

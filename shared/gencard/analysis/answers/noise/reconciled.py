@@ -26,9 +26,15 @@ from gencard.analysis.answers.margins import (
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import FEWER_TERMS, TooLargeError
-from gencard.core.statistics.consistency import Blocks, interactions, interactions_of, marginal_of
 from gencard.core.statistics.marginals import subsets
-from gencard.core.statistics.psi import Measurement, Psi
+from gencard.core.statistics.psi import (
+    Blocks,
+    Measurement,
+    Psi,
+    interactions,
+    interactions_of,
+    marginal_of,
+)
 from gencard.core.types import FloatArray
 
 _MOST_NUMBERS = 2 * 10**7

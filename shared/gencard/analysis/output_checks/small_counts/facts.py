@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import scipy.linalg
 
-from gencard.analysis.answers.design import Question
+from gencard.analysis.answers.design import CheckedQuestion
 from gencard.analysis.answers.kinds import answered, kind_of
 from gencard.analysis.answers.margins import RecordMargins
-from gencard.analysis.answers.noise.estimating import Equations
+from gencard.analysis.answers.noise.intervals import Equations
 from gencard.analysis.answers.stored import wants_stored
 from gencard.analysis.answers.survival import event_of
 from gencard.analysis.output_checks import rounding
@@ -24,7 +24,7 @@ from gencard.analysis.output_checks.populations import Kept, cell_numbers
 from gencard.analysis.output_checks.released import ROUNDED_FIRST
 from gencard.analysis.output_checks.slopes import slopes_of
 from gencard.analysis.output_checks.small_counts.lattice import CountFacts, Lattice, Sums
-from gencard.core.card.mechanism import Transform
+from gencard.core.card.noise import Transform
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
 from gencard.core.output_rules import Rules
@@ -67,7 +67,7 @@ def rounded(clique: Clique, checks: Transform, lattice: Lattice) -> CountFacts:
 
 
 def facts_of_answer(
-    question: Question, kept: Kept, margins: RecordMargins, lattice: Lattice, rules: Rules
+    question: CheckedQuestion, kept: Kept, margins: RecordMargins, lattice: Lattice, rules: Rules
 ) -> CountFacts:
     """Return the facts in an answer that the rules let pass, about the lattice's attributes.
 
@@ -118,7 +118,7 @@ def _exactly(clique: Clique, kept: Kept, lattice: Lattice) -> CountFacts:
     return CountFacts.near(lattice.sums(clique, kept).rows, 0.0)
 
 
-def _means(question: Question, kept: Kept, lattice: Lattice) -> Iterator[CountFacts]:
+def _means(question: CheckedQuestion, kept: Kept, lattice: Lattice) -> Iterator[CountFacts]:
     """Means of the coded response in the groups of each term."""
     response = question.formula.response or ""
     if response not in lattice.told_apart:
@@ -142,7 +142,7 @@ def _means(question: Question, kept: Kept, lattice: Lattice) -> Iterator[CountFa
 
 
 def _of_numbers(
-    question: Question, margins: RecordMargins, kept: Kept, lattice: Lattice, rules: Rules
+    question: CheckedQuestion, margins: RecordMargins, kept: Kept, lattice: Lattice, rules: Rules
 ) -> Iterator[CountFacts]:
     """The numbers that no function above has, each to the unit to which it is rounded.
 
@@ -190,7 +190,9 @@ def _independent(rows: FloatArray) -> IntArray:
     return np.asarray(order[: int((rest * _MOST_MOVED > 0.5).sum())], dtype=np.int64)
 
 
-def _of_events(question: Question, kept: Kept, lattice: Lattice, rules: Rules) -> Iterator[CountFacts]:
+def _of_events(
+    question: CheckedQuestion, kept: Kept, lattice: Lattice, rules: Rules
+) -> Iterator[CountFacts]:
     """Events, and people at risk at the times that are told, by cells of the features.
 
     A curve is told at the first time by which there are enough events since the last one. So it also
@@ -239,7 +241,7 @@ def _units(errors: FloatArray) -> FloatArray:
 
 
 def _solved(
-    question: Question, margins: RecordMargins, kept: Kept, lattice: Lattice
+    question: CheckedQuestion, margins: RecordMargins, kept: Kept, lattice: Lattice
 ) -> Iterator[CountFacts]:
     """The equations that coefficients solve, as nearly as they are told."""
     equations_of = kind_of(question.kind).equations

@@ -28,7 +28,7 @@ from gencard.analysis.output_checks.small_counts.linear_programs import LinearPr
 from gencard.core.types import FloatArray, IntArray
 
 
-class Outcome(IntEnum):
+class SearchOutcome(IntEnum):
     """Result of a search; the larger one decides among several."""
 
     OPEN = 0
@@ -104,7 +104,7 @@ _SINGLE = 400
 """Sums that are judged one at a time; if more are left, nothing is proven."""
 
 
-def tells_small_counts(new: CountFacts, earlier: CountFacts, lattice: Lattice) -> Outcome:
+def tells_small_counts(new: CountFacts, earlier: CountFacts, lattice: Lattice) -> SearchOutcome:
     """Decide if a new output leaves too little open about a small count that earlier ones left open.
 
     First records move inside a class of cells that no output tells apart, and between two classes. Then
@@ -115,7 +115,7 @@ def tells_small_counts(new: CountFacts, earlier: CountFacts, lattice: Lattice) -
     known = _basis(before)
     # A linear function of what is known already discloses nothing new, so no program is needed.
     if np.all(_is_spanned(after.rows, known)):
-        return Outcome.OPEN
+        return SearchOutcome.OPEN
     codes = lattice.cells.codes[lattice.changing[classes.first]]
     ranges = _Ranges(classes.closed_sums(lattice, known), codes, classes.counts)
     program = LinearProgram(CountFacts.together([before, after], len(classes.counts)), classes.counts)
@@ -125,7 +125,7 @@ def tells_small_counts(new: CountFacts, earlier: CountFacts, lattice: Lattice) -
     if len(classes.counts) > MOST_WHOLE:
         return _in_fractions(ranges, program, then)
     if any(_is_told(place, ranges, program, then) for place in ranges.closed[:_FIRST]):
-        return Outcome.DISCLOSED
+        return SearchOutcome.DISCLOSED
     # Whole records are searched for where fractions leave little room, and nowhere else.
     in_whole = ranges.low.copy(), ranges.high.copy()
     for turn in range(_FRACTIONS_FIRST):
@@ -452,7 +452,7 @@ def _move_in_fractions(ranges: _Ranges, program: LinearProgram, turn: int, width
         ranges.stretch(change[None])
 
 
-def _in_fractions(ranges: _Ranges, program: LinearProgram, before: LinearProgram) -> Outcome:
+def _in_fractions(ranges: _Ranges, program: LinearProgram, before: LinearProgram) -> SearchOutcome:
     """Judge many classes by linear programs alone.
 
     Whole records are not searched for: with so many classes, counts in fractions that agree have whole
@@ -471,33 +471,33 @@ def _in_fractions(ranges: _Ranges, program: LinearProgram, before: LinearProgram
             continue
         # Fail closed: sums that are left undecided wait for a steward.
         if number == _SINGLE:
-            return Outcome.UNDECIDED
+            return SearchOutcome.UNDECIDED
         for weights in ranges.rows(place) * np.array([[1.0], [-1.0]]):
             change = program.fraction(weights, most=np.inf)
             if change is None:
-                return Outcome.UNDECIDED
+                return SearchOutcome.UNDECIDED
             ranges.stretch(change[None])
             if is_open := ranges.high[place] - ranges.low[place] >= _ENOUGH - _ZERO:
                 break
         if not is_open and ranges.span(place, before) >= _ENOUGH - _ZERO:
-            return Outcome.DISCLOSED
-    return Outcome.OPEN
+            return SearchOutcome.DISCLOSED
+    return SearchOutcome.OPEN
 
 
-def _search(ranges: _Ranges, program: LinearProgram, before: LinearProgram) -> Outcome:
+def _search(ranges: _Ranges, program: LinearProgram, before: LinearProgram) -> SearchOutcome:
     """Prove or refute for one sum after the other that it is known; one that is known decides."""
-    outcome, proofs = Outcome.OPEN, _PROOFS
+    outcome, proofs = SearchOutcome.OPEN, _PROOFS
     for place in ranges.closed:
         if ranges.is_open(place):
             continue
-        proofs -= outcome is Outcome.UNDECIDED
+        proofs -= outcome is SearchOutcome.UNDECIDED
         if program.is_spent or not proofs:
-            return Outcome.UNDECIDED
+            return SearchOutcome.UNDECIDED
         if _is_told(place, ranges, program, before):
-            return Outcome.DISCLOSED
-        if outcome is Outcome.OPEN:  # one undecided sum is enough
+            return SearchOutcome.DISCLOSED
+        if outcome is SearchOutcome.OPEN:  # one undecided sum is enough
             outcome = _searched(place, ranges, program, before)
-        if outcome is Outcome.DISCLOSED:
+        if outcome is SearchOutcome.DISCLOSED:
             break
     return outcome
 
@@ -511,18 +511,20 @@ def _was_open(place: int, ranges: _Ranges, before: LinearProgram) -> bool:
     return ranges.span(place, before) >= WIDTH - _ZERO
 
 
-def _searched(place: int, ranges: _Ranges, program: LinearProgram, before: LinearProgram) -> Outcome:
+def _searched(
+    place: int, ranges: _Ranges, program: LinearProgram, before: LinearProgram
+) -> SearchOutcome:
     """The same in whole records, as far as programs of a few nodes decide it."""
     if not _was_open(place, ranges, before):
-        return Outcome.OPEN
+        return SearchOutcome.OPEN
     _open(place, ranges, program)
     if ranges.is_open(place):
-        return Outcome.OPEN
+        return SearchOutcome.OPEN
     shared = float(ranges.most[place] - ranges.least[place])
     is_closed = _whole_span(place, ranges, program) + shared < WIDTH
     if ranges.is_open(place):
-        return Outcome.OPEN
-    return Outcome.DISCLOSED if is_closed else Outcome.UNDECIDED
+        return SearchOutcome.OPEN
+    return SearchOutcome.DISCLOSED if is_closed else SearchOutcome.UNDECIDED
 
 
 def _open(place: int, ranges: _Ranges, program: LinearProgram) -> None:

@@ -55,8 +55,8 @@ from gencard.measures.privacy.attacks.attack import (
     drawn,
     quantile,
 )
-from gencard.measures.privacy.distances.distances import Positions, pairs_of
 from gencard.measures.privacy.distances.gower import Gower
+from gencard.measures.privacy.distances.groups import Positions, pairs_of
 from gencard.measures.privacy.distances.nearest import nearest
 from gencard.measures.privacy.records import Column, Records, present
 

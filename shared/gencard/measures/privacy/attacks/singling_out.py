@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from gencard.core.errors import ComputationError, InvalidNumberError
 from gencard.measures.privacy.attacks.attack import Attack, Proportion, Tables, drawn
-from gencard.measures.privacy.distances.distances import Positions
+from gencard.measures.privacy.distances.groups import Positions
 from gencard.measures.privacy.records import Column, Records, present
 
 

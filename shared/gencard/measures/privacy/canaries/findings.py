@@ -18,20 +18,18 @@ from gencard.core.errors import ComputationError, InvalidNumberError
 from gencard.core.types import FloatArray
 from gencard.measures.privacy.attacks.neighbours import Membership
 from gencard.measures.privacy.canaries.canaries import (
-    Planted,
-    Reconstruction,
-    points_of,
-    reconstruct_cells,
-    reconstruct_points,
-)
-from gencard.measures.privacy.canaries.epsilon_bound import (
     Cube,
     EpsilonBound,
     LogPValue,
+    Planted,
+    Reconstruction,
     Space,
     check_beta,
     check_epsilon,
     log_chance,
+    points_of,
+    reconstruct_cells,
+    reconstruct_points,
     smallest_epsilon,
     steps_of,
     tilted_chance,

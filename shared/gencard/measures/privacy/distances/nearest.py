@@ -21,9 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.core.errors import InvalidNumberError
-from gencard.measures.privacy.distances.distances import Positions, Row, pairs_of
 from gencard.measures.privacy.distances.gower import Gower
-from gencard.measures.privacy.distances.groups import GroupPairs, group_pairs_of
+from gencard.measures.privacy.distances.groups import (
+    GroupPairs,
+    Positions,
+    Row,
+    group_pairs_of,
+    pairs_of,
+)
 from gencard.measures.privacy.distances.rare_levels import (
     RunningNearest,
     compare_sharing,

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.measures.privacy.distances.distances import Matrix, Pairs, Positions, Row
 from gencard.measures.privacy.distances.gower import Gower
-from gencard.measures.privacy.distances.groups import ranges
+from gencard.measures.privacy.distances.groups import Matrix, Pairs, Positions, Row, ranges
 from gencard.measures.privacy.records import Column, Records
 
 

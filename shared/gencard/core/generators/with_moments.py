@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from gencard.core.coding import StructuralZeros, impossible_cells
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import NotConvergedError
-from gencard.core.generators.maximum_entropy.junction_tree import check_cells
-from gencard.core.generators.maximum_entropy.models import TableModel
+from gencard.core.generators.junction_tree import check_cells
+from gencard.core.generators.models import TableModel
 from gencard.core.generators.targets import (
     TargetMeans,
     check_belongs,

@@ -5,15 +5,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gencard.core.audit.arms.comparison import Comparison, brown_forsythe, welch
-from gencard.core.audit.arms.exploration import (
+from gencard.core.audit.direction import Basis, Direction
+from gencard.core.audit.exploration import (
+    Comparison,
     Findings,
+    brown_forsythe,
     inverse_variance,
     neighbour_shares,
+    welch,
     within_blocks,
 )
-from gencard.core.audit.pairs.direction import Basis, Direction
-from gencard.core.audit.pairs.extremal_pair import ExtremalPair
+from gencard.core.audit.extremal_pair import ExtremalPair
 from gencard.core.audit.plan import AuditPlan, Side
 from gencard.core.audit.report import LARGEST_EFFECT, LEVEL_SHARES, Check, CheckResult, Effect
 from gencard.core.dataset import Dataset

@@ -2,18 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import pairwise
-from math import prod
+from math import gcd, lcm, prod
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
+from gencard.core.coding import StructuralZeros, impossible_cells
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
-from gencard.core.statistics.counting import count_all
-from gencard.core.statistics.marginals import coefficients, table_of
-from gencard.core.types import FloatArray
+from gencard.core.statistics.linear import LinearStatistic
+from gencard.core.statistics.marginals import coefficients, count, count_all, table_of
+from gencard.core.types import FloatArray, IntArray
 
 _ROUNDING = 1e-13
 """Above it is every difference of one record."""
@@ -160,3 +163,159 @@ class Basis:
         """Coordinates in the block of the vector with these in its part."""
         block = part @ self.kept[clique] if clique in self.kept else part
         return block.reshape(self._shape(clique))
+
+
+# Integer moves that keep linear statistics too: the circuits of the matrix from table to psi.
+#
+# A circuit is a change of the table that keeps psi and touches so few cells that it is the only one on
+# them, up to scale: whole numbers, found exactly. Every change that keeps psi is a sum of circuits.
+
+
+_WIDEST = 60
+"""Columns of a matrix; the numbers in its kernel grow with them."""
+
+_LARGEST = 2**62
+
+MOST_TABLE_CELLS = 2_000
+"""Cells of the full table up to which circuits are looked for."""
+
+_MOST_CIRCUITS = 500
+"""Tried on each side of a pair."""
+
+_NONE = 1e-9
+"""Below this part of the largest possible gain, and of the largest entry, is rounding."""
+
+
+def along_circuits(
+    dataset: Dataset,
+    cliques: Sequence[Clique],
+    linear: Sequence[LinearStatistic],
+    beta: Direction,
+    *,
+    zeros: Sequence[StructuralZeros] = (),
+) -> Dataset:
+    """Take the circuits that raise ``<beta, table>``, the steepest first, as often as counts allow.
+
+    Args:
+        zeros: Cells that cannot occur; circuits that fill them are left out.
+
+    Returns:
+        A dataset with the same psi, in the order of the cells.
+    """
+    domain = dataset.domain
+    cells = np.indices(domain.sizes).reshape(len(domain), -1)
+    matrix, gains = psi_matrix(domain, cliques, linear), beta.of(list(cells))
+    table = count(dataset, domain.attributes).ravel()
+    bare = table == 0
+    closed = impossible_cells(domain, zeros).ravel()
+    for _ in range(_MOST_CIRCUITS):
+        support, signs = _steepest(matrix, gains, bare, closed)
+        change = only_change(matrix[:, support], signs)
+        if change is None or gains[support] @ change <= 0:
+            break
+        losing = change < 0
+        times = int((table[support[losing]] // -change[losing]).min())
+        table[support] += times * change
+        bare[support[table[support] < -change]] = True
+    return Dataset(domain, np.repeat(cells.T, table, axis=0))
+
+
+def psi_matrix(domain: Domain, cliques: Sequence[Clique], linear: Sequence[LinearStatistic]) -> IntArray:
+    """From the full table to all of psi: one row for each count and each sum."""
+    places = np.arange(domain.cells).reshape(domain.sizes)
+    rows = [np.ones((1, domain.cells), dtype=np.int64)]
+    for clique in cliques:
+        cells = _cells(domain, clique, places)
+        rows.append((np.arange(domain.project(clique).cells)[:, None] == cells).astype(np.int64))
+    rows += [each.numerators[:, _cells(domain, each.clique, places)] for each in linear]
+    return np.vstack(rows)
+
+
+def _cells(domain: Domain, clique: Clique, places: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The number of each cell of the full table in the clique."""
+    codes = np.unravel_index(places.ravel(), domain.sizes)
+    return np.ravel_multi_index(
+        tuple(codes[axis] for axis in domain.axes(clique)), domain.project(clique).sizes
+    )
+
+
+def _steepest(
+    matrix: IntArray, gains: FloatArray, bare: NDArray[np.bool_], closed: NDArray[np.bool_]
+) -> tuple[NDArray[np.intp], FloatArray]:
+    """The cells of the circuit that gains most for each record it moves, and its signs there.
+
+    A vertex of the changes that keep psi, move one record in all, take none from ``bare`` cells and put
+    none into ``closed`` ones.
+    """
+    # The solver's tolerances are absolute: sums with large numerators would be kept more strictly than
+    # counts.
+    scaled = matrix / np.maximum(np.abs(matrix).max(axis=1, keepdims=True), 1)
+    rows = scipy.sparse.csr_array(np.hstack([scaled, -scaled]))
+    # A linear program: no variable is marked as integer. The change is split into what cells gain and
+    # lose; the bound on their sum keeps it finite. A vertex has minimal support, which makes it a
+    # circuit.
+    solution = scipy.optimize.milp(
+        c=np.concatenate([-gains, gains]),
+        constraints=[
+            scipy.optimize.LinearConstraint(rows, 0, 0),
+            scipy.optimize.LinearConstraint(np.ones((1, rows.shape[1])), ub=1),
+        ],
+        bounds=scipy.optimize.Bounds(0, 1.0 - np.concatenate([closed, bare])),
+    )
+    if solution.x is None or -solution.fun <= _NONE * np.abs(gains).max():
+        return np.zeros(0, dtype=np.intp), np.zeros(0)
+    change = solution.x[: len(bare)] - solution.x[len(bare) :]
+    support = np.flatnonzero(np.abs(change) > _NONE)
+    return support, np.sign(change[support])
+
+
+def only_change(matrix: IntArray, signs: FloatArray) -> IntArray | None:
+    """The one vector that the matrix takes to zero, in smallest whole numbers with these signs.
+
+    None where there is not one, or it has other signs.
+    """
+    if not 2 <= matrix.shape[1] <= _WIDEST:
+        return None
+    # The solver's floats choose the cells only. The numbers are solved again in fractions, because psi
+    # must stay equal to the last record.
+    kernel = kernel_of([[Fraction(int(entry)) for entry in row] for row in matrix])
+    if len(kernel) != 1:
+        return None
+    scale = lcm(*(entry.denominator for entry in kernel[0]))
+    whole = [int(entry * scale) for entry in kernel[0]]
+    change = [entry // gcd(*whole) * (1 if whole[0] * signs[0] > 0 else -1) for entry in whole]
+    if max(map(abs, change)) > _LARGEST or not np.array_equal(np.sign(change), signs):
+        return None
+    return np.array(change, dtype=np.int64)
+
+
+def kernel_of(matrix: Sequence[Sequence[Fraction]]) -> list[list[Fraction]]:
+    """A basis of what a matrix takes to zero, by exact elimination."""
+    rows, pivots = _reduced([list(row) for row in matrix])
+    width = len(matrix[0])
+    return [
+        [
+            -rows[pivots.index(column)][free] if column in pivots else Fraction(column == free)
+            for column in range(width)
+        ]
+        for free in range(width)
+        if free not in pivots
+    ]
+
+
+def _reduced(rows: list[list[Fraction]]) -> tuple[list[list[Fraction]], list[int]]:
+    """The reduced row echelon form, and the columns of its leading ones."""
+    pivots: list[int] = []
+    for column in range(len(rows[0])):
+        top = len(pivots)
+        pivot = next((place for place in range(top, len(rows)) if rows[place][column]), None)
+        if pivot is None:
+            continue
+        rows[top], rows[pivot] = rows[pivot], rows[top]
+        lead = [entry / rows[top][column] for entry in rows[top]]
+        rows = [
+            lead if place == top else [a - row[column] * b for a, b in zip(row, lead, strict=True)]
+            for place, row in enumerate(rows)
+        ]
+        pivots.append(column)
+    return rows, pivots

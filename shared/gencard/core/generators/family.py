@@ -23,23 +23,26 @@ import numpy as np
 from gencard.core.coding import StructuralZeros, zeros_inside
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError, NotConvergedError
-from gencard.core.generators.maximum_entropy.block_table import (
+from gencard.core.generators.fitting import (
+    NOISY,
     Blocks,
     BlockTable,
     PlainTable,
     TreeTable,
     Triangle,
+    check_room,
     clear,
+    fit,
+    relax,
     three_parts,
 )
-from gencard.core.generators.maximum_entropy.fitting import NOISY, check_room, fit, relax
-from gencard.core.generators.maximum_entropy.junction_tree import (
+from gencard.core.generators.junction_tree import (
     JunctionTree,
     check_cells,
     edges,
     heaviest_tree,
 )
-from gencard.core.generators.maximum_entropy.models import TableModel, TreeModel
+from gencard.core.generators.models import TableModel, TreeModel
 from gencard.core.generators.targets import (
     TargetMarginal,
     admitted,
@@ -62,7 +65,7 @@ class KeptMarginals(StrEnum):
     WHOLE = "on all attributes"
 
 
-class Form(StrEnum):
+class DistributionForm(StrEnum):
     """Form in which the distribution is stored: ``WHOLE`` always as a table."""
 
     TABLE = "table"
@@ -115,7 +118,7 @@ class LogLinear:
     most_sweeps: int = 10_000
     alpha: float = 0.0
     use: KeptMarginals = field(default=KeptMarginals.ALL, kw_only=True)
-    form: Form = field(default=Form.TABLE, kw_only=True)
+    form: DistributionForm = field(default=DistributionForm.TABLE, kw_only=True)
 
     def __post_init__(self) -> None:
         check_settings(self.tolerance, max_cells=self.max_cells, most_sweeps=self.most_sweeps)
@@ -130,7 +133,7 @@ class LogLinear:
                 ``max_cells`` cells; a tree names its largest cliques.
             InvalidInputError: ``Use.WHOLE``, and no clique holds all attributes of the domain.
         """
-        if self.form is Form.TREE:
+        if self.form is DistributionForm.TREE:
             self._tree(self._largest(cliques, domain), domain)
             return
         check_cells(domain, [domain.attributes], self.max_cells)
@@ -152,7 +155,7 @@ class LogLinear:
             InvalidPsiError: psi does not belong to the domain or contradicts itself.
             NotConvergedError: Structural zeros leave no room for psi, or it takes too many sweeps.
         """
-        return (self.fit_tree if self.form is Form.TREE else self.fit_table)(psi, domain)
+        return (self.fit_tree if self.form is DistributionForm.TREE else self.fit_table)(psi, domain)
 
     def fit_table(self, psi: Psi, domain: Domain) -> TableModel:
         """Fit as ``fit`` does, and return the probability of every cell."""
@@ -261,8 +264,8 @@ class LogLinear:
         return table
 
 
-ipf = partial(LogLinear, use=KeptMarginals.ALL, form=Form.TABLE)
-graphical = partial(LogLinear, use=KeptMarginals.ALL, form=Form.TREE)
-spanning_tree = partial(LogLinear, use=KeptMarginals.BEST_TREE, form=Form.TREE)
-independent = partial(LogLinear, use=KeptMarginals.ONE_WAY, form=Form.TREE)
-saturated = partial(LogLinear, use=KeptMarginals.WHOLE, form=Form.TABLE)
+ipf = partial(LogLinear, use=KeptMarginals.ALL, form=DistributionForm.TABLE)
+graphical = partial(LogLinear, use=KeptMarginals.ALL, form=DistributionForm.TREE)
+spanning_tree = partial(LogLinear, use=KeptMarginals.BEST_TREE, form=DistributionForm.TREE)
+independent = partial(LogLinear, use=KeptMarginals.ONE_WAY, form=DistributionForm.TREE)
+saturated = partial(LogLinear, use=KeptMarginals.WHOLE, form=DistributionForm.TABLE)

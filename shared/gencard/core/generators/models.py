@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from gencard.core.dataset import Dataset, code_dtype
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import DomainMismatchError, InvalidInputError, InvalidNumberError, TooLargeError
-from gencard.core.generators.maximum_entropy.junction_tree import JunctionTree
+from gencard.core.generators.junction_tree import JunctionTree
 from gencard.core.generators.sampling import ROUNDING, Inversion, drawn_rows, scale_to_one
 from gencard.core.statistics.marginals import others, project, sum_out, total
 from gencard.core.types import Table
