@@ -4,6 +4,7 @@ The help of commands is recorded in ``help.json`` beside a shell's ``main``; ``p
 writes it.
 """
 
+import gc
 import json
 import re
 from collections import Counter
@@ -36,7 +37,13 @@ class Home:
 
     def load(self, command: str) -> Any:
         """The command itself, under this name; imports its module."""
-        target = getattr(import_module(self.module), self.name)
+        # Nothing that an import makes is garbage, yet the collector would walk all of it several times.
+        gc.disable()
+        try:
+            target = getattr(import_module(self.module), self.name)
+        finally:
+            gc.enable()
+        gc.freeze()
         if not isinstance(target, typer.Typer):
             function, target = target, new_typer()
             target.command(command)(function)
