@@ -330,7 +330,9 @@ def statistics_digest(
         header = "".join(f"\x00{name}\x00{dataset.domain.size(name)}" for name in clique)
         hasher.update(f"{header}\x00\x00".encode())
         hasher.update(np.ascontiguousarray(counts, dtype="<i8").tobytes())
-    for statistic, sums in zip(linear, _sums(dataset, linear), strict=True):
+    tables = count_all(dataset, [statistic.clique for statistic in linear])
+    for statistic, table in zip(linear, tables, strict=True):
+        sums = statistic.sums(table)
         header = "".join(f"\x00{name}" for name in statistic.clique)
         hasher.update(f"{header}\x00{len(sums)}\x00\x00".encode())
         hasher.update(sums.astype("<i8").tobytes())
@@ -352,11 +354,6 @@ def check_equal_psi(
     check_same_domain(one.domain, other.domain)
     if statistics_digest(one, cliques, linear) != statistics_digest(other, cliques, linear):
         raise ComputationError(problem="the two datasets of an extremal pair differ in psi")
-
-
-def _sums(dataset: Dataset, linear: Sequence[LinearStatistic]) -> list[NDArray[np.int64]]:
-    counts = count_all(dataset, [statistic.clique for statistic in linear])
-    return [statistic.sums(count) for statistic, count in zip(linear, counts, strict=True)]
 
 
 def _along_circuits(
@@ -408,12 +405,14 @@ def farthest(
         return dataset
     cells = np.indices(domain.sizes).reshape(len(domain), -1)
     counts = np.concatenate([table.ravel() for table in count_all(dataset, cliques)])
+    impossible = impossible_cells(domain, zeros)
+    most = np.where(impossible, count(dataset, domain.attributes), np.inf).ravel()
     solution = scipy.optimize.milp(
         c=-beta.of(list(cells)),
         constraints=scipy.optimize.LinearConstraint(
             _marginalising(domain, cliques, cells), counts, counts
         ),
-        bounds=scipy.optimize.Bounds(0, _room(dataset, zeros)),
+        bounds=scipy.optimize.Bounds(0, most),
         integrality=np.ones(domain.cells, dtype=np.int64),
         options={"time_limit": _MOST_SECONDS},
     )
@@ -422,12 +421,6 @@ def farthest(
     # HiGHS returns integers up to a tolerance. A wrong rounding cannot pass: psi is compared afterwards.
     records = np.repeat(cells.T, np.rint(solution.x).astype(np.int64), axis=0)
     return Dataset(domain, records)
-
-
-def _room(dataset: Dataset, zeros: Sequence[StructuralZeros]) -> FloatArray:
-    """The most records in each cell of the full table."""
-    impossible = impossible_cells(dataset.domain, zeros)
-    return np.where(impossible, count(dataset, dataset.domain.attributes), np.inf).ravel()
 
 
 def _marginalising(

@@ -47,11 +47,25 @@ def outside(domain: Domain, cliques: Sequence[Clique], order: int) -> tuple[Cliq
     """
     varying = tuple(name for name, size in zip(domain.attributes, domain.sizes, strict=True) if size > 1)
     for most in range(min(order, len(varying)), len(varying) + 1):
-        _check_sets([len(varying), *map(len, cliques)], most)
-        blocks = _sets(varying, most) - _released(domain, cliques, most)
-        if blocks:
-            _check_cells(domain, blocks)
-            return tuple(sorted(blocks, key=lambda clique: (len(clique), domain.axes(clique))))
+        lengths = [len(varying), *map(len, cliques)]
+        sets = sum(comb(length, size) for length in lengths for size in range(1, most + 1))
+        if sets > MOST_SETS:
+            raise TooLargeError(
+                what="The number of attribute sets of the audit",
+                limit=MOST_SETS,
+                advice="Audit with a lower order, or under a card with fewer attributes.",
+            )
+        released = set[Clique]().union(*(_sets(domain.canonical(clique), most) for clique in cliques))
+        blocks = _sets(varying, most) - released
+        if not blocks:
+            continue
+        if sum(domain.project(clique).cells for clique in blocks) > MOST_CELLS:
+            raise TooLargeError(
+                what="The number of cells of the audit's blocks",
+                limit=MOST_CELLS,
+                advice="Audit with a lower order, or under a card with fewer attributes.",
+            )
+        return tuple(sorted(blocks, key=lambda clique: (len(clique), domain.axes(clique))))
     raise NoExtremalPairError(problem="Phi determines every interaction of its attributes")
 
 
@@ -73,29 +87,6 @@ def neighbours(attribute: str, cliques: Iterable[Clique]) -> frozenset[str]:
 
 def _sets(attributes: Clique, most: int) -> set[Clique]:
     return {clique for length in range(1, most + 1) for clique in combinations(attributes, length)}
-
-
-def _released(domain: Domain, cliques: Iterable[Clique], most: int) -> set[Clique]:
-    return set().union(*(_sets(domain.canonical(clique), most) for clique in cliques))
-
-
-def _check_sets(lengths: Iterable[int], most: int) -> None:
-    sets = sum(comb(length, order) for length in lengths for order in range(1, most + 1))
-    if sets > MOST_SETS:
-        raise TooLargeError(
-            what="The number of attribute sets of the audit",
-            limit=MOST_SETS,
-            advice="Audit with a lower order, or under a card with fewer attributes.",
-        )
-
-
-def _check_cells(domain: Domain, cliques: Iterable[Clique]) -> None:
-    if sum(domain.project(clique).cells for clique in cliques) > MOST_CELLS:
-        raise TooLargeError(
-            what="The number of cells of the audit's blocks",
-            limit=MOST_CELLS,
-            advice="Audit with a lower order, or under a card with fewer attributes.",
-        )
 
 
 _RANK = 1e-9
@@ -194,23 +185,19 @@ def cubes(cells: Cells, axes: Clique, context: Clique, *, rng: np.random.Generat
     Built axis by axis: the odd corners of a cube are the odd corners of its lower face with the even
     corners of its upper face. Where that makes more than ``MOST_CUBES``, a random part of them.
     """
-    faces = _edges(cells, axes[0], rng=rng)
+    # The edges: each cell with each other level of the first axis.
+    levels = cells.column(axes[0]).astype(np.int64)
+    size = cells.domain.size(axes[0])
+    pairs = _some(len(levels) * (size - 1), rng=rng)
+    cell, step = pairs // (size - 1), pairs % (size - 1) + 1
+    here, there = levels[cell], (levels[cell] + step) % size
+    low, high = np.minimum(here, there), np.maximum(here, there)
+    faces = Cubes(cell[:, None], here > there, low[:, None], high[:, None])
     for known in range(1, len(axes)):
         if not len(faces):
             break
         faces = _doubled(faces, cells, axes[known], (*axes[known + 1 :], *context), rng=rng)
     return faces
-
-
-def _edges(cells: Cells, axis: str, *, rng: np.random.Generator) -> Cubes:
-    """One-dimensional cubes: a cell, and another level to which it could go."""
-    levels = cells.column(axis).astype(np.int64)
-    size = cells.domain.size(axis)
-    pairs = _some(len(levels) * (size - 1), rng=rng)
-    cell, step = pairs // (size - 1), pairs % (size - 1) + 1
-    here, there = levels[cell], (levels[cell] + step) % size
-    low, high = np.minimum(here, there), np.maximum(here, there)
-    return Cubes(cell[:, None], here > there, low[:, None], high[:, None])
 
 
 def _doubled(
@@ -219,7 +206,12 @@ def _doubled(
     """Cubes with one more axis: pairs of opposite faces that agree on all that is ``shared``."""
     representative = faces.corners[:, 0]
     level = cells.column(axis).astype(np.int64)[representative]
-    left, right = _partners(_face_key(faces, cells, shared), faces.odd, rng=rng)
+    # The key is equal where two faces span the same levels and have the same context.
+    columns = [cells.column(name)[representative] for name in shared]
+    sizes = [cells.domain.size(name) for name in shared]
+    spans = [*faces.low.T, *faces.high.T]
+    key = key_of([*spans, *columns], [*(int(span.max()) + 1 for span in spans), *sizes])
+    left, right = _partners(key, faces.odd, rng=rng)
     apart = level[left] != level[right]
     left, right = left[apart], right[apart]
     low, high = np.minimum(level[left], level[right]), np.maximum(level[left], level[right])
@@ -231,22 +223,17 @@ def _doubled(
     )
 
 
-def _face_key(faces: Cubes, cells: Cells, shared: Clique) -> IntArray:
-    """Equal where two faces span the same levels and stand in the same context."""
-    representative = faces.corners[:, 0]
-    columns = [cells.column(name)[representative] for name in shared]
-    sizes = [cells.domain.size(name) for name in shared]
-    spans = [*faces.low.T, *faces.high.T]
-    return key_of([*spans, *columns], [*(int(span.max()) + 1 for span in spans), *sizes])
-
-
 def _partners(
     key: IntArray, odd: NDArray[np.bool_], *, rng: np.random.Generator
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Pairs of an even and an odd face with equal key: by key, then in the order of the faces."""
     # This keeps the sort small. Keys that share a slot keep some faces without a partner, but no face
     # with a partner is lost.
-    faces = _perhaps_met(key, odd)
+    slot = key & (_SLOTS - 1)
+    occupied = np.zeros((2, _SLOTS), dtype=np.bool_)
+    occupied[0, slot[odd]] = True
+    occupied[1, slot[~odd]] = True
+    faces = np.flatnonzero((occupied[0] & occupied[1])[slot])
     faces = faces[_stable_order(key[faces])]
     is_odd, ordered = odd[faces], key[faces]
     even, odds = faces[~is_odd], faces[is_odd]
@@ -263,15 +250,6 @@ def _partners(
     else:  # a list of the rows of all pairs may be too large
         row = np.searchsorted(ends, pairs, side="right")
     return even[row], odds[begin[row] + pairs - (ends[row] - number[row])]
-
-
-def _perhaps_met(key: IntArray, odd: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """The faces without most of those whose key no face of the other parity has."""
-    slot = key & (_SLOTS - 1)
-    occupied = np.zeros((2, _SLOTS), dtype=np.bool_)
-    occupied[0, slot[odd]] = True
-    occupied[1, slot[~odd]] = True
-    return np.flatnonzero((occupied[0] & occupied[1])[slot])
 
 
 def _stable_order(key: IntArray) -> NDArray[np.intp]:
@@ -327,28 +305,24 @@ def climb(
     Returns:
         Cells with the same marginals on ``cliques``; the same object where no move helps.
     """
-    around = neighbours(axes[0], cliques) - set(axes)
+    attribute = axes[0]
+    around = neighbours(attribute, cliques) - set(axes)
     context = tuple(name for name in cells.domain.attributes if name in around)
     relevant = beta.moved_by(axes, context)
     if not relevant.cliques:
         return cells
     ready = cubes(cells, axes, context, rng=rng)
-    levels = _flipped_levels(ready, cells, axes[0])
-    gain = _gains(cells, axes[0], relevant)[ready.corners, levels].sum(axis=1)
+    # The other level of the first axis, for each corner.
+    both = ready.low[:, 0] + ready.high[:, 0]
+    levels: NDArray[np.int64] = both[:, None] - cells.column(attribute)[ready.corners]
+    gain = _gains(cells, attribute, relevant)[ready.corners, levels].sum(axis=1)
     steep = np.flatnonzero(gain > _LEAST_GAIN * relevant.largest)
     # After the gains: cells need to be listed only for the moves that gain.
-    steep = steep[_are_possible(cells, axes[0], ready.corners[steep], levels[steep], zeros)]
+    steep = steep[_are_possible(cells, attribute, ready.corners[steep], levels[steep], zeros)]
     if not len(steep):
         return cells
     steep = steep[np.argsort(-gain[steep], kind="stable")]
-    return _moved(cells, axes[0], ready.corners[steep], levels[steep])
-
-
-def _flipped_levels(ready: Cubes, cells: Cells, attribute: str) -> NDArray[np.int64]:
-    """The other level of the first axis, for each corner; shape of ``ready.corners``."""
-    both = ready.low[:, 0] + ready.high[:, 0]
-    levels: NDArray[np.int64] = both[:, None] - cells.column(attribute)[ready.corners]
-    return levels
+    return _moved(cells, attribute, ready.corners[steep], levels[steep])
 
 
 def _gains(cells: Cells, attribute: str, beta: Direction) -> FloatArray:

@@ -313,16 +313,13 @@ def _function(name: str, values: Values, *attributes: Attribute) -> Function:
     denominator = lcm(*(value.denominator for value in values))
     largest = abs(max(values, key=abs, default=Fraction()))
     if denominator > LARGEST_VALUE or largest * denominator > LARGEST_VALUE:
-        denominator = _decimal_grid(largest) if any(map(_has_step, attributes)) else 0
+        has_step = any(isinstance(a.coding, Edges) and a.coding.decimals is not None for a in attributes)
+        denominator = _decimal_grid(largest) if has_step else 0
     if not denominator:
         raise InvalidNumberError(
             field=name, expected="a number with fewer digits: declare coarser numbers in the schema"
         )
     return Function(name, tuple(round(value * denominator) for value in values), denominator)
-
-
-def _has_step(attribute: Attribute) -> bool:
-    return isinstance(attribute.coding, Edges) and attribute.coding.decimals is not None
 
 
 def _decimal_grid(largest: Fraction) -> int:

@@ -1,7 +1,7 @@
 """Measurements: everything that a generator may see; exact counts are checked and rounded before."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
 from typing import Any
@@ -145,7 +145,12 @@ class Psi:
             self.domain.axis(histogram.attribute)
             _check_stddevs(histogram.attribute, histogram.stddev)
         for one in self.sums:
-            _check_sum(one, self.domain)
+            where = ", ".join(one.sum.attributes)
+            _check_stddevs(where, one.stddev, one.counts_stddev)
+            self.domain.axes(one.sum.attributes)
+            cells = self.domain.project(one.sum.by).cells
+            if len(one.values) != cells or len(one.counts) not in (0, cells):
+                raise InvalidPsiError(problem=f"({where}) needs one sum for each cell")
         if not self.measurements and not self.linear:
             raise InvalidPsiError(problem="it contains no measurement")
         for linear in self.linear:
@@ -197,15 +202,6 @@ def _check_linear(linear: LinearMeasurement, domain: Domain) -> None:
             raise InvalidPsiError(problem=f"({where}) holds values that are not finite numbers")
     if np.any(linear.stddevs < 0):
         raise InvalidPsiError(problem=f"({where}) has a stddev that is negative or not a number")
-
-
-def _check_sum(one: SumMeasurement, domain: Domain) -> None:
-    where = ", ".join(one.sum.attributes)
-    _check_stddevs(where, one.stddev, one.counts_stddev)
-    domain.axes(one.sum.attributes)
-    cells = domain.project(one.sum.by).cells
-    if len(one.values) != cells or len(one.counts) not in (0, cells):
-        raise InvalidPsiError(problem=f"({where}) needs one sum for each cell")
 
 
 def _check_stddevs(where: str, *stddevs: float) -> None:
@@ -315,7 +311,12 @@ def check_consistent(psi: Psi, *, may_be_empty: bool = False) -> None:
         TooLargeError: The cliques are too wide to compare.
     """
     for measurement in psi.measurements:
-        _check_values(measurement)
+        where = ", ".join(measurement.clique)
+        if np.any(measurement.values < 0):
+            raise InvalidPsiError(problem=f"({where}) holds a negative value")
+        exact_floats = measurement.stddev == 0 and measurement.values.dtype.kind == "f"
+        if exact_floats and np.any(measurement.values != np.floor(measurement.values)):
+            raise InvalidPsiError(problem=f"({where}) is exact and holds a value that is not an integer")
     total = float(psi.measurements[0].values.sum() if psi.measurements else psi.linear[0].values[0])
     if total <= 0 and not may_be_empty:
         raise InvalidPsiError(problem="it contains no records")
@@ -327,17 +328,8 @@ def check_consistent(psi: Psi, *, may_be_empty: bool = False) -> None:
     first: dict[Attributes, tuple[Clique, Counts]] = {}
     shared = _shared(psi.cliques)
     for measurement in psi.measurements:
-        for attributes in _inside(measurement.clique, shared):
+        for attributes in filter(shared.__contains__, subsets(measurement.clique)):
             _check_agrees(measurement, attributes, first, slack)
-
-
-def _check_values(measurement: Measurement) -> None:
-    where = ", ".join(measurement.clique)
-    if np.any(measurement.values < 0):
-        raise InvalidPsiError(problem=f"({where}) holds a negative value")
-    exact_floats = measurement.stddev == 0 and measurement.values.dtype.kind == "f"
-    if exact_floats and np.any(measurement.values != np.floor(measurement.values)):
-        raise InvalidPsiError(problem=f"({where}) is exact and holds a value that is not an integer")
 
 
 def _check_sums(linear: LinearMeasurement, total: float, slack: float) -> None:
@@ -357,10 +349,6 @@ def _shared(cliques: tuple[Clique, ...]) -> frozenset[Attributes]:
     check_subsets(cliques)
     times = Counter(inside for clique in cliques for inside in subsets(clique))
     return frozenset(inside for inside, number in times.items() if number > 1)
-
-
-def _inside(clique: Clique, shared: frozenset[Attributes]) -> Iterable[Attributes]:
-    return (inside for inside in subsets(clique) if inside in shared)
 
 
 def _check_agrees(
@@ -570,18 +558,11 @@ def _lifted(psi: Psi, records: float) -> Psi:
     # One share for all marginals, the largest that any of them needs: mixed with different shares,
     # marginals that agree would no longer agree. The maximum below removes rounding errors only.
     share = _lift(psi, records)
-    return _with(
-        psi,
-        [
-            np.maximum((1 - share) * _scaled(m.values, records) + share * records / m.values.size, 0.0)
-            for m in psi.measurements
-        ],
-    )
-
-
-def _scaled(values: FloatArray, records: float) -> FloatArray:
-    """Shift to the common total."""
-    return values + (records - total(values)) / values.size
+    tables = []
+    for m in psi.measurements:
+        of_records = m.values + (records - total(m.values)) / m.values.size
+        tables.append(np.maximum((1 - share) * of_records + share * records / m.values.size, 0.0))
+    return _with(psi, tables)
 
 
 def _subsets(domain: Domain, measurement: Measurement) -> Iterator[Clique]:

@@ -290,7 +290,12 @@ class HitCount:
         """
         check_epsilon(epsilon)
         grown = tilted_chance(np.array([self.log_q]), epsilon * steps_of(neighbouring))
-        return _log_tail(self.canaries, self.hits, float(grown[0]))
+        # Of P[B(canaries, chance) >= hits], where floats have no room for it too.
+        trials, log_chance = self.canaries, float(grown[0])
+        counts = np.arange(self.hits, trials + 1)
+        logs = -scipy.special.betaln(counts + 1, trials - counts + 1) - log(trials + 1)
+        logs += counts * log_chance + scipy.special.xlog1py(trials - counts, -exp(log_chance))
+        return min(0.0, float(scipy.special.logsumexp(logs)))
 
     def bound(self, *, beta: float, neighbouring: Neighbouring) -> EpsilonBound:
         """The bound of one run: 0 without hits, or where a blind generator hits all.
@@ -337,14 +342,6 @@ def log_q_of(space: Space, radius: float, rows: int) -> float:
     if log_q == -inf:
         raise InvalidNumberError(field="The radius", expected="above 0 among numbers")
     return log_q
-
-
-def _log_tail(trials: int, hits: int, log_chance: float) -> float:
-    """Natural log of P[B(trials, chance) >= hits], where floats have no room for it too."""
-    counts = np.arange(hits, trials + 1)
-    logs = -scipy.special.betaln(counts + 1, trials - counts + 1) - log(trials + 1)
-    logs += counts * log_chance + scipy.special.xlog1py(trials - counts, -exp(log_chance))
-    return min(0.0, float(scipy.special.logsumexp(logs)))
 
 
 _LEAST = 2.0**-1022

@@ -113,25 +113,21 @@ def differences_of(left: Records, right: Records, gower: Gower) -> Differences:
     for weight, span, *columns in zip(
         gower.proportions, gower.ranges, left.columns, right.columns, strict=True
     ):
-        if weight:
-            _note(alike[weight], columns, gower.missing, continuous=bool(span))
+        if not weight:
+            continue
+        same = alike[weight]
+        same.attributes += 1
+        missing = [np.isnan(column) if column.dtype.kind == "f" else column < 0 for column in columns]
+        has_gaps = bool(missing[0].any() or missing[1].any())
+        alone = gower.missing is Missing.PAIRWISE
+        # Where a value is missing under the pairwise rule, the codes are unequal in both lists: counted,
+        # and taken off again.
+        if has_gaps and alone:
+            same.absent.append(_coded([np.zeros(len(m), int) for m in missing], missing, alone=True))
+        if has_gaps or not span:
+            values = [np.zeros(len(m), int) for m in missing] if span else _ranked(columns)
+            same.differing.append(_coded(values, missing, alone=alone))
     return Differences(dict(alike))
-
-
-def _note(alike: _Alike, columns: Sequence[Column], rule: Missing, *, continuous: bool) -> None:
-    """Note what of one attribute can differ, and what can be absent.
-
-    Where a value is missing under the pairwise rule, the codes are unequal in both lists: counted, and
-    taken off again.
-    """
-    alike.attributes += 1
-    missing = [np.isnan(column) if column.dtype.kind == "f" else column < 0 for column in columns]
-    has_gaps = bool(missing[0].any() or missing[1].any())
-    if has_gaps and rule is Missing.PAIRWISE:
-        alike.absent.append(_coded([np.zeros(len(m), int) for m in missing], missing, alone=True))
-    if has_gaps or not continuous:
-        values = [np.zeros(len(m), int) for m in missing] if continuous else _ranked(columns)
-        alike.differing.append(_coded(values, missing, alone=rule is Missing.PAIRWISE))
 
 
 def _ranked(columns: Sequence[Column]) -> list[NDArray[np.int64]]:
