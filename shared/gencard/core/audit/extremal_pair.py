@@ -284,10 +284,15 @@ def extremal_pair(
         NoExtremalPairError: No move was found.
     """
     sides = (start.low, start.high) if start else (dataset, dataset)
-    low, high = (
-        _climbed(side, moves, uphill, rng=rng, progress=_half(progress, half))
-        for half, (side, uphill) in enumerate(zip(sides, (-beta, beta), strict=True))
-    )
+    climbed = []
+    for half, (side, uphill) in enumerate(zip(sides, (-beta, beta), strict=True)):
+        cells = Cells.of(side)
+        steps = PASSES * moves.kinds
+        for step, axes in enumerate(steps):
+            progress((half + step / len(steps)) / 2)
+            cells = climb(cells, moves.kept, axes, uphill, zeros=moves.zeros, rng=rng)
+        climbed.append(cells.shuffled(rng=rng))
+    low, high = climbed
     # Cube moves keep every count on the cliques of linear statistics; circuits keep only the sums, so
     # they can go on where cubes stop. Without linear statistics, the integer program finds what the
     # greedy climb missed on small tables.
@@ -363,26 +368,6 @@ def _along_circuits(
     # Circuits return the records sorted by cell. In random order, as after the climb, the order says
     # nothing about the side.
     return moved_side.take(rng.permutation(len(moved_side)))
-
-
-def _climbed(
-    side: Dataset,
-    moves: Moves,
-    beta: Direction,
-    *,
-    rng: np.random.Generator,
-    progress: Callable[[float], None],
-) -> Dataset:
-    cells = Cells.of(side)
-    steps = PASSES * moves.kinds
-    for step, axes in enumerate(steps):
-        progress(step / len(steps))
-        cells = climb(cells, moves.kept, axes, beta, zeros=moves.zeros, rng=rng)
-    return cells.shuffled(rng=rng)
-
-
-def _half(progress: Callable[[float], None], half: int) -> Callable[[float], None]:
-    return lambda share: progress((half + share) / 2)
 
 
 def farthest(

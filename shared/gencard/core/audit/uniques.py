@@ -207,7 +207,11 @@ def planted_pair(
     if not len(cubes):
         return None
     corners = cubes.even, cubes.odd
-    even, odd = (_with(base, codes, rng=rng) for codes in corners)
+    sides = []
+    for codes in corners:
+        records = np.vstack([base.codes, codes.astype(base.codes.dtype)])
+        sides.append(Dataset(base.domain, records[rng.permutation(len(records))]))
+    even, odd = sides
     expected_even, expected_odd = (rows * np.exp(cubes.log_shares(codes)) for codes in corners)
     return PlantedPair(
         tuple(cliques), tuple(linear), even, odd, *corners, expected_even, expected_odd, len(cubes)
@@ -225,11 +229,6 @@ def _sets(domain: Domain, kept: Sequence[Clique]) -> list[Clique]:
     """The smallest sets of attributes that lie in none of the ``kept`` cliques, of equal length."""
     sets = minimal(outside(domain, [domain.canonical(clique) for clique in kept], 1))
     return [names for names in sets if len(names) == len(sets[0])]
-
-
-def _with(base: Dataset, codes: NDArray[np.int64], *, rng: np.random.Generator) -> Dataset:
-    both = np.vstack([base.codes, codes.astype(base.codes.dtype)])
-    return Dataset(base.domain, both[rng.permutation(len(both))])
 
 
 BoolArray = NDArray[np.bool_]
@@ -442,9 +441,8 @@ class PlantedArm:
             for side in (Side.LOW, Side.HIGH):
                 runner.skip(AuditStep.PLANTED, side)
             checks = (Check.PLANTED, Check.CANARY)
-            return tuple(
-                CheckResult(check, LEVEL_SHARES[check], 1.0, not_run=self.not_run) for check in checks
-            ), None
+            level, why = LEVEL_SHARES, self.not_run
+            return tuple(CheckResult(check, level[check], 1.0, not_run=why) for check in checks), None
         on_even = _presence(self.pair, runner, Side.LOW, self.pair.even)
         on_odd = _presence(self.pair, runner, Side.HIGH, self.pair.odd)
         return planted_checks(self.pair, on_even, on_odd, plan.level)

@@ -116,15 +116,14 @@ class JunctionTree:
             separator = frozenset(self.separator(clique))
             is_apart = not separator or any(separator <= names for names in inside)
             (roots if is_apart else below[parent]).append(clique)
-        return tuple(_depth_first(root, below) for root in roots)
-
-
-def _depth_first(root: int, below: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    order, waiting = [], [root]
-    while waiting:
-        order.append(waiting.pop())
-        waiting.extend(reversed(below[order[-1]]))
-    return tuple(order)
+        pieces = []
+        for root in roots:
+            order, waiting = list[int](), [root]
+            while waiting:
+                order.append(waiting.pop())
+                waiting.extend(reversed(below[order[-1]]))
+            pieces.append(tuple(order))
+        return tuple(pieces)
 
 
 def cells_needed(domain: Domain, cliques: Sequence[Clique]) -> int:

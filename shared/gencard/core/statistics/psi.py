@@ -558,11 +558,18 @@ def _lifted(psi: Psi, records: float) -> Psi:
     # One share for all marginals, the largest that any of them needs: mixed with different shares,
     # marginals that agree would no longer agree. The maximum below removes rounding errors only.
     share = _lift(psi, records)
-    tables = []
-    for m in psi.measurements:
-        of_records = m.values + (records - total(m.values)) / m.values.size
-        tables.append(np.maximum((1 - share) * of_records + share * records / m.values.size, 0.0))
-    return _with(psi, tables)
+    return _with(
+        psi,
+        [
+            np.maximum((1 - share) * _scaled(m.values, records) + share * records / m.values.size, 0.0)
+            for m in psi.measurements
+        ],
+    )
+
+
+def _scaled(values: FloatArray, records: float) -> FloatArray:
+    """Shift to the common total."""
+    return values + (records - total(values)) / values.size
 
 
 def _subsets(domain: Domain, measurement: Measurement) -> Iterator[Clique]:

@@ -207,20 +207,17 @@ def smallest_epsilon(log_p: LogPValue, beta: float, *, guess: float = 0.0) -> fl
         guess: Saves calls of ``log_p`` where it is near, and changes nothing else.
     """
     target = log(beta)
-    low, high = _around(log_p, target, guess) if guess else (0.0, 1.0)
+    low, high = 0.0, 1.0
+    if guess:  # some epsilon that is refuted, or 0, and one above it, both near the guess
+        low, step = guess, 1 / 32
+        while low > 0 and log_p(low) >= target:
+            low, step = max(0.0, low - step), 2 * step
+        high = low + step
     if not low and log_p(0.0) >= target:
         return 0.0
     while log_p(high) < target:
         low, high = high, 2 * high
     return float(scipy.optimize.brentq(lambda epsilon: log_p(epsilon) - target, low, high, xtol=1e-11))
-
-
-def _around(log_p: LogPValue, target: float, guess: float) -> tuple[float, float]:
-    """Some epsilon that is refuted, or 0, and one above it, both near the guess."""
-    low, step = guess, 1 / 32
-    while low > 0 and log_p(low) >= target:
-        low, step = max(0.0, low - step), 2 * step
-    return low, low + step
 
 
 _SPACING = 2.0**-53

@@ -304,16 +304,12 @@ class HitCount:
             InvalidNumberError: beta is not above 0 and at most 1/2.
         """
         check_beta(beta)
-        epsilon = self._replace_one(beta) / steps_of(neighbouring)
-        return EpsilonBound(epsilon, 0.0, beta, neighbouring)
-
-    def _replace_one(self, beta: float) -> float:
-        """The epsilon at which p is beta, if neighbouring means to replace one record."""
-        if not self.hits or not self.log_q:
-            return 0.0
-        chance = float(scipy.special.betaincinv(self.hits, self.canaries - self.hits + 1, beta))
-        log_odds = self.log_q - log(-np.expm1(self.log_q))
-        return max(0.0, float(scipy.special.logit(chance)) - log_odds)
+        epsilon = 0.0  # at which p is beta, if neighbouring means to replace one record
+        if self.hits and self.log_q:
+            chance = float(scipy.special.betaincinv(self.hits, self.canaries - self.hits + 1, beta))
+            log_odds = self.log_q - log(-np.expm1(self.log_q))
+            epsilon = max(0.0, float(scipy.special.logit(chance)) - log_odds)
+        return EpsilonBound(epsilon / steps_of(neighbouring), 0.0, beta, neighbouring)
 
 
 def hit_count(reconstruction: Reconstruction, radius: float) -> HitCount:
