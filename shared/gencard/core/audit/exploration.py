@@ -382,7 +382,7 @@ def _beyond(noise: float, value: float) -> float:
 
 
 def neighbour_shares(dataset: Dataset) -> FloatArray:
-    """For each attribute, how often each level follows each other one from row to row.
+    """Return how often each level of an attribute follows each other one from row to row.
 
     Returns:
         The tables one after the other, each in shares of the pairs of neighbouring rows.

@@ -101,7 +101,7 @@ def uniform(
 def _possible(
     dataset: Dataset, zeros: Sequence[StructuralZeros], *, rng: np.random.Generator
 ) -> Dataset:
-    """With random ones of its possible records in place of those that cannot occur."""
+    """Replace the records that cannot occur by random ones of the possible records."""
     impossible = impossible_records(dataset.domain, dataset.codes, zeros)
     if not impossible.any():
         return dataset

@@ -122,7 +122,7 @@ def _workers(report: AuditReport) -> str:
 
 
 def summary(report: AuditReport) -> str:
-    """For controller and auditor: the wording, then what decided, or the detectable leak."""
+    """Text for controller and auditor: the wording, then what decided, or the detectable leak."""
     if report.verdict is Verdict.LEAKAGE:
         deciding = [result.check for result in _by_weight(report)]
         evidence = filter(None, (evidence_of(check, report) for check in deciding))

@@ -121,7 +121,7 @@ class AddedNoise(ABC):
         }
 
     def within(self, most: Price) -> Self:
-        """The same noise with a budget that one card may have; as it is, where none may."""
+        """Return the noise with a budget that one card may have; unchanged if none may."""
         largest: Decimal = getattr(most, self.currency)
         amounts: dict[str, Any] = {self.currency: min(self.budget, largest)} if largest else {}
         return replace(self, **amounts)
@@ -418,7 +418,7 @@ def privacy_with(mechanism: Mechanism, given: Mapping[str, str]) -> Privacy:
 
 
 def noise_with(mechanism: Mechanism, given: Mapping[str, str]) -> AddedNoise:
-    """The same where a policy or a reader knows that it is noise; raises the same."""
+    """Return what ``privacy_with`` returns, for a mechanism that adds noise; raises the same."""
     noise = next(noise for noise in NOISES if noise.mechanism is mechanism)
     _check_parameters(given, noise)
     values: dict[str, Any] = {

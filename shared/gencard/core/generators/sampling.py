@@ -86,7 +86,7 @@ class Ladder:
         return cls(ends.ravel())
 
     def shares(self, words: Words) -> NDArray[np.int32]:
-        """For each word the number of ends at or below it: the number of its share."""
+        """Return the number of ends at or below each word: the number of its share."""
         positions: NDArray[np.int32] = self._guide.take((words >> self._shift).view(np.int64))
         late = np.flatnonzero(self.ends.take(positions) <= words)
         for _ in range(_STEPS):

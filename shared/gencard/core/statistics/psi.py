@@ -455,7 +455,16 @@ def shrunk(psi: Psi) -> Psi:
     Raises:
         TooLargeError: The cliques have too many subsets.
     """
-    return _of_blocks(psi, {inside: _drawn_in(block) for inside, block in interactions(psi).items()})
+    drawn = {}
+    for inside, block in interactions(psi).items():
+        freedom = block_dimension(block.values.shape) - 2
+        power = total(block.values**2)
+        if freedom <= 0 or power == 0:
+            drawn[inside] = block
+        else:
+            share = max(0.0, 1 - freedom * block.variance / power)
+            drawn[inside] = InteractionBlock(block.values * share, block.variance)
+    return _of_blocks(psi, drawn)
 
 
 def on_simplex(values: FloatArray, records: float) -> FloatArray:
@@ -483,7 +492,7 @@ def interactions(psi: Psi) -> Blocks:
 
 
 def interactions_of(domain: Domain, tables: Sequence[Measurement]) -> Blocks:
-    """The same of some tables with independent noise, of counts or of sums."""
+    """Return the blocks of some tables with independent noise, of counts or of sums."""
     check_subsets(one.clique for one in tables)
     sums: dict[Clique, FloatArray] = {}
     weights: dict[Clique, float] = {}
@@ -507,16 +516,6 @@ def interactions_of(domain: Domain, tables: Sequence[Measurement]) -> Blocks:
         )
         for inside in sums
     }
-
-
-def _drawn_in(block: InteractionBlock) -> InteractionBlock:
-    freedom = block_dimension(block.values.shape) - 2
-    power = total(block.values**2)
-    if freedom <= 0 or power == 0:
-        return block
-    return InteractionBlock(
-        block.values * max(0.0, 1 - freedom * block.variance / power), block.variance
-    )
 
 
 def _pure(marginal: NDArray[Any]) -> FloatArray:

@@ -85,7 +85,7 @@ class Exclusions:
             raise InvalidNumberError(field="most", expected="at least 1")
 
     def check(self, domain: Domain) -> None:
-        """That a domain has what is named.
+        """Check that a domain has all that the exclusions name.
 
         Raises:
             InvalidCliqueError: A clique is empty, repeats or names an attribute that is not there.
@@ -350,7 +350,7 @@ class DisclosureRisk:
 def disclosure_risk(
     original: Dataset, synthetic: Dataset, keys: Clique, target: str, exclusions: Exclusions = NOTHING
 ) -> DisclosureRisk:
-    """Measure it.
+    """Measure the disclosure of a target by keys.
 
     Raises:
         DomainMismatchError: The domains differ.

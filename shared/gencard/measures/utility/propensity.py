@@ -158,7 +158,7 @@ def _sums(levels: Places, counts: FloatArray) -> FloatArray:
 
 
 def _gains(totals: FloatArray, synthetic: FloatArray, leaf: int) -> FloatArray:
-    """By how much each cut lowers the Gini index, times the records; 0 where a side is too small."""
+    """Return the fall of the Gini index at each cut, times the records; 0 if a side is too small."""
     ours, theirs = np.cumsum(totals), np.cumsum(synthetic)
     (ours, every), (theirs, of_all) = (ours[:-1], ours[-1]), (theirs[:-1], theirs[-1])
     rest, theirs_rest = every - ours, of_all - theirs
@@ -401,7 +401,7 @@ def regression_propensity(
     order: int = 2,
     most_parameters: int = MOST_PARAMETERS,
 ) -> Propensity:
-    """By logistic regression on all interactions of up to ``order`` attributes.
+    """Tell records apart by logistic regression on all interactions of up to ``order`` attributes.
 
     Args:
         values: For each attribute that is a number, the number of each code, NaN for missing; a
@@ -431,7 +431,7 @@ def tree_propensity(
     settings: TreeSettings = _SETTINGS,
     permutations: int = PERMUTATIONS,
 ) -> Propensity:
-    """By a classification tree; raises as ``regression_propensity`` does.
+    """Tell records apart by a classification tree; raises as ``regression_propensity`` does.
 
     Args:
         values: As there.

@@ -236,7 +236,7 @@ class PsiNumbers:
             return self._total_of_levels(margins, of, present)
 
     def _total_of_levels(self, margins: PsiMargins, of: Clique, present: Clique) -> Total | None:
-        """The same where a marginal says it, as every level that counts holds one number."""
+        """Return the total by a marginal, if every level that counts holds one number."""
         names = self.coding.domain.canonical(tuple({*of, *present}))
         units = {name: _level_units(self.coding, name) for name in of}
         try:

@@ -43,7 +43,7 @@ class AttributeCondition:
     value: float
 
     def holds(self, records: Records) -> NDArray[np.bool_]:
-        """For which records, shape ``(n,)``; a missing value is neither equal nor more nor less."""
+        """Return which records meet the condition, shape ``(n,)``; "missing" meets ``MISSING`` alone."""
         column = records.columns[self.axis]
         result: NDArray[np.bool_]
         match self.relation:

@@ -197,7 +197,7 @@ def _log_masses(log_cdf: FloatArray) -> FloatArray:
 
 
 def _power(numbers: NDArray[np.complex128], exponent: int) -> NDArray[np.complex128]:
-    """By repeated squaring, some ten times as fast as ``**`` on complex numbers."""
+    """Raise to a power by repeated squaring: about ten times as fast as ``**`` on complex numbers."""
     product = numbers if exponent % 2 else np.ones_like(numbers)
     for _ in range(exponent.bit_length() - 1):
         exponent //= 2
@@ -389,15 +389,14 @@ class Guesses:
         """
         check_beta(beta)
         _check_delta(delta)
-        return EpsilonBound(self._epsilon(delta, beta), delta, beta, neighbouring)
-
-    def _epsilon(self, delta: float, beta: float) -> float:
         if not self.correct:
-            return 0.0
-        if not delta:
+            epsilon = 0.0
+        elif not delta:
             chance = scipy.special.betaincinv(self.correct, self.guesses - self.correct + 1, beta)
-            return max(0.0, float(scipy.special.logit(chance)))
-        return smallest_epsilon(lambda epsilon: log(self._p_value(epsilon, delta) or _LEAST), beta)
+            epsilon = max(0.0, float(scipy.special.logit(chance)))
+        else:
+            epsilon = smallest_epsilon(lambda one: log(self._p_value(one, delta) or _LEAST), beta)
+        return EpsilonBound(epsilon, delta, beta, neighbouring)
 
     def _p_value(self, epsilon: float, delta: float) -> float:
         """Tails of the binomial at v, v - 1, ..., 0 give all differences."""
@@ -531,7 +530,7 @@ def canary_findings(
 def _published(
     planted: Planted, synthetic: Dataset, plan: CanaryPlan, rng: np.random.Generator
 ) -> CanaryFinding:
-    """By the attributes that are numbers, with a point in each row's cell for what rounding took."""
+    """Bound epsilon by the numeric attributes, with a random point in each row's cell."""
     if not plan.numbers:
         refusal = "no attribute is numeric, and the theorem covers numbers only"
         return CanaryFinding("published sum", "", None, refusal)
@@ -547,7 +546,7 @@ def _published(
 def _among_cells(
     planted: Planted, synthetic: Dataset, plan: CanaryPlan
 ) -> tuple[CanaryFinding, CanaryFinding]:
-    """By all attributes, as levels."""
+    """Bound epsilon by all attributes, as levels."""
     reconstruction = reconstruct_cells(planted.cells.take(np.flatnonzero(planted.put_in)), synthetic)
     count, beta = hit_count(reconstruction, plan.radius), plan.beta / STATISTICS
     by_sum = sum_bound(reconstruction, beta=beta, neighbouring=planted.neighbouring)

@@ -78,7 +78,7 @@ class Differences:
         return [pair for alike in self._alike.values() for pair in alike.differing]
 
     def mapped(self, change: Callable[[CodePair], CodePair]) -> "Differences":
-        """The same with other codes."""
+        """Return the differences with other codes."""
         return Differences(
             {
                 weight: _Alike(
@@ -374,15 +374,12 @@ class DiscretePart:
 def discrete_part(left: Records, right: Records, gower: Gower) -> DiscretePart:
     """Sort two tables, which ``gower`` can measure, into groups."""
     differences = differences_of(left, right, gower)
-    groups = [
-        groups_of(
-            halved(
-                combination_numbers(len(table), [_sized(pair[side]) for pair in differences.differing]),
-                _scaled(table, gower),
-            )
-        )
-        for side, table in enumerate((left, right))
-    ]
+    groups = []
+    for side, table in enumerate((left, right)):
+        codes = (pair[side] for pair in differences.differing)
+        keyed = [(each, int(each.max(initial=0)) + 1) for each in codes]
+        numbers = combination_numbers(len(table), keyed)
+        groups.append(groups_of(halved(numbers, _scaled(table, gower))))
     return DiscretePart(groups[0], groups[1], differences.mapped(lambda pair: _of_groups(pair, groups)))
 
 
@@ -396,11 +393,6 @@ def _scaled(records: Records, gower: Gower) -> list[Matrix]:
             )
             if weight and span
         ]
-
-
-def _sized(codes: NDArray[np.integer]) -> tuple[NDArray[np.integer], int]:
-    """Codes, and a number above them all."""
-    return codes, int(codes.max(initial=0)) + 1
 
 
 def _of_groups(pair: CodePair, groups: Sequence[RecordGroups]) -> CodePair:

@@ -132,7 +132,7 @@ def _distinct(records: Records, reference: Records, gower: Gower, second: bool) 
 
 
 def _nearest(records: Records, reference: Records, gower: Gower, second: bool) -> RunningNearest:
-    """The same where few records repeat, and no other is there more than twice."""
+    """Return what is nearest if few records repeat, and no other record is there more than twice."""
     running = RunningNearest.nothing(len(records), second=second)
     rare = rare_levels(records, reference, gower)
     if rare:
@@ -254,7 +254,7 @@ def clones(neighbours: Nearest, real: int, cells: int | None) -> Clones:
 
 
 def _chance(real: int, cells: int) -> float:
-    """That some of so many uniform records falls into a given cell."""
+    """Return the probability that at least one of ``real`` uniform records falls into a given cell."""
     if cells == 1:
         return float(real > 0)
     # 1 - (1 - 1/c)**n would lose all digits where c is large.
