@@ -194,7 +194,9 @@ def planted_pair(
         NoExtremalPairError: Phi holds all its attributes together.
         TooLargeError: More sets of attributes than an audit goes through.
     """
-    sets = _sets(dataset.domain, (*cliques, *(statistic.clique for statistic in linear)))
+    kept = (*cliques, *(statistic.clique for statistic in linear))
+    smallest = minimal(outside(dataset.domain, [dataset.domain.canonical(one) for one in kept], 1))
+    sets = [names for names in smallest if len(names) == len(smallest[0])]
     if not len(dataset):
         return None
     wanted = max(1, min(MOST_PLANTED, int(PLANTED_SHARE * len(dataset))) >> (len(sets[0]) - 1))
@@ -223,12 +225,6 @@ def unique_records(dataset: Dataset) -> NDArray[np.intp]:
     keys = key_of(dataset.codes.T, dataset.domain.sizes)
     _, first, number = np.unique(keys, return_index=True, return_counts=True)
     return np.asarray(first[number == 1])
-
-
-def _sets(domain: Domain, kept: Sequence[Clique]) -> list[Clique]:
-    """The smallest sets of attributes that lie in none of the ``kept`` cliques, of equal length."""
-    sets = minimal(outside(domain, [domain.canonical(clique) for clique in kept], 1))
-    return [names for names in sets if len(names) == len(sets[0])]
 
 
 BoolArray = NDArray[np.bool_]
