@@ -156,7 +156,8 @@ class Edges:
             return "dates are no times of day"
         if decimals is not None and not self._on_grid(decimals):
             return f"an edge has more than {decimals} decimals, or is too large for them"
-        if self.dates and not all(map(_is_date, self.edges)):
+        first, last = days_of_date(date.min), days_of_date(date.max)
+        if self.dates and not all(first <= edge <= last for edge in self.edges):
             return "a date lies outside the years 1 to 9999"
         return None
 
@@ -355,6 +356,14 @@ class StructuralZeros:
             yield tuple(code.get(name, slice(None)) for name in attributes)
 
 
+def cells_lie_in(cells: Iterable[tuple[int, ...]], sizes: tuple[int, ...]) -> bool:
+    """Whether each cell has one code for each axis of a table, and each code is below its size."""
+    return all(
+        len(cell) == len(sizes) and all(0 <= code < size for code, size in zip(cell, sizes, strict=True))
+        for cell in cells
+    )
+
+
 def zeros_inside(zeros: Sequence[StructuralZeros], domain: Domain) -> tuple[StructuralZeros, ...]:
     """The structural zeros that speak of the domain's attributes alone; the others say nothing."""
     return tuple(zero for zero in zeros if set(zero.clique) <= set(domain.attributes))
@@ -404,7 +413,7 @@ class Coding:
         for zeros in self.structural_zeros:
             domain.canonical(zeros.clique)  # refuses unknown and repeated attributes
             sizes = domain.project(zeros.clique).sizes
-            if not all(_inside(cell, sizes) for cell in zeros.cells):
+            if not cells_lie_in(zeros.cells, sizes):
                 problem = "a structural zero lies outside the domain"
                 raise InvalidCodingError(attribute=", ".join(zeros.clique), problem=problem)
         stored_domain = domain.project(self.stored)
@@ -451,11 +460,6 @@ def _is_of_a_number(coding: Labels | Edges) -> bool:
     if isinstance(coding, Labels):
         return coding.boolean and not coding.missing
     return coding.edges[0] == coding.decimals == 0 and not coding.missing
-
-
-def _inside(cell: tuple[int, ...], sizes: tuple[int, ...]) -> bool:
-    fits = len(cell) == len(sizes)
-    return fits and all(0 <= code < size for code, size in zip(cell, sizes, strict=True))
 
 
 def codes_by_number(coding: Labels, texts: Iterable[str]) -> list[int | None]:
@@ -597,10 +601,6 @@ def minutes_of_time(text: str) -> int:
 
 def _date_text(days: float) -> str:
     return date_of_days(days).isoformat()
-
-
-def _is_date(days: float) -> bool:
-    return days_of_date(date.min) <= days <= days_of_date(date.max)
 
 
 def _is_integer(label: str) -> bool:

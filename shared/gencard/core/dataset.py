@@ -26,7 +26,7 @@ def code_dtype(size: int) -> np.dtype[Any]:
 
 
 def wire_dtype(size: int) -> np.dtype[Any]:
-    """The same on the wire, in files and digests: the low byte of two first."""
+    """Type of codes on the wire, in files and in digests: of two bytes, the low one first."""
     return code_dtype(size).newbyteorder("<")
 
 

@@ -30,7 +30,18 @@ MOST_ZEROS = 200_000
 
 def impossible(coding: Coding, domain: Domain) -> tuple[StructuralZeros, ...]:
     """Cells of some of the schema's attributes that cannot occur: as declared, or as derived."""
-    return (*zeros_inside(coding.structural_zeros, domain), *_implied_zeros(coding, domain))
+    cells = list(zeros_inside(coding.structural_zeros, domain))
+    # The cells that contradict what is derived, if the attributes have at most MOST_ZEROS cells.
+    derived = [
+        _Derived(one, how) for one in map(coding.attribute, domain.attributes) if (how := one.derivation)
+    ]
+    for group in _tied(derived, domain):
+        cells += _where_impossible(domain, *_possible_cells(coding, domain, group))
+    for one, other in combinations(derived, 2):
+        if one.how.per_person and one.how == other.how:
+            table = _possible_of_both(one.attribute, other.attribute)
+            cells += _where_impossible(domain, (one.name, other.name), table)
+    return tuple(cells)
 
 
 def zeros_for(card: CardTerms, coding: Coding) -> tuple[StructuralZeros, ...]:
@@ -103,19 +114,6 @@ def with_computed(dataset: Dataset, derivations: Mapping[str, Derivation]) -> Da
         sources = [columns[source] for source in how.sources]
         columns[name] = how.of_records(sources, domain.project(how.sources).sizes)
     return Dataset.of_columns(domain, list(columns.values())) if derivations else dataset
-
-
-def _implied_zeros(coding: Coding, domain: Domain) -> Iterator[StructuralZeros]:
-    """Cells that contradict what is derived, as far as their attributes have ``MOST_ZEROS`` cells."""
-    derived = [
-        _Derived(one, how) for one in map(coding.attribute, domain.attributes) if (how := one.derivation)
-    ]
-    for group in _tied(derived, domain):
-        yield from _where_impossible(domain, *_possible_cells(coding, domain, group))
-    for one, other in combinations(derived, 2):
-        if one.how.per_person and one.how == other.how:
-            table = _possible_of_both(one.attribute, other.attribute)
-            yield from _where_impossible(domain, (one.name, other.name), table)
 
 
 class _Derived(NamedTuple):

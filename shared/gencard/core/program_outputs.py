@@ -79,7 +79,11 @@ class Output:
 
     def __post_init__(self) -> None:
         for names in ((self.name,), self.row_names, self.column_names, self.counts):
-            _check_names(self.name, names)
+            if len(set(names)) != len(names):
+                raise _refusal(self.name, "has a repeated row or column name")
+            if not all(0 < len(one) <= LONGEST_NAME and one.isprintable() for one in names):
+                problem = "has a name that is empty, not printable, or longer than"
+                raise _refusal(self.name, f"{problem} {LONGEST_NAME} characters")
         if not self.row_names or not self.column_names:
             raise _refusal(self.name, "has no rows or no columns")
         lengths = {len(row) for row in self.values}
@@ -176,15 +180,6 @@ def outputs_of_json(json: object) -> Outputs:
     entries = json.get("outputs") if isinstance(json, dict) and len(json) == 1 else None
     outputs: Outputs = PLAIN.codec(Outputs).read(entries, "outputs")
     return outputs
-
-
-def _check_names(name: str, names: Sequence[str]) -> None:
-    if len(set(names)) != len(names):
-        raise _refusal(name, "has a repeated row or column name")
-    if not all(0 < len(one) <= LONGEST_NAME and one.isprintable() for one in names):
-        raise _refusal(
-            name, f"has a name that is empty, not printable, or longer than {LONGEST_NAME} characters"
-        )
 
 
 def _refusal(name: str, problem: str) -> InvalidInputError:

@@ -57,17 +57,14 @@ class Scale:
             return "it has fewer than two edges"
         if not all(number.is_finite() for number in self.cells):
             return "an edge is not finite"
-        return (
-            problem_of_steps(self.step, self.cells)
-            or problem_of_range(self.step, self.cells[0], self.cells[-1])
-            or self._problem_of_order()
-            or (self._problem_of_times() if self.times else None)
-        )
-
-    def _problem_of_order(self) -> str | None:
         *inner, before, last = self.cells
         ascending = all(low < high for low, high in pairwise([*inner, before])) and before <= last
-        return None if ascending else "edges must increase"
+        return (
+            problem_of_steps(self.step, self.cells)
+            or problem_of_range(self.step, self.cells[0], last)
+            or (None if ascending else "edges must increase")
+            or (self._problem_of_times() if self.times else None)
+        )
 
     def _problem_of_times(self) -> str | None:
         if self.step != 1:

@@ -18,7 +18,6 @@ from gencard.core.json_codecs import (
     Choice,
     Codec,
     Items,
-    Json,
     Maybe,
     Names,
     Object,
@@ -184,26 +183,18 @@ INTEGER_TEXT = text_scalar(str, int)
 """Whole numbers as strings of digits, because readers of JSON may round large numbers."""
 
 
-def _object(value: object) -> Json:
+def _sorted_pairs(value: object) -> tuple[tuple[str, str], ...]:
     if not isinstance(value, dict):
         raise TypeError
-    return value
-
-
-def _sorted_pairs(value: object) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted((name, AS_IT_IS[str].of_json(text)) for name, text in _object(value).items()))
+    return tuple(sorted((name, AS_IT_IS[str].of_json(text)) for name, text in value.items()))
 
 
 PAIRS_AS_OBJECT = ScalarCodec(dict, _sorted_pairs)
 """Pairs of texts, sorted by the first, as an object."""
 
 
-def _domain_of_pairs(json: object) -> Domain:
-    return Domain.of(dict(PLAIN.codec(tuple[tuple[str, int], ...]).read(json, "domain")))
-
-
 DOMAIN_AS_PAIRS = ScalarCodec(
     lambda domain: [list(pair) for pair in zip(domain.attributes, domain.sizes, strict=True)],
-    _domain_of_pairs,
+    lambda json: Domain.of(dict(PLAIN.codec(tuple[tuple[str, int], ...]).read(json, "domain"))),
 )
 """A domain as a list of names with their sizes."""

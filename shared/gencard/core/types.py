@@ -33,7 +33,7 @@ class VersionKind(StrEnum):
 
     @property
     def wording(self) -> str:
-        """For people."""
+        """The kind of version in words."""
         return {
             VersionKind.BYTES: "HMAC of the files' bytes",
             VersionKind.SNAPSHOT: "fingerprint of a table's counts, in one snapshot",

@@ -113,8 +113,13 @@ class Basis:
 
     def coordinates(self, shares: Sequence[NDArray[Any]]) -> FloatArray:
         """Coordinates of one table for each clique, as one vector."""
-        pairs = zip(self.cliques, shares, strict=True)
-        return np.concatenate([self._within(clique, coefficients(share)) for clique, share in pairs])
+        blocks = [coefficients(share).ravel() for _, share in zip(self.cliques, shares, strict=True)]
+        return np.concatenate(
+            [
+                self.kept[clique] @ block if clique in self.kept else block
+                for clique, block in zip(self.cliques, blocks, strict=True)
+            ]
+        )
 
     def difference(self, low: Dataset, high: Dataset) -> FloatArray:
         """Coordinates of ``high`` minus those of ``low``, without what is rounding alone."""
@@ -125,8 +130,11 @@ class Basis:
 
     def tables(self, vector: FloatArray) -> list[FloatArray]:
         """The tables that have these coordinates, each in its own block alone."""
-        pairs = zip(self.cliques, self.parts, strict=True)
-        return [table_of(self._whole(clique, vector[part])) for clique, part in pairs]
+        tables = []
+        for clique, part in zip(self.cliques, self.parts, strict=True):
+            block = vector[part] @ self.kept[clique] if clique in self.kept else vector[part]
+            tables.append(table_of(block.reshape(self._shape(clique))))
+        return tables
 
     def marginals(self, vector: FloatArray, cliques: Sequence[Clique]) -> list[FloatArray]:
         """Marginals of the one table that has these coordinates and 0 in every other block."""
@@ -154,15 +162,6 @@ class Basis:
 
     def _shape(self, clique: Clique) -> tuple[int, ...]:
         return tuple(size - 1 for size in self.domain.project(clique).sizes)
-
-    def _within(self, clique: Clique, block: FloatArray) -> FloatArray:
-        """Coordinates in the part of a block that is looked at."""
-        return self.kept[clique] @ block.ravel() if clique in self.kept else block.ravel()
-
-    def _whole(self, clique: Clique, part: FloatArray) -> FloatArray:
-        """Coordinates in the block of the vector with these in its part."""
-        block = part @ self.kept[clique] if clique in self.kept else part
-        return block.reshape(self._shape(clique))
 
 
 # Integer moves that keep linear statistics too: the circuits of the matrix from table to psi.

@@ -284,10 +284,15 @@ def extremal_pair(
         NoExtremalPairError: No move was found.
     """
     sides = (start.low, start.high) if start else (dataset, dataset)
-    low, high = (
-        _climbed(side, moves, uphill, rng=rng, progress=_half(progress, half))
-        for half, (side, uphill) in enumerate(zip(sides, (-beta, beta), strict=True))
-    )
+    climbed = []
+    for half, (side, uphill) in enumerate(zip(sides, (-beta, beta), strict=True)):
+        cells = Cells.of(side)
+        steps = PASSES * moves.kinds
+        for step, axes in enumerate(steps):
+            progress((half + step / len(steps)) / 2)
+            cells = climb(cells, moves.kept, axes, uphill, zeros=moves.zeros, rng=rng)
+        climbed.append(cells.shuffled(rng=rng))
+    low, high = climbed
     # Cube moves keep every count on the cliques of linear statistics; circuits keep only the sums, so
     # they can go on where cubes stop. Without linear statistics, the integer program finds what the
     # greedy climb missed on small tables.
@@ -330,7 +335,9 @@ def statistics_digest(
         header = "".join(f"\x00{name}\x00{dataset.domain.size(name)}" for name in clique)
         hasher.update(f"{header}\x00\x00".encode())
         hasher.update(np.ascontiguousarray(counts, dtype="<i8").tobytes())
-    for statistic, sums in zip(linear, _sums(dataset, linear), strict=True):
+    tables = count_all(dataset, [statistic.clique for statistic in linear])
+    for statistic, table in zip(linear, tables, strict=True):
+        sums = statistic.sums(table)
         header = "".join(f"\x00{name}" for name in statistic.clique)
         hasher.update(f"{header}\x00{len(sums)}\x00\x00".encode())
         hasher.update(sums.astype("<i8").tobytes())
@@ -354,11 +361,6 @@ def check_equal_psi(
         raise ComputationError(problem="the two datasets of an extremal pair differ in psi")
 
 
-def _sums(dataset: Dataset, linear: Sequence[LinearStatistic]) -> list[NDArray[np.int64]]:
-    counts = count_all(dataset, [statistic.clique for statistic in linear])
-    return [statistic.sums(count) for statistic, count in zip(linear, counts, strict=True)]
-
-
 def _along_circuits(
     side: Dataset, moves: Moves, beta: Direction, *, rng: np.random.Generator
 ) -> Dataset:
@@ -366,26 +368,6 @@ def _along_circuits(
     # Circuits return the records sorted by cell. In random order, as after the climb, the order says
     # nothing about the side.
     return moved_side.take(rng.permutation(len(moved_side)))
-
-
-def _climbed(
-    side: Dataset,
-    moves: Moves,
-    beta: Direction,
-    *,
-    rng: np.random.Generator,
-    progress: Callable[[float], None],
-) -> Dataset:
-    cells = Cells.of(side)
-    steps = PASSES * moves.kinds
-    for step, axes in enumerate(steps):
-        progress(step / len(steps))
-        cells = climb(cells, moves.kept, axes, beta, zeros=moves.zeros, rng=rng)
-    return cells.shuffled(rng=rng)
-
-
-def _half(progress: Callable[[float], None], half: int) -> Callable[[float], None]:
-    return lambda share: progress((half + share) / 2)
 
 
 def farthest(
@@ -408,12 +390,14 @@ def farthest(
         return dataset
     cells = np.indices(domain.sizes).reshape(len(domain), -1)
     counts = np.concatenate([table.ravel() for table in count_all(dataset, cliques)])
+    impossible = impossible_cells(domain, zeros)
+    most = np.where(impossible, count(dataset, domain.attributes), np.inf).ravel()
     solution = scipy.optimize.milp(
         c=-beta.of(list(cells)),
         constraints=scipy.optimize.LinearConstraint(
             _marginalising(domain, cliques, cells), counts, counts
         ),
-        bounds=scipy.optimize.Bounds(0, _room(dataset, zeros)),
+        bounds=scipy.optimize.Bounds(0, most),
         integrality=np.ones(domain.cells, dtype=np.int64),
         options={"time_limit": _MOST_SECONDS},
     )
@@ -422,12 +406,6 @@ def farthest(
     # HiGHS returns integers up to a tolerance. A wrong rounding cannot pass: psi is compared afterwards.
     records = np.repeat(cells.T, np.rint(solution.x).astype(np.int64), axis=0)
     return Dataset(domain, records)
-
-
-def _room(dataset: Dataset, zeros: Sequence[StructuralZeros]) -> FloatArray:
-    """The most records in each cell of the full table."""
-    impossible = impossible_cells(dataset.domain, zeros)
-    return np.where(impossible, count(dataset, dataset.domain.attributes), np.inf).ravel()
 
 
 def _marginalising(

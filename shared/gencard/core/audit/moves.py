@@ -47,11 +47,25 @@ def outside(domain: Domain, cliques: Sequence[Clique], order: int) -> tuple[Cliq
     """
     varying = tuple(name for name, size in zip(domain.attributes, domain.sizes, strict=True) if size > 1)
     for most in range(min(order, len(varying)), len(varying) + 1):
-        _check_sets([len(varying), *map(len, cliques)], most)
-        blocks = _sets(varying, most) - _released(domain, cliques, most)
-        if blocks:
-            _check_cells(domain, blocks)
-            return tuple(sorted(blocks, key=lambda clique: (len(clique), domain.axes(clique))))
+        lengths = [len(varying), *map(len, cliques)]
+        sets = sum(comb(length, size) for length in lengths for size in range(1, most + 1))
+        if sets > MOST_SETS:
+            raise TooLargeError(
+                what="The number of attribute sets of the audit",
+                limit=MOST_SETS,
+                advice="Audit with a lower order, or under a card with fewer attributes.",
+            )
+        released = set[Clique]().union(*(_sets(domain.canonical(clique), most) for clique in cliques))
+        blocks = _sets(varying, most) - released
+        if not blocks:
+            continue
+        if sum(domain.project(clique).cells for clique in blocks) > MOST_CELLS:
+            raise TooLargeError(
+                what="The number of cells of the audit's blocks",
+                limit=MOST_CELLS,
+                advice="Audit with a lower order, or under a card with fewer attributes.",
+            )
+        return tuple(sorted(blocks, key=lambda clique: (len(clique), domain.axes(clique))))
     raise NoExtremalPairError(problem="Phi determines every interaction of its attributes")
 
 
@@ -73,29 +87,6 @@ def neighbours(attribute: str, cliques: Iterable[Clique]) -> frozenset[str]:
 
 def _sets(attributes: Clique, most: int) -> set[Clique]:
     return {clique for length in range(1, most + 1) for clique in combinations(attributes, length)}
-
-
-def _released(domain: Domain, cliques: Iterable[Clique], most: int) -> set[Clique]:
-    return set().union(*(_sets(domain.canonical(clique), most) for clique in cliques))
-
-
-def _check_sets(lengths: Iterable[int], most: int) -> None:
-    sets = sum(comb(length, order) for length in lengths for order in range(1, most + 1))
-    if sets > MOST_SETS:
-        raise TooLargeError(
-            what="The number of attribute sets of the audit",
-            limit=MOST_SETS,
-            advice="Audit with a lower order, or under a card with fewer attributes.",
-        )
-
-
-def _check_cells(domain: Domain, cliques: Iterable[Clique]) -> None:
-    if sum(domain.project(clique).cells for clique in cliques) > MOST_CELLS:
-        raise TooLargeError(
-            what="The number of cells of the audit's blocks",
-            limit=MOST_CELLS,
-            advice="Audit with a lower order, or under a card with fewer attributes.",
-        )
 
 
 _RANK = 1e-9
@@ -232,7 +223,7 @@ def _doubled(
 
 
 def _face_key(faces: Cubes, cells: Cells, shared: Clique) -> IntArray:
-    """Equal where two faces span the same levels and stand in the same context."""
+    """Return a key that is equal where two faces span the same levels and have the same context."""
     representative = faces.corners[:, 0]
     columns = [cells.column(name)[representative] for name in shared]
     sizes = [cells.domain.size(name) for name in shared]
@@ -266,7 +257,7 @@ def _partners(
 
 
 def _perhaps_met(key: IntArray, odd: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """The faces without most of those whose key no face of the other parity has."""
+    """Return the faces without most of those whose key no face of the other parity has."""
     slot = key & (_SLOTS - 1)
     occupied = np.zeros((2, _SLOTS), dtype=np.bool_)
     occupied[0, slot[odd]] = True
@@ -327,28 +318,24 @@ def climb(
     Returns:
         Cells with the same marginals on ``cliques``; the same object where no move helps.
     """
-    around = neighbours(axes[0], cliques) - set(axes)
+    attribute = axes[0]
+    around = neighbours(attribute, cliques) - set(axes)
     context = tuple(name for name in cells.domain.attributes if name in around)
     relevant = beta.moved_by(axes, context)
     if not relevant.cliques:
         return cells
     ready = cubes(cells, axes, context, rng=rng)
-    levels = _flipped_levels(ready, cells, axes[0])
-    gain = _gains(cells, axes[0], relevant)[ready.corners, levels].sum(axis=1)
+    # The other level of the first axis, for each corner.
+    both = ready.low[:, 0] + ready.high[:, 0]
+    levels: NDArray[np.int64] = both[:, None] - cells.column(attribute)[ready.corners]
+    gain = _gains(cells, attribute, relevant)[ready.corners, levels].sum(axis=1)
     steep = np.flatnonzero(gain > _LEAST_GAIN * relevant.largest)
     # After the gains: cells need to be listed only for the moves that gain.
-    steep = steep[_are_possible(cells, axes[0], ready.corners[steep], levels[steep], zeros)]
+    steep = steep[_are_possible(cells, attribute, ready.corners[steep], levels[steep], zeros)]
     if not len(steep):
         return cells
     steep = steep[np.argsort(-gain[steep], kind="stable")]
-    return _moved(cells, axes[0], ready.corners[steep], levels[steep])
-
-
-def _flipped_levels(ready: Cubes, cells: Cells, attribute: str) -> NDArray[np.int64]:
-    """The other level of the first axis, for each corner; shape of ``ready.corners``."""
-    both = ready.low[:, 0] + ready.high[:, 0]
-    levels: NDArray[np.int64] = both[:, None] - cells.column(attribute)[ready.corners]
-    return levels
+    return _moved(cells, attribute, ready.corners[steep], levels[steep])
 
 
 def _gains(cells: Cells, attribute: str, beta: Direction) -> FloatArray:

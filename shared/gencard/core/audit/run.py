@@ -68,7 +68,8 @@ def audit(
     moves = Moves.of(cliques, basis.cliques, plan.linear, plan.structural_zeros)
     rng = np.random.Generator(np.random.PCG64(plan.seed))
     runner = Runner(box, plan, progress)
-    first = _first_pair(basis, dataset, moves, rng=rng, progress=progress)
+    beta = basis.random_direction(rng=rng)
+    first = extremal_pair(dataset, moves, beta, rng=rng, progress=part(progress, "pair", 0.0, 0.2))
     findings = _look(basis, first, runner)
     second = _second_pair(first, findings, dataset, moves, rng=rng, progress=progress)
     test = trial(findings, dataset, second)
@@ -96,13 +97,6 @@ def audit(
         uniques=uniques,
         recognised=recognised_of(scores, test, plan),
     )
-
-
-def _first_pair(
-    basis: Basis, dataset: Dataset, moves: Moves, *, rng: np.random.Generator, progress: Progress
-) -> ExtremalPair:
-    beta = basis.random_direction(rng=rng)
-    return extremal_pair(dataset, moves, beta, rng=rng, progress=part(progress, "pair", 0.0, 0.2))
 
 
 def _look(basis: Basis, pair: ExtremalPair, runner: Runner) -> Findings:

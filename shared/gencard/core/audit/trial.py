@@ -102,8 +102,12 @@ def trial(findings: Findings, dataset: Dataset, pair: ExtremalPair) -> Trial:
     spread = _mixed(findings.shares, _mixed(low, high, 0.5), copied / (1 + copied))
     expected = _expected(findings, difference)
     beta = _weighted(basis, expected, spread)
-    strongest = _strongest(findings, difference)
-    following = _only(basis.parts[strongest], within_blocks(basis, difference, spread))
+    # The strongest block of step 1 among those in which the inputs differ now.
+    pairs = zip(findings.blocks, basis.parts, strict=True)
+    strengths = [block.strength if difference[part].any() else -1.0 for block, part in pairs]
+    strongest = int(np.argmax(strengths))
+    part, following = basis.parts[strongest], np.zeros_like(difference)
+    following[part] = within_blocks(basis, difference, spread)[part]
     recognised = basis.coordinates(original) - findings.centre
     towards_original = _weighted(basis, recognised, _mixed(findings.shares, original, 0.5))
     return Trial(
@@ -120,7 +124,7 @@ def trial(findings: Findings, dataset: Dataset, pair: ExtremalPair) -> Trial:
 
 
 def _expected(findings: Findings, difference: FloatArray) -> FloatArray:
-    """Coordinates of the difference that a linear box with step 1's responses makes of this one."""
+    """Return the coordinates of the difference that a linear box with step 1's responses would make."""
     expected = np.zeros_like(difference)
     along = _along(difference, findings.difference)
     for part, response in zip(findings.basis.parts, findings.response, strict=True):
@@ -133,18 +137,6 @@ def _expected(findings: Findings, difference: FloatArray) -> FloatArray:
 def _along(now: FloatArray, before: FloatArray) -> float:
     """Return the component of a difference along an earlier one, as a multiple of the earlier one."""
     return float(now @ before) / float(before @ before)
-
-
-def _strongest(findings: Findings, difference: FloatArray) -> int:
-    """Position of the strongest block of step 1 among those in which the inputs differ now."""
-    pairs = zip(findings.blocks, findings.basis.parts, strict=True)
-    return int(np.argmax([block.strength if difference[part].any() else -1.0 for block, part in pairs]))
-
-
-def _only(part: slice, vector: FloatArray) -> FloatArray:
-    result = np.zeros_like(vector)
-    result[part] = vector[part]
-    return result
 
 
 def _weighted(basis: Basis, vector: FloatArray, spread: Sequence[FloatArray]) -> Direction:

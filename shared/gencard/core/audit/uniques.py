@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from gencard.core.audit.exploration import Comparison, welch
 from gencard.core.audit.extremal_pair import (
-    CandidateCubes,
     ExtremalPair,
     candidate_cubes,
     check_equal_psi,
@@ -102,7 +101,7 @@ def uniform(
 def _possible(
     dataset: Dataset, zeros: Sequence[StructuralZeros], *, rng: np.random.Generator
 ) -> Dataset:
-    """With random ones of its possible records in place of those that cannot occur."""
+    """Replace the records that cannot occur by random ones of the possible records."""
     impossible = impossible_records(dataset.domain, dataset.codes, zeros)
     if not impossible.any():
         return dataset
@@ -195,14 +194,30 @@ def planted_pair(
         NoExtremalPairError: Phi holds all its attributes together.
         TooLargeError: More sets of attributes than an audit goes through.
     """
-    sets = _sets(dataset.domain, (*cliques, *(statistic.clique for statistic in linear)))
+    kept = (*cliques, *(statistic.clique for statistic in linear))
+    smallest = minimal(outside(dataset.domain, [dataset.domain.canonical(one) for one in kept], 1))
+    sets = [names for names in smallest if len(names) == len(smallest[0])]
     if not len(dataset):
         return None
     wanted = max(1, min(MOST_PLANTED, int(PLANTED_SHARE * len(dataset))) >> (len(sets[0]) - 1))
-    base = _base(dataset, wanted << (len(sets[0]) - 1), rng=rng)
+    planted = wanted << (len(sets[0]) - 1)
+    # A random part of the records, each of them twice: with the planted ones, about as many.
+    positions = rng.permutation(len(dataset))[: max(1, (len(dataset) - planted) // 2)]
+    base = dataset.take(np.repeat(positions, 2))
     candidates = candidate_cubes(dataset, sets, wanted, rare=RARE / rows, rng=rng)
     cubes = candidates.apart_from(base, wanted, zeros)
-    return _planted(base, cubes, cliques, linear, rows, rng=rng) if len(cubes) else None
+    if not len(cubes):
+        return None
+    corners = cubes.even, cubes.odd
+    sides = []
+    for codes in corners:
+        records = np.vstack([base.codes, codes.astype(base.codes.dtype)])
+        sides.append(Dataset(base.domain, records[rng.permutation(len(records))]))
+    even, odd = sides
+    expected_even, expected_odd = (rows * np.exp(cubes.log_shares(codes)) for codes in corners)
+    return PlantedPair(
+        tuple(cliques), tuple(linear), even, odd, *corners, expected_even, expected_odd, len(cubes)
+    )
 
 
 def unique_records(dataset: Dataset) -> NDArray[np.intp]:
@@ -210,40 +225,6 @@ def unique_records(dataset: Dataset) -> NDArray[np.intp]:
     keys = key_of(dataset.codes.T, dataset.domain.sizes)
     _, first, number = np.unique(keys, return_index=True, return_counts=True)
     return np.asarray(first[number == 1])
-
-
-def _sets(domain: Domain, kept: Sequence[Clique]) -> list[Clique]:
-    """The smallest sets of attributes that lie in none of the ``kept`` cliques, of equal length."""
-    sets = minimal(outside(domain, [domain.canonical(clique) for clique in kept], 1))
-    return [names for names in sets if len(names) == len(sets[0])]
-
-
-def _base(dataset: Dataset, planted: int, *, rng: np.random.Generator) -> Dataset:
-    """A random part of the records, each of them twice: with the planted ones, about as many."""
-    positions = rng.permutation(len(dataset))[: max(1, (len(dataset) - planted) // 2)]
-    return dataset.take(np.repeat(positions, 2))
-
-
-def _planted(
-    base: Dataset,
-    cubes: CandidateCubes,
-    cliques: Sequence[Clique],
-    linear: Sequence[LinearStatistic],
-    rows: int,
-    *,
-    rng: np.random.Generator,
-) -> PlantedPair:
-    corners = cubes.even, cubes.odd
-    even, odd = (_with(base, codes, rng=rng) for codes in corners)
-    expected_even, expected_odd = (rows * np.exp(cubes.log_shares(codes)) for codes in corners)
-    return PlantedPair(
-        tuple(cliques), tuple(linear), even, odd, *corners, expected_even, expected_odd, len(cubes)
-    )
-
-
-def _with(base: Dataset, codes: NDArray[np.int64], *, rng: np.random.Generator) -> Dataset:
-    both = np.vstack([base.codes, codes.astype(base.codes.dtype)])
-    return Dataset(base.domain, both[rng.permutation(len(both))])
 
 
 BoolArray = NDArray[np.bool_]
@@ -456,7 +437,8 @@ class PlantedArm:
             for side in (Side.LOW, Side.HIGH):
                 runner.skip(AuditStep.PLANTED, side)
             checks = (Check.PLANTED, Check.CANARY)
-            return tuple(_not_run(check, self.not_run) for check in checks), None
+            level, why = LEVEL_SHARES, self.not_run
+            return tuple(CheckResult(check, level[check], 1.0, not_run=why) for check in checks), None
         on_even = _presence(self.pair, runner, Side.LOW, self.pair.even)
         on_odd = _presence(self.pair, runner, Side.HIGH, self.pair.odd)
         return planted_checks(self.pair, on_even, on_odd, plan.level)
@@ -513,7 +495,3 @@ def _runs(table: BoolArray, planted: int) -> PlantedRuns:
 def _surplus(runs: PlantedRuns) -> FloatArray:
     """Return the excess of a side's own records that came out over the other side's, in each run."""
     return np.asarray(np.array(runs.own) - np.array(runs.other), dtype=np.float64)
-
-
-def _not_run(check: Check, why: str) -> CheckResult:
-    return CheckResult(check, LEVEL_SHARES[check], 1.0, not_run=why)

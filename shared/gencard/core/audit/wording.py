@@ -122,7 +122,7 @@ def _workers(report: AuditReport) -> str:
 
 
 def summary(report: AuditReport) -> str:
-    """For controller and auditor: the wording, then what decided, or the detectable leak."""
+    """Text for controller and auditor: the wording, then what decided, or the detectable leak."""
     if report.verdict is Verdict.LEAKAGE:
         deciding = [result.check for result in _by_weight(report)]
         evidence = filter(None, (evidence_of(check, report) for check in deciding))
@@ -392,18 +392,14 @@ def _first_power(report: AuditReport) -> Iterator[str]:
             f"{planted.alone:,} of the {2 * planted.planted:,} planted records."
         )
     if report.recognised is not None:
-        yield _first_on_the_dataset(report, report.recognised)
+        followed = _percent(report.recognised) if report.recognised <= 1 else "not even all"
+        uniques = report.uniques
+        copied = f", or copying {_first_one_in(uniques.one_in)} of its unique records" if uniques else ""
+        yield (
+            f"Of leaks on the dataset itself alone, {followed} of its difference from datasets with the "
+            f"same psi{copied} {_FOUND}."
+        )
     yield from filter(None, (_NOT_RUN[one.check].format(why=one.not_run) for one in report.not_run))
-
-
-def _first_on_the_dataset(report: AuditReport, recognised: float) -> str:
-    share = _percent(recognised) if recognised <= 1 else "not even all"
-    uniques = report.uniques
-    copied = f", or copying {_first_one_in(uniques.one_in)} of its unique records" if uniques else ""
-    return (
-        f"Of leaks on the dataset itself alone, {share} of its difference from datasets with the same "
-        f"psi{copied} {_FOUND}."
-    )
 
 
 def _first_one_in(number: int) -> str:

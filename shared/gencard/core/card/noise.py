@@ -114,10 +114,14 @@ class AddedNoise(ABC):
     def parameters(self) -> dict[str, str]:
         """The fields as text, as documents and messages hold them; those that are None are left out."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: _text(value) for name, value in values.items() if value is not None}
+        return {
+            name: decimal_text(value) if isinstance(value, Decimal) else str(value)
+            for name, value in values.items()
+            if value is not None
+        }
 
     def within(self, most: Price) -> Self:
-        """The same noise with a budget that one card may have; as it is, where none may."""
+        """Return the noise with a budget that one card may have; unchanged if none may."""
         largest: Decimal = getattr(most, self.currency)
         amounts: dict[str, Any] = {self.currency: min(self.budget, largest)} if largest else {}
         return replace(self, **amounts)
@@ -317,10 +321,6 @@ def gaussian(
     )
 
 
-def _text(value: object) -> str:
-    return decimal_text(value) if isinstance(value, Decimal) else str(value)
-
-
 def words_of(mechanism: Mechanism, parameters: Mapping[str, str]) -> str:
     """The name, then each number with its name, then the relation."""
     apart = {"neighbouring", "most_records"}
@@ -418,8 +418,13 @@ def privacy_with(mechanism: Mechanism, given: Mapping[str, str]) -> Privacy:
 
 
 def noise_with(mechanism: Mechanism, given: Mapping[str, str]) -> AddedNoise:
-    """The same where a policy or a reader knows that it is noise; raises the same."""
-    return _noise_of(next(noise for noise in NOISES if noise.mechanism is mechanism), given)
+    """Return what ``privacy_with`` returns, for a mechanism that adds noise; raises the same."""
+    noise = next(noise for noise in NOISES if noise.mechanism is mechanism)
+    _check_parameters(given, noise)
+    values: dict[str, Any] = {
+        name: _PARAMETERS[name][0](text, f"privacy.{name}") for name, text in given.items()
+    }
+    return noise(**values)
 
 
 _BUDGET = "is required for {}, and allowed for no other mechanism"
@@ -430,14 +435,6 @@ _PARAMETERS: Mapping[str, tuple[Callable[[str, str], object], str]] = {
     "most_records": (most_records_of, "is allowed for {} only"),
 }
 """Reader of each parameter, and the problem if it is missing or does not belong."""
-
-
-def _noise_of(noise: type[AddedNoise], given: Mapping[str, str]) -> AddedNoise:
-    _check_parameters(given, noise)
-    values: dict[str, Any] = {
-        name: _PARAMETERS[name][0](text, f"privacy.{name}") for name, text in given.items()
-    }
-    return noise(**values)
 
 
 def _check_parameters(given: Mapping[str, str], kind: type[AddedNoise] | None) -> None:

@@ -82,7 +82,7 @@ class AuditTerms:
 
     @property
     def sufficient(self) -> "AuditTerms":
-        """The same with no fewer runs than ``LEAST_RUNS``."""
+        """Return the terms with at least ``LEAST_RUNS`` runs."""
         return replace(self, runs=max(self.runs, LEAST_RUNS))
 
 
@@ -239,7 +239,7 @@ class Proposal:
                 raise InvalidInputError(field=name, problem=_ONLY[name])
 
     def measured_as(self, privacy: Privacy) -> "Proposal":
-        """The same terms, measured in this way; what does not go with it takes its default."""
+        """Return the terms, measured in this way; fields that do not belong to it take their default."""
         usual = {one.name: one.default for one in fields(Proposal) if one.name in _ONLY}
         changes: dict[str, Any] = {name: usual[name] for name in usual.keys() - privacy.terms}
         if "sums" in changes:

@@ -72,7 +72,7 @@ class ApproximateGenerator(Generator, Protocol):
     """One whose fit may end far from exact psi: it is tried on made-up records (``trial_fit``)."""
 
     def reduced(self) -> "ApproximateGenerator":
-        """The same method with a fraction of the work, and no better fit."""
+        """Return the same method with a fraction of the work, and no better fit."""
         ...
 
     def __hash__(self) -> int:

@@ -116,7 +116,12 @@ class TreeTable:
             for sender in range(len(self.blocks) - 1, 0, -1):
                 self._send(sender, self._parents[sender])
         else:
-            self._walk(block - 1, block)
+            # Along the path from the last block: up to the parent, then down.
+            sender = block - 1
+            while sender != self._parents[block]:
+                self._send(sender, self._parents[sender])
+                sender = self._parents[sender]
+            self._send(sender, block)
         table = self._product(block, without=None)
         table /= total(table)
         return table
@@ -136,13 +141,6 @@ class TreeTable:
         table = np.full(domain.project(clique).sizes, 1.0 / prod(new))
         clear(table, clique, [zero for zero in zeros if set(zero.clique) <= set(clique)])
         return table
-
-    def _walk(self, sender: int, target: int) -> None:
-        """Send along the path: up to the target's parent, then down to it."""
-        while sender != self._parents[target]:
-            self._send(sender, self._parents[sender])
-            sender = self._parents[sender]
-        self._send(sender, target)
 
     def _send(self, sender: int, receiver: int) -> None:
         separator = self._separators[max(sender, receiver)]  # the lower one is the child
@@ -455,13 +453,9 @@ def _ease(
     fitted_marginal = marginal.copy()
     for target in targets:
         ratio = quotient(target.shares, sum_out(fitted_marginal, target.others))
-        fitted_marginal *= _root(np.clip(ratio, 1 / steepest, steepest), halvings)
+        factor = np.clip(ratio, 1 / steepest, steepest)
+        for _ in range(halvings):
+            factor = np.sqrt(factor)
+        fitted_marginal *= factor
     table.scale(block, quotient(fitted_marginal, marginal))
     return worst_error(marginal, targets)
-
-
-def _root(ratio: Table, halvings: int) -> Table:
-    """``ratio ** (2 ** -halvings)``."""
-    for _ in range(halvings):
-        ratio = np.sqrt(ratio)
-    return ratio

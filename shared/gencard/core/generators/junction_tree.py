@@ -116,15 +116,14 @@ class JunctionTree:
             separator = frozenset(self.separator(clique))
             is_apart = not separator or any(separator <= names for names in inside)
             (roots if is_apart else below[parent]).append(clique)
-        return tuple(_depth_first(root, below) for root in roots)
-
-
-def _depth_first(root: int, below: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    order, waiting = [], [root]
-    while waiting:
-        order.append(waiting.pop())
-        waiting.extend(reversed(below[order[-1]]))
-    return tuple(order)
+        pieces = []
+        for root in roots:
+            order, waiting = list[int](), [root]
+            while waiting:
+                order.append(waiting.pop())
+                waiting.extend(reversed(below[order[-1]]))
+            pieces.append(tuple(order))
+        return tuple(pieces)
 
 
 def cells_needed(domain: Domain, cliques: Sequence[Clique]) -> int:
@@ -159,7 +158,13 @@ def _eliminated(domain: Domain, cliques: Sequence[Clique]) -> Iterator[int]:
     They are sets of bits: bit ``i`` for attribute ``i``. Ties in the number of added edges go to the
     smallest table, then to the domain's order.
     """
-    graph = _graph(domain, cliques)
+    # For each attribute the attributes that share a clique with it.
+    graph = [0] * len(domain)
+    for clique in cliques:
+        axes = domain.axes(clique)
+        together = _or(1 << axis for axis in axes)
+        for axis in axes:
+            graph[axis] |= together & ~(1 << axis)
     sizes = [round(2**20 * log2(size)) for size in domain.sizes]  # whole, so that sums are exact
     costs = {one: _cost(graph, sizes, one) for one in range(len(domain))}
     while costs:
@@ -173,17 +178,6 @@ def _eliminated(domain: Domain, cliques: Sequence[Clique]) -> Iterator[int]:
             around = _or([around, *(graph[one] for one in _members(around))])
         for one in _members(around):
             costs[one] = _cost(graph, sizes, one)
-
-
-def _graph(domain: Domain, cliques: Sequence[Clique]) -> list[int]:
-    """For each attribute the set of those that share a clique with it: bit ``i`` for attribute ``i``."""
-    graph = [0] * len(domain)
-    for clique in cliques:
-        axes = domain.axes(clique)
-        together = _or(1 << axis for axis in axes)
-        for axis in axes:
-            graph[axis] |= together & ~(1 << axis)
-    return graph
 
 
 def _cost(joined: Sequence[int], sizes: Sequence[int], one: int) -> tuple[int, int, int]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,14 +79,23 @@ class TableModel:
         """
         if rows < 0:
             raise InvalidNumberError(field="rows", expected="zero or more")
-        _check_words(rng)
+        if isinstance(rng.bit_generator, np.random.MT19937):
+            raise InvalidInputError(field="rng", problem="must produce 64-bit words, as PCG64 does")
         codes = np.empty(
             (rows, len(self.domain)), dtype=code_dtype(max(self.domain.sizes, default=1)), order="F"
         )
         for begin in range(0, rows, _BLOCK_ROWS):
             block = codes[begin : begin + _BLOCK_ROWS]
             words = rng.bit_generator.random_raw(len(block))
-            _decode(np.searchsorted(self.thresholds, words, side="right"), self.domain.sizes, block)
+            cells = np.searchsorted(self.thresholds, words, side="right")
+            # The codes of the cells, the last attribute running fastest.
+            sizes = self.domain.sizes
+            # 32-bit integers are divided faster, and most tables have fewer than 2**32 cells.
+            rest = cells.astype(np.uint32) if np.prod(sizes, dtype=float) < 2.0**32 else cells
+            for axis in reversed(range(len(sizes))):
+                whole = rest // sizes[axis]
+                block[:, axis] = rest - whole * sizes[axis]
+                rest = whole
         return Dataset(self.domain, codes)
 
 
@@ -102,21 +110,6 @@ def _thresholds(probabilities: NDArray[np.float64]) -> NDArray[np.uint64]:
     last = int(np.searchsorted(cumulative, cumulative[-1], side="left"))
     ends: NDArray[np.float64] = cumulative[:last] / cumulative[-1]
     return (ends * _WORDS).astype(np.uint64)
-
-
-def _check_words(rng: np.random.Generator) -> None:
-    if isinstance(rng.bit_generator, np.random.MT19937):
-        raise InvalidInputError(field="rng", problem="must produce 64-bit words, as PCG64 does")
-
-
-def _decode(cells: NDArray[Any], sizes: tuple[int, ...], block: NDArray[Any]) -> None:
-    """Write the codes of the cells into ``block``, the last attribute running fastest."""
-    # 32-bit integers are divided faster, and most tables have fewer than 2**32 cells.
-    rest = cells.astype(np.uint32) if np.prod(sizes, dtype=float) < 2.0**32 else cells
-    for axis in reversed(range(len(sizes))):
-        whole = rest // sizes[axis]
-        block[:, axis] = rest - whole * sizes[axis]
-        rest = whole
 
 
 _MOST_CELLS = 50_000_000
@@ -153,13 +146,21 @@ class TreeModel:
         # From the leaves up: emptying cells of a parent can leave the parent's own parent without a
         # match.
         for clique in range(len(tables) - 1, 0, -1):
-            self._clear_dead_ends(tables, clique)
+            # No probability in cells of the parent for which rounding left the clique none.
+            parent, separator = self.tree.parents[clique], self.tree.separator(clique)
+            possible = project(tables[clique], self.tree.cliques[clique], separator) > 0
+            tables[parent] *= np.expand_dims(possible, others(self.tree.cliques[parent], separator))
         for table in tables:
             scale_to_one(table, "probabilities")
             table.flags.writeable = False
         object.__setattr__(self, "tables", tuple(tables))
-        draws = tuple(self._draw(clique) for clique in range(len(tables)))
-        object.__setattr__(self, "draws", draws)
+        draws = []
+        for clique, attributes in enumerate(self.tree.cliques):
+            separator = self.tree.separator(clique)
+            new_names = tuple(name for name in attributes if name not in separator)
+            table = project(self.tables[clique], attributes, separator + new_names)
+            draws.append(Inversion.of(table, self.domain.axes(separator), self.domain.axes(new_names)))
+        object.__setattr__(self, "draws", tuple(draws))
 
     def sample(self, rows: int, *, rng: np.random.Generator) -> Dataset:
         """Draw records clique by clique, by inversion; row ``i`` depends on its own words alone.
@@ -201,7 +202,12 @@ class TreeModel:
 
     def _product(self, clique: int, arriving: Sequence[tuple[Clique, Table]]) -> tuple[Clique, Table]:
         """The clique's table given its separator, times what arrives from below."""
-        parts = [(self.tree.cliques[clique], self._conditional(clique)), *arriving]
+        attributes, table = self.tree.cliques[clique], self.tables[clique]
+        separator_table = sum_out(table, others(attributes, self.tree.separator(clique)))
+        conditional: Table = np.divide(
+            table, separator_table, out=np.zeros_like(table), where=separator_table > 0
+        )
+        parts = [(attributes, conditional), *arriving]
         union = self.domain.covered_by([attributes for attributes, _ in parts])
         if union.cells > _MOST_CELLS:
             raise TooLargeError(what="The number of cells of an intermediate table", limit=_MOST_CELLS)
@@ -209,26 +215,6 @@ class TreeModel:
         for attributes, table in parts:
             product *= np.expand_dims(table, others(union.attributes, attributes))
         return union.attributes, product
-
-    def _conditional(self, clique: int) -> Table:
-        attributes, table = self.tree.cliques[clique], self.tables[clique]
-        separator_table = sum_out(table, others(attributes, self.tree.separator(clique)))
-        conditional: Table = np.divide(
-            table, separator_table, out=np.zeros_like(table), where=separator_table > 0
-        )
-        return conditional
-
-    def _draw(self, clique: int) -> Inversion:
-        attributes, separator = self.tree.cliques[clique], self.tree.separator(clique)
-        new_names = tuple(name for name in attributes if name not in separator)
-        table = project(self.tables[clique], attributes, separator + new_names)
-        return Inversion.of(table, self.domain.axes(separator), self.domain.axes(new_names))
-
-    def _clear_dead_ends(self, tables: list[Table], clique: int) -> None:
-        """Take the probability from cells of the parent for which rounding left the clique none."""
-        parent, separator = self.tree.parents[clique], self.tree.separator(clique)
-        possible = project(tables[clique], self.tree.cliques[clique], separator) > 0
-        tables[parent] *= np.expand_dims(possible, others(self.tree.cliques[parent], separator))
 
 
 def _check_shapes(domain: Domain, tree: JunctionTree, tables: Sequence[Table]) -> None:

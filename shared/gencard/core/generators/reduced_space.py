@@ -115,20 +115,14 @@ class ReducedSpace:
         points = self._reduced(psi, domain)
         if not len(points):
             raise NotConvergedError(problem="structural zeros contradict psi")
-        weights = self._nearest(psi, points) if psi.exact else _smoothest(psi, points)
+        if psi.exact:
+            weights, miss = nearest_density(values_on(psi, points), TargetMeans.of(psi).means)
+            if not miss <= self.tolerance:
+                raise NotConvergedError(problem=f"a statistic is missed by more than {self.tolerance:g}")
+        else:
+            weights = _smoothest(psi, points)
         rows = np.flatnonzero(weights > _LEAST)
         return SupportModel(points.take(rows), weights[rows])
-
-    def _nearest(self, psi: Psi, points: Dataset) -> FloatArray:
-        """The density whose largest miss of exact psi is least.
-
-        Raises:
-            NotConvergedError: The largest miss is over the tolerance.
-        """
-        weights, miss = nearest_density(values_on(psi, points), TargetMeans.of(psi).means)
-        if not miss <= self.tolerance:
-            raise NotConvergedError(problem=f"a statistic is missed by more than {self.tolerance:g}")
-        return weights
 
     def check_functions(self, functions: int, domain: Domain) -> None:
         """See ``LinearGenerator.check_functions``."""
@@ -140,7 +134,10 @@ class ReducedSpace:
         if domain.cells <= self.points:
             impossible = impossible_cells(domain, self.structural_zeros)
             return every_cell(domain).take(np.flatnonzero(~impossible))
-        marginals = psi.measurements or (_uniform(domain),)
+        # Of one attribute what is assumed of all that psi does not name.
+        marginals = psi.measurements or (
+            Measurement(domain.attributes[:1], np.ones(domain.sizes[:1], dtype=np.int64)),
+        )
         model = self._product().fit(Psi(domain, marginals), domain)
         points = model.sample(self.points, rng=rng_of(self.seed))
         return Dataset(domain, np.unique(points.codes, axis=0))
@@ -158,11 +155,6 @@ def _smoothest(psi: Psi, points: Dataset) -> FloatArray:
         return largest_entropy(Dual(values, targets), _SETTLED, _MOST_STEPS)
     except NotConvergedError:  # few points, far from psi: psi is paid for, and a fit must not fail now
         return nearest_density(values, targets.means)[0]
-
-
-def _uniform(domain: Domain) -> Measurement:
-    """Says of one attribute what is assumed of those that psi does not name."""
-    return Measurement(domain.attributes[:1], np.ones(domain.sizes[:1], dtype=np.int64))
 
 
 def nearest_density(values: FloatArray, means: FloatArray) -> tuple[FloatArray, float]:

@@ -86,7 +86,7 @@ class Ladder:
         return cls(ends.ravel())
 
     def shares(self, words: Words) -> NDArray[np.int32]:
-        """For each word the number of ends at or below it: the number of its share."""
+        """Return the number of ends at or below each word: the number of its share."""
         positions: NDArray[np.int32] = self._guide.take((words >> self._shift).view(np.int64))
         late = np.flatnonzero(self.ends.take(positions) <= words)
         for _ in range(_STEPS):
@@ -243,7 +243,17 @@ class NetworkModel:
     draws: tuple[Inversion, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        _check(self.domain, self.nodes)
+        earlier: set[str] = set()
+        for node in self.nodes:
+            if not earlier.issuperset(node.parents) or node.attribute in earlier:
+                raise DomainMismatchError(problem="an attribute comes before its parents, or twice")
+            if node.table.shape != self.domain.project((*node.parents, node.attribute)).sizes:
+                raise DomainMismatchError(problem=f"the table of '{node.attribute}' has the wrong shape")
+            if not (np.isfinite(node.table).all() and node.table.min() >= 0):
+                raise InvalidNumberError(field="probabilities", expected="zero or more, and finite")
+            earlier.add(node.attribute)
+        if earlier != set(self.domain.attributes):
+            raise DomainMismatchError(problem="the network does not have the self.domain's attributes")
         axes = self.domain.axes
         draws = tuple(
             Inversion.of(n.possible, axes(n.parents), axes((n.attribute,))) for n in self.nodes
@@ -258,17 +268,3 @@ class NetworkModel:
             InvalidInputError: The bit generator's words have fewer than 64 bits.
         """
         return drawn_rows(self.domain, self.draws, rows, rng=rng)
-
-
-def _check(domain: Domain, nodes: Sequence[Node]) -> None:
-    earlier: set[str] = set()
-    for node in nodes:
-        if not earlier.issuperset(node.parents) or node.attribute in earlier:
-            raise DomainMismatchError(problem="an attribute comes before its parents, or twice")
-        if node.table.shape != domain.project((*node.parents, node.attribute)).sizes:
-            raise DomainMismatchError(problem=f"the table of '{node.attribute}' has the wrong shape")
-        if not (np.isfinite(node.table).all() and node.table.min() >= 0):
-            raise InvalidNumberError(field="probabilities", expected="zero or more, and finite")
-        earlier.add(node.attribute)
-    if earlier != set(domain.attributes):
-        raise DomainMismatchError(problem="the network does not have the domain's attributes")

@@ -186,7 +186,13 @@ class BoundedTree:
 
         A pair that does not fit is not looked at again: the tree only grows.
         """
-        errors = _errors(model, left)
+        # L1 distance of each pair's marginal in drawn records, less the one that the draw alone makes.
+        rows = model.sample(_DRAWN, rng=rng_of(_SEED))
+        table = SupportTable(rows, np.full(_DRAWN, 1 / _DRAWN), list(left))
+        errors = {
+            pair: total(np.abs(table.marginal(block) - shares) - _draw_error(shares))
+            for block, (pair, shares) in enumerate(left.items())
+        }
         most = max(4, len(left) // _AT_ONCE)
         new_pairs: list[Clique] = []
         looked_at: set[Clique] = set()
@@ -201,19 +207,7 @@ class BoundedTree:
         return new_pairs, looked_at
 
 
-def _errors(model: TreeModel, wanted: Mapping[Clique, Counts]) -> dict[Clique, float]:
-    r"""L1 distance of each pair's marginal, seen in drawn records, less that of the draw.
-
-    A share p of m records has the expected absolute error :math:`\sqrt{2 p (1 - p) / (\pi m)}`.
-    """
-    rows = model.sample(_DRAWN, rng=rng_of(_SEED))
-    table = SupportTable(rows, np.full(_DRAWN, 1 / _DRAWN), list(wanted))
-    return {
-        pair: total(np.abs(table.marginal(block) - shares) - _draw_error(shares))
-        for block, (pair, shares) in enumerate(wanted.items())
-    }
-
-
 def _draw_error(shares: Counts) -> Counts:
+    r"""Expected absolute error of shares p of m drawn records: :math:`\sqrt{2 p (1 - p) / (\pi m)}`."""
     error: Counts = np.sqrt(shares * (1 - shares) * (2 / (pi * _DRAWN)))
     return error

@@ -226,14 +226,13 @@ def resampling_error(marginals: Sequence[Measurement]) -> float:
     :math:`\min(\sqrt{n p (1 - p)}, 2 n p (1 - p))`; both bounds of the two are met, so that tables of
     ones are not said to allow more than they do. In shares of the records; half the L1 distance.
     """
-    return float(np.mean([_resampled(marginal) for marginal in marginals]))
-
-
-def _resampled(marginal: Measurement) -> float:
-    records = total(marginal.values)
-    variance = marginal.values * (1 - marginal.values / records)
-    errors = np.minimum(np.sqrt(variance * (2 / np.pi)), 2 * variance)
-    return 0.5 * total(errors) / records
+    variations = []
+    for marginal in marginals:
+        records = total(marginal.values)
+        variance = marginal.values * (1 - marginal.values / records)
+        errors = np.minimum(np.sqrt(variance * (2 / np.pi)), 2 * variance)
+        variations.append(0.5 * total(errors) / records)
+    return float(np.mean(variations))
 
 
 def _mean_variation(table: SupportTable, targets: Targets) -> float:

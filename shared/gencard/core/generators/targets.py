@@ -3,7 +3,7 @@
 For fits of linear statistics too, all that psi says as mean values of functions on the cells.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -121,7 +121,10 @@ def implied(psi: Psi, cliques: Iterable[Clique]) -> list[Measurement]:
     psi must agree with itself. The stddev is that of the wider marginal, summed over its other cells.
     """
     smallest = sorted(psi.measurements, key=lambda measurement: measurement.values.size)
-    return [_projected(_smallest_with(smallest, clique), clique) for clique in cliques]
+    return [
+        _projected(next(m for m in smallest if set(clique) <= set(m.clique)), clique)
+        for clique in cliques
+    ]
 
 
 def pairs(psi: Psi) -> tuple[Clique, ...]:
@@ -152,10 +155,6 @@ def restricted(psi: Psi, cliques: Iterable[Clique]) -> Psi:
     names = {name for clique in chosen for name in clique}
     alone = [(name,) for name in psi.domain.covered_by(psi.cliques).attributes if name not in names]
     return Psi(psi.domain, tuple(implied(psi, [*chosen, *alone])))
-
-
-def _smallest_with(measurements: Iterable[Measurement], clique: Clique) -> Measurement:
-    return next(m for m in measurements if set(clique) <= set(m.clique))
 
 
 def _projected(measurement: Measurement, clique: Clique) -> Measurement:
@@ -248,7 +247,9 @@ def values_on(psi: Psi, points: Dataset) -> FloatArray:
 
 def records(psi: Psi) -> float:
     """The number of records: what the measurements say, weighted by inverse variance; 1 at least."""
-    totals, variances = np.array(list(_totals(psi))).T
+    measured = [(float(m.values.sum()), m.stddev**2 * m.values.size) for m in psi.measurements]
+    measured += [(float(m.values[0]), float(m.stddevs[0]) ** 2) for m in psi.linear]
+    totals, variances = np.array(measured).T
     weights = 1 / np.maximum(variances, _EXACT)
     return max(float(weights @ totals) / float(weights.sum()), _FEWEST)
 
@@ -257,13 +258,6 @@ def every_cell(domain: Domain) -> Dataset:
     """One record for each cell of a domain, the last attribute running fastest."""
     cells = np.stack(np.unravel_index(np.arange(domain.cells), domain.sizes), axis=1)
     return Dataset(domain, cells)
-
-
-def _totals(psi: Psi) -> Iterator[tuple[float, float]]:
-    for marginal in psi.measurements:
-        yield float(marginal.values.sum()), marginal.stddev**2 * marginal.values.size
-    for linear in psi.linear:
-        yield float(linear.values[0]), float(linear.stddevs[0]) ** 2
 
 
 def _cells(points: Dataset, clique: Clique) -> NDArray[np.intp]:

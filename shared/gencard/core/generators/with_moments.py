@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from gencard.core.coding import StructuralZeros, impossible_cells
 from gencard.core.domain import Clique, Domain
@@ -99,21 +98,18 @@ def largest_entropy(dual: Dual, tolerance: float, most_steps: int) -> FloatArray
         gradient = dual.gradient(potentials, distribution)
         if np.abs(gradient).max() <= tolerance:
             return distribution
-        potentials = _descended(dual, potentials, dual.step(gradient, distribution), gradient)
+        step = dual.step(gradient, distribution)
+        # Along the step, halved until the value falls far enough (Armijo).
+        before, slope = dual.value(potentials), float(gradient @ step)
+        length, rounding = 1.0, 1e-14 * (1 + abs(before))
+        while dual.value(potentials + length * step) > before + 1e-4 * length * slope + rounding:
+            length /= 2
+            if length < _SHORTEST:
+                raise NotConvergedError(problem="no step comes closer to these statistics")
+        potentials = potentials + length * step
         if dual.value(potentials) < dual.least:
             raise NotConvergedError(problem="no distribution on the allowed cells has these statistics")
     raise NotConvergedError(problem=f"a mean is off by more than {tolerance:g} after {most_steps} steps")
-
-
-def _descended(dual: Dual, start: FloatArray, step: FloatArray, gradient: FloatArray) -> FloatArray:
-    """Along the step, halved until it goes down far enough (Armijo)."""
-    before, slope = dual.value(start), float(gradient @ step)
-    length, rounding = 1.0, 1e-14 * (1 + abs(before))
-    while dual.value(start + length * step) > before + 1e-4 * length * slope + rounding:
-        length /= 2
-        if length < _SHORTEST:
-            raise NotConvergedError(problem="no step comes closer to these statistics")
-    return start + length * step
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +171,13 @@ class MaximumEntropy:
         self.check(psi.cliques, domain)
         self.check_functions(number_of_functions(psi), domain)
         check_belongs(psi, domain)
-        cells = np.flatnonzero(self._allowed(psi, domain))
+        # 1 for each cell that may hold records, 0 where structure or an exact count says none.
+        allowed = np.where(impossible_cells(domain, self.structural_zeros), 0.0, 1.0)
+        for marginal in informative_marginals(psi) if psi.exact else ():
+            ascending = np.argsort(domain.axes(marginal.clique))
+            some = np.transpose(marginal.values > 0, ascending)
+            allowed *= np.expand_dims(some, others(domain.attributes, marginal.clique))
+        cells = np.flatnonzero(allowed)
         if not len(cells):
             raise NotConvergedError(problem="structural zeros contradict psi")
         dual = Dual(values_on(psi, every_cell(domain).take(cells)), TargetMeans.of(psi))
@@ -186,12 +188,3 @@ class MaximumEntropy:
     def check_functions(self, functions: int, domain: Domain) -> None:
         """See ``LinearGenerator.check_functions``."""
         check_functions(functions, domain.cells, self.max_functions, self.max_cells)
-
-    def _allowed(self, psi: Psi, domain: Domain) -> NDArray[np.float64]:
-        """1 for each cell that may hold records, 0 where structure or an exact count says none."""
-        allowed = np.where(impossible_cells(domain, self.structural_zeros), 0.0, 1.0)
-        for marginal in informative_marginals(psi) if psi.exact else ():
-            ascending = np.argsort(domain.axes(marginal.clique))
-            some = np.transpose(marginal.values > 0, ascending)
-            allowed *= np.expand_dims(some, others(domain.attributes, marginal.clique))
-        return allowed

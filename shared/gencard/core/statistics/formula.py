@@ -241,7 +241,12 @@ def sufficient_cliques(formula: Formula, kind: Analysis, domain: Domain) -> tupl
            Science 7, 191483, 2020.
     """
     if kind not in NO_RESPONSE:
-        _check_response(formula, domain)
+        if formula.response is None:
+            raise InvalidInputError(
+                field="formula", problem="a regression needs a response before the '~'"
+            )
+        if domain.size(formula.response) < 2:
+            raise InvalidInputError(field="formula", problem="the response has a single level")
     cliques = [clique for clique in _needed(formula, kind) if clique]
     if not cliques:
         raise InvalidInputError(field="formula", problem="names no attribute")
@@ -269,10 +274,3 @@ def _needed(formula: Formula, kind: Analysis) -> Iterator[Clique]:
 
 def _union(*terms: Clique) -> Clique:
     return tuple(dict.fromkeys(name for term in terms for name in term))
-
-
-def _check_response(formula: Formula, domain: Domain) -> None:
-    if formula.response is None:
-        raise InvalidInputError(field="formula", problem="a regression needs a response before the '~'")
-    if domain.size(formula.response) < 2:
-        raise InvalidInputError(field="formula", problem="the response has a single level")

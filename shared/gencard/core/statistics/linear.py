@@ -305,7 +305,7 @@ def _present(name: str, present: Sequence[bool]) -> list[Function]:
 
 
 def _function(name: str, values: Values, *attributes: Attribute) -> Function:
-    """On the coarsest grid that holds all values.
+    """Return a function on the coarsest grid that holds all values.
 
     The step of whole numbers and decimals halves the grid of edges. Where that makes it too fine for
     these attributes, the values are rounded to the finest decimal grid that is not.
@@ -313,23 +313,17 @@ def _function(name: str, values: Values, *attributes: Attribute) -> Function:
     denominator = lcm(*(value.denominator for value in values))
     largest = abs(max(values, key=abs, default=Fraction()))
     if denominator > LARGEST_VALUE or largest * denominator > LARGEST_VALUE:
-        denominator = _decimal_grid(largest) if any(map(_has_step, attributes)) else 0
+        has_step = any(isinstance(a.coding, Edges) and a.coding.decimals is not None for a in attributes)
+        denominator = 0
+        if has_step:  # the largest power of ten by which the values may be multiplied, if it is enough
+            powers = (10**digits for digits in range(_MOST_DIGITS, -1, -1))
+            fitting = next((power for power in powers if largest * power <= LARGEST_VALUE), 0)
+            denominator = fitting if largest * fitting >= _LEAST_NUMERATOR else 0
     if not denominator:
         raise InvalidNumberError(
             field=name, expected="a number with fewer digits: declare coarser numbers in the schema"
         )
     return Function(name, tuple(round(value * denominator) for value in values), denominator)
-
-
-def _has_step(attribute: Attribute) -> bool:
-    return isinstance(attribute.coding, Edges) and attribute.coding.decimals is not None
-
-
-def _decimal_grid(largest: Fraction) -> int:
-    """The largest power of ten by which such numbers may be multiplied; 0 if too few digits fit."""
-    powers = (10**digits for digits in range(_MOST_DIGITS, -1, -1))
-    fitting = next((power for power in powers if largest * power <= LARGEST_VALUE), 0)
-    return fitting if largest * fitting >= _LEAST_NUMERATOR else 0
 
 
 def _statistic(clique: tuple[str, ...], cells: int, functions: Sequence[Function]) -> LinearStatistic:

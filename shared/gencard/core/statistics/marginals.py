@@ -242,13 +242,11 @@ def shows_a_difference(wanted: Grant, granted: Iterable[Grant]) -> bool:
     different multiples say more than either, and unrounded counts undo the rounding of earlier ones.
     Rounded counts add nothing to the same counts that were granted unrounded before.
     """
-    return any(_differ(wanted, grant) for grant in granted)
-
-
-def _differ(wanted: Grant, granted: Grant) -> bool:
-    if (wanted.version, wanted.coding) != (granted.version, granted.coding):
-        return True
-    return granted.rounding not in (1, wanted.rounding)
+    return any(
+        (grant.version, grant.coding) != (wanted.version, wanted.coding)
+        or grant.rounding not in (1, wanted.rounding)
+        for grant in granted
+    )
 
 
 # Counting marginals in one pass over records that need not fit in memory.

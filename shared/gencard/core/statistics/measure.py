@@ -134,18 +134,13 @@ def measure(
     exact = _counted(source, cliques, linear, domain, may_be_empty=privacy.noisy)
     coding = None
     if histograms or sums:
-        numbers = _with_coding(source)
-        exact, coding = with_numbers(exact, numbers, histograms, sums), numbers.coding
+        if not isinstance(source, NumberSource):
+            raise InvalidInputError(field="source", problem="has no numbers that could be summed")
+        exact, coding = with_numbers(exact, source, histograms, sums), source.coding
         check_numbers_agree(exact, coding)
     if noise is not None and not isinstance(privacy, Exact):
         return noisy(exact, privacy, noise, weights, coding)
     return transformed(exact, transform, zeros)
-
-
-def _with_coding(source: MarginalSource | NumberSource) -> NumberSource:
-    if not isinstance(source, NumberSource):
-        raise InvalidInputError(field="source", problem="has no numbers that could be summed")
-    return source
 
 
 def _counted(
@@ -167,12 +162,11 @@ def _counted(
     exact_psi = Psi(public, tuple(Measurement(tuple(clique), table) for clique, table in pairs))
     check_consistent(exact_psi, may_be_empty=may_be_empty)
     marginals, rest = exact_psi.measurements[: len(cliques)], exact_psi.measurements[len(cliques) :]
-    sums = (_summed(statistic, m.values) for statistic, m in zip(linear, rest, strict=True))
-    return Psi(public, marginals, tuple(sums))
-
-
-def _summed(statistic: LinearStatistic, counts: Counts) -> LinearMeasurement:
-    return LinearMeasurement(statistic, statistic.sums(counts), np.zeros(len(statistic.functions)))
+    sums = tuple(
+        LinearMeasurement(one, one.sums(m.values), np.zeros(len(one.functions)))
+        for one, m in zip(linear, rest, strict=True)
+    )
+    return Psi(public, marginals, sums)
 
 
 def measure_dataset(dataset: Dataset, statistics: Sequence[Statistic]) -> Psi:

@@ -13,7 +13,7 @@ import numpy as np
 from gencard.core.card.sums import scale_of
 from gencard.core.coding import Coding, Edges
 from gencard.core.errors import InvalidPsiError
-from gencard.core.scale import Places, Scale, shortest, steps_of
+from gencard.core.scale import Places, shortest, steps_of
 from gencard.core.statistics.marginals import project
 from gencard.core.statistics.psi import HistogramMeasurement, Psi, SumMeasurement, reconcile, stddev_text
 
@@ -73,12 +73,6 @@ class _FineCells:
         return _FineCells(self.firsts[begin:end], self.units[begin:end])
 
 
-def _cells(scale: Scale) -> _FineCells:
-    firsts = [steps_of(number, scale.step) for number in scale.cells[:-1]]
-    ends = [*firsts, scale.last + 1]
-    return _FineCells(tuple(firsts), tuple(high - low for low, high in pairwise(ends)))
-
-
 def _placed(
     histogram: HistogramMeasurement,
     coding: Coding,
@@ -92,7 +86,9 @@ def _placed(
         level_counts: Records of each level, under noise.
     """
     name, scale = histogram.attribute, scale_of(coding, histogram.attribute)
-    cells, edges = _cells(scale), coding.attribute(name).coding
+    firsts = tuple(steps_of(number, scale.step) for number in scale.cells[:-1])
+    cells = _FineCells(firsts, tuple(high - low for low, high in pairwise([*firsts, scale.last + 1])))
+    edges = coding.attribute(name).coding
     if len(histogram.counts) != len(cells.firsts) + edges.missing or not isinstance(edges, Edges):
         raise InvalidPsiError(problem=f"the histogram of {name} has other cells than the schema")
     if not histogram.stddev and min(histogram.counts) < 0:

@@ -1,7 +1,7 @@
 """Measurements: everything that a generator may see; exact counts are checked and rounded before."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
 from typing import Any
@@ -145,7 +145,12 @@ class Psi:
             self.domain.axis(histogram.attribute)
             _check_stddevs(histogram.attribute, histogram.stddev)
         for one in self.sums:
-            _check_sum(one, self.domain)
+            where = ", ".join(one.sum.attributes)
+            _check_stddevs(where, one.stddev, one.counts_stddev)
+            self.domain.axes(one.sum.attributes)
+            cells = self.domain.project(one.sum.by).cells
+            if len(one.values) != cells or len(one.counts) not in (0, cells):
+                raise InvalidPsiError(problem=f"({where}) needs one sum for each cell")
         if not self.measurements and not self.linear:
             raise InvalidPsiError(problem="it contains no measurement")
         for linear in self.linear:
@@ -197,15 +202,6 @@ def _check_linear(linear: LinearMeasurement, domain: Domain) -> None:
             raise InvalidPsiError(problem=f"({where}) holds values that are not finite numbers")
     if np.any(linear.stddevs < 0):
         raise InvalidPsiError(problem=f"({where}) has a stddev that is negative or not a number")
-
-
-def _check_sum(one: SumMeasurement, domain: Domain) -> None:
-    where = ", ".join(one.sum.attributes)
-    _check_stddevs(where, one.stddev, one.counts_stddev)
-    domain.axes(one.sum.attributes)
-    cells = domain.project(one.sum.by).cells
-    if len(one.values) != cells or len(one.counts) not in (0, cells):
-        raise InvalidPsiError(problem=f"({where}) needs one sum for each cell")
 
 
 def _check_stddevs(where: str, *stddevs: float) -> None:
@@ -315,7 +311,12 @@ def check_consistent(psi: Psi, *, may_be_empty: bool = False) -> None:
         TooLargeError: The cliques are too wide to compare.
     """
     for measurement in psi.measurements:
-        _check_values(measurement)
+        where = ", ".join(measurement.clique)
+        if np.any(measurement.values < 0):
+            raise InvalidPsiError(problem=f"({where}) holds a negative value")
+        exact_floats = measurement.stddev == 0 and measurement.values.dtype.kind == "f"
+        if exact_floats and np.any(measurement.values != np.floor(measurement.values)):
+            raise InvalidPsiError(problem=f"({where}) is exact and holds a value that is not an integer")
     total = float(psi.measurements[0].values.sum() if psi.measurements else psi.linear[0].values[0])
     if total <= 0 and not may_be_empty:
         raise InvalidPsiError(problem="it contains no records")
@@ -327,17 +328,8 @@ def check_consistent(psi: Psi, *, may_be_empty: bool = False) -> None:
     first: dict[Attributes, tuple[Clique, Counts]] = {}
     shared = _shared(psi.cliques)
     for measurement in psi.measurements:
-        for attributes in _inside(measurement.clique, shared):
+        for attributes in filter(shared.__contains__, subsets(measurement.clique)):
             _check_agrees(measurement, attributes, first, slack)
-
-
-def _check_values(measurement: Measurement) -> None:
-    where = ", ".join(measurement.clique)
-    if np.any(measurement.values < 0):
-        raise InvalidPsiError(problem=f"({where}) holds a negative value")
-    exact_floats = measurement.stddev == 0 and measurement.values.dtype.kind == "f"
-    if exact_floats and np.any(measurement.values != np.floor(measurement.values)):
-        raise InvalidPsiError(problem=f"({where}) is exact and holds a value that is not an integer")
 
 
 def _check_sums(linear: LinearMeasurement, total: float, slack: float) -> None:
@@ -357,10 +349,6 @@ def _shared(cliques: tuple[Clique, ...]) -> frozenset[Attributes]:
     check_subsets(cliques)
     times = Counter(inside for clique in cliques for inside in subsets(clique))
     return frozenset(inside for inside, number in times.items() if number > 1)
-
-
-def _inside(clique: Clique, shared: frozenset[Attributes]) -> Iterable[Attributes]:
-    return (inside for inside in subsets(clique) if inside in shared)
 
 
 def _check_agrees(
@@ -467,7 +455,16 @@ def shrunk(psi: Psi) -> Psi:
     Raises:
         TooLargeError: The cliques have too many subsets.
     """
-    return _of_blocks(psi, {inside: _drawn_in(block) for inside, block in interactions(psi).items()})
+    drawn = {}
+    for inside, block in interactions(psi).items():
+        freedom = block_dimension(block.values.shape) - 2
+        power = total(block.values**2)
+        if freedom <= 0 or power == 0:
+            drawn[inside] = block
+        else:
+            share = max(0.0, 1 - freedom * block.variance / power)
+            drawn[inside] = InteractionBlock(block.values * share, block.variance)
+    return _of_blocks(psi, drawn)
 
 
 def on_simplex(values: FloatArray, records: float) -> FloatArray:
@@ -495,7 +492,7 @@ def interactions(psi: Psi) -> Blocks:
 
 
 def interactions_of(domain: Domain, tables: Sequence[Measurement]) -> Blocks:
-    """The same of some tables with independent noise, of counts or of sums."""
+    """Return the blocks of some tables with independent noise, of counts or of sums."""
     check_subsets(one.clique for one in tables)
     sums: dict[Clique, FloatArray] = {}
     weights: dict[Clique, float] = {}
@@ -519,16 +516,6 @@ def interactions_of(domain: Domain, tables: Sequence[Measurement]) -> Blocks:
         )
         for inside in sums
     }
-
-
-def _drawn_in(block: InteractionBlock) -> InteractionBlock:
-    freedom = block_dimension(block.values.shape) - 2
-    power = total(block.values**2)
-    if freedom <= 0 or power == 0:
-        return block
-    return InteractionBlock(
-        block.values * max(0.0, 1 - freedom * block.variance / power), block.variance
-    )
 
 
 def _pure(marginal: NDArray[Any]) -> FloatArray:

@@ -108,7 +108,13 @@ def rank(
     spans = [{name: blocks[name].levels for name in clique} for clique in marginals]
     spans += [{name: blocks[name].cells} for name in histograms]
     for one in sums:
-        counted = _population_blocks(one, blocks)
+        # Blocks of the counts of the sum's population, for each attribute.
+        present = {name: frozenset({blocks[name].present}) for name in (*one.of, *one.present)}
+        groups = {
+            name: blocks[name].present_levels if name in one.present else blocks[name].levels
+            for name in one.by
+        }
+        counted = {**present, **groups}
         numbers = {name: frozenset({blocks[name].number[one.of.count(name) - 1]}) for name in one.of}
         spans += [counted, {**counted, **numbers}]
     if sum(prod(map(len, span.values())) for span in spans) > MOST_SUBSETS:
@@ -119,16 +125,6 @@ def rank(
         )
     products = {one for span in spans for one in _products(span)}
     return sum(prod(blocks[name].sizes[block] for name, block in one) for one in products)
-
-
-def _population_blocks(one: Sum, blocks: dict[str, _Blocks]) -> dict[str, frozenset[str]]:
-    """Blocks of the counts of a sum's population, for each attribute."""
-    present = {name: frozenset({blocks[name].present}) for name in (*one.of, *one.present)}
-    groups = {
-        name: blocks[name].present_levels if name in one.present else blocks[name].levels
-        for name in one.by
-    }
-    return {**present, **groups}
 
 
 def _products(inside: dict[str, frozenset[str]]) -> set[Product]:

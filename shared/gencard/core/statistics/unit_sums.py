@@ -63,15 +63,12 @@ class UnitSums:
     _cells: list[IntArray] = field(init=False)
 
     def __post_init__(self) -> None:
-        sizes = [self._size(one) for one in self.sums]
+        sizes = [prod(self.coding.attribute(name).coding.size for name in one.by) for one in self.sums]
         self._values = [[0] * size for size in sizes]
         self._counts = [np.zeros(size, dtype=np.int64) for size in sizes]
         self._cells = [
             np.zeros(fine_cells(self.coding, name), dtype=np.int64) for name in self.histograms
         ]
-
-    def _size(self, one: Sum) -> int:
-        return prod(self.coding.attribute(name).coding.size for name in one.by)
 
     def add(self, codes: Mapping[str, NDArray[np.integer]], numbers: Mapping[str, FloatArray]) -> None:
         """Add some records.
@@ -93,7 +90,12 @@ class UnitSums:
         summed = {name for one in self.sums for name in one.of}
         units = {name: scale_of(self.coding, name).units(numbers[name]) for name in summed}
         for place, (one, values) in enumerate(zip(self.sums, self._values, strict=True)):
-            inside = self._inside(one, codes, numbers)
+            # Whether each record is in the sum's population.
+            present = [~np.isnan(numbers[name]) for name in one.of]
+            present += [
+                codes[name] < self.coding.attribute(name).coding.size - 1 for name in one.present
+            ]
+            inside = np.asarray(np.logical_and.reduce(present))
             by = [codes[name][inside] for name in one.by]
             sizes = [self.coding.attribute(name).coding.size for name in one.by]
             cells = cell_numbers(by, sizes) if by else np.zeros(np.count_nonzero(inside), dtype=np.int64)
@@ -106,14 +108,6 @@ class UnitSums:
             self._cells[place] += np.bincount(
                 intervals_of(edges, numbers[name]), minlength=len(self._cells[place])
             )
-
-    def _inside(
-        self, one: Sum, codes: Mapping[str, NDArray[np.integer]], numbers: Mapping[str, FloatArray]
-    ) -> NDArray[np.bool_]:
-        """Whether each record is in the sum's population."""
-        present = [~np.isnan(numbers[name]) for name in one.of]
-        present += [codes[name] < self.coding.attribute(name).coding.size - 1 for name in one.present]
-        return np.asarray(np.logical_and.reduce(present))
 
     def add_totals(
         self, place: int, cells: Iterable[int], counts: Iterable[int], values: Iterable[int]

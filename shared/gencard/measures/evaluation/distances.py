@@ -21,9 +21,7 @@ from gencard.measures.evaluation.precision import (
 )
 from gencard.measures.privacy.attacks.attack import Proportion, drawn
 from gencard.measures.privacy.distances.dcr import (
-    CloserShare,
     Dcr,
-    EqualShare,
     LabelTest,
     clone_test,
     closer_share,
@@ -169,10 +167,6 @@ def distance_finding(material: Material) -> DistanceFinding:
         tables.synthetic, tables.train, tables.holdout, material.gower, draws=DRAWS, rng=rng
     )
     test = nearness_test(*material.to_rows, len(tables.synthetic), rng=rng)
-    return _finding(result, result.share, equal, test)
-
-
-def _finding(result: Dcr, share: CloserShare, equal: EqualShare, test: LabelTest) -> DistanceFinding:
     low, high = equal.interval()
     return DistanceFinding(
         to_train=Curve.of(result.to_train),
@@ -306,15 +300,12 @@ class CloneFinding(Finding):
         rows, records, others = map(len, (material.synthetic, material.records, material.unseen))
         sizes = {"train": rows, "equal": rows, "holdout": rows, "chance": rows}
         sizes |= {"alike": records, "records": records, "others": others}
-        shares: dict[str, Any] = {
-            name: _share(getattr(self, name), size) for name, size in sizes.items()
-        }
+        shares: dict[str, Any] = {}
+        for name, size in sizes.items():
+            share: float | None = getattr(self, name)
+            shares[name] = None if share is None else rounded_share(share, size)
         detectable = _rounded_up(self.detectable)
         return replace(self, rows=rounded_count(rows), detectable=detectable, **shares)
-
-
-def _share(share: float | None, size: int) -> float | None:
-    return None if share is None else rounded_share(share, size)
 
 
 def clone_finding(material: Material) -> CloneFinding:

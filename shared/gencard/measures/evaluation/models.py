@@ -236,7 +236,7 @@ class PropensityFinding(Finding):
 
 
 def propensity_finding(material: Material) -> PropensityFinding:
-    """By the largest regression that can be fitted, with or without pair interactions, and by a tree."""
+    """Evaluate by the largest regression that fits, with or without pair interactions, and by a tree."""
     values = level_values(material.coding)
     order, regression = _regression(material, values)
     tree = tree_propensity(material.records, material.synthetic, values, rng=material.rng("propensity"))

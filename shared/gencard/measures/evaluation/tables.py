@@ -10,7 +10,6 @@ from math import comb
 
 import numpy as np
 
-from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidPsiError, TooLargeError
 from gencard.core.json_codecs import written
@@ -118,7 +117,12 @@ class TablesFinding(Finding):
 def tables_finding(material: Material) -> TablesFinding:
     """Compare all tables of one, two and three attributes that may be combined."""
     attributes = material.synthetic.domain.attributes
-    result = _by_width(material)
+    original, synthetic = material.records, material.synthetic
+    result: dict[int, dict[Clique, TableUtility]] = {}
+    for width in range(1, min(3, len(synthetic.domain)) + 1):
+        with suppress(TooLargeError):
+            tables = table_utilities(original, synthetic, width, material.together.allows_table)
+            result |= {width: tables} if tables else {}
     pairs = [result[2].get(pair) for pair in combinations(attributes, 2)] if 2 in result else []
     return TablesFinding(
         attributes=attributes,
@@ -126,17 +130,6 @@ def tables_finding(material: Material) -> TablesFinding:
         pairs=tuple(None if one is None else one.standardised for one in pairs),
         variations=tuple(None if one is None else one.total_variation for one in pairs),
     )
-
-
-def _by_width(material: Material) -> dict[int, dict[Clique, TableUtility]]:
-    """All tables of one, two and three attributes that may be counted."""
-    original, synthetic = material.records, material.synthetic
-    result: dict[int, dict[Clique, TableUtility]] = {}
-    for width in range(1, min(3, len(synthetic.domain)) + 1):
-        with suppress(TooLargeError):
-            tables = table_utilities(original, synthetic, width, material.together.allows_table)
-            result |= {width: tables} if tables else {}
-    return result
 
 
 def table_numbers(attributes: int) -> int:
@@ -203,12 +196,12 @@ def marginals_finding(material: Material) -> MarginalsFinding:
     """Compare each marginal of Phi; a Phi of moments alone is compared attribute by attribute."""
     original, synthetic = material.records, material.synthetic
     cliques = material.cliques or tuple((name,) for name in synthetic.domain.attributes)
-    return MarginalsFinding(tuple(_one(original, synthetic, clique) for clique in cliques))
-
-
-def _one(original: Dataset, synthetic: Dataset, clique: Clique) -> OneMarginal:
-    utility = table_utility(count(original, clique), count(synthetic, clique))
-    return OneMarginal(clique, marginal_error(original, synthetic, clique), utility.total_variation)
+    compared = []
+    for clique in cliques:
+        utility = table_utility(count(original, clique), count(synthetic, clique))
+        error = marginal_error(original, synthetic, clique)
+        compared.append(OneMarginal(clique, error, utility.total_variation))
+    return MarginalsFinding(tuple(compared))
 
 
 @dataclass(frozen=True, slots=True)

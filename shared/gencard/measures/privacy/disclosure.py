@@ -39,6 +39,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gencard.core.coding import cells_lie_in
 from gencard.core.dataset import Dataset, check_same_domain
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidCliqueError, InvalidInputError, InvalidNumberError
@@ -84,7 +85,7 @@ class Exclusions:
             raise InvalidNumberError(field="most", expected="at least 1")
 
     def check(self, domain: Domain) -> None:
-        """That a domain has what is named.
+        """Check that a domain has all that the exclusions name.
 
         Raises:
             InvalidCliqueError: A clique is empty, repeats or names an attribute that is not there.
@@ -96,7 +97,7 @@ class Exclusions:
                 raise InvalidCliqueError(clique=", ".join(one.clique), problem=problem)
             domain.canonical(one.clique)
             sizes = domain.project(one.clique).sizes
-            if not all(_inside(cell, sizes) for cell in one.cells):
+            if not cells_lie_in(one.cells, sizes):
                 raise InvalidInputError(field="exclusions", problem="a cell lies outside the domain")
 
     def names(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_]:
@@ -115,12 +116,6 @@ class Exclusions:
 
 NOTHING = Exclusions()
 """Exclusions that leave nothing out."""
-
-
-def _inside(cell: tuple[int, ...], sizes: tuple[int, ...]) -> bool:
-    return len(cell) == len(sizes) and all(
-        0 <= code < size for code, size in zip(cell, sizes, strict=True)
-    )
 
 
 Cells = NDArray[np.int64]
@@ -188,24 +183,13 @@ def key_table(
     }
     keyed = [(columns[name], original.domain.size(name)) for name in known]
     combinations = combination_numbers(len(columns[target]), keyed)
-    return _counted(combinations, columns, target, exclusions, originals=len(original))
-
-
-def _counted(
-    combinations: Cells,
-    columns: Mapping[str, NDArray[Any]],
-    target: str,
-    exclusions: Exclusions,
-    *,
-    originals: int,
-) -> KeyTable:
     levels = columns[target]
     both = [(combinations, int(combinations.max()) + 1), (levels, int(levels.max()) + 1)]
     cell = combination_numbers(len(levels), both)
     cells = int(cell.max()) + 1
     return KeyTable(
-        original=np.bincount(cell[:originals], minlength=cells),
-        synthetic=np.bincount(cell[originals:], minlength=cells),
+        original=np.bincount(cell[: len(original)], minlength=cells),
+        synthetic=np.bincount(cell[len(original) :], minlength=cells),
         keys=_shared(combinations, cell, cells),
         level=_shared(levels, cell, cells),
         named=_shared(exclusions.names(columns), cell, cells),
@@ -366,7 +350,7 @@ class DisclosureRisk:
 def disclosure_risk(
     original: Dataset, synthetic: Dataset, keys: Clique, target: str, exclusions: Exclusions = NOTHING
 ) -> DisclosureRisk:
-    """Measure it.
+    """Measure the disclosure of a target by keys.
 
     Raises:
         DomainMismatchError: The domains differ.
@@ -376,21 +360,18 @@ def disclosure_risk(
     """
     table = key_table(original, synthetic, keys, target, exclusions)
     attribute = attribute_disclosure(table)
-    return DisclosureRisk(
-        keys=original.domain.canonical(keys),
-        target=target,
-        uniques=_uniques(table),
-        attribute=attribute,
-        attribution=correct_attribution(table, attribute),
-    )
-
-
-def _uniques(table: KeyTable) -> ReplicatedUniques:
-    """Uniques among the kept records; matches are looked for among all synthetic records."""
-    return uniques_among(
+    # Uniques among the kept records; matches are looked for among all synthetic records.
+    uniques = uniques_among(
         table.by_keys(table.kept(table.original)),
         table.by_keys(table.kept(table.synthetic)),
         table.by_keys(table.synthetic),
         records=int(table.original.sum()),
         synthetic_records=int(table.synthetic.sum()),
+    )
+    return DisclosureRisk(
+        keys=original.domain.canonical(keys),
+        target=target,
+        uniques=uniques,
+        attribute=attribute,
+        attribution=correct_attribution(table, attribute),
     )

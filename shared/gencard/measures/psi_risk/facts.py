@@ -7,7 +7,7 @@ not exclude: for keys of one and two attributes by the bounds of the cells, for 
 all tables of three attributes inside. So every fact is true; others may follow from all tables together.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -163,11 +163,9 @@ class ReleasedTables:
 
     def marginal(self, names: Clique) -> Counts:
         """The counts of some attributes that a released table holds, from the smallest that does."""
-        wide = min((clique for clique in self.tables if set(names) <= set(clique)), key=self._cells)
+        wider = (clique for clique in self.tables if set(names) <= set(clique))
+        wide = min(wider, key=lambda clique: self.tables[clique].size)
         return project(self.tables[wide], wide, names)
-
-    def _cells(self, clique: Clique) -> int:
-        return self.tables[clique].size
 
 
 WIDEST_KEY = 3
@@ -286,7 +284,11 @@ class _Search:
         self._skipped += not parts
         if not parts:
             return
-        possible = self._possible(keys, target, parts)
+        # For each key that occurs, the levels that the target may have: shape (keys, levels).
+        possible = np.ones((len(keys.first), self._records.domain.size(target)), dtype=bool)
+        for part in parts:
+            codes = tuple(self._records.column(name)[keys.first] for name in part)
+            possible &= self._released.possible(part, target)[codes]
         single = possible.sum(axis=1) == 1
         if not single.any():
             return
@@ -301,27 +303,16 @@ class _Search:
         if len(keys.names) == 1:
             self.share[self._records.domain.axes((*keys.names, target))] = certain.sum()
 
-    def _possible(self, keys: "_Keys", target: str, parts: list[Clique]) -> NDArray[np.bool_]:
-        """For each key that occurs, which levels the target may have: shape (keys, levels)."""
-        possible = np.ones((len(keys.first), self._records.domain.size(target)), dtype=bool)
-        for part in parts:
-            codes = tuple(self._records.column(name)[keys.first] for name in part)
-            possible &= self._released.possible(part, target)[codes]
-        return possible
-
     def _rank(self, keys: "_Keys", target: str, new: NDArray[np.intp], level: NDArray[np.intp]) -> None:
         """Keep the ten keys with most records that were not known before."""
         largest = np.argsort(-new, kind="stable")[:10]
-        ranked = [*self.worst, *self._combinations(keys, target, largest[new[largest] > 0], level)]
-        self.worst = tuple(sorted(ranked, key=lambda one: -one.records)[:10])
-
-    def _combinations(
-        self, keys: "_Keys", target: str, places: NDArray[np.intp], level: NDArray[np.intp]
-    ) -> Iterator[Combination]:
-        for place in places:
+        ranked = [*self.worst]
+        for place in largest[new[largest] > 0]:
             row = keys.first[place]
             codes = tuple(int(self._records.column(name)[row]) for name in keys.names)
-            yield Combination(keys.names, codes, target, int(level[place]), int(keys.counts[place]))
+            number = int(keys.counts[place])
+            ranked.append(Combination(keys.names, codes, target, int(level[place]), number))
+        self.worst = tuple(sorted(ranked, key=lambda one: -one.records)[:10])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

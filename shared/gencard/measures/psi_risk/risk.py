@@ -8,7 +8,6 @@ was not released, and which attributes can be guessed with confidence.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import combinations_with_replacement
 from typing import Any, cast
 
@@ -364,8 +363,12 @@ def psi_risk(
     facts = certain_facts(
         records, released_tables, widest=min(WIDEST_KEY, len(domain) - 1), progress=progress
     )
-    later = partial(_late, progress)
-    wide = wide_tables(records, released_tables, facts.known, progress=later)
+    wide = wide_tables(
+        records,
+        released_tables,
+        facts.known,
+        progress=lambda step, share: progress(step, 0.5 + share / 2),  # the second half of the work
+    )
     worst = sorted(small, key=lambda table: (-table.records, table.clique))[:WORST_TABLES]
     return PsiRisk(
         attributes=domain.attributes,
@@ -381,11 +384,6 @@ def psi_risk(
         guesses=tuple(guesses),
         wide=wide,
     )
-
-
-def _late(progress: Progress, step: str, share: float) -> None:
-    """The second half of the work, as progress of the whole."""
-    progress(step, 0.5 + share / 2)
 
 
 def small_pairs(released: ReleasedTables, threshold: int) -> tuple[tuple[int, ...], ...]:

@@ -375,7 +375,7 @@ def is_certain(released: ReleasedTables, claim: ProvableClaim) -> bool | None:
 def equations(
     shape: tuple[int, ...], margins: Margins, free: NDArray[np.intp]
 ) -> "tuple[scipy.sparse.csr_array, Counts]":  # quoted: `scipy.sparse` is imported where it is used
-    """That the cells which may hold somebody sum to the released marginals: matrix and sums."""
+    """Return the equations that make free cells sum to the released marginals: matrix and sums."""
     places = np.unravel_index(free, shape)
     rows, sums = [], []
     for axes, margin in margins.items():

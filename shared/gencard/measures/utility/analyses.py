@@ -109,8 +109,14 @@ def importances(
 ) -> tuple[float, ...]:
     """Mean loss of accuracy over ``REPEATS`` permutations of each predictor; Breiman (2001)."""
     right = accuracy(predictor, records, task.target)
-    permuted = (_permuted(records, name, rng) for name in task.predictors)
-    return tuple(right - accuracy(predictor, each, task.target) for each in permuted)
+    losses = []
+    for name in task.predictors:
+        own, codes = records.column(name), np.tile(records.codes, (REPEATS, 1))
+        axis = records.domain.axis(name)
+        codes[:, axis] = np.concatenate([rng.permutation(own) for _ in range(REPEATS)])
+        permuted = Dataset(records.domain, codes)
+        losses.append(right - accuracy(predictor, permuted, task.target))
+    return tuple(losses)
 
 
 def order_similarity(attributes: Clique, one: tuple[float, ...], other: tuple[float, ...]) -> float:
@@ -122,15 +128,6 @@ def order_similarity(attributes: Clique, one: tuple[float, ...], other: tuple[fl
     return jaro(*orders)
 
 
-def _permuted(records: Dataset, name: str, rng: np.random.Generator) -> Dataset:
-    """The records ``REPEATS`` times, each time with one attribute permuted."""
-    codes = np.tile(records.codes, (REPEATS, 1))
-    axis = records.domain.axis(name)
-    own = records.column(name)
-    codes[:, axis] = np.concatenate([rng.permutation(own) for _ in range(REPEATS)])
-    return Dataset(records.domain, codes)
-
-
 def jaro(one: Sequence[Hashable], other: Sequence[Hashable]) -> float:
     """Similarity from 0 to 1; 1 where both are empty.
 
@@ -139,17 +136,7 @@ def jaro(one: Sequence[Hashable], other: Sequence[Hashable]) -> float:
     """
     if not one and not other:
         return 1.0
-    pairs = _matches(one, other)
-    if not pairs:
-        return 0.0
-    in_order = zip(pairs, sorted(place for _, place in pairs), strict=True)
-    transposed = sum(one[ours] != other[place] for (ours, _), place in in_order)
-    matched = len(pairs)
-    return (matched / len(one) + matched / len(other) + (matched - transposed / 2) / matched) / 3
-
-
-def _matches(one: Sequence[Hashable], other: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """Places of the symbols that match, in the order of ``one``; each is used once."""
+    # Places of the symbols that match, in the order of ``one``; each is used once.
     apart = max(len(one), len(other)) // 2 - 1
     matched_places: set[int] = set()
     pairs = []
@@ -159,7 +146,12 @@ def _matches(one: Sequence[Hashable], other: Sequence[Hashable]) -> list[tuple[i
         if result is not None:
             matched_places.add(result)
             pairs.append((place, result))
-    return pairs
+    if not pairs:
+        return 0.0
+    in_order = zip(pairs, sorted(place for _, place in pairs), strict=True)
+    transposed = sum(one[ours] != other[place] for (ours, _), place in in_order)
+    matched = len(pairs)
+    return (matched / len(one) + matched / len(other) + (matched - transposed / 2) / matched) / 3
 
 
 @dataclass(frozen=True, slots=True)

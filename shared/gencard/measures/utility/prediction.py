@@ -272,7 +272,7 @@ class PooledCells:
         return self._counts(self.places[: self.synthetic])
 
     def permuted_counts(self, *, rng: np.random.Generator) -> FloatArray:
-        """The same, had as many of all records at random been the synthetic ones."""
+        """Return the counts if as many of all records, at random, had been the synthetic ones."""
         return self._counts(rng.permutation(self.places)[: self.synthetic])
 
     def pmse(self, scores: FloatArray) -> float:
@@ -364,7 +364,7 @@ class OneClass:
     code: int
 
     def predict(self, records: Dataset) -> NDArray[Any]:
-        """That class."""
+        """Return the one class for each record."""
         return np.full(len(records), self.code)
 
 
@@ -434,17 +434,13 @@ class _FittedForest:
 
 def _tree_matrix(records: Dataset, task: Task) -> NDArray[np.float32]:
     """Return the matrix that trees cut: numbers of 4 bytes, and so put on a scale from 0 to 1 before."""
-    scaled = {
-        name: _scaled(numbers_of(name, records.domain.size(name), task.values))
-        for name in task.predictors
-        if name in task.values
-    }
+    scaled: dict[str, tuple[float, ...]] = {}
+    for name in task.predictors:
+        if name not in task.values:
+            continue
+        numbers = numbers_of(name, records.domain.size(name), task.values)
+        known = numbers[~np.isnan(numbers)]
+        if len(known):
+            numbers = (numbers - known.min()) / (np.ptp(known) or 1.0)
+        scaled[name] = tuple(numbers.tolist())
     return predictor_matrix(records, task.predictors, scaled).astype(np.float32)
-
-
-def _scaled(numbers: FloatArray) -> tuple[float, ...]:
-    """By the declared range; missing stays missing."""
-    known = numbers[~np.isnan(numbers)]
-    if not len(known):
-        return tuple(numbers.tolist())
-    return tuple(((numbers - known.min()) / (np.ptp(known) or 1.0)).tolist())

@@ -122,20 +122,17 @@ class _Tree:
         if totals < 3 * self.settings.leaf or hope <= self.alpha or depth >= _DEEPEST:
             return node
         side = self._best_split(places)
-        if side is not None:
-            self._split(node, side, bound, depth)
-        return node
-
-    def _split(self, node: _Node, side: NDArray[np.bool_], bound: float, depth: int) -> None:
-        hope = min(node.risk, bound)
-        one = self._grown(node.places[side], hope - self.alpha, depth + 1)
-        hope = max((node.risk - one.left) / (one.splits + 1), node.risk - one.risk)
-        other = self._grown(node.places[~side], min(hope, bound) - self.alpha, depth + 1)
-        left, splits = _cheapest(node.risk, one, other)
-        worth = (node.risk - left) / (splits + 1)
+        if side is None:
+            return node
+        one = self._grown(places[side], hope - self.alpha, depth + 1)
+        hope = max((risk - one.left) / (one.splits + 1), risk - one.risk)
+        other = self._grown(places[~side], min(hope, bound) - self.alpha, depth + 1)
+        left, splits = _cheapest(risk, one, other)
+        worth = (risk - left) / (splits + 1)
         if worth > self.alpha:
             node.worth, node.left, node.splits = worth, left, splits + 1
             node.children = (one, other)
+        return node
 
     def _best_split(self, places: Places) -> NDArray[np.bool_] | None:
         """Return the cells of one side; None if no split leaves enough records or gains anything."""
@@ -161,7 +158,7 @@ def _sums(levels: Places, counts: FloatArray) -> FloatArray:
 
 
 def _gains(totals: FloatArray, synthetic: FloatArray, leaf: int) -> FloatArray:
-    """By how much each cut lowers the Gini index, times the records; 0 where a side is too small."""
+    """Return the fall of the Gini index at each cut, times the records; 0 if a side is too small."""
     ours, theirs = np.cumsum(totals), np.cumsum(synthetic)
     (ours, every), (theirs, of_all) = (ours[:-1], ours[-1]), (theirs[:-1], theirs[-1])
     rest, theirs_rest = every - ours, of_all - theirs
@@ -207,7 +204,18 @@ def regression_basis(cells: PooledCells, order: int, most_parameters: int) -> ND
     if order < 1:
         raise InvalidNumberError(field="order", expected="at least 1")
     varying = [column for column in cells.columns if column.levels.any()]
-    sets, columns = _sets([_width(column) for column in varying], order, most_parameters)
+    widths = [1 if column.numbers is not None else int(column.levels.max()) for column in varying]
+    sets, columns = [], 1
+    wide = range(1, min(order, len(widths)) + 1)
+    for axes in chain.from_iterable(combinations(range(len(widths)), k) for k in wide):
+        sets.append(axes)
+        columns += prod(widths[axis] for axis in axes)
+        if columns > most_parameters:
+            raise TooLargeError(
+                what="The number of parameters",
+                limit=most_parameters,
+                advice="Compare fewer attributes, or attributes with fewer levels.",
+            )
     if columns * len(cells.totals) > MOST_ENTRIES:
         raise TooLargeError(
             what="The regression",
@@ -225,26 +233,6 @@ def regression_basis(cells: PooledCells, order: int, most_parameters: int) -> ND
 def regression_scores(basis: FloatArray, totals: FloatArray, synthetic: FloatArray) -> FloatArray:
     """The most likely probability of being synthetic in each cell; see ``binomial_fit``."""
     return np.asarray(scipy.special.expit(binomial_fit(basis, totals, synthetic).predicted))
-
-
-def _sets(widths: list[int], order: int, most: int) -> tuple[list[tuple[int, ...]], int]:
-    """Every set of up to ``order`` attributes, and how many columns they have with the intercept."""
-    sets, columns = [], 1
-    wide = range(1, min(order, len(widths)) + 1)
-    for axes in chain.from_iterable(combinations(range(len(widths)), k) for k in wide):
-        sets.append(axes)
-        columns += prod(widths[axis] for axis in axes)
-        if columns > most:
-            raise TooLargeError(
-                what="The number of parameters",
-                limit=most,
-                advice="Compare fewer attributes, or attributes with fewer levels.",
-            )
-    return sets, columns
-
-
-def _width(column: PredictorColumn) -> int:
-    return 1 if column.numbers is not None else int(column.levels.max())
 
 
 def _block(column: PredictorColumn) -> FloatArray:
@@ -303,22 +291,15 @@ def binomial_fit(matrix: FloatArray, totals: FloatArray, ones: FloatArray) -> Bi
     predicted = _least_squares(matrix, weights, _FIRST * (2 * ones / totals - 1))
     deviance, step = _deviance(predicted, totals, ones), np.inf
     for _ in range(_MOST_STEPS):
-        weights, target = _newton_step(matrix, predicted, totals, ones)
+        scores = scipy.special.expit(predicted)
+        weights = totals * np.maximum(scores * (1 - scores), _LEAST_WEIGHT)
+        target = _least_squares(matrix, weights, predicted + (ones - totals * scores) / weights)
         old, before = predicted, deviance
         predicted, deviance = _no_worse(predicted, target, totals, ones)
         step = float(np.abs(predicted - old).max())
         if abs(deviance - before) < _CONVERGED * (abs(deviance) + 0.1):
             break
     return BinomialFit(predicted, weights, step)
-
-
-def _newton_step(
-    matrix: FloatArray, predicted: FloatArray, totals: FloatArray, ones: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Weights of the next least squares, and where these lead to, by cell."""
-    scores = scipy.special.expit(predicted)
-    weights = totals * np.maximum(scores * (1 - scores), _LEAST_WEIGHT)
-    return weights, _least_squares(matrix, weights, predicted + (ones - totals * scores) / weights)
 
 
 def _no_worse(
@@ -420,7 +401,7 @@ def regression_propensity(
     order: int = 2,
     most_parameters: int = MOST_PARAMETERS,
 ) -> Propensity:
-    """By logistic regression on all interactions of up to ``order`` attributes.
+    """Tell records apart by logistic regression on all interactions of up to ``order`` attributes.
 
     Args:
         values: For each attribute that is a number, the number of each code, NaN for missing; a
@@ -450,7 +431,7 @@ def tree_propensity(
     settings: TreeSettings = _SETTINGS,
     permutations: int = PERMUTATIONS,
 ) -> Propensity:
-    """By a classification tree; raises as ``regression_propensity`` does.
+    """Tell records apart by a classification tree; raises as ``regression_propensity`` does.
 
     Args:
         values: As there.
@@ -480,20 +461,16 @@ def _expected(
         for _ in range(batch):
             scores = tree_scores(cells, cells.permuted_counts(rng=rng), settings)
             permuted.append(cells.pmse(scores))
-        mean, error = _mean(np.array(permuted))
+        values = np.array(permuted)
+        mean = float(values.mean())
+        # The error is infinite for a single value or where all are 0.
+        known = len(values) > 1 and mean
+        error = float(values.std(ddof=1)) / sqrt(len(values)) if known else inf
         # The error falls with the root of the number: stop where even all of them would not do.
         hope = error * sqrt(len(permuted) / MOST_PERMUTATIONS) / _OUT_OF_REACH
-        if error <= LARGEST_ERROR * mean or hope > LARGEST_ERROR * mean:
+        settled = error <= LARGEST_ERROR * mean or hope > LARGEST_ERROR * mean
+        if settled or len(permuted) + batch > MOST_PERMUTATIONS:
             return mean / 2, error / 2
-        if len(permuted) + batch > MOST_PERMUTATIONS:
-            return mean / 2, error / 2
-
-
-def _mean(values: FloatArray) -> tuple[float, float]:
-    """The mean and its standard error; the error is infinite for a single value or where all are 0."""
-    mean = float(values.mean())
-    known = len(values) > 1 and mean
-    return mean, float(values.std(ddof=1)) / sqrt(len(values)) if known else inf
 
 
 def tree_pmse(

@@ -134,16 +134,12 @@ class PsiNumbers:
         if records is not None and summed is not None and records.value > 0:
             scale, mean = self._scale(name), summed.value / records.value
             noise = sqrt(summed.variance + mean**2 * records.variance) / records.value
-            value = _number(scale, mean)
-            noise, scatter = noise * float(scale.step), self._deviation(name)
+            value = (mean + scale.centre) * float(scale.step)
+            sd = self.sd(name)
+            noise, scatter = noise * float(scale.step), 0.0 if sd is None else sd.value
             return Known(value, value, value, summed.source, noise, scatter=scatter)
         cells = self._cells(name)
         return None if cells is None else _mean_of_cells(cells)
-
-    def _deviation(self, name: str) -> float:
-        """About the deviation of an attribute's numbers; 0 if psi does not tell it."""
-        sd = self.sd(name)
-        return 0.0 if sd is None else sd.value
 
     def sd(self, name: str) -> Known | None:
         records, summed, squares = (
@@ -152,22 +148,19 @@ class PsiNumbers:
             self._total((name,) * 2),
         )
         if records is not None and summed is not None and squares is not None:
-            return self._sd_of_sums(name, records, summed, squares)
+            n, mean = records.value, summed.value / records.value if records.value > 0 else 0.0
+            # whole numbers: squares of dates lose all digits of their variance in floats
+            residual = n * squares.value - summed.value**2
+            if n <= 1 or residual < 0 or (residual == 0 and squares.variance):
+                return None
+            sd = sqrt(residual / (n * (n - 1)))
+            parts = squares.variance + 4 * mean**2 * summed.variance + mean**4 * records.variance
+            noise = sqrt(parts) / (n - 1) / (2 * sd) if parts else 0.0
+            step = float(self._scale(name).step)
+            scatter = sd * step * sqrt(max(self._kurtosis(name) - 1, 0.0)) / 2
+            return Known(sd * step, sd * step, sd * step, squares.source, noise * step, scatter=scatter)
         cells = self._cells(name)
         return None if cells is None or cells.stddev else _sd_of_cells(cells)
-
-    def _sd_of_sums(self, name: str, records: Total, summed: Total, squares: Total) -> Known | None:
-        n, mean = records.value, summed.value / records.value if records.value > 0 else 0.0
-        # whole numbers: squares of dates lose all digits of their variance in floats
-        residual = n * squares.value - summed.value**2
-        if n <= 1 or residual < 0 or (residual == 0 and squares.variance):
-            return None
-        sd = sqrt(residual / (n * (n - 1)))
-        parts = squares.variance + 4 * mean**2 * summed.variance + mean**4 * records.variance
-        noise = sqrt(parts) / (n - 1) / (2 * sd) if parts else 0.0
-        step = float(self._scale(name).step)
-        scatter = sd * step * sqrt(max(self._kurtosis(name) - 1, 0.0)) / 2
-        return Known(sd * step, sd * step, sd * step, squares.source, noise * step, scatter=scatter)
 
     def _kurtosis(self, name: str) -> float:
         """About the fourth moment of an attribute's standardised numbers; 0 if psi does not tell it."""
@@ -243,7 +236,7 @@ class PsiNumbers:
             return self._total_of_levels(margins, of, present)
 
     def _total_of_levels(self, margins: PsiMargins, of: Clique, present: Clique) -> Total | None:
-        """The same where a marginal says it, as every level that counts holds one number."""
+        """Return the total by a marginal, if every level that counts holds one number."""
         names = self.coding.domain.canonical(tuple({*of, *present}))
         units = {name: _level_units(self.coding, name) for name in of}
         try:
@@ -294,11 +287,6 @@ class PsiNumbers:
         if scale is None:
             raise ValueError
         return scale
-
-
-def _number(scale: Scale, units: float) -> float:
-    """A mean in units as a number."""
-    return (units + scale.centre) * float(scale.step)
 
 
 def _level_units(coding: Coding, name: str) -> list[int] | None:

@@ -81,14 +81,9 @@ def neighbours(
         shape = (stop - start, len(synthetic))
         distances = pairs.distances((slice(start, stop), None), slice(None), shape)
         for row in np.round(distances, DIGITS):
-            yield _closest(row, count, rng)
-
-
-def _closest(row: NDArray[np.float64], count: int, rng: np.random.Generator) -> Positions:
-    """Positions of the smallest numbers; NaN is no number, and sorted last."""
-    shuffled = rng.permutation(len(row))
-    neighbours = shuffled[np.argpartition(row[shuffled], count - 1)[:count]]
-    return neighbours[~np.isnan(row[neighbours])]
+            shuffled = rng.permutation(len(row))
+            near = shuffled[np.argpartition(row[shuffled], count - 1)[:count]]
+            yield near[~np.isnan(row[near])]  # NaN is no number, and sorted last
 
 
 def inference(
@@ -207,21 +202,13 @@ def linkability(
         drawn(tables.train, attacks, rng),
         drawn(tables.holdout, attacks if controls is None else controls, rng),
     ]
-    hits = [Proportion(_links(one, synthetic, distances, count, rng), len(one)) for one in targets]
+    hits = []
+    for table in targets:
+        one, other = (neighbours(table, synthetic, by, count, rng) for by in distances)
+        linked = sum(bool(np.isin(*both).any()) for both in zip(one, other, strict=True))
+        hits.append(Proportion(linked, len(table)))
     lucky = rng.hypergeometric(count, len(synthetic) - count, count, attacks) > 0
     return Attack(hits[0], hits[1], Proportion(int(lucky.sum()), attacks))
-
-
-def _links(
-    targets: Records,
-    synthetic: Records,
-    distances: tuple[Gower, Gower],
-    count: int,
-    rng: np.random.Generator,
-) -> int:
-    """Number of targets that have a synthetic record near on both sides."""
-    one, other = (neighbours(targets, synthetic, by, count, rng) for by in distances)
-    return sum(bool(np.isin(*both).any()) for both in zip(one, other, strict=True))
 
 
 _HALVINGS = 60

@@ -43,7 +43,7 @@ class AttributeCondition:
     value: float
 
     def holds(self, records: Records) -> NDArray[np.bool_]:
-        """For which records, shape ``(n,)``; a missing value is neither equal nor more nor less."""
+        """Return which records meet the condition, shape ``(n,)``; "missing" meets ``MISSING`` alone."""
         column = records.columns[self.axis]
         result: NDArray[np.bool_]
         match self.relation:
@@ -145,26 +145,21 @@ def singling_out(tables: Tables, *, width: int = 1, attacks: int, rng: np.random
     lucky = [by_luck(values, _axes(holdout, width, rng), rng) for _ in guesses]
     size = min(len(train), len(holdout))
     ours, theirs = (drawn(table, size, rng) for table in (train, holdout))
-    return Attack(*(_count(*pair) for pair in ((guesses, ours), (guesses, theirs), (lucky, ours))))
+    pairs = ((guesses, ours), (guesses, theirs), (lucky, ours))
+    return Attack(
+        *(
+            Proportion(sum(singles_out(one, records) for one in tried), len(tried))
+            for tried, records in pairs
+        )
+    )
 
 
 def _guesses(synthetic: Records, width: int, attacks: int, rng: np.random.Generator) -> list[Predicate]:
+    """Some of the outliers, in random order; or descriptions of random records, each of one record."""
     if width == 1:
-        return _outliers(synthetic, attacks, rng)
-    return _portraits(synthetic, width, attacks, rng)
-
-
-def _outliers(synthetic: Records, attacks: int, rng: np.random.Generator) -> list[Predicate]:
-    """Some of the outliers, in random order."""
-    candidates = list(outliers(synthetic))
-    shuffled = (candidates[place] for place in rng.permutation(len(candidates)))
-    return list(islice((each for each in shuffled if singles_out(each, synthetic)), attacks))
-
-
-def _portraits(
-    synthetic: Records, width: int, attacks: int, rng: np.random.Generator
-) -> list[Predicate]:
-    """Different descriptions of random records by random attributes, of no other synthetic record."""
+        candidates = list(outliers(synthetic))
+        shuffled = (candidates[place] for place in rng.permutation(len(candidates)))
+        return list(islice((each for each in shuffled if singles_out(each, synthetic)), attacks))
     guesses: dict[Predicate, None] = {}
     medians = middles(synthetic)
     for _ in range(_TRIES * attacks):
@@ -179,7 +174,3 @@ def _portraits(
 
 def _axes(records: Records, width: int, rng: np.random.Generator) -> Positions:
     return rng.choice(len(records.attributes), width, replace=False)
-
-
-def _count(guesses: list[Predicate], records: Records) -> Proportion:
-    return Proportion(sum(singles_out(guess, records) for guess in guesses), len(guesses))

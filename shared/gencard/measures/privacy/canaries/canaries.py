@@ -207,20 +207,17 @@ def smallest_epsilon(log_p: LogPValue, beta: float, *, guess: float = 0.0) -> fl
         guess: Saves calls of ``log_p`` where it is near, and changes nothing else.
     """
     target = log(beta)
-    low, high = _around(log_p, target, guess) if guess else (0.0, 1.0)
+    low, high = 0.0, 1.0
+    if guess:  # some epsilon that is refuted, or 0, and one above it, both near the guess
+        low, step = guess, 1 / 32
+        while low > 0 and log_p(low) >= target:
+            low, step = max(0.0, low - step), 2 * step
+        high = low + step
     if not low and log_p(0.0) >= target:
         return 0.0
     while log_p(high) < target:
         low, high = high, 2 * high
     return float(scipy.optimize.brentq(lambda epsilon: log_p(epsilon) - target, low, high, xtol=1e-11))
-
-
-def _around(log_p: LogPValue, target: float, guess: float) -> tuple[float, float]:
-    """Some epsilon that is refuted, or 0, and one above it, both near the guess."""
-    low, step = guess, 1 / 32
-    while low > 0 and log_p(low) >= target:
-        low, step = max(0.0, low - step), 2 * step
-    return low, low + step
 
 
 _SPACING = 2.0**-53
@@ -292,7 +289,15 @@ def reconstruct_points(canaries: FloatArray, synthetic: FloatArray) -> Reconstru
             or the rows differ in attributes, are none or are not finite.
     """
     canaries, synthetic = np.asarray(canaries, float), np.asarray(synthetic, float)
-    _check_uniform(canaries)
+    # Refuse what uniform draws of 53 bits next to never are: short decimals, or half as many bits.
+    if canaries.ndim != 2 or not canaries.size:
+        raise InvalidDatasetError(problem="canaries need one number for each attribute")
+    if not np.all((canaries >= 0) & (canaries < 1)):
+        raise InvalidDatasetError(problem="a canary is outside the unit cube")
+    repeated = any(len(np.unique(column)) < len(column) for column in canaries.T)
+    short = (np.round(canaries, 9) == canaries) | (canaries * 2**32 % 1 == 0)
+    if repeated or np.any(np.all(short, axis=0)) or np.any(np.round(canaries, 6) == canaries):
+        raise InvalidDatasetError(problem="canaries are rounded or repeated, so they are not uniform")
     if synthetic.ndim != 2 or not len(synthetic) or synthetic.shape[1] != canaries.shape[1]:
         raise InvalidDatasetError(problem="rows need one number for each attribute of the canaries")
     if not np.all(np.isfinite(synthetic)):
@@ -322,18 +327,6 @@ def _levels_of(dataset: Dataset) -> Records:
     """Codes as levels."""
     columns = (dataset.column(name).astype(np.int64) for name in dataset.domain.attributes)
     return Records(dataset.domain.attributes, tuple(columns))
-
-
-def _check_uniform(canaries: FloatArray) -> None:
-    """Refuse what uniform draws of 53 bits next to never are: short decimals, or half as many bits."""
-    if canaries.ndim != 2 or not canaries.size:
-        raise InvalidDatasetError(problem="canaries need one number for each attribute")
-    if not np.all((canaries >= 0) & (canaries < 1)):
-        raise InvalidDatasetError(problem="a canary is outside the unit cube")
-    repeated = any(len(np.unique(column)) < len(column) for column in canaries.T)
-    short = (np.round(canaries, 9) == canaries) | (canaries * 2**32 % 1 == 0)
-    if repeated or np.any(np.all(short, axis=0)) or np.any(np.round(canaries, 6) == canaries):
-        raise InvalidDatasetError(problem="canaries are rounded or repeated, so they are not uniform")
 
 
 FEWEST = 20

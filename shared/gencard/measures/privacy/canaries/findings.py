@@ -197,7 +197,7 @@ def _log_masses(log_cdf: FloatArray) -> FloatArray:
 
 
 def _power(numbers: NDArray[np.complex128], exponent: int) -> NDArray[np.complex128]:
-    """By repeated squaring, some ten times as fast as ``**`` on complex numbers."""
+    """Raise to a power by repeated squaring: about ten times as fast as ``**`` on complex numbers."""
     product = numbers if exponent % 2 else np.ones_like(numbers)
     for _ in range(exponent.bit_length() - 1):
         exponent //= 2
@@ -290,7 +290,12 @@ class HitCount:
         """
         check_epsilon(epsilon)
         grown = tilted_chance(np.array([self.log_q]), epsilon * steps_of(neighbouring))
-        return _log_tail(self.canaries, self.hits, float(grown[0]))
+        # Of P[B(canaries, chance) >= hits], where floats have no room for it too.
+        trials, log_chance = self.canaries, float(grown[0])
+        counts = np.arange(self.hits, trials + 1)
+        logs = -scipy.special.betaln(counts + 1, trials - counts + 1) - log(trials + 1)
+        logs += counts * log_chance + scipy.special.xlog1py(trials - counts, -exp(log_chance))
+        return min(0.0, float(scipy.special.logsumexp(logs)))
 
     def bound(self, *, beta: float, neighbouring: Neighbouring) -> EpsilonBound:
         """The bound of one run: 0 without hits, or where a blind generator hits all.
@@ -299,16 +304,12 @@ class HitCount:
             InvalidNumberError: beta is not above 0 and at most 1/2.
         """
         check_beta(beta)
-        epsilon = self._replace_one(beta) / steps_of(neighbouring)
-        return EpsilonBound(epsilon, 0.0, beta, neighbouring)
-
-    def _replace_one(self, beta: float) -> float:
-        """The epsilon at which p is beta, if neighbouring means to replace one record."""
-        if not self.hits or not self.log_q:
-            return 0.0
-        chance = float(scipy.special.betaincinv(self.hits, self.canaries - self.hits + 1, beta))
-        log_odds = self.log_q - log(-np.expm1(self.log_q))
-        return max(0.0, float(scipy.special.logit(chance)) - log_odds)
+        epsilon = 0.0  # at which p is beta, if neighbouring means to replace one record
+        if self.hits and self.log_q:
+            chance = float(scipy.special.betaincinv(self.hits, self.canaries - self.hits + 1, beta))
+            log_odds = self.log_q - log(-np.expm1(self.log_q))
+            epsilon = max(0.0, float(scipy.special.logit(chance)) - log_odds)
+        return EpsilonBound(epsilon / steps_of(neighbouring), 0.0, beta, neighbouring)
 
 
 def hit_count(reconstruction: Reconstruction, radius: float) -> HitCount:
@@ -337,14 +338,6 @@ def log_q_of(space: Space, radius: float, rows: int) -> float:
     if log_q == -inf:
         raise InvalidNumberError(field="The radius", expected="above 0 among numbers")
     return log_q
-
-
-def _log_tail(trials: int, hits: int, log_chance: float) -> float:
-    """Natural log of P[B(trials, chance) >= hits], where floats have no room for it too."""
-    counts = np.arange(hits, trials + 1)
-    logs = -scipy.special.betaln(counts + 1, trials - counts + 1) - log(trials + 1)
-    logs += counts * log_chance + scipy.special.xlog1py(trials - counts, -exp(log_chance))
-    return min(0.0, float(scipy.special.logsumexp(logs)))
 
 
 _LEAST = 2.0**-1022
@@ -396,15 +389,14 @@ class Guesses:
         """
         check_beta(beta)
         _check_delta(delta)
-        return EpsilonBound(self._epsilon(delta, beta), delta, beta, neighbouring)
-
-    def _epsilon(self, delta: float, beta: float) -> float:
         if not self.correct:
-            return 0.0
-        if not delta:
+            epsilon = 0.0
+        elif not delta:
             chance = scipy.special.betaincinv(self.correct, self.guesses - self.correct + 1, beta)
-            return max(0.0, float(scipy.special.logit(chance)))
-        return smallest_epsilon(lambda epsilon: log(self._p_value(epsilon, delta) or _LEAST), beta)
+            epsilon = max(0.0, float(scipy.special.logit(chance)))
+        else:
+            epsilon = smallest_epsilon(lambda one: log(self._p_value(one, delta) or _LEAST), beta)
+        return EpsilonBound(epsilon, delta, beta, neighbouring)
 
     def _p_value(self, epsilon: float, delta: float) -> float:
         """Tails of the binomial at v, v - 1, ..., 0 give all differences."""
@@ -538,7 +530,7 @@ def canary_findings(
 def _published(
     planted: Planted, synthetic: Dataset, plan: CanaryPlan, rng: np.random.Generator
 ) -> CanaryFinding:
-    """By the attributes that are numbers, with a point in each row's cell for what rounding took."""
+    """Bound epsilon by the numeric attributes, with a random point in each row's cell."""
     if not plan.numbers:
         refusal = "no attribute is numeric, and the theorem covers numbers only"
         return CanaryFinding("published sum", "", None, refusal)
@@ -554,7 +546,7 @@ def _published(
 def _among_cells(
     planted: Planted, synthetic: Dataset, plan: CanaryPlan
 ) -> tuple[CanaryFinding, CanaryFinding]:
-    """By all attributes, as levels."""
+    """Bound epsilon by all attributes, as levels."""
     reconstruction = reconstruct_cells(planted.cells.take(np.flatnonzero(planted.put_in)), synthetic)
     count, beta = hit_count(reconstruction, plan.radius), plan.beta / STATISTICS
     by_sum = sum_bound(reconstruction, beta=beta, neighbouring=planted.neighbouring)

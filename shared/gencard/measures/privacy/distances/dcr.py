@@ -282,9 +282,10 @@ def nearness_test(
         random = _means(of_records, counts, ranks, len(theirs), rng)
         p_value = (1 + int(np.sum(random >= mean - _SAME))) / (1 + _PERMUTATIONS)
     apart = float(np.mean(theirs > 0)) / 2
-    return LabelTest(
-        p_value, _copies(_quantiles() * error / len(ours), apart, (len(ours), len(theirs)), rows)
-    )
+    # Standard errors between the hypothesis and what is detected with probability POWER.
+    errors = float(scipy.special.ndtri(1 - LEVEL) + scipy.special.ndtri(POWER))
+    sizes = len(ours), len(theirs)
+    return LabelTest(p_value, _copies(errors * error / len(ours), apart, sizes, rows))
 
 
 def _means(
@@ -320,11 +321,6 @@ def _copies(gap: float, apart: float, sizes: tuple[int, int], rows: int) -> floa
         return None
     share = -train / rows * log1p(-copied)
     return share if share <= 1 else None
-
-
-def _quantiles() -> float:
-    """Standard errors between the hypothesis and what is detected with probability ``POWER``."""
-    return float(scipy.special.ndtri(1 - LEVEL) + scipy.special.ndtri(POWER))
 
 
 def clone_test(ours: Proportion, theirs: Proportion, rows: int, alike: float) -> LabelTest:

@@ -78,7 +78,7 @@ class Differences:
         return [pair for alike in self._alike.values() for pair in alike.differing]
 
     def mapped(self, change: Callable[[CodePair], CodePair]) -> "Differences":
-        """The same with other codes."""
+        """Return the differences with other codes."""
         return Differences(
             {
                 weight: _Alike(
@@ -113,25 +113,21 @@ def differences_of(left: Records, right: Records, gower: Gower) -> Differences:
     for weight, span, *columns in zip(
         gower.proportions, gower.ranges, left.columns, right.columns, strict=True
     ):
-        if weight:
-            _note(alike[weight], columns, gower.missing, continuous=bool(span))
+        if not weight:
+            continue
+        same = alike[weight]
+        same.attributes += 1
+        missing = [np.isnan(column) if column.dtype.kind == "f" else column < 0 for column in columns]
+        has_gaps = bool(missing[0].any() or missing[1].any())
+        alone = gower.missing is Missing.PAIRWISE
+        # Where a value is missing under the pairwise rule, the codes are unequal in both lists: counted,
+        # and taken off again.
+        if has_gaps and alone:
+            same.absent.append(_coded([np.zeros(len(m), int) for m in missing], missing, alone=True))
+        if has_gaps or not span:
+            values = [np.zeros(len(m), int) for m in missing] if span else _ranked(columns)
+            same.differing.append(_coded(values, missing, alone=alone))
     return Differences(dict(alike))
-
-
-def _note(alike: _Alike, columns: Sequence[Column], rule: Missing, *, continuous: bool) -> None:
-    """Note what of one attribute can differ, and what can be absent.
-
-    Where a value is missing under the pairwise rule, the codes are unequal in both lists: counted, and
-    taken off again.
-    """
-    alike.attributes += 1
-    missing = [np.isnan(column) if column.dtype.kind == "f" else column < 0 for column in columns]
-    has_gaps = bool(missing[0].any() or missing[1].any())
-    if has_gaps and rule is Missing.PAIRWISE:
-        alike.absent.append(_coded([np.zeros(len(m), int) for m in missing], missing, alone=True))
-    if has_gaps or not continuous:
-        values = [np.zeros(len(m), int) for m in missing] if continuous else _ranked(columns)
-        alike.differing.append(_coded(values, missing, alone=rule is Missing.PAIRWISE))
 
 
 def _ranked(columns: Sequence[Column]) -> list[NDArray[np.int64]]:
@@ -378,15 +374,12 @@ class DiscretePart:
 def discrete_part(left: Records, right: Records, gower: Gower) -> DiscretePart:
     """Sort two tables, which ``gower`` can measure, into groups."""
     differences = differences_of(left, right, gower)
-    groups = [
-        groups_of(
-            halved(
-                combination_numbers(len(table), [_sized(pair[side]) for pair in differences.differing]),
-                _scaled(table, gower),
-            )
-        )
-        for side, table in enumerate((left, right))
-    ]
+    groups = []
+    for side, table in enumerate((left, right)):
+        codes = (pair[side] for pair in differences.differing)
+        keyed = [(each, int(each.max(initial=0)) + 1) for each in codes]
+        numbers = combination_numbers(len(table), keyed)
+        groups.append(groups_of(halved(numbers, _scaled(table, gower))))
     return DiscretePart(groups[0], groups[1], differences.mapped(lambda pair: _of_groups(pair, groups)))
 
 
@@ -400,11 +393,6 @@ def _scaled(records: Records, gower: Gower) -> list[Matrix]:
             )
             if weight and span
         ]
-
-
-def _sized(codes: NDArray[np.integer]) -> tuple[NDArray[np.integer], int]:
-    """Codes, and a number above them all."""
-    return codes, int(codes.max(initial=0)) + 1
 
 
 def _of_groups(pair: CodePair, groups: Sequence[RecordGroups]) -> CodePair:

@@ -45,7 +45,9 @@ def twin_numbers(records: Records, gower: Gower) -> NDArray[np.int64]:
     """
     pairs = zip(records.columns, gower.proportions, strict=True)
     ranked = (_ranks(column) for column, weight in pairs if weight)
-    return combination_numbers(len(records), ((codes, _above(codes)) for codes in ranked))
+    return combination_numbers(
+        len(records), ((codes, int(codes.max(initial=0)) + 1) for codes in ranked)
+    )
 
 
 def first_of_each(numbers: NDArray[np.int64], most: int = 1) -> NDArray[np.intp]:
@@ -60,10 +62,6 @@ def _ranks(column: Column) -> NDArray[np.int64]:
     if column.dtype.kind == "i" and column.max(initial=0) < len(column):
         return np.asarray(column + 1, np.int64)  # few levels need not be sorted
     return np.unique(column, return_inverse=True)[1].reshape(-1)
-
-
-def _above(codes: NDArray[np.int64]) -> int:
-    return int(codes.max(initial=0)) + 1
 
 
 _PAIRS = 2**16
@@ -134,25 +132,23 @@ def _distinct(records: Records, reference: Records, gower: Gower, second: bool) 
 
 
 def _nearest(records: Records, reference: Records, gower: Gower, second: bool) -> RunningNearest:
-    """The same where few records repeat, and no other is there more than twice."""
+    """Return what is nearest if few records repeat, and no other record is there more than twice."""
     running = RunningNearest.nothing(len(records), second=second)
     rare = rare_levels(records, reference, gower)
     if rare:
         compare_sharing(pairs_of(records, reference, gower), rare, running)
         running.join(_distinct(*unshared(records, reference, rare), gower, second))
-    elif len(reference):
-        _search_all(group_pairs_of(records, reference, gower), running)
-    return running
-
-
-def _search_all(pairs: GroupPairs, running: RunningNearest) -> None:
-    """Find what is nearest to the records of all groups."""
+        return running
+    if not len(reference):
+        return running
+    pairs = group_pairs_of(records, reference, gower)
     part = pairs.part
     step = max(1, _BOUNDS // len(part.right))
     for start in range(0, len(part.left), step):
         table = part.table(slice(start, start + step))
         for group, (known, comparable) in enumerate(zip(*table, strict=True), start):
             _search(pairs, group, known, comparable, running)
+    return running
 
 
 def _search(pairs: GroupPairs, group: int, known: Row, counted: Row, running: RunningNearest) -> None:
@@ -258,7 +254,7 @@ def clones(neighbours: Nearest, real: int, cells: int | None) -> Clones:
 
 
 def _chance(real: int, cells: int) -> float:
-    """That some of so many uniform records falls into a given cell."""
+    """Return the probability that at least one of ``real`` uniform records falls into a given cell."""
     if cells == 1:
         return float(real > 0)
     # 1 - (1 - 1/c)**n would lose all digits where c is large.
