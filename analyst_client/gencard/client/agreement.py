@@ -166,7 +166,8 @@ class Release(Displayable):
             InvalidInputError: The folder cannot be written, or holds another release; or the format
                 cannot hold the rows.
         """
-        self._check_fits(rows, values)
+        names = self.dataset.domain.attributes
+        check_rows_fit(Path(rows), self.coding, names, self.receipt.rows, values)
         check_free(Path(folder), replace=replace or self._is_in(Path(folder)))
         clear_release(Path(folder))
         save_documents(Path(folder), {**self.documents(), RECEIPT: self.envelope})
@@ -176,10 +177,6 @@ class Release(Displayable):
             write_bytes(Path(folder) / README, readme.encode())
         self.write(Path(folder) / rows, values=values)
         return Path(folder)
-
-    def _check_fits(self, rows: str, values: ValueForm) -> None:
-        names = self.dataset.domain.attributes
-        check_rows_fit(Path(rows), self.coding, names, self.receipt.rows, values)
 
     def _is_in(self, folder: Path) -> bool:
         """Whether a folder holds this release."""

@@ -252,16 +252,11 @@ def _check_files(bundle: Bundle, keys: Keys, record: _Record) -> Keys:
 def _note_analyst(bundle: Bundle, card: CardTerms, keys: Keys, record: _Record) -> None:
     """Record the source of the analyst's key, or that there is none."""
     if keys.analyst:
-        record.note("Analyst's key", _analyst_key_text(bundle, keys))
+        _, signatures = dsse.opened(bundle.one("card").content)
+        signers = [key_id for key_id in map(dsse.key_id, keys.analyst) if key_id in signatures]
+        record.note("Analyst's key", f"{grouped(signers[0])}: {keys.analyst_source}")
     else:
         record.leave("Analyst's signature", f"of {card.analyst}: {_NO_ANALYST_KEY}")
-
-
-def _analyst_key_text(bundle: Bundle, keys: Keys) -> str:
-    """Fingerprint and source of the analyst's key that signed the card."""
-    _, signatures = dsse.opened(bundle.one("card").content)
-    signers = [key_id for key_id in map(dsse.key_id, keys.analyst) if key_id in signatures]
-    return f"{grouped(signers[0])}: {keys.analyst_source}"
 
 
 def _answers(bundle: Bundle, card: CardTerms, keys: Keys, record: _Record) -> list[SignedAnswer]:

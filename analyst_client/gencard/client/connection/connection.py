@@ -326,7 +326,12 @@ def _wait_to_end(connection: Connection, operation: pb.Operation, progress: Prog
     pause, last_answer = _SHORTEST, time.monotonic()
     while not operation.done:
         before = progress_of(operation)
-        _check_alive(before)
+        dead: dict[int, GencardError] = {
+            OperationProgress.STATE_CANCELLED: OperationCancelledError(),
+            OperationProgress.STATE_FAILED: InternalError(incident="unknown"),
+        }
+        if before.state in dead:
+            raise dead[before.state]
         progress(before.stage, before.permille / 1000)
         time.sleep(pause)
         try:
@@ -343,16 +348,6 @@ def _wait_once(connection: Connection, name: str) -> pb.Operation:
     request = pb.WaitOperationRequest(name=name, timeout=Duration(seconds=_WAIT_SECONDS))
     operation: pb.Operation = connection.call(connection.operations.WaitOperation, request)
     return operation
-
-
-def _check_alive(progress: OperationProgress) -> None:
-    """Raise an error if an operation reports that it ended but is not marked as done."""
-    dead: dict[int, GencardError] = {
-        OperationProgress.STATE_CANCELLED: OperationCancelledError(),
-        OperationProgress.STATE_FAILED: InternalError(incident="unknown"),
-    }
-    if progress.state in dead:
-        raise dead[progress.state]
 
 
 @contextmanager

@@ -64,7 +64,7 @@ def enrol(
     Private keys stay in your connection folder (-c; default: a folder of your name).
     """
     if answer is not None:
-        _install(_folder(connection, _name_in(answer)), answer)
+        _install(_folder(connection, answer_of_document(read_answer(answer)).identity.name), answer)
     elif renew:
         folder = _folder(connection, name)
         _say_request(folder, renewal_request(folder))
@@ -79,10 +79,6 @@ def enrol(
 def _folder(connection: Path, name: str) -> Path:
     """The connection folder; a folder of the person's name where none was given."""
     return Path(name) if connection == HERE else connection
-
-
-def _name_in(answer: Path) -> str:
-    return answer_of_document(read_answer(answer)).identity.name
 
 
 def _say_request(folder: Path, request: PendingRequest) -> None:

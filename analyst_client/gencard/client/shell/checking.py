@@ -10,7 +10,6 @@ import numpy as np
 import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from gencard.client.agreement import Agreement, Release
 from gencard.client.checking.bundle import (
     OWN_KEY,
     Bundle,
@@ -128,7 +127,12 @@ def _of_card(name: str, data: Path | None, connection: Path, *, as_json: bool) -
     with connected(connection) as analyst:
         agreement = analyst.card(name).agreement
         if data is None:
-            return agreement.fidelity(_newest(agreement))
+            receipt = next(agreement.receipts(), None)
+            if receipt is None:
+                raise InvalidInputError(
+                    field="data", problem="is required, because the card has no release yet"
+                )
+            return agreement.fidelity(agreement.fetch(receipt.name, progress=True))
         rows = read_numbered(data, agreement.coding, agreement.domain)
         _say_read(data, rows, as_json=as_json)
         return agreement.fidelity(rows)
@@ -147,14 +151,6 @@ def _say_read(path: Path, rows: ReadRows, *, as_json: bool) -> None:
         texts.append(f"{problem}: {', '.join(names)} ({path}).")
     for text in texts:
         typer.echo(visible(text), err=True) if as_json else say(text)
-
-
-def _newest(agreement: Agreement) -> Release:
-    """The newest release; raises InvalidInputError where there is none."""
-    receipt = next(agreement.receipts(), None)
-    if receipt is None:
-        raise InvalidInputError(field="data", problem="is required, because the card has no release yet")
-    return agreement.fetch(receipt.name, progress=True)
 
 
 Measured = Annotated[

@@ -160,20 +160,17 @@ def _column(attribute: Attribute, codes: NDArray[Any], values: Values | None) ->
 
 def _type(attribute: Attribute, values: Values | None) -> Any:
     if values is not None and isinstance(attribute.coding, Edges):
-        return _number_type(attribute.coding, values)
+        coding = attribute.coding
+        if coding.dates:
+            return pa.date32()
+        if coding.times:
+            return pa.time32("s")
+        return pa.int64() if coding.decimals == 0 and not isinstance(values, Midpoints) else pa.float64()
     if is_integer(attribute):
         return pa.int64()
     if is_boolean(attribute) and values is not None:
         return pa.bool_()
     return pa.dictionary(pa.int32(), pa.string(), is_ordered(attribute))
-
-
-def _number_type(coding: Edges, values: Values) -> Any:
-    if coding.dates:
-        return pa.date32()
-    if coding.times:
-        return pa.time32("s")
-    return pa.int64() if coding.decimals == 0 and not isinstance(values, Midpoints) else pa.float64()
 
 
 def _codes(attribute: Attribute, values: Any, numbers: FloatArray | None) -> NDArray[Any]:

@@ -303,7 +303,10 @@ def difference(path: Path, again: Path) -> str | None:
     try:
         match ending_to_write(path):
             case ".csv":
-                return _line_difference(path, again)
+                with path.open("rb") as left, again.open("rb") as right:
+                    lines = enumerate(zip_longest(left, right), start=1)
+                    number = next((number for number, (one, other) in lines if one != other), 1)
+                return line_problem(number)
             case ".parquet":
                 problem: str | None = _parquet().difference(path, again)
             case ".xlsx":
@@ -313,14 +316,6 @@ def difference(path: Path, again: Path) -> str | None:
     except _UNREADABLE:
         return "it cannot be read"
     return problem
-
-
-def _line_difference(path: Path, again: Path) -> str:
-    """The number of the first line that differs in a CSV file."""
-    with path.open("rb") as left, again.open("rb") as right:
-        lines = enumerate(zip_longest(left, right), start=1)
-        number = next((number for number, (one, other) in lines if one != other), 1)
-    return line_problem(number)
 
 
 def line_problem(number: int) -> str:
@@ -541,7 +536,7 @@ class _Column(ReadColumn):
 
     def _days(self, text: str) -> float:
         form = self._form.dates.get(self.attribute.name)
-        return _days_of_text(text) if form is None else days_of_text(text, form)
+        return days_of_date(day_of(text)) if form is None else days_of_text(text, form)
 
     def _of_numbers(self, cells: list[str]) -> tuple[NDArray[Any], FloatArray]:
         """Codes and numbers; raises UndeclaredLevelError where these are no numbers inside the edges."""
@@ -595,10 +590,6 @@ def _quoted(text: str) -> str:
     cell = io.StringIO()
     csv.writer(cell).writerow([text])
     return cell.getvalue().removesuffix("\r\n")
-
-
-def _days_of_text(text: str) -> float:
-    return days_of_date(day_of(text))
 
 
 def _minutes_of_text(text: str) -> float:
