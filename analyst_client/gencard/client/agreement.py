@@ -249,15 +249,12 @@ class Release(Displayable):
             return None
         return values.of(name, edges, self.dataset.column(name))
 
-    @property
-    def _invented(self) -> str:
-        return invented_words(self.coding, self.dataset.domain.attributes, self.histograms)
-
     def lines(self) -> list[tuple[str, str]]:
+        words = invented_words(self.coding, self.dataset.domain.attributes, self.histograms)
         return [
             ("Release", self.name),
             ("Rows", f"{self.receipt.rows:,}"),
-            *([("Numbers", words)] if (words := self._invented) else []),
+            *([("Numbers", words)] if words else []),
             *_made_by(self.receipt),
             *([("Records", counted(self.receipt.most_records))] if self.receipt.most_records else []),
             *([("Version", kind.wording)] if (kind := self.receipt.version_kind) else []),

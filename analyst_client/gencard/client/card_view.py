@@ -334,17 +334,13 @@ class CardView(Displayable):
         words = _ENDED_BY.get(last.action, "the analyst")
         return f"{words}: {last.remark}" if last.remark else f"{words}, without a remark"
 
-    def _waits(self) -> str:
-        return (
-            self.waits_for if self.since is None else f"{self.waits_for}, since {time_text(self.since)}"
-        )
-
     def lines(self) -> list[tuple[str, str]]:
         """The card in names and values."""
         terms, offer = self.terms, self._negotiation.offer
+        since = "" if self.since is None else f", since {time_text(self.since)}"
         lines = [
             ("State", str(self.state) if self.name else "priced only"),
-            *([("Waits for", self._waits())] if self.waits_for else []),
+            *([("Waits for", f"{self.waits_for}{since}")] if self.waits_for else []),
             *([("Ended by", self.ended_by)] if self.ended_by else []),
             ("Next", self.next_step),
             *terms.about,

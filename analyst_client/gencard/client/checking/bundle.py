@@ -315,7 +315,7 @@ def _kind_of(content: bytes) -> str | None:
     if not isinstance(value, dict):
         return None
     if _ENVELOPE & value.keys():
-        # The kind of a signed document in its one form, else DAMAGED.
+        # signed documents have one form; in another one they are damaged
         try:
             payload, _ = dsse.opened(content)
             kind = document_of(payload, "statement").get("predicateType", "")

@@ -16,7 +16,6 @@ from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.coding import Coding, Edges
 from gencard.core.dataset import Dataset
 from gencard.core.derived_cells import computed_for, same_numbers, with_computed, zeros_for
-from gencard.core.domain import Domain
 from gencard.core.errors import InvalidPsiError, NotReplayableError, VerificationError
 from gencard.core.generators.contract import Generator, Model, rng_of
 from gencard.core.scale import Places
@@ -122,7 +121,12 @@ def check_psi(card: CardTerms, psi: Psi, coding: Coding) -> None:
     """
     linear = tuple(linear.statistic for linear in psi.linear)
     same = psi.cliques == card.terms.marginals and are_functions_of(linear, card.terms.moments, coding)
-    if not same or psi.domain != _domain(card, coding) or not _same_numbers(card.terms, psi, coding):
+    cliques = (*card.terms.cliques, *card.terms.number_cliques)
+    if (
+        not same
+        or psi.domain != coding.domain.covered_by(cliques)
+        or not _same_numbers(card.terms, psi, coding)
+    ):
         raise VerificationError(problem="psi does not hold the statistics that the card names")
     recorded = [measurement.stddev for measurement in psi.measurements]
     sums = [stddev for linear in psi.linear for stddev in linear.stddevs]
@@ -142,10 +146,6 @@ def check_psi(card: CardTerms, psi: Psi, coding: Coding) -> None:
         check_numbers_agree(psi, coding)
     except InvalidPsiError as error:
         raise VerificationError(problem=error.message) from None
-
-
-def _domain(card: CardTerms, coding: Coding) -> Domain:
-    return coding.domain.covered_by((*card.terms.cliques, *card.terms.number_cliques))
 
 
 def _same_numbers(terms: Proposal, psi: Psi, coding: Coding) -> bool:

@@ -27,7 +27,6 @@ from gencard.client.connection.keys import Checkpoint, checkpoint_of
 from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.coding import Coding
 from gencard.core.errors import GencardError, VerificationError
-from gencard.core.types import VersionKind
 from gencard.wire import log as wire_log
 from gencard.wire.documents.answer_document import SignedAnswer
 from gencard.wire.documents.enrolment import grouped
@@ -173,17 +172,13 @@ def _check_log(
         )
     receipts, answers = signed
     for receipt in receipts:
-        agrees = partial(_is_of_receipt, receipt=receipt, controller=card.controller)
+        agrees = partial(wire_log.check_release_entry, receipt=receipt, controller=card.controller)
         find_entry = partial(_logged, bundle, receipt, known, agrees)
         to.check(f"Log entry {receipt.log_index}", find_entry, str)
     for answer in answers:
         agrees = partial(wire_log.check_answer_entry, answer=answer)
         find_entry = partial(_logged, bundle, answer, known, agrees)
         to.check(f"Log entry {answer.log_index}", find_entry, str)
-
-
-def _is_of_receipt(body: bytes, *, receipt: Receipt, controller: str) -> None:
-    wire_log.check_release_entry(body, receipt, controller)
 
 
 def _refuse_damaged(path: Path) -> str:
@@ -264,12 +259,14 @@ def _answers(bundle: Bundle, card: CardTerms, keys: Keys, record: _Record) -> li
     digest, results = card_digest(bundle), []
     for file in bundle.all("answer"):
         find = partial(checked_signed_answer, file.content, keys.controller, card, card_digest=digest)
-        results.append(record.check(f"Answer {file.path.name}", find, _answer_text))
+        results.append(
+            record.check(
+                f"Answer {file.path.name}",
+                find,
+                lambda one: f"{one.verdict} by {one.released_by}, {one.numbers:,} numbers, {one.time}",
+            )
+        )
     return [answer for answer in results if answer is not None]
-
-
-def _answer_text(answer: SignedAnswer) -> str:
-    return f"{answer.verdict} by {answer.released_by}, {answer.numbers:,} numbers, {answer.time}"
 
 
 def _receipts(bundle: Bundle, card: CardTerms, keys: Keys, record: _Record) -> list[Receipt]:
@@ -279,12 +276,12 @@ def _receipts(bundle: Bundle, card: CardTerms, keys: Keys, record: _Record) -> l
         results.append(record.check(f"Receipt {file.path.name}", find, _receipt_text))
     receipts = [receipt for receipt in results if receipt is not None]
     if any(receipt.version_kind for receipt in receipts):
-        record.check("Version of the records", partial(version_kind_of, receipts), _kind_text)
+        record.check(
+            "Version of the records",
+            partial(version_kind_of, receipts),
+            lambda kind: kind.wording if kind else "not said",
+        )
     return receipts
-
-
-def _kind_text(kind: VersionKind | None) -> str:
-    return kind.wording if kind else "not said"
 
 
 def _receipt_text(receipt: Receipt) -> str:

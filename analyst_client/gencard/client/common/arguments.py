@@ -54,10 +54,13 @@ def checked(**others: Check) -> Callable[[Callable[Parameters, Result]], Callabl
 
     def wrap(call: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
         own_signature = inspect.signature(call)
-        parameters = [one for one in own_signature.parameters.values() if one.kind is not _OPTIONS]
+        own = own_signature.parameters.values()
+        # the TypedDict of the unpacked options; each of them is named in signature and docstring
+        options: object = next((one.annotation.__args__[0] for one in own if one.kind is _OPTIONS), None)
         option = partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY, default=None)
-        kinds = getattr(_options(own_signature), "__annotations__", {}).items()
+        kinds = getattr(options, "__annotations__", {}).items()
         spelled = [option(name, annotation=kind) for name, kind in kinds]
+        parameters = [one for one in own if one.kind is not _OPTIONS]
         signature = own_signature.replace(parameters=[*parameters, *spelled])
 
         @wraps(call)
@@ -70,24 +73,16 @@ def checked(**others: Check) -> Callable[[Callable[Parameters, Result]], Callabl
             return call(*bound.args, **bound.kwargs)
 
         checked_call.__signature__ = signature  # type: ignore[attr-defined]
-        text = call.__doc__ or ""
-        options = _options(own_signature)
         lines = inspect.cleandoc(options.__doc__ or "").partition("Args:\n")[2].splitlines()
         checked_call.__doc__ = re.sub(
             r"^( +)(?:measured|options): .*$",
-            lambda line: "\n".join(line[1] + option.removeprefix("    ") for option in lines),
-            text,
+            lambda line: "\n".join(line[1] + text.removeprefix("    ") for text in lines),
+            call.__doc__ or "",
             flags=re.MULTILINE,
         )
         return checked_call
 
     return wrap
-
-
-def _options(signature: inspect.Signature) -> object:
-    """The ``TypedDict`` that the call unpacks; None where there is none."""
-    unpacked = [one.annotation for one in signature.parameters.values() if one.kind is _OPTIONS]
-    return unpacked[0].__args__[0] if unpacked else None
 
 
 def _bound(

@@ -137,11 +137,7 @@ def install_answer(folder: str | Path, answer: str | Path | bytes) -> InstalledA
     content = answer if isinstance(answer, bytes) else read_answer(Path(answer))
     parsed = answer_of_document(content)
     _check_ours(folder, parsed)
-    authority = folder / _PINNED[0]
-    own = read_file(authority, "authority", KEY_LIMIT).strip() if authority.exists() else None
-    if own is not None and own != parsed.files()[_PINNED[0]].strip():
-        problem = "names another authority than this folder trusts; use another folder for it"
-        raise InvalidInputError(field="answer", problem=problem)
+    _check_controller(folder, parsed)
     first = not (folder / _PINNED[0]).exists()
     _keep_earlier(folder, parsed)
     for name in (_SIGNING_KEY, _TLS_KEY):
@@ -219,6 +215,15 @@ def _check_name(folder: Path, answer: EnrolmentAnswer) -> None:
         names = {credentials.identity().name}
     if names - {answer.identity.name}:
         problem = f"is for the name {answer.identity.name}, and this folder is for {names.pop()}"
+        raise InvalidInputError(field="answer", problem=problem)
+
+
+def _check_controller(folder: Path, answer: EnrolmentAnswer) -> None:
+    """Check that the answer names the authority that the folder trusts, if it trusts one."""
+    authority = folder / _PINNED[0]
+    own = read_file(authority, "authority", KEY_LIMIT).strip() if authority.exists() else None
+    if own is not None and own != answer.files()[_PINNED[0]].strip():
+        problem = "names another authority than this folder trusts; use another folder for it"
         raise InvalidInputError(field="answer", problem=problem)
 
 

@@ -101,10 +101,9 @@ class KeyWatch:
         return self._histories[use]
 
     def _fetch(self) -> None:
-        changes = list(self._fetch_changes())
-        known = (known_history(self._credentials, use) for use in (CARDS, LOG))
+        changes, credentials = list(self._fetch_changes()), self._credentials
+        known = (known_history(credentials, use) for use in (CARDS, LOG))
         histories = {history.use: history.continued_by(changes) for history in known}
-        credentials = self._credentials
         if changes and len(changes) > len(_kept_changes(credentials)):
             with appearing(_keys_file(credentials), "keys") as part:
                 part.write_bytes(changes_file(changes))

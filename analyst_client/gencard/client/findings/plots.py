@@ -375,16 +375,16 @@ def lanes(groups: Sequence[Group], title: str, label: str) -> str:
     with mpl.rc_context({**STYLE, "svg.hashsalt": title}):
         figure = Figure(figsize=(WIDTH, 0.5 + 0.9 * len(groups)), layout="constrained")
         axes = figure.subplots()
-        grid = _grid([values for _, values, _ in groups])
+        every = np.concatenate([values for _, values, _ in groups])
+        room = 0.15 * float(np.ptp(every)) or 0.05 * abs(float(every[0])) or 1.0
+        grid = np.linspace(every.min() - room, every.max() + room, 400)
         for position, (name, values, colour) in enumerate(groups):
             base = len(groups) - 1 - position
-            density = _density(values, grid)
-            axes.fill_between(grid, base, base + 0.8 * density, color=colour, alpha=0.25, linewidth=0)
-            axes.plot(grid, base + 0.8 * density, color=colour, linewidth=1.2)
-            axes.plot(
-                values, np.full(len(values), base - 0.08), "o", color=colour, markersize=4, alpha=0.8
-            )
-            axes.text(0, len(groups) - 1 - position + 0.62, name, transform=axes.get_yaxis_transform())
+            top, dots = base + 0.8 * _density(values, grid), np.full(len(values), base - 0.08)
+            axes.fill_between(grid, base, top, color=colour, alpha=0.25, linewidth=0)
+            axes.plot(grid, top, color=colour, linewidth=1.2)
+            axes.plot(values, dots, "o", color=colour, markersize=4, alpha=0.8)
+            axes.text(0, base + 0.62, name, transform=axes.get_yaxis_transform())
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)
         axes.set_xlabel(label)
@@ -447,13 +447,6 @@ def drawn(finding: Finding, title: str, description: str = "") -> str:
         return svg(figure, title, description or sentence(finding))
 
 
-def _grid(groups: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Points at which densities are drawn: the range of the values and a margin."""
-    values = np.concatenate(groups)
-    room = 0.15 * float(np.ptp(values)) or 0.05 * abs(float(values[0])) or 1.0
-    return np.linspace(values.min() - room, values.max() + room, 400)
-
-
 def _density(values: NDArray[np.float64], grid: NDArray[np.float64]) -> NDArray[np.float64]:
     """A Gaussian kernel density with Silverman's width, its peak scaled to 1.
 
@@ -504,14 +497,10 @@ def svg(figure: Figure, title: str, description: str) -> str:
     for stand_in, colour in COLOURS.items():
         text = text.replace(stand_in, colour)
     text = re.sub(r'<g id="[^"]*"(/?)>', r"<g\1>", text)  # would repeat from figure to figure
-    label = _escaped(f"{title}: {description}")
-    return re.sub(r"<svg ", f'<svg role="img" aria-label="{label}" ', text, count=1)
-
-
-def _escaped(text: str) -> str:
+    label = f"{title}: {description}"
     for character, entity in (("&", "&amp;"), ("<", "&lt;"), ('"', "&quot;")):
-        text = text.replace(character, entity)
-    return text
+        label = label.replace(character, entity)
+    return re.sub(r"<svg ", f'<svg role="img" aria-label="{label}" ', text, count=1)
 
 
 def planted(evidence: PlantedEvidence) -> str:

@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
@@ -20,9 +20,6 @@ from gencard.core.card.terms import Tier
 from gencard.measures.evaluation.evaluation import Finding, Group
 from gencard.measures.evaluation.registry import REPORTED
 from gencard.measures.evaluation.tables import TablesFinding
-
-if TYPE_CHECKING:
-    from gencard.client.audit import Audit
 
 _ON_WHITE = {INK: "#1b1b1b", HIGH: "#0b5fa5"}
 """Colours of a file, which no page gives."""
@@ -106,7 +103,15 @@ def card_page(report: CardReport) -> str:
         released=list(_released(report)),
         groups=[_group(group, report) for group in Group],
         answers=[answer_section(one) for one in report.answers],
-        audits=[_audit(one) for one in report.audits],
+        audits=[
+            {
+                "box": one.black_box,
+                "leaked": one.verdict is Verdict.LEAKAGE,
+                "wording": one.wording,
+                "attempt": one.attempt,
+            }
+            for one in report.audits
+        ],
         sides=_sides(report),
         left_out=[one for one in report.left_out if one.group is None],
     )
@@ -118,7 +123,9 @@ def _released(report: CardReport) -> Iterator[tuple[str, str]]:
     yield from terms.about
     yield "Dataset", f"{card.dataset_title} ({terms.dataset}), declared by {card.declared_by}"
     yield "Workload" if card.tier is Tier.PRIVATE else "Phi", _phi(report)
-    yield "Measured", _measured(report)
+    measured = str(terms.privacy) if terms.privacy.noisy else f"exact, {terms.transform}"
+    fit = f"no psi; one fit of the {terms.privacy}"
+    yield "Measured", fit if card.tier is Tier.PRIVATE else measured
     yield "Generator", f"{terms.generator}, {card.tier}"
     yield "Reliable for", card.tier.holds_against
     if card.reviewed_by:
@@ -133,13 +140,6 @@ def _released(report: CardReport) -> Iterator[tuple[str, str]]:
     yield "Made", receipt.time
     yield "Rows' SHA-256", receipt.rows_digest
     yield "Card's SHA-256", report.digest
-
-
-def _measured(report: CardReport) -> str:
-    terms = report.card.terms
-    if report.card.tier is Tier.PRIVATE:
-        return f"no psi; one fit of the {terms.privacy}"
-    return str(terms.privacy) if terms.privacy.noisy else f"exact, {terms.transform}"
 
 
 def _phi(report: CardReport) -> str:
@@ -188,15 +188,6 @@ def _tables(finding: Finding) -> dict[str, object] | None:
 def _number(label: str, value: float | None) -> str:
     """Shares in per cent, other numbers as they are."""
     return number(value) if label.startswith(_PLAIN) else percent(value)
-
-
-def _audit(audit: "Audit") -> dict[str, object]:
-    return {
-        "box": audit.black_box,
-        "leaked": audit.verdict is Verdict.LEAKAGE,
-        "wording": audit.wording,
-        "attempt": audit.attempt,
-    }
 
 
 def _sides(report: CardReport) -> dict[str, str] | None:

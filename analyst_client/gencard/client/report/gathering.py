@@ -106,13 +106,12 @@ class _Gathering:
                 yield LeftOut(EXPLANATIONS[name].title, why, one.group)
             elif name not in measures.findings:
                 (unmeasured if name in self.allowed else offered).append(name)
+        attributes = len(self.agreement.domain)
+        marginals = len(self.agreement.card.terms.marginals)
         for group in Group:
             for names, how in ((unmeasured, TO_MEASURE), (offered, TO_PROPOSE)):
                 group_names = [name for name in names if EVALUATIONS[name].group is group]
-                terms = self.agreement.card.terms
-                price = price_in_statistics(
-                    group_names, attributes=len(self.agreement.domain), marginals=len(terms.marginals)
-                )
+                price = price_in_statistics(group_names, attributes=attributes, marginals=marginals)
                 options = " ".join(f"--measure {name}" for name in group_names)
                 why = how.format(price=f"{price:,}", options=options)
                 for name in group_names:

@@ -126,14 +126,12 @@ class CardReview(steward.CardReview, Displayable):
             more = f" and {len(new) - _MOST_PAIRS} more" if len(new) > _MOST_PAIRS else ""
             parts += [f"Together for the first time: {'; '.join(new[:_MOST_PAIRS])}{more}"]
         if self.card.history:
-            parts += ["History:", Grid(("Time", "Who", "What", "Remark"), self._history())]
+            steps = [
+                (time_text(step.time), short_name(step.actor), step.action, step.remark)
+                for step in self.card.history
+            ]
+            parts += ["History:", Grid(("Time", "Who", "What", "Remark"), steps)]
         return self.name, [*parts, *(f"First decision: {first_line(first)}" for first in self.firsts)]
-
-    def _history(self) -> list[tuple[str, str, str, str]]:
-        return [
-            (time_text(step.time), short_name(step.actor), step.action, step.remark)
-            for step in self.card.history
-        ]
 
     def __repr__(self) -> str:
         return f"<CardReview {self.name}: {self.card.state}; {self.next_step or 'nothing to decide'}>"

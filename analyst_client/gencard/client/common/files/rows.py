@@ -152,9 +152,7 @@ def _read(path: Path, coding: Coding, domain: Domain, numbered: Clique) -> ReadR
     ending = ending_to_read(path)
     size_of(path, "file")  # says what is wrong with a path that is no regular file
     if is_stored(path):
-        table = _stored_table(path)
-        rows = _rows_of(_columns_of(table, coding), coding, domain)
-        return ReadRows(rows.dataset, rows.numbers, tuple(table.column_names))
+        return _read_stored(path, coding, domain)
     try:
         if ending in PARQUET:
             columns: list[ReadColumn] = _parquet().read_parquet(path, coding, domain, numbered)
@@ -219,6 +217,20 @@ def unread_columns(path: Path, rows: "ReadRows") -> tuple[str, ...]:
     return tuple(head for head in heads if not {head, head.strip(" ")} & known)
 
 
+def _read_stored(path: Path, coding: Coding, domain: Domain) -> ReadRows:
+    """Read a workbook, or a file of a statistical package."""
+    import pandas as pd  # noqa: PLC0415 - slow to load
+
+    from gencard.run.frames import rows_of_frame  # noqa: PLC0415 - loads pandas
+
+    table = _stored_table(path)
+    # labels, texts and numbers; dates are days since 1970-01-01, times of day minutes
+    here = [one for one in coding.attributes if one.name in table.column_names]
+    columns = {one.name: _series_of(table.column(one.name), one.coding) for one in here}
+    rows = rows_of_frame(pd.DataFrame(columns), coding, domain)
+    return ReadRows(rows.dataset, rows.numbers, tuple(table.column_names))
+
+
 def _stored_table(path: Path) -> Any:
     """Return the table of a workbook, or a file of a statistical package."""
     try:
@@ -245,15 +257,6 @@ def _too_many_cells(path: Path) -> InvalidInputError:
     return InvalidInputError(field="file", problem=f"has more than {MOST_CELLS:,} cells: {path}")
 
 
-def _columns_of(table: Any, coding: Coding) -> dict[str, Any]:
-    """Return columns of a workbook, or a file of a statistical package: labels, texts and numbers.
-
-    Dates are days since 1970-01-01, times of day minutes.
-    """
-    here = [one for one in coding.attributes if one.name in table.column_names]
-    return {one.name: _series_of(table.column(one.name), one.coding) for one in here}
-
-
 def _series_of(column: Any, coding: Labels | Edges) -> Any:
     """Return a column of Arrow as a series of pandas."""
     kind = str(column.type)
@@ -274,14 +277,6 @@ def _minutes_or_text(text: str) -> float | str:
     with suppress(ValueError):
         return _minutes_of_text(text)
     return text
-
-
-def _rows_of(columns: dict[str, Any], coding: Coding, domain: Domain) -> NumberedRows:
-    import pandas as pd  # noqa: PLC0415 - slow to load
-
-    from gencard.run.frames import rows_of_frame  # noqa: PLC0415 - loads pandas
-
-    return rows_of_frame(pd.DataFrame(columns), coding, domain)
 
 
 BY_VALUES = "compared by values"
@@ -437,25 +432,16 @@ def read_csv(
         ]
         rows = 0
         while lines := list(islice(reader, BATCH_ROWS)):
-            lines = _records(lines, len(heads))
+            # an empty line is a record in a file of one column only
+            lines = [line or [""] for line in lines if line or len(heads) == 1]
+            if any(len(line) != len(heads) for line in lines):
+                raise ValueError
             rows += len(lines)
             if rows * len(columns) > MOST_CELLS:
                 raise _too_many_cells(path)
             for column in columns:
                 column.append(lines)
     return list(columns)
-
-
-def _records(lines: list[list[str]], width: int) -> list[list[str]]:
-    """Leave out empty lines, which are records in a file of one column only.
-
-    Raises:
-        ValueError: A line has more or fewer values than the header.
-    """
-    records = [line or [""] for line in lines if line or width == 1]
-    if any(len(record) != width for record in records):
-        raise ValueError
-    return records
 
 
 _NO_NUMBER = "no number"
@@ -553,7 +539,9 @@ class _Column(ReadColumn):
 def _texts(attribute: Attribute, end: str, values: Values | None) -> Texts:
     name, coding = attribute.name, attribute.coding
     if values is None or not isinstance(coding, Edges):
-        return _cells(attribute, end).__getitem__
+        # the text of each code, with the separator after it
+        cells = [_quoted(text) + end for text in (*_labels(attribute), "")]
+        return np.array(cells, dtype=object).__getitem__
     text = _number_text(coding, values)
     return lambda codes: [
         ('""' if isnan(number) else text(number)) + end
@@ -570,11 +558,6 @@ def _number_text(coding: Edges, values: Values) -> Callable[[float], str]:
     if coding.decimals is None or isinstance(values, Midpoints):
         return repr
     return f"{{:.{coding.decimals}f}}".format
-
-
-def _cells(attribute: Attribute, end: str) -> NDArray[np.object_]:
-    """Return the text of each code, with the separator after it."""
-    return np.array([_quoted(text) + end for text in (*_labels(attribute), "")], dtype=object)
 
 
 def _code_of_text(attribute: Attribute) -> dict[Any, int]:

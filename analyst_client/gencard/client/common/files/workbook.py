@@ -43,8 +43,10 @@ def write_workbook(dataset: Dataset, coding: Coding, path: Path, values: Values 
         InvalidInputError: The last row has missing values only.
         OSError: The file cannot be written.
     """
+    names = dataset.domain.attributes
     if len(dataset) and all(
-        map(_is_missing, map(coding.attribute, dataset.domain.attributes), dataset.codes[-1])
+        code == len(names_of(coding.attribute(name)))
+        for name, code in zip(names, dataset.codes[-1], strict=True)
     ):
         problem = (
             "cannot be written as .xlsx: the last row has missing values only, and would be none there"
@@ -56,7 +58,6 @@ def write_workbook(dataset: Dataset, coding: Coding, path: Path, values: Values 
     book = Workbook(write_only=True)
     sheet = book.create_sheet(_SHEET)
     sheet.freeze_panes = "A2"
-    names = dataset.domain.attributes
     heads = [_text(sheet, name) for name in names]
     for head in heads:
         head.font = Font(bold=True)
@@ -164,7 +165,3 @@ def _known(row: Iterable[Any]) -> list[tuple[str, Any]]:
     while cells and cells[-1][1] is None:
         cells.pop()
     return cells
-
-
-def _is_missing(attribute: Attribute, code: int) -> bool:
-    return bool(code == len(names_of(attribute)))
