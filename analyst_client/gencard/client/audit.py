@@ -218,7 +218,8 @@ def _at_made_up_records(
             records = _made_up(agreement, seed)
         try:
             clock.expect(calls(audit_terms.runs), partial(box, records, rows, seed=seed))
-            report = run_audit(box, records, plan, versions=_versions(), progress=clock)
+            versions = tuple((name, version(name)) for name in ("gencard", "numpy", "scipy"))
+            report = run_audit(box, records, plan, versions=versions, progress=clock)
         except KeyboardInterrupt as stopped:
             stopped.add_note(f"The audit was stopped at: {clock.stage}. Nothing was stored or charged.")
             raise
@@ -433,7 +434,3 @@ def _findings(agreement: Agreement, message: pb.Audit, signed: Document) -> Audi
     if signed.get("report", {"sha256": sha256(answer.report)}) != {"sha256": sha256(answer.report)}:
         raise VerificationError(problem="the report does not match the signed verdict")
     return report_of_json_object(document_of(answer.report, "report"))
-
-
-def _versions() -> tuple[tuple[str, str], ...]:
-    return tuple((name, version(name)) for name in ("gencard", "numpy", "scipy"))

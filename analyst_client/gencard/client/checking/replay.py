@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gencard.client.common.display import Displayable, Facts, Part
-from gencard.client.common.files.rows import difference, write_rows
+from gencard.client.common.files.rows import difference, same_bytes, write_rows
 from gencard.client.terms import number_stddevs, stddevs, sum_stddevs
 from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.coding import Coding, Edges
@@ -262,19 +262,10 @@ def _file_problem(path: Path, dataset: Dataset, coding: Coding, values: Values |
     with tempfile.TemporaryDirectory() as folder:
         again = Path(folder) / f"again{path.suffix.lower()}"
         write_rows(dataset, coding, again, values)
-        if _same_bytes(path, again):
-            return None
+        with path.open("rb") as left, again.open("rb") as right:
+            if same_bytes(left, right):
+                return None
         return difference(path, again)
-
-
-def _same_bytes(one: Path, other: Path) -> bool:
-    if one.stat().st_size != other.stat().st_size:
-        return False
-    with one.open("rb") as left, other.open("rb") as right:
-        while block := left.read(1 << 20):
-            if block != right.read(1 << 20):
-                return False
-    return True
 
 
 def _frame_problem(frame: "pd.DataFrame", expected: "pd.DataFrame") -> str | None:

@@ -91,9 +91,11 @@ class UtilityReport(WrittenAsPage, Displayable):
     def lines(self) -> list[tuple[str, str]]:
         """The findings in names and values."""
         means = ", ".join(f"{number(mean)} of {width}" for width, mean in self.tables)
+        words = numbers_sentence(self.numbers.table) if self.numbers else ""
         return [
             ("Compared", f"{self.rows:,} rows, {self.records:,} records"),
-            *self._numbers(),
+            *([("Numbers", words)] if words else []),
+            *(self.numbers.left_out() if self.numbers else []),
             (
                 "Tables",
                 f"mean S_pMSE {means} attributes; worst {self.worst[0]}, {number(self.worst[1])}",
@@ -105,12 +107,6 @@ class UtilityReport(WrittenAsPage, Displayable):
             *([("Gap", f"RMSE {number(self.gap)}")] if self.has_gap else []),
             *([("Target", self.target)] if self.target else []),
         ]
-
-    def _numbers(self) -> list[tuple[str, str]]:
-        if self.numbers is None:
-            return []
-        words = numbers_sentence(self.numbers.table)
-        return [*([("Numbers", words)] if words else []), *self.numbers.left_out()]
 
     def grid(self) -> Iterator[tuple[str, ...]]:
         """Accuracies under ``HEADS``; empty without a target."""

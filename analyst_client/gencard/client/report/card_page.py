@@ -122,7 +122,11 @@ def _released(report: CardReport) -> Iterator[tuple[str, str]]:
     terms = card.terms
     yield from terms.about
     yield "Dataset", f"{card.dataset_title} ({terms.dataset}), declared by {card.declared_by}"
-    yield "Workload" if card.tier is Tier.PRIVATE else "Phi", _phi(report)
+    shown = [named(clique) for clique in terms.marginals[:_MOST_MARGINALS]]
+    more = len(terms.marginals) - len(shown)
+    shown += [f"and {more:,} more"] if more > 0 else []
+    phi = "; ".join([*shown, *map(str, (*terms.moments, *terms.numbers))])
+    yield "Workload" if card.tier is Tier.PRIVATE else "Phi", phi
     measured = str(terms.privacy) if terms.privacy.noisy else f"exact, {terms.transform}"
     fit = f"no psi; one fit of the {terms.privacy}"
     yield "Measured", fit if card.tier is Tier.PRIVATE else measured
@@ -140,14 +144,6 @@ def _released(report: CardReport) -> Iterator[tuple[str, str]]:
     yield "Made", receipt.time
     yield "Rows' SHA-256", receipt.rows_digest
     yield "Card's SHA-256", report.digest
-
-
-def _phi(report: CardReport) -> str:
-    terms = report.card.terms
-    shown = [named(clique) for clique in terms.marginals[:_MOST_MARGINALS]]
-    more = len(terms.marginals) - len(shown)
-    shown += [f"and {more:,} more"] if more > 0 else []
-    return "; ".join([*shown, *map(str, (*terms.moments, *terms.numbers))])
 
 
 def _group(group: Group, report: CardReport) -> dict[str, object]:
@@ -168,7 +164,10 @@ def _section(name: str, finding: Finding) -> dict[str, object]:
         "finding": finding,
         "sentence": result_of(finding).replace(" %", "\N{NO-BREAK SPACE}%"),
         "plot": plots.drawn(finding, explanation.title),
-        "lines": [(label, _number(label, value)) for label, value in finding.lines],
+        "lines": [
+            (label, number(value) if label.startswith(_PLAIN) else percent(value))
+            for label, value in finding.lines
+        ],
         "tables": _tables(finding),
     }
 
@@ -183,11 +182,6 @@ def _tables(finding: Finding) -> dict[str, object] | None:
         for one in table.worst[:5]
     ]
     return {"heads": _TABLE_MEASURES, "rows": rows}
-
-
-def _number(label: str, value: float | None) -> str:
-    """Shares in per cent, other numbers as they are."""
-    return number(value) if label.startswith(_PLAIN) else percent(value)
 
 
 def _sides(report: CardReport) -> dict[str, str] | None:

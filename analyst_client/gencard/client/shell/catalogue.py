@@ -149,7 +149,7 @@ def generators(connection: Folder = HERE, as_json: AsJson = False) -> None:
             entry.description,
             entry.needs or str(entry.claim or "—"),
             _bound(entry),
-            _parameters(entry),
+            ", ".join(f"{name} {value}" for name, value in entry.parameters.items()) or "—",
         )
         for entry in entries
     ]
@@ -170,10 +170,6 @@ def _bound(entry: GeneratorEntry) -> str:
         return "—"
     gib = entry.most_cells * entry.cell_bytes / 2**30
     return f"{entry.bound}: {entry.most_cells:,} of {entry.cell_bytes} bytes, {gib:.1f} GiB"
-
-
-def _parameters(entry: GeneratorEntry) -> str:
-    return ", ".join(f"{name} {value}" for name, value in entry.parameters.items()) or "—"
 
 
 def _document(entry: CatalogueEntry) -> dict[str, object]:

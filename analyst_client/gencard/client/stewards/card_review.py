@@ -231,12 +231,6 @@ class Waiting(steward.Waiting):
         return time_text(self.since), self.text, self.resource, self.waits_for, short_name(self.who)
 
 
-def _number_line(cell: steward.ReviewedNumber) -> tuple[str, ...]:
-    """Under ``_NUMBER_HEADS``."""
-    numbers = _number(cell.value), _number(cell.dry)
-    return cell.row, cell.column, *numbers, str(cell.mark), ", ".join(cell.rules)
-
-
 @dataclass(frozen=True, slots=True)
 class AnswerSummary(steward.AnswerSummary):
     """An answer that waits for a steward, without its numbers."""
@@ -294,7 +288,18 @@ class AnswerReview(steward.AnswerReview, Displayable):
     def _panel(self) -> tuple[str, Sequence[Part]]:
         parts: list[Part] = [Facts(self.lines())]
         for output in dict.fromkeys(cell.output for cell in self.cells):
-            lines = [_number_line(cell) for cell in self.cells if cell.output == output]
+            lines = [
+                (
+                    cell.row,
+                    cell.column,
+                    _number(cell.value),
+                    _number(cell.dry),
+                    str(cell.mark),
+                    ", ".join(cell.rules),
+                )
+                for cell in self.cells
+                if cell.output == output
+            ]
             parts += [output, Grid(_NUMBER_HEADS, lines)]
         parts += [f"Answer: {_words(self.document)}"] if self.document else []
         parts += [f"Marks: {_words(self.marks)}"] if self.marks else []

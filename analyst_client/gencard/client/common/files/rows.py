@@ -10,7 +10,7 @@ from importlib import import_module
 from itertools import islice, zip_longest
 from math import isnan
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -313,6 +313,14 @@ def difference(path: Path, again: Path) -> str | None:
     return problem
 
 
+def same_bytes(one: IO[bytes], other: IO[bytes]) -> bool:
+    """Return whether two open files hold the same bytes from here on."""
+    while block := one.read(1 << 20):
+        if block != other.read(1 << 20):
+            return False
+    return not other.read(1)
+
+
 def line_problem(number: int) -> str:
     """Return what differs, by the number of the first line that does."""
     return "the columns or their order" if number == 1 else f"the values in line {number}"
@@ -491,7 +499,12 @@ class _Column(ReadColumn):
         head = next((one for one in names if one in heads), None)
         if head is None:
             raise DomainMismatchError(problem=f"the data have no attribute '{attribute.name}'")
-        self.position, self.code_of = heads.index(head), _code_of_text(attribute)
+        self.position, codes = heads.index(head), code_of(attribute)
+        # labels as files of ours hold them, else as they are
+        values = (codes[name] for name in names_of(attribute))
+        labels = dict(zip(_labels(attribute), values, strict=True))
+        empty = {"": codes[None]} if _has_empty_label(attribute) else {}
+        self.code_of = {**codes, **labels, **empty}
 
     def append(self, lines: list[list[str]]) -> None:
         cells = [line[self.position] for line in lines]
@@ -558,14 +571,6 @@ def _number_text(coding: Edges, values: Values) -> Callable[[float], str]:
     if coding.decimals is None or isinstance(values, Midpoints):
         return repr
     return f"{{:.{coding.decimals}f}}".format
-
-
-def _code_of_text(attribute: Attribute) -> dict[Any, int]:
-    """``levels.code_of`` for labels as files of ours hold them, else as they are."""
-    codes, names = code_of(attribute), names_of(attribute)
-    label_codes = {label: codes[name] for label, name in zip(_labels(attribute), names, strict=True)}
-    empty = {"": codes[None]} if _has_empty_label(attribute) else {}
-    return {**codes, **label_codes, **empty}
 
 
 def _quoted(text: str) -> str:

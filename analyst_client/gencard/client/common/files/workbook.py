@@ -19,7 +19,7 @@ from openpyxl.cell import WriteOnlyCell
 from openpyxl.cell.cell import Cell
 from openpyxl.styles import Font
 
-from gencard.client.common.files.rows import batches, line_problem
+from gencard.client.common.files.rows import batches, line_problem, same_bytes
 from gencard.core.coding import Attribute, Coding, Edges, date_of_days
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError
@@ -151,10 +151,7 @@ def _same_members(path: Path, again: Path) -> bool:
             return False
         for name in (name for name in names if name != _TIMES):
             with one.open(name) as left, other.open(name) as right:
-                while block := left.read(1 << 20):
-                    if block != right.read(1 << 20):
-                        return False
-                if right.read(1):
+                if not same_bytes(left, right):
                     return False
     return True
 
