@@ -192,7 +192,7 @@ def _paid(agreement: Agreement, answer: pb.Answer) -> Price:
     return Price(statistics=answer.statistics)
 
 
-# Programs of the analyst's: a dry run here on synthetic rows, then one run on the records, reviewed.
+# Programs of the analyst: a dry run here on synthetic rows, then one run on the records, reviewed.
 
 
 def ignore_hundredths(_hundredths: int) -> None:

@@ -157,13 +157,7 @@ class CardReport(WrittenAsPage, Displayable):
             "reader": self.reader,
             "card": card_document(self.card) | {"state": self.state, "sha256": self.digest},
             "holdsAgainst": self.card.tier.holds_against,
-            "release": {
-                "name": self.receipt.name,
-                "rows": self.receipt.rows,
-                "sha256": self.receipt.rows_digest,
-                "psi": self.receipt.psi_digest or None,
-                "time": self.receipt.time,
-            },
+            "release": self._release(),
             "measures": [self._measure(name, one) for name, one in self.available.items()],
             "audits": [_audit(one) for one in self.audits],
             "leftOut": [json_of(one, "what", "why") for one in self.left_out],
@@ -203,6 +197,16 @@ class CardReport(WrittenAsPage, Displayable):
             *(("Answer", f"{one.kind}: {one.formula}") for one in self.answers),
             *(self.numbers.left_out() if self.numbers else []),
         ]
+
+    def _release(self) -> dict[str, Any]:
+        receipt = self.receipt
+        return {
+            "name": receipt.name,
+            "rows": receipt.rows,
+            "sha256": receipt.rows_digest,
+            "psi": receipt.psi_digest or None,
+            "time": receipt.time,
+        }
 
     def _measure(self, name: str, finding: Finding) -> dict[str, Any]:
         measure = REPORTED[name]
