@@ -190,7 +190,6 @@ def test_commands_that_read_files_of_rows_read_them_by_one_function():
         "common/files/rows.py",
         "checking/verify.py",
         "shell/checking.py",
-        "shell/reports.py",
     }
     assert {*COMMANDS} <= {*typer.main.get_command(app).commands}
     others = [path for path in folder.rglob("*.py") if "csv.reader" in path.read_text()]

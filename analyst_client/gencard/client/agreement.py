@@ -166,7 +166,8 @@ class Release(Displayable):
             InvalidInputError: The folder cannot be written, or holds another release; or the format
                 cannot hold the rows.
         """
-        self._check_fits(rows, values)
+        names = self.dataset.domain.attributes
+        check_rows_fit(Path(rows), self.coding, names, self.receipt.rows, values)
         check_free(Path(folder), replace=replace or self._is_in(Path(folder)))
         clear_release(Path(folder))
         save_documents(Path(folder), {**self.documents(), RECEIPT: self.envelope})
@@ -176,10 +177,6 @@ class Release(Displayable):
             write_bytes(Path(folder) / README, readme.encode())
         self.write(Path(folder) / rows, values=values)
         return Path(folder)
-
-    def _check_fits(self, rows: str, values: ValueForm) -> None:
-        names = self.dataset.domain.attributes
-        check_rows_fit(Path(rows), self.coding, names, self.receipt.rows, values)
 
     def _is_in(self, folder: Path) -> bool:
         """Whether a folder holds this release."""
@@ -252,15 +249,12 @@ class Release(Displayable):
             return None
         return values.of(name, edges, self.dataset.column(name))
 
-    @property
-    def _invented(self) -> str:
-        return invented_words(self.coding, self.dataset.domain.attributes, self.histograms)
-
     def lines(self) -> list[tuple[str, str]]:
+        words = invented_words(self.coding, self.dataset.domain.attributes, self.histograms)
         return [
             ("Release", self.name),
             ("Rows", f"{self.receipt.rows:,}"),
-            *([("Numbers", words)] if (words := self._invented) else []),
+            *([("Numbers", words)] if words else []),
             *_made_by(self.receipt),
             *([("Records", counted(self.receipt.most_records))] if self.receipt.most_records else []),
             *([("Version", kind.wording)] if (kind := self.receipt.version_kind) else []),

@@ -218,7 +218,8 @@ def _at_made_up_records(
             records = _made_up(agreement, seed)
         try:
             clock.expect(calls(audit_terms.runs), partial(box, records, rows, seed=seed))
-            report = run_audit(box, records, plan, versions=_versions(), progress=clock)
+            versions = tuple((name, version(name)) for name in ("gencard", "numpy", "scipy"))
+            report = run_audit(box, records, plan, versions=versions, progress=clock)
         except KeyboardInterrupt as stopped:
             stopped.add_note(f"The audit was stopped at: {clock.stage}. Nothing was stored or charged.")
             raise
@@ -272,8 +273,12 @@ def _at_card(
         try:
             message = result_of(connection, operation, pb.Audit, clock)
         except KeyboardInterrupt as stopped:
-            for note in _how_to_resume(request, operation.name):
-                stopped.add_note(note)
+            arguments = f"{request.card} --black-box {black_box} --where card --resume {operation.name}"
+            stopped.add_note(
+                "A cancelled audit is refunded, and can be resumed once as the same attempt: call it "
+                f"again with the operation to resume, {operation.name}, or use the shell:"
+            )
+            stopped.add_note(f"  gencard audit {arguments}")
             raise
     return _audit_of(agreement, message, black_box)
 
@@ -335,8 +340,13 @@ class Clock:
 
     def __call__(self, stage: str, share: float) -> None:
         self.stage, self._share = stage, share
-        numbers = _RUN.search(stage)
-        left = self._left(int(numbers[1]), int(numbers[2])) if numbers and self.is_shown else ""
+        numbers, left = _RUN.search(stage), ""
+        if numbers and self.is_shown:
+            # the time left, by the pace since the first reported run, pauses included
+            run, runs, now = int(numbers[1]), int(numbers[2]), self.now()
+            first, since = self._first = self._first or (run, now)
+            if run != first:
+                left = f", about {spoken((now - since) / (run - first) * (runs - run + 1))} left"
         self.report(stage + left, share)
 
     def expect(self, runs: int, rehearsal: Callable[[], object]) -> None:
@@ -354,14 +364,6 @@ class Clock:
             rehearsal()
             self.report(f"{runs} runs, about {spoken(runs * (self.now() - begin))}", 0.0)
 
-    def _left(self, run: int, runs: int) -> str:
-        """Estimate the time left from the pace since the first reported run, pauses included."""
-        now = self.now()
-        first, since = self._first = self._first or (run, now)
-        if run == first:
-            return ""
-        return f", about {spoken((now - since) / (run - first) * (runs - run + 1))} left"
-
 
 def spoken(seconds: float) -> str:
     """Return a duration in words, rounded.
@@ -375,16 +377,6 @@ def spoken(seconds: float) -> str:
         tens = round(seconds / 10) * 10
         return f"{tens // 60} min {tens % 60} s" if tens % 60 else f"{tens // 60} min"
     return f"{int(seconds // 3_600)} h {int(seconds % 3_600 // 60)} min"
-
-
-def _how_to_resume(request: pb.RunAuditRequest, operation: str) -> tuple[str, str]:
-    """Return two notes on how to resume an interrupted audit, from Python and from the shell."""
-    arguments = f"{request.card} --black-box {request.black_box} --where card --resume {operation}"
-    return (
-        "A cancelled audit is refunded, and can be resumed once as the same attempt: call it "
-        f"again with the operation to resume, {operation}, or use the shell:",
-        f"  gencard audit {arguments}",
-    )
 
 
 def known_audits(agreement: Agreement) -> Iterator[Audit]:
@@ -442,7 +434,3 @@ def _findings(agreement: Agreement, message: pb.Audit, signed: Document) -> Audi
     if signed.get("report", {"sha256": sha256(answer.report)}) != {"sha256": sha256(answer.report)}:
         raise VerificationError(problem="the report does not match the signed verdict")
     return report_of_json_object(document_of(answer.report, "report"))
-
-
-def _versions() -> tuple[tuple[str, str], ...]:
-    return tuple((name, version(name)) for name in ("gencard", "numpy", "scipy"))

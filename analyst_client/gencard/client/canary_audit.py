@@ -16,9 +16,8 @@ from gencard.client.connection.connection import ProgressDisplay, progress_bar
 from gencard.client.connection.tables import RemoteBox
 from gencard.core.audit.uniques import made_up
 from gencard.core.card.budget import Neighbouring
-from gencard.core.coding import Coding, Edges
+from gencard.core.coding import Edges
 from gencard.core.dataset import Dataset
-from gencard.core.domain import Clique
 from gencard.core.generators.contract import rng_of
 from gencard.measures.privacy.canaries.canaries import FEWEST, plant
 from gencard.measures.privacy.canaries.findings import (
@@ -158,12 +157,14 @@ def canary_audit(
         VerificationError: The box returned another number of rows.
     """
     rng = rng_of(secrets.randbits(64) if seed is None else seed)
+    codings = {name: agreement.coding.attribute(name).coding for name in agreement.domain.attributes}
     plan = CanaryPlan(
         terms.beta,
         terms.delta,
         terms.radius,
         terms.guesses or max(1, terms.canaries // 10),
-        _numbers(agreement.coding, agreement.domain.attributes),
+        # numeric attributes, whose codes are in the order of their intervals
+        tuple(name for name, coding in codings.items() if isinstance(coding, Edges)),
     )
     others = made_up(agreement.domain, terms.records, rng=rng)
     planted = plant(others, terms.canaries, neighbouring=terms.neighbouring, rng=rng)
@@ -174,11 +175,6 @@ def canary_audit(
         synthetic: Dataset = box(planted.dataset, rows, seed=int(rng.integers(2**63)))
         findings = canary_findings(planted, synthetic, plan, rng=rng)
     return CanaryAudit(agreement.card.name, black_box, findings, terms.beta)
-
-
-def _numbers(coding: Coding, attributes: Clique) -> Clique:
-    """Numeric attributes, whose codes are in the order of their intervals."""
-    return tuple(name for name in attributes if isinstance(coding.attribute(name).coding, Edges))
 
 
 def _line(finding: CanaryFinding) -> tuple[str, str, str, str]:

@@ -334,21 +334,17 @@ class CardView(Displayable):
         words = _ENDED_BY.get(last.action, "the analyst")
         return f"{words}: {last.remark}" if last.remark else f"{words}, without a remark"
 
-    def _waits(self) -> str:
-        return (
-            self.waits_for if self.since is None else f"{self.waits_for}, since {time_text(self.since)}"
-        )
-
     def lines(self) -> list[tuple[str, str]]:
         """The card in names and values."""
         terms, offer = self.terms, self._negotiation.offer
+        since = "" if self.since is None else f", since {time_text(self.since)}"
         lines = [
             ("State", str(self.state) if self.name else "priced only"),
-            *([("Waits for", self._waits())] if self.waits_for else []),
+            *([("Waits for", f"{self.waits_for}{since}")] if self.waits_for else []),
             *([("Ended by", self.ended_by)] if self.ended_by else []),
             ("Next", self.next_step),
             *terms.about,
-            ("Marginals", _marginals(terms.marginals) or "none"),
+            ("Marginals", _few(" × ".join(clique) for clique in terms.marginals) or "none"),
             *([("Moments", _few(map(str, terms.moments)))] if terms.moments else []),
             *([("Histograms", _few(terms.histograms))] if terms.histograms else []),
             *([("Sums", _few(map(str, terms.sums)))] if terms.sums else []),
@@ -361,8 +357,11 @@ class CardView(Displayable):
             ("Rows", f"at most {terms.rows:,} per release"),
         ]
         if offer is not None:
+            payment = f"; the rest was paid for by card {_few(offer.held_by)}" if offer.held_by else ""
+            if offer.held_by and offer.price == FREE:
+                payment = f"; already paid for by card {_few(offer.held_by)}"
             lines += [
-                ("Price", _price(offer)),
+                ("Price", f"{offer.price}{payment}"),
                 ("Valid until", time_text(offer.expire_time)),
                 ("SHA-256", offer.digest),
             ]
@@ -419,14 +418,6 @@ def change_lines(changes: tuple[Change, ...]) -> list[tuple[str, str, str, str]]
     return lines if more <= 0 else [*lines, (f"and {more} more", "", "", "")]
 
 
-def _price(offer: Offer) -> str:
-    """The price, and the cards that already hold the statistics not charged."""
-    payment = f"; the rest was paid for by card {_few(offer.held_by)}" if offer.held_by else ""
-    if offer.held_by and offer.price == FREE:
-        payment = f"; already paid for by card {_few(offer.held_by)}"
-    return f"{offer.price}{payment}"
-
-
 def _measures(terms: Proposal, offer: Offer | None) -> str:
     """Names and price of the evaluations."""
     names = ", ".join(terms.measures)
@@ -471,7 +462,3 @@ def _few(names: Iterable[str]) -> str:
     items = list(names)
     text = "; ".join(items[:6])
     return text if len(items) <= 6 else f"{text}; … ({len(items):,} in all)"
-
-
-def _marginals(cliques: tuple[Clique, ...]) -> str:
-    return _few(" × ".join(clique) for clique in cliques)

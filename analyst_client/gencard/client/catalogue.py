@@ -266,17 +266,12 @@ class Budget(Displayable):
 
     def lines(self) -> list[tuple[str, str]]:
         """Spending and cap in each currency in use."""
-        lines = [
-            (name, f"{spent:,f} of {cap:,f}")
-            for name, spent, cap in (
-                ("Exact statistics", Decimal(self.spent.statistics), Decimal(self.cap.statistics)),
-                *(
-                    (_label(currency), getattr(self.spent, currency), getattr(self.cap, currency))
-                    for currency in CURRENCIES
-                ),
-            )
-            if spent or cap
-        ]
+        amounts = [("Exact statistics", Decimal(self.spent.statistics), Decimal(self.cap.statistics))]
+        for currency in CURRENCIES:
+            names = ", ".join(noise.__name__ for noise in NOISES if noise.currency == currency)
+            spent, cap = getattr(self.spent, currency), getattr(self.cap, currency)
+            amounts.append((f"{currency} ({names})", spent, cap))
+        lines = [(name, f"{spent:,f} of {cap:,f}") for name, spent, cap in amounts if spent or cap]
         if self.spent.epsilon or self.spent.rho:
             lines.append(("Total of all noisy cards", in_words(self.together(), USUAL_DELTA)))
         return lines
@@ -286,11 +281,6 @@ class Budget(Displayable):
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
         return f"Budget on {self.dataset}", [Facts(self.lines())]
-
-
-def _label(currency: str) -> str:
-    names = [noise.__name__ for noise in NOISES if noise.currency == currency]
-    return f"{currency} ({', '.join(names)})"
 
 
 def get_budget(connection: Connection, dataset: str) -> Budget:

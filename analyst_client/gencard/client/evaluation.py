@@ -15,7 +15,7 @@ from gencard.core.errors import VerificationError
 from gencard.measures.evaluation.evaluation import Finding
 from gencard.measures.evaluation.registry import REPORTED, finding_of_json_object
 from gencard.v1 import measures_pb2 as pb
-from gencard.wire.signatures.canonical import Document, document_of
+from gencard.wire.signatures.canonical import document_of
 
 FORMAT = "gencard.measures.v2"
 _OTHERS = "the findings do not belong to this card"
@@ -39,12 +39,9 @@ class CardMeasures:
 
     def with_finding(self, name: str, finding: Finding | None, statistics: int = 0) -> "CardMeasures":
         """A copy with one more finding."""
-        return CardMeasures(
-            self.card,
-            _ordered({**self.findings, name: finding}),
-            self.unavailable,
-            self.statistics + statistics,
-        )
+        findings = {**self.findings, name: finding}
+        ordered = {one: findings[one] for one in REPORTED if one in findings}
+        return CardMeasures(self.card, ordered, self.unavailable, self.statistics + statistics)
 
 
 def run(
@@ -102,16 +99,8 @@ def _fetched(connection: Connection, measures: CardMeasures, name: str) -> CardM
             measure,
         ):
             raise VerificationError(problem=_OTHERS)
-        return measures.with_finding(measure, _finding(document), answer.statistics)
+        content = document["found"]
+        finding = None if content is None else finding_of_json_object(measure, content)
+        return measures.with_finding(measure, finding, answer.statistics)
     except (KeyError, TypeError, AttributeError):
         raise VerificationError(problem=_OTHERS) from None
-
-
-def _finding(document: Document) -> Finding | None:
-    if document["found"] is None:
-        return None
-    return finding_of_json_object(document["measure"], document["found"])
-
-
-def _ordered(findings: Mapping[str, Finding | None]) -> dict[str, Finding | None]:
-    return {name: findings[name] for name in REPORTED if name in findings}

@@ -177,21 +177,17 @@ class Plan(Displayable):
             return prod(map(self.coding.domain.size, one.by))
         return fine_cells(self.coding, one.attribute)
 
-    def _grid(self) -> list[tuple[str, str, str]]:
-        """The first marginals, as table lines."""
-        domain, more = self.coding.domain, len(self.marginals) + len(self.numbers) - _MOST_MARGINALS
+    def _panel(self) -> tuple[str, Sequence[Part]]:
+        domain, facts = self.coding.domain, Facts(self.lines())
         lines = [
             (" × ".join(clique), f"{domain.project(clique).cells:,}", purpose)
             for clique, purpose in self.purposes()
         ]
         lines += [(str(one), f"{self._cells(one):,}", _PURPOSES[type(one)]) for one in self.numbers]
-        return lines if more <= 0 else [*lines[:_MOST_MARGINALS], (f"and {more:,} more", "", "")]
-
-    def _panel(self) -> tuple[str, Sequence[Part]]:
-        parts: list[Part] = [
-            Facts(self.lines()),
-            Grid(("Statistic" if self.numbers else "Marginal", *_HEADS), self._grid()),
-        ]
+        if (more := len(self.marginals) + len(self.numbers) - _MOST_MARGINALS) > 0:
+            lines = [*lines[:_MOST_MARGINALS], (f"and {more:,} more", "", "")]
+        heads = ("Statistic" if self.numbers else "Marginal", *_HEADS)
+        parts: list[Part] = [facts, Grid(heads, lines)]
         parts += self.answer.effects.grids()
         if self.changes:
             parts += [CHANGED, Diff(CHANGE_HEADS, change_lines(self.changes))]
@@ -354,15 +350,11 @@ def rows_of(
         try:
             return card.release(min(rows, card.terms.rows), seed=seed, progress=progress)
         except MeasurementRefusedError as error:
-            error.advice = f"{error.advice} {_after_refusal(card)}"
+            error.advice = (
+                f"{error.advice} Under changed rules, call again: a new card is negotiated. "
+                f"`gencard terminate {card.name}` gives up the refused one."
+            )
             raise
-
-
-def _after_refusal(card: Card) -> str:
-    return (
-        f"Under changed rules, call again: a new card is negotiated. `gencard terminate {card.name}` "
-        "gives up the refused one."
-    )
 
 
 @contextmanager

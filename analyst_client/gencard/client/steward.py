@@ -94,11 +94,9 @@ class Steward(Party):
         """
         request = pb.GetReviewRequest(name=name)
         review = reading.card_review_of(self._call("GetReview", request).review, name)
-        return self._examined(review) if review.exact else review
-
-    def _examined(self, review: CardReview) -> CardReview:
-        """Return the review with what a look at the records says of tables and answers."""
-        name = review.name
+        if not review.exact:
+            return review
+        # a look at the records, where it is done, says what they do to tables and answers
         view = self._call("GetRisk", pb.GetRiskRequest(name=name)).review
         if view.state != _READY:
             not_examined = (

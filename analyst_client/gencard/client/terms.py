@@ -223,7 +223,16 @@ def privacy_of(options: Measured) -> Privacy | None:
         raise InvalidInputError(
             field="privacy", problem=f"cannot be combined with {' and '.join(words)}"
         )
-    return _privacy(options) if words else privacy
+    if not words:
+        return privacy
+    budgets = [word for word in CURRENCIES if options.get(word) is not None]
+    if len(budgets) > 1:
+        raise InvalidInputError(field=budgets[0], problem=f"cannot be combined with {budgets[1]}")
+    for word in budgets:
+        decimal_of(str(options.get(word)), word)
+        neighbouring_of(options.get("neighbouring") or "")
+    texts = {word: str(options.get(word)) for word in words}
+    return privacy_with(usual_noise(budgets[0]) if budgets else Mechanism.EXACT, texts)
 
 
 def alike(options: Measured) -> dict[str, Any]:
@@ -340,17 +349,6 @@ def measured_with(
 def _budgets(terms: Proposal, privacy: AddedNoise) -> list[Fraction]:
     """The part of the budget that each statistic spends."""
     return privacy.parts(terms.weights or [1] * terms.statistics)
-
-
-def _privacy(options: Measured) -> Privacy:
-    budgets = [word for word in CURRENCIES if options.get(word) is not None]
-    if len(budgets) > 1:
-        raise InvalidInputError(field=budgets[0], problem=f"cannot be combined with {budgets[1]}")
-    for word in budgets:
-        decimal_of(str(options.get(word)), word)
-        neighbouring_of(options.get("neighbouring") or "")
-    words = {word: str(options.get(word)) for word in _WORDS if options.get(word) is not None}
-    return privacy_with(usual_noise(budgets[0]) if budgets else Mechanism.EXACT, words)
 
 
 def _for_persons(privacy: Privacy, most_records: int) -> Privacy:

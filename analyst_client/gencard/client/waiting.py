@@ -138,16 +138,13 @@ def _notebook_card() -> Iterator[Show]:
     """The card's own panel, which goes when the wait ends: the cell then shows its result."""
     display = import_module("IPython.display")  # there only in a notebook
     handle = display.display(display.HTML(""), display_id=True)
+    bar = '<progress aria-label="waiting" style="vertical-align:middle"></progress>'
     try:
-        yield lambda card: handle.update(display.HTML(_busy_html(card)))
+        yield lambda card: handle.update(
+            display.HTML(f"<div>{bar} {escape(waiting_line(card))}</div>{card._repr_html_()}")
+        )
     finally:
         handle.update(display.HTML(""))
-
-
-def _busy_html(card: CardView) -> str:
-    """The card's panel under a bar that moves."""
-    bar = '<progress aria-label="waiting" style="vertical-align:middle"></progress>'
-    return f"<div>{bar} {escape(waiting_line(card))}</div>{card._repr_html_()}"
 
 
 def waiting_line(card: CardView) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from gencard.analysis.answers.answer import AnalysisAnswer, AnswerTable, Coefficients
+from gencard.analysis.answers.answer import AnalysisAnswer, Coefficients
 from gencard.client.answers.display import (
     COEFFICIENTS,
     NUMBERS,
@@ -103,8 +103,12 @@ class Answer(WrittenAsJson, Displayable):
         """
         import pandas as pd  # noqa: PLC0415 - only where frames are wanted
 
-        ends = self._coefficients.conf_int(_share(alpha))
-        return pd.DataFrame(ends, index=pd.Index(self._coefficients.names))
+        coefficients = self._coefficients
+        if not 0 < float(alpha) < 1:
+            problem, advice = "must be between 0 and 1", "Write, for example, alpha=0.05."
+            raise InvalidInputError(field="alpha", problem=problem, advice=advice)
+        ends = coefficients.conf_int(float(alpha))
+        return pd.DataFrame(ends, index=pd.Index(coefficients.names))
 
     def __getitem__(self, name: str) -> float | None:
         """A number such as ``answer["llf"]``; raises KeyError, which names those there are."""
@@ -134,11 +138,17 @@ class Answer(WrittenAsJson, Displayable):
             InvalidInputError: There is no such table.
         """
         estimates = self.estimates
-        if table is not None:
-            return frame_of(self._table(table))
-        if estimates.coefficients is not None:
+        if table is None and estimates.coefficients is not None:
             return frame_of(estimates.coefficients)
-        return frame_of(estimates.tables[0] if estimates.tables else estimates.scalars)
+        if table is None:
+            return frame_of(estimates.tables[0] if estimates.tables else estimates.scalars)
+        try:
+            chosen = estimates.table(table)
+        except KeyError:
+            problem = f"the answer has no table '{table}'"
+            advice = advice_on(str(table), self.tables)
+            raise InvalidInputError(field="table", problem=problem, advice=advice) from None
+        return frame_of(chosen)
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -186,7 +196,12 @@ class Answer(WrittenAsJson, Displayable):
         """
         ends = self._coefficients.conf_int().tolist()
         lines = zip(self._coefficients.names, self._coefficients.params, ends, strict=True)
-        intervals = (Interval(name, value, *end) for name, value, end in lines if not _constant(name))
+        # an intercept has another scale than the other coefficients
+        intervals = (
+            Interval(name, value, *end)
+            for name, value, end in lines
+            if name != "Intercept" and not name.endswith(":Intercept")
+        )
         return CoefficientPlot(self.formula, tuple(intervals), 0.95)
 
     def summary(self) -> str:
@@ -226,7 +241,9 @@ class Answer(WrittenAsJson, Displayable):
     def _coefficients(self) -> Coefficients:
         if self.estimates.coefficients is None:
             problem = f"an answer of kind {self.kind} has no coefficients"
-            advice = f"Use {_uses(self)}."
+            tables = [f'to_frame("{name}")' for name in self.tables[:2]]
+            numbers = [f'answer["{scalar.name}"]' for scalar in self.estimates.scalars[:2]]
+            advice = f"Use {', '.join([*tables, *numbers]) or 'to_frame()'}."
             raise InvalidInputError(field="answer", problem=problem, advice=advice)
         return self.estimates.coefficients
 
@@ -239,36 +256,8 @@ class Answer(WrittenAsJson, Displayable):
 
         return pd.Series(values, index=pd.Index(self._coefficients.names), dtype=float)
 
-    def _table(self, name: str) -> AnswerTable:
-        try:
-            return self.estimates.table(name)
-        except KeyError:
-            problem = f"the answer has no table '{name}'"
-            advice = advice_on(str(name), self.tables)
-            raise InvalidInputError(field="table", problem=problem, advice=advice) from None
-
     def _panel(self) -> tuple[str, Sequence[Part]]:
         parts: list[Part] = []
         for title, grid in grids(self.estimates):
             parts += [grid] if title in (COEFFICIENTS, NUMBERS) else [title, grid]
         return self.formula, [*parts, Facts(self.lines())]
-
-
-def _uses(answer: Answer) -> str:
-    """Return the expressions that read an answer without coefficients."""
-    tables = [f'to_frame("{name}")' for name in answer.tables[:2]]
-    numbers = [f'answer["{scalar.name}"]' for scalar in answer.estimates.scalars[:2]]
-    return ", ".join([*tables, *numbers]) or "to_frame()"
-
-
-def _share(alpha: float) -> float:
-    """Raises InvalidInputError where it is not between 0 and 1."""
-    if not 0 < float(alpha) < 1:
-        problem = "must be between 0 and 1"
-        raise InvalidInputError(field="alpha", problem=problem, advice="Write, for example, alpha=0.05.")
-    return float(alpha)
-
-
-def _constant(name: str) -> bool:
-    """Whether a coefficient is the intercept: it has another scale than the others."""
-    return name == "Intercept" or name.endswith(":Intercept")

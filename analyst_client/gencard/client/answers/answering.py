@@ -21,7 +21,6 @@ from gencard.core.errors import VerificationError
 from gencard.core.generators.contract import rng_of
 from gencard.core.statistics.formula import analysis_of
 from gencard.core.statistics.psi import Psi
-from gencard.core.types import Progress
 from gencard.wire.documents.psi_document import psi_document
 from gencard.wire.documents.receipt import receipt_of_document
 from gencard.wire.signatures import dsse
@@ -64,15 +63,11 @@ def answer_from(
             where=question.where,
             missing=question.missing,
             options=question.options,
-            bootstrap=_bootstrap(question, mechanism, progress),
+            bootstrap=Bootstrap(rng_of(question.bootstrap_seed), mechanism, question.bootstrap, progress)
+            if question.bootstrap
+            else None,
         )
     return Answer(estimates, (*about, ("psi SHA-256", sha256(psi_document(psi)))))
-
-
-def _bootstrap(question: AnalystQuestion, mechanism: Mechanism, progress: Progress) -> Bootstrap | None:
-    if not question.bootstrap:
-        return None
-    return Bootstrap(rng_of(question.bootstrap_seed), mechanism, question.bootstrap, progress)
 
 
 @checked(values=level_values, where=text)
@@ -107,18 +102,15 @@ def answer(
 
 def answer_of_bundle(bundle: Bundle, keys: Keys | None, question: AnalystQuestion) -> Answer:
     """``answer`` for files that were sorted; without keys no signature is checked."""
-    card = _card(bundle, keys)
+    if keys is None:
+        card = card_of_statement(dsse.opened(bundle.one("card").content)[0])
+    else:
+        card = signed_card(bundle, keys.followed(bundle))
     coding, psi = checked_schema(bundle, card), bundle.psi()
     check_psi(card, psi, coding)
     standing = _confirmed(bundle, card, keys)
     about = (("Card", card.name), ("Verified", standing))
     return answer_from(psi, coding, question, card.terms.privacy.mechanism, about)
-
-
-def _card(bundle: Bundle, keys: Keys | None) -> CardTerms:
-    if keys is None:
-        return card_of_statement(dsse.opened(bundle.one("card").content)[0])
-    return signed_card(bundle, keys.followed(bundle))
 
 
 def _confirmed(bundle: Bundle, card: CardTerms, keys: Keys | None) -> str:

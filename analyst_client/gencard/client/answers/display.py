@@ -11,7 +11,7 @@ import numpy as np
 
 from gencard.analysis.answers.answer import AnalysisAnswer, AnswerTable, Coefficients, Scalar
 from gencard.client.common.arguments import checked
-from gencard.client.common.display import Grid, page_module
+from gencard.client.common.display import Grid, page_module, printable
 from gencard.client.common.files.folder import appearing
 from gencard.core.errors import InvalidInputError
 
@@ -46,7 +46,15 @@ def grids(answer: AnalysisAnswer) -> Iterator[tuple[str, Grid]]:
 def coefficient_grid(coefficients: Coefficients) -> Grid:
     heads = [head.format(coefficients.statistic) for head in HEADS]
     lines = [
-        (name, digits(param), digits(error), _ratio(ratio), p_text(p), digits(low), digits(high))
+        (
+            name,
+            digits(param),
+            digits(error),
+            NOT_DEFINED if isnan(ratio) else f"{ratio:.2f}",
+            p_text(p),
+            digits(low),
+            digits(high),
+        )
         for name, (param, error, ratio, p, low, high) in zip(
             coefficients.names, coefficient_rows(coefficients), strict=True
         )
@@ -118,10 +126,6 @@ def p_text(p: float) -> str:
     if isnan(p):
         return NOT_DEFINED
     return "<0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def _ratio(value: float) -> str:
-    return NOT_DEFINED if isnan(value) else f"{value:.2f}"
 
 
 def coefficient_rows(coefficients: Coefficients) -> list[list[float]]:
@@ -214,7 +218,7 @@ class CoefficientPlot:
         low, high = (limit([0.0, *(value for one in shown for value in (one.low, one.high))])
                      for limit in (min, max))  # fmt: skip
         step = (high - low or 1.0) / (width - 1)
-        names = [_short_name(one.name) for one in shown]
+        names = [printable(one.name, _LONGEST_NAME) for one in shown]
         longest = max(map(len, names))
         lines = [
             f"{name:<{longest}}  {_bar(one, low, step, width)}"
@@ -261,9 +265,3 @@ def _bar(one: Interval, low: float, step: float, width: int) -> str:
     cells[left], cells[right] = "├", "┤"
     cells[middle] = "●"
     return "".join(cells)
-
-
-def _short_name(name: str) -> str:
-    """A printable name of bounded length."""
-    clean = "".join(letter if letter.isprintable() else "?" for letter in name)
-    return clean if len(clean) <= _LONGEST_NAME else f"{clean[: _LONGEST_NAME - 1]}…"

@@ -33,7 +33,7 @@ from gencard.core.errors import (
     VerificationError,
 )
 from gencard.core.output_rules import OUTPUT_RULES, Rule
-from gencard.core.program_outputs import DIGITS, START, Number, Output, Outputs, outputs_to_json
+from gencard.core.program_outputs import DIGITS, START, Output, Outputs, outputs_to_json
 from gencard.files import PROGRAM_LIMIT, read_file
 from gencard.run.levels import by_levels, drawn_numbers
 from gencard.run.r_language import R, bytes_of_r_request, check_language, is_r
@@ -41,7 +41,7 @@ from gencard.v1 import answers_pb2 as pb
 from gencard.wire.box_answer import AnswerReader
 from gencard.wire.box_request import BoxRequest, BoxTask, bytes_of_request
 from gencard.wire.codec import datetime_of
-from gencard.wire.documents.answer_document import AnswerVerdict, Question, SignedAnswer
+from gencard.wire.documents.answer_document import AnswerVerdict, Question
 from gencard.wire.signatures.canonical import json_bytes, sha256
 
 _STATE = {
@@ -154,7 +154,15 @@ def fetch(agreement: Agreement, name: str, question: Question | None = None) -> 
         if OUTPUT_RULES not in signed.reasons:
             error.advice = NoiseDrownsError.advice if Rule.DROWNED in signed.reasons else _OTHER_REFUSAL
         raise error
-    about = (*_about(signed), ("Paid", str(_paid(agreement, got.answer))))
+    about = (
+        ("Answer", signed.name),
+        *((("Where", signed.question.where),) if signed.question.where else ()),
+        ("Dataset version", signed.version),
+        ("Output rules", signed.rules),
+        ("Released by", signed.released_by),
+        ("Signed", f"{signed.time}, log entry {signed.log_index}"),
+        ("Paid", str(_paid(agreement, got.answer))),
+    )
     proof = partial(agreement.proof, *logged)
     return Answer(AnalysisAnswer.of_json(signed.answer), about, envelope, proof)
 
@@ -184,20 +192,7 @@ def _paid(agreement: Agreement, answer: pb.Answer) -> Price:
     return Price(statistics=answer.statistics)
 
 
-def _about(signed: SignedAnswer) -> tuple[tuple[str, str], ...]:
-    """Return name, version, rules and signature of an answer, as names and values."""
-    question = signed.question
-    return (
-        ("Answer", signed.name),
-        *((("Where", question.where),) if question.where else ()),
-        ("Dataset version", signed.version),
-        ("Output rules", signed.rules),
-        ("Released by", signed.released_by),
-        ("Signed", f"{signed.time}, log entry {signed.log_index}"),
-    )
-
-
-# Programs of the analyst's: a dry run here on synthetic rows, then one run on the records, reviewed.
+# Programs of the analyst: a dry run here on synthetic rows, then one run on the records, reviewed.
 
 
 def ignore_hundredths(_hundredths: int) -> None:
@@ -320,7 +315,12 @@ def dry_run(
 
 def outputs_here(path: Path, request: BoxRequest) -> Outputs:
     """Run a program on this machine and return its outputs; raise InvalidInputError as ``dry_run``."""
-    process = _in_r(path, request) if is_r(text_of(path)) else _in_python(path, request)
+    if is_r(text_of(path)):
+        process = _in_r(path, request)
+    else:
+        command = [sys.executable, "-c", START, str(path)]
+        sent = bytes_of_request(request)
+        process = subprocess.run(command, input=sent, stdout=subprocess.PIPE, check=False)
     if process.returncode:
         problem = f"failed on the synthetic rows with exit code {process.returncode}"
         raise InvalidInputError(field="program", problem=problem)
@@ -330,12 +330,6 @@ def outputs_here(path: Path, request: BoxRequest) -> Outputs:
         return reader.outputs()
     except GencardError:
         raise InvalidInputError(field="program", problem="gave no valid output") from None
-
-
-def _in_python(path: Path, request: BoxRequest) -> "subprocess.CompletedProcess[bytes]":
-    command = [sys.executable, "-c", START, str(path)]
-    request_bytes = bytes_of_request(request)
-    return subprocess.run(command, input=request_bytes, stdout=subprocess.PIPE, check=False)
 
 
 def _in_r(path: Path, request: BoxRequest) -> "subprocess.CompletedProcess[bytes]":
@@ -392,10 +386,7 @@ def run_program(agreement: Agreement, rehearsed: DryRun, progress: ProgressDispl
 
 def _grid(output: Output) -> Grid:
     rows = [
-        (name, *map(_text, values)) for name, values in zip(output.row_names, output.values, strict=True)
+        (name, *("NA" if value is None else f"{value:.{DIGITS}g}" for value in values))
+        for name, values in zip(output.row_names, output.values, strict=True)
     ]
     return Grid((output.name, *output.column_names), rows)
-
-
-def _text(value: Number) -> str:
-    return "NA" if value is None else f"{value:.{DIGITS}g}"

@@ -315,17 +315,13 @@ def _kind_of(content: bytes) -> str | None:
     if not isinstance(value, dict):
         return None
     if _ENVELOPE & value.keys():
-        return _kind_of_envelope(content)
+        # signed documents have one form; in another one they are damaged
+        try:
+            payload, _ = dsse.opened(content)
+            kind = document_of(payload, "statement").get("predicateType", "")
+        except GencardError:
+            return DAMAGED
+        return ENVELOPES.get(kind, DAMAGED) if isinstance(kind, str) else DAMAGED
     marks = {"keys": LINKS, "psi": "measurements", "schema": "structuralZeros"}
     kinds = (kind for kind, name in marks.items() if name in value)
     return "log entry" if is_log_entry(value) else next(kinds, None)
-
-
-def _kind_of_envelope(content: bytes) -> str:
-    """The kind of a signed document in its one form, else DAMAGED."""
-    try:
-        payload, _ = dsse.opened(content)
-        kind = document_of(payload, "statement").get("predicateType", "")
-    except GencardError:
-        return DAMAGED
-    return ENVELOPES.get(kind, DAMAGED) if isinstance(kind, str) else DAMAGED

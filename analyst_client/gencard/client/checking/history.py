@@ -44,14 +44,16 @@ class LogWatch:
         Raises:
             VerificationError: Not signed, or the log was shortened, forked or rewritten.
         """
-        stored_checkpoint = (
-            self._seen()
-        )  # before the request: another program of the user may store a newer one meanwhile
+        # before the request: another program of the user may store a newer one meanwhile
+        stored_checkpoint = self._seen()
         answer = self._connection.call(self._connection.log.GetCheckpoint, pb.GetCheckpointRequest())
         new = self._connection.keys.checkpoint_of(answer.checkpoint)
         if stored_checkpoint is not None:
             self._check_continues(stored_checkpoint, new)
-        self._remember(new, stored_checkpoint)
+        newest = self._seen(stored_checkpoint)
+        if newest is None or newest.size <= new.size:
+            with appearing(self._file, "log") as part:
+                part.write_bytes(new.envelope)
         return new
 
     def check_entry(self, index: int, checkpoint: Checkpoint) -> str:
@@ -127,10 +129,3 @@ class LogWatch:
         if seen.size:
             roots = bytes.fromhex(seen.root), bytes.fromhex(new.root)
             check_consistency(seen.size, new.size, path, *roots)
-
-    def _remember(self, checkpoint: Checkpoint, verified: Checkpoint | None) -> None:
-        newest = self._seen(verified)
-        if newest is not None and newest.size > checkpoint.size:
-            return
-        with appearing(self._file, "log") as part:
-            part.write_bytes(checkpoint.envelope)

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gencard.client.common.display import Displayable, Facts, Part
-from gencard.client.common.files.rows import difference, write_rows
+from gencard.client.common.files.rows import difference, same_bytes, write_rows
 from gencard.client.terms import number_stddevs, stddevs, sum_stddevs
 from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.coding import Coding, Edges
 from gencard.core.dataset import Dataset
 from gencard.core.derived_cells import computed_for, same_numbers, with_computed, zeros_for
-from gencard.core.domain import Domain
 from gencard.core.errors import InvalidPsiError, NotReplayableError, VerificationError
 from gencard.core.generators.contract import Generator, Model, rng_of
 from gencard.core.scale import Places
@@ -122,7 +121,12 @@ def check_psi(card: CardTerms, psi: Psi, coding: Coding) -> None:
     """
     linear = tuple(linear.statistic for linear in psi.linear)
     same = psi.cliques == card.terms.marginals and are_functions_of(linear, card.terms.moments, coding)
-    if not same or psi.domain != _domain(card, coding) or not _same_numbers(card.terms, psi, coding):
+    cliques = (*card.terms.cliques, *card.terms.number_cliques)
+    if (
+        not same
+        or psi.domain != coding.domain.covered_by(cliques)
+        or not _same_numbers(card.terms, psi, coding)
+    ):
         raise VerificationError(problem="psi does not hold the statistics that the card names")
     recorded = [measurement.stddev for measurement in psi.measurements]
     sums = [stddev for linear in psi.linear for stddev in linear.stddevs]
@@ -142,10 +146,6 @@ def check_psi(card: CardTerms, psi: Psi, coding: Coding) -> None:
         check_numbers_agree(psi, coding)
     except InvalidPsiError as error:
         raise VerificationError(problem=error.message) from None
-
-
-def _domain(card: CardTerms, coding: Coding) -> Domain:
-    return coding.domain.covered_by((*card.terms.cliques, *card.terms.number_cliques))
 
 
 def _same_numbers(terms: Proposal, psi: Psi, coding: Coding) -> bool:
@@ -262,19 +262,10 @@ def _file_problem(path: Path, dataset: Dataset, coding: Coding, values: Values |
     with tempfile.TemporaryDirectory() as folder:
         again = Path(folder) / f"again{path.suffix.lower()}"
         write_rows(dataset, coding, again, values)
-        if _same_bytes(path, again):
-            return None
+        with path.open("rb") as left, again.open("rb") as right:
+            if same_bytes(left, right):
+                return None
         return difference(path, again)
-
-
-def _same_bytes(one: Path, other: Path) -> bool:
-    if one.stat().st_size != other.stat().st_size:
-        return False
-    with one.open("rb") as left, other.open("rb") as right:
-        while block := left.read(1 << 20):
-            if block != right.read(1 << 20):
-                return False
-    return True
 
 
 def _frame_problem(frame: "pd.DataFrame", expected: "pd.DataFrame") -> str | None:

@@ -27,7 +27,6 @@ from gencard.client.connection.keys import Checkpoint, checkpoint_of
 from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.coding import Coding
 from gencard.core.errors import GencardError, VerificationError
-from gencard.core.types import VersionKind
 from gencard.wire import log as wire_log
 from gencard.wire.documents.answer_document import SignedAnswer
 from gencard.wire.documents.enrolment import grouped
@@ -173,17 +172,13 @@ def _check_log(
         )
     receipts, answers = signed
     for receipt in receipts:
-        agrees = partial(_is_of_receipt, receipt=receipt, controller=card.controller)
+        agrees = partial(wire_log.check_release_entry, receipt=receipt, controller=card.controller)
         find_entry = partial(_logged, bundle, receipt, known, agrees)
         to.check(f"Log entry {receipt.log_index}", find_entry, str)
     for answer in answers:
         agrees = partial(wire_log.check_answer_entry, answer=answer)
         find_entry = partial(_logged, bundle, answer, known, agrees)
         to.check(f"Log entry {answer.log_index}", find_entry, str)
-
-
-def _is_of_receipt(body: bytes, *, receipt: Receipt, controller: str) -> None:
-    wire_log.check_release_entry(body, receipt, controller)
 
 
 def _refuse_damaged(path: Path) -> str:
@@ -252,16 +247,11 @@ def _check_files(bundle: Bundle, keys: Keys, record: _Record) -> Keys:
 def _note_analyst(bundle: Bundle, card: CardTerms, keys: Keys, record: _Record) -> None:
     """Record the source of the analyst's key, or that there is none."""
     if keys.analyst:
-        record.note("Analyst's key", _analyst_key_text(bundle, keys))
+        _, signatures = dsse.opened(bundle.one("card").content)
+        signers = [key_id for key_id in map(dsse.key_id, keys.analyst) if key_id in signatures]
+        record.note("Analyst's key", f"{grouped(signers[0])}: {keys.analyst_source}")
     else:
         record.leave("Analyst's signature", f"of {card.analyst}: {_NO_ANALYST_KEY}")
-
-
-def _analyst_key_text(bundle: Bundle, keys: Keys) -> str:
-    """Fingerprint and source of the analyst's key that signed the card."""
-    _, signatures = dsse.opened(bundle.one("card").content)
-    signers = [key_id for key_id in map(dsse.key_id, keys.analyst) if key_id in signatures]
-    return f"{grouped(signers[0])}: {keys.analyst_source}"
 
 
 def _answers(bundle: Bundle, card: CardTerms, keys: Keys, record: _Record) -> list[SignedAnswer]:
@@ -269,12 +259,14 @@ def _answers(bundle: Bundle, card: CardTerms, keys: Keys, record: _Record) -> li
     digest, results = card_digest(bundle), []
     for file in bundle.all("answer"):
         find = partial(checked_signed_answer, file.content, keys.controller, card, card_digest=digest)
-        results.append(record.check(f"Answer {file.path.name}", find, _answer_text))
+        results.append(
+            record.check(
+                f"Answer {file.path.name}",
+                find,
+                lambda one: f"{one.verdict} by {one.released_by}, {one.numbers:,} numbers, {one.time}",
+            )
+        )
     return [answer for answer in results if answer is not None]
-
-
-def _answer_text(answer: SignedAnswer) -> str:
-    return f"{answer.verdict} by {answer.released_by}, {answer.numbers:,} numbers, {answer.time}"
 
 
 def _receipts(bundle: Bundle, card: CardTerms, keys: Keys, record: _Record) -> list[Receipt]:
@@ -284,12 +276,12 @@ def _receipts(bundle: Bundle, card: CardTerms, keys: Keys, record: _Record) -> l
         results.append(record.check(f"Receipt {file.path.name}", find, _receipt_text))
     receipts = [receipt for receipt in results if receipt is not None]
     if any(receipt.version_kind for receipt in receipts):
-        record.check("Version of the records", partial(version_kind_of, receipts), _kind_text)
+        record.check(
+            "Version of the records",
+            partial(version_kind_of, receipts),
+            lambda kind: kind.wording if kind else "not said",
+        )
     return receipts
-
-
-def _kind_text(kind: VersionKind | None) -> str:
-    return kind.wording if kind else "not said"
 
 
 def _receipt_text(receipt: Receipt) -> str:

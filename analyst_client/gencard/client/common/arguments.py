@@ -54,7 +54,14 @@ def checked(**others: Check) -> Callable[[Callable[Parameters, Result]], Callabl
 
     def wrap(call: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
         own_signature = inspect.signature(call)
-        signature = _spelled_out(own_signature)
+        own = own_signature.parameters.values()
+        # the TypedDict of the unpacked options; each of them is named in signature and docstring
+        options: object = next((one.annotation.__args__[0] for one in own if one.kind is _OPTIONS), None)
+        option = partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY, default=None)
+        kinds = getattr(options, "__annotations__", {}).items()
+        spelled = [option(name, annotation=kind) for name, kind in kinds]
+        parameters = [one for one in own if one.kind is not _OPTIONS]
+        signature = own_signature.replace(parameters=[*parameters, *spelled])
 
         @wraps(call)
         def checked_call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
@@ -66,36 +73,16 @@ def checked(**others: Check) -> Callable[[Callable[Parameters, Result]], Callabl
             return call(*bound.args, **bound.kwargs)
 
         checked_call.__signature__ = signature  # type: ignore[attr-defined]
-        checked_call.__doc__ = _documented(call.__doc__ or "", _options(own_signature))
+        lines = inspect.cleandoc(options.__doc__ or "").partition("Args:\n")[2].splitlines()
+        checked_call.__doc__ = re.sub(
+            r"^( +)(?:measured|options): .*$",
+            lambda line: "\n".join(line[1] + text.removeprefix("    ") for text in lines),
+            call.__doc__ or "",
+            flags=re.MULTILINE,
+        )
         return checked_call
 
     return wrap
-
-
-def _spelled_out(signature: inspect.Signature) -> inspect.Signature:
-    """The signature with each of the unpacked options in its place."""
-    parameters = [one for one in signature.parameters.values() if one.kind is not _OPTIONS]
-    option = partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY, default=None)
-    kinds = getattr(_options(signature), "__annotations__", {}).items()
-    spelled = [option(name, annotation=kind) for name, kind in kinds]
-    return signature.replace(parameters=[*parameters, *spelled])
-
-
-def _options(signature: inspect.Signature) -> object:
-    """The ``TypedDict`` that the call unpacks; None where there is none."""
-    unpacked = [one.annotation for one in signature.parameters.values() if one.kind is _OPTIONS]
-    return unpacked[0].__args__[0] if unpacked else None
-
-
-def _documented(text: str, options: object) -> str:
-    """The docstring with a line for each of the unpacked options."""
-    lines = inspect.cleandoc(options.__doc__ or "").partition("Args:\n")[2].splitlines()
-    return re.sub(
-        r"^( +)(?:measured|options): .*$",
-        lambda line: "\n".join(line[1] + option.removeprefix("    ") for option in lines),
-        text,
-        flags=re.MULTILINE,
-    )
 
 
 def _bound(

@@ -260,7 +260,8 @@ class Listed(list[Item]):
 
     def __repr__(self) -> str:
         """Columns of text; long cells are cut."""
-        lines = [[_cut(cell) for cell in line] for line in (self.heads, *self.lines())]
+        shown = (self.heads, *self.lines())
+        lines = [[printable(cell, _LONGEST_CELL) for cell in line] for line in shown]
         widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
         table = [
             "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
@@ -272,16 +273,16 @@ class Listed(list[Item]):
         return Grid(self.heads, self.lines())
 
 
+def printable(text: str, most: int) -> str:
+    """A text of at most ``most`` characters, with a question mark for each that is not printable."""
+    clean = "".join(letter if letter.isprintable() else "?" for letter in text)
+    return clean if len(clean) <= most else f"{clean[: most - 1]}…"
+
+
 def _framed(title: str, parts: Sequence[Part]) -> str:
     """A panel for a notebook."""
     head = f'<div style="font-weight:600;font-size:1.05em">{_escaped(title)}</div>'
     return f'<div style="{_FRAME_STYLE}">{head}{"".join(map(_html, parts))}</div>'
-
-
-def _cut(text: str) -> str:
-    """A cell of at most ``_LONGEST_CELL`` printable characters."""
-    clean = "".join(letter if letter.isprintable() else "?" for letter in text)
-    return clean if len(clean) <= _LONGEST_CELL else f"{clean[: _LONGEST_CELL - 1]}…"
 
 
 @contextmanager

@@ -62,7 +62,12 @@ class NamedPsi(Psi, Displayable):
         import pandas as pd  # noqa: PLC0415 - only where frames are wanted
 
         if marginal is not None:
-            return self._frame(self._measurement(marginal))
+            names = {marginal} if isinstance(marginal, str) else {*marginal}
+            chosen = next((one for one in self.measurements if {*one.clique} == names), None)
+            if chosen is None:
+                known = "; ".join(map(", ".join, self.cliques))
+                raise InvalidInputError(field="marginal", problem=f"must be one of psi: {known}")
+            return self._frame(chosen)
         head = self._free("marginal")
         frames = [self._frame(one).assign(**{head: named(one.clique)}) for one in self.measurements]
         if not frames:
@@ -125,14 +130,6 @@ class NamedPsi(Psi, Displayable):
         if one.counts:
             frame = frame.assign(count=one.counts, count_stddev=one.counts_stddev)
         return frame
-
-    def _measurement(self, marginal: str | Sequence[str]) -> Measurement:
-        names = {marginal} if isinstance(marginal, str) else {*marginal}
-        for one in self.measurements:
-            if {*one.clique} == names:
-                return one
-        known = "; ".join(map(", ".join, self.cliques))
-        raise InvalidInputError(field="marginal", problem=f"must be one of psi: {known}")
 
     def _frame(self, one: Measurement) -> "pd.DataFrame":
         """A line for each cell."""

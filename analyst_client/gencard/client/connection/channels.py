@@ -128,7 +128,11 @@ def failure_of_tls(address: str, credentials: Credentials) -> GencardError | Non
         return _error_of_service(failed.verify_code, address, credentials)
     except (OSError, UnicodeError):
         return None
-    return _error_of_client(address, credentials) if is_refused else None
+    if not is_refused:
+        return None
+    file = credentials.certificate
+    ours = _date_error(f"Certificate {file}", _certificate(file, "certificate"))
+    return ours or CertificateNotTrustedError(address=address, file=file)
 
 
 def _is_refused(address: str, context: ssl.SSLContext) -> bool:
@@ -145,12 +149,6 @@ def _is_refused(address: str, context: ssl.SSLContext) -> bool:
             return True
         except ssl.SSLError as failed:
             return "ALERT" in str(failed.reason)
-
-
-def _error_of_client(address: str, credentials: Credentials) -> GencardError:
-    file = credentials.certificate
-    ours = _date_error(f"Certificate {file}", _certificate(file, "certificate"))
-    return ours or CertificateNotTrustedError(address=address, file=file)
 
 
 def _context(credentials: Credentials, *, trusting: bool = False) -> ssl.SSLContext:

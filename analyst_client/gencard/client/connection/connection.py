@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol, Self, TypeVar
@@ -85,7 +85,8 @@ class Connection:
     def __init__(self, address: str, credentials: Credentials) -> None:
         self.address, self.credentials, self.closed = address, credentials, False
         self.channel = _channel(address, credentials)
-        self.keys = KeyWatch(credentials, self._key_changes)
+        request = ledger_pb2.GetKeyHistoryRequest()
+        self.keys = KeyWatch(credentials, lambda: self.call(self.log.GetKeyHistory, request).changes)
         self.catalog = catalog_pb2_grpc.CatalogServiceStub(self.channel)
         self.negotiation = negotiation_pb2_grpc.NegotiationServiceStub(self.channel)
         self.synthesis = synthesis_pb2_grpc.SynthesisServiceStub(self.channel)
@@ -100,9 +101,6 @@ class Connection:
     def close(self) -> None:
         self.closed = True
         self.channel.close()
-
-    def _key_changes(self) -> Sequence[bytes]:
-        return self.call(self.log.GetKeyHistory, ledger_pb2.GetKeyHistoryRequest()).changes
 
     def check_open(self) -> None:
         """Raise ConnectionClosedError after ``close``."""
@@ -293,7 +291,12 @@ def result_of(
     try:
         ended_operation = _wait_to_end(connection, operation, progress)
     except KeyboardInterrupt as stopped:
-        stopped.add_note(_cancel_interrupted(connection, operation.name))
+        name = operation.name
+        note = f"Interrupted, but the controller cannot be reached: {name} continues there."
+        with suppress(GencardError):
+            cancel(connection, name)
+            note = f"Interrupted: the controller was told to cancel {name}."
+        stopped.add_note(note)
         raise
     if ended_operation.HasField("error"):
         raise error_of(ended_operation.error) or InternalError(incident="unknown")
@@ -301,14 +304,6 @@ def result_of(
     if not ended_operation.response.Unpack(response):
         raise InternalError(incident="unexpected response")
     return response
-
-
-def _cancel_interrupted(connection: Connection, name: str) -> str:
-    """Cancel an operation whose wait was interrupted; return a note on what happens to it."""
-    with suppress(GencardError):
-        cancel(connection, name)
-        return f"Interrupted: the controller was told to cancel {name}."
-    return f"Interrupted, but the controller cannot be reached: {name} continues there."
 
 
 def cancel(connection: Connection, name: str) -> None:
@@ -326,7 +321,12 @@ def _wait_to_end(connection: Connection, operation: pb.Operation, progress: Prog
     pause, last_answer = _SHORTEST, time.monotonic()
     while not operation.done:
         before = progress_of(operation)
-        _check_alive(before)
+        dead: dict[int, GencardError] = {
+            OperationProgress.STATE_CANCELLED: OperationCancelledError(),
+            OperationProgress.STATE_FAILED: InternalError(incident="unknown"),
+        }
+        if before.state in dead:
+            raise dead[before.state]
         progress(before.stage, before.permille / 1000)
         time.sleep(pause)
         try:
@@ -343,16 +343,6 @@ def _wait_once(connection: Connection, name: str) -> pb.Operation:
     request = pb.WaitOperationRequest(name=name, timeout=Duration(seconds=_WAIT_SECONDS))
     operation: pb.Operation = connection.call(connection.operations.WaitOperation, request)
     return operation
-
-
-def _check_alive(progress: OperationProgress) -> None:
-    """Raise an error if an operation reports that it ended but is not marked as done."""
-    dead: dict[int, GencardError] = {
-        OperationProgress.STATE_CANCELLED: OperationCancelledError(),
-        OperationProgress.STATE_FAILED: InternalError(incident="unknown"),
-    }
-    if progress.state in dead:
-        raise dead[progress.state]
 
 
 @contextmanager

@@ -101,10 +101,12 @@ class KeyWatch:
         return self._histories[use]
 
     def _fetch(self) -> None:
-        changes = list(self._fetch_changes())
-        known = (known_history(self._credentials, use) for use in (CARDS, LOG))
+        changes, credentials = list(self._fetch_changes()), self._credentials
+        known = (known_history(credentials, use) for use in (CARDS, LOG))
         histories = {history.use: history.continued_by(changes) for history in known}
-        _keep_changes(self._credentials, changes)
+        if changes and len(changes) > len(_kept_changes(credentials)):
+            with appearing(_keys_file(credentials), "keys") as part:
+                part.write_bytes(changes_file(changes))
         self._histories, self._checkpoint = histories, None
 
 
@@ -125,12 +127,6 @@ def known_history(credentials: Credentials, use: str) -> KeyHistory:
 def _kept_changes(credentials: Credentials) -> list[bytes]:
     file = _keys_file(credentials)
     return changes_in(read_file(file, "keys", LIST_LIMIT)) if file.exists() else []
-
-
-def _keep_changes(credentials: Credentials, envelopes: list[bytes]) -> None:
-    if envelopes and len(envelopes) > len(_kept_changes(credentials)):
-        with appearing(_keys_file(credentials), "keys") as part:
-            part.write_bytes(changes_file(envelopes))
 
 
 def _keys_file(credentials: Credentials) -> Path:

@@ -72,7 +72,9 @@ def fetch_rows(
     allocate = in_memory if scratch is None else in_file(scratch)
 
     def read() -> Dataset:
-        chunks = _counted(_chunks(connection, release), rows * len(domain), progress)
+        request, stub = StreamRowsRequest(name=release), connection.synthesis
+        parts = connection.stream(stub.StreamRows, request, metadata=(ACCEPT_PACKED,))
+        chunks = _counted((part.chunk for part in parts), rows * len(domain), progress)
         if digest is not None:
             chunks = _of_digest(chunks, digest)
         return dataset_of_chunks(chunks, domain=domain, most_rows=rows, allocate=allocate)
@@ -124,13 +126,6 @@ def _reserve(file: IO[bytes], size: int) -> None:
     for start in range(0, size, _BLOCK):
         file.write(bytes(min(_BLOCK, size - start)))
     file.flush()
-
-
-def _chunks(connection: Connection, release: str) -> Iterator[common.TableChunk]:
-    request = StreamRowsRequest(name=release)
-    stub = connection.synthesis
-    for part in connection.stream(stub.StreamRows, request, metadata=(ACCEPT_PACKED,)):
-        yield part.chunk
 
 
 def _counted(

@@ -73,13 +73,15 @@ class FidelityReport(WrittenAsPage, Displayable):
 
     def _about_rows(self) -> list[tuple[str, str]]:
         largest = self.facts.largest
+        most = max(marginal.stddev for marginal in self.facts.marginals)
+        noise = f"at most ±{most:.3g} records on each count; not part of these distances"
         return [
             ("Rows", f"{self.facts.rows:,}"),
             (
                 "Largest",
                 f"total variation {percent(largest.total_variation)}, in {named(largest.clique)}",
             ),
-            *self._noise(),
+            *([("Noise in psi", noise)] if most else []),
             *(self.numbers.left_out() if self.numbers else []),
         ]
 
@@ -142,15 +144,7 @@ class FidelityReport(WrittenAsPage, Displayable):
         ]
         return asdict(marginal) | {"beyond_chance": marginal.beyond_chance, "worst": cells}
 
-    def _noise(self) -> list[tuple[str, str]]:
-        most = max(marginal.stddev for marginal in self.facts.marginals)
-        text = f"at most ±{most:.3g} records on each count; not part of these distances"
-        return [("Noise in psi", text)] if most else []
-
     def _panel(self) -> tuple[str, Sequence[Part]]:
         numbers = self.numbers.grids() if self.numbers else []
-        return self._title, [Facts(self.lines()), *numbers, Grid(HEADS, self.grid())]
-
-    @property
-    def _title(self) -> str:
-        return f"Fidelity to psi: {self.about}" if self.about else "Fidelity to psi"
+        title = f"Fidelity to psi: {self.about}" if self.about else "Fidelity to psi"
+        return title, [Facts(self.lines()), *numbers, Grid(HEADS, self.grid())]

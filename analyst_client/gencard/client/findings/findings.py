@@ -367,23 +367,18 @@ def _(finding: models.GapFinding) -> str:
 
 @sentence.register
 def _(finding: tables.TablesFinding) -> str:
-    means = [
-        f"{number(dict(width.means)['S_pMSE'])} over {_tables(width)} of "
-        f"{('one attribute', 'two', 'three')[width.width - 1]}"
-        for width in finding.widths
-    ]
+    means = []
+    for one in finding.widths:
+        over = f"the {one.tables:,} tables"
+        if one.constant:
+            over = f"{one.tables - one.constant:,} of {over}, the others constant,"
+        attributes = ("one attribute", "two", "three")[one.width - 1]
+        means.append(f"{number(dict(one.means)['S_pMSE'])} over {over} of {attributes}")
     text = f"Mean S_pMSE is {', '.join(means)}; 1 is as good as resampling the records."
     if not finding.valued_pairs():
         return text
     worst, value = max(finding.valued_pairs(), key=lambda pair: pair[1])
     return f"{text} The worst pair is {named(worst)}, {value:.3g}."
-
-
-def _tables(width: tables.TablesOfWidth) -> str:
-    """The number of tables that a mean is over."""
-    if not width.constant:
-        return f"the {width.tables:,} tables"
-    return f"{width.tables - width.constant:,} of the {width.tables:,} tables, the others constant,"
 
 
 @sentence.register

@@ -58,7 +58,16 @@ class NumberReport:
         for one in self.table.figures[:most]:
             name = "" if one.attributes == before else named(one.attributes)
             before = one.attributes
-            yield (name, *_cells(one, self.coding))[: len(self.heads)]
+            rows = UNDEFINED if one.rows is None else value_text(one, one.rows, self.coding)
+            cells = (
+                name,
+                figure_name(one, self.coding),
+                known_text(one, self.coding),
+                rows + (" !" if one.beyond_chance else ""),
+                f"± {error_text(one, one.stderr)}",
+                str(one.source),
+            )
+            yield cells[: len(self.heads)]
         if (more := len(self.table.figures) - most) > 0:
             yield (f"and {more:,} more", *[""] * (len(self.heads) - 1))
 
@@ -84,17 +93,6 @@ class NumberReport:
             reason = _NO_CORRELATION if is_of_psi(self.table) else _CONSTANT
             lines.append(f"correlation of {pairs}: {reason}")
         return [("Not compared", line) for line in lines]
-
-
-def _cells(one: NumberFigure, coding: Coding) -> tuple[str, ...]:
-    rows = UNDEFINED if one.rows is None else value_text(one, one.rows, coding)
-    return (
-        figure_name(one, coding),
-        known_text(one, coding),
-        rows + (" !" if one.beyond_chance else ""),
-        f"± {error_text(one, one.stderr)}",
-        str(one.source),
-    )
 
 
 def figure_name(one: NumberFigure, coding: Coding) -> str:

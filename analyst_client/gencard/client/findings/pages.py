@@ -28,7 +28,7 @@ def rendered(template: str, **values: object) -> str:
         "named": named,
         "percent": percent,
         "rounded": _number,
-        "signed": _signed,
+        "signed": lambda value: f"{value:.1f}".replace("-", "−"),
     }
     return environment.get_template(template).render(**values)
 
@@ -118,10 +118,6 @@ def _settings(report: AuditReport) -> Iterator[tuple[str, str]]:
 
 def _number(value: float) -> str:
     return "0" if value == 0 else f"{value:.2g}"
-
-
-def _signed(value: float) -> str:
-    return f"{value:.1f}".replace("-", "−")
 
 
 MOST_MARGINALS = 40

@@ -155,7 +155,13 @@ def _(finding: tables.AssociationsFinding, axes: Axes) -> None:
 @draw.register(attacks.DisclosureFinding)
 def _(finding: Finding, axes: Axes) -> None:
     """One bar each."""
-    _bars(axes, finding)
+    names = [name for name, _ in finding.lines]
+    colours = [BESIDE if name in _REFERENCE else ALARM if name in _LEAKS else RELEASE for name in names]
+    _barh(axes, [_in_percent(value) for _, value in finding.lines], colours, height=0.62)
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel("%")
 
 
 @draw.register
@@ -265,7 +271,8 @@ def _(finding: tables.TablesFinding, axes: Axes) -> None:
     largest = max(values, default=0.0)
     for (one, other), value in finding.valued_pairs():
         if one in places and other in places:
-            depth = _depth(value, largest)
+            # From nearly white to full colour, by the logarithm: one bad pair must not hide the next.
+            depth = 0.04 + 0.96 * float(np.log1p(value) / np.log1p(largest)) if largest > 0 else 0.04
             axes.barh(places[other], 0.94, left=places[one] - 0.47, height=0.94, color=(ALARM, depth))
     names = [short(name) for name in shown]
     axes.set_xticks(range(len(shown)), names, rotation=90)
@@ -324,16 +331,6 @@ def _draw_with_records(
     axes.tick_params(axis="y", length=0)
 
 
-def _bars(axes: Axes, finding: Finding) -> None:
-    names = [name for name, _ in finding.lines]
-    colours = [BESIDE if name in _REFERENCE else ALARM if name in _LEAKS else RELEASE for name in names]
-    _barh(axes, [_in_percent(value) for _, value in finding.lines], colours, height=0.62)
-    axes.set_yticks(range(len(names)), names)
-    axes.invert_yaxis()
-    axes.tick_params(axis="y", length=0)
-    axes.set_xlabel("%")
-
-
 def _drawn_attributes(finding: tables.TablesFinding) -> tuple[str, ...]:
     """The attributes on the axes, in their order: all, or those in the worst pairs."""
     worst = dict.fromkeys(finding.attributes, 0.0)
@@ -342,11 +339,6 @@ def _drawn_attributes(finding: tables.TablesFinding) -> tuple[str, ...]:
             worst[name] = max(worst[name], value)
     names = sorted(worst, key=lambda name: -worst[name])[:_MOST_ATTRIBUTES]
     return tuple(name for name in finding.attributes if name in names)
-
-
-def _depth(value: float, largest: float) -> float:
-    """From nearly white to full colour, by the logarithm: one bad pair must not hide the next."""
-    return 0.04 + 0.96 * float(np.log1p(value) / np.log1p(largest)) if largest > 0 else 0.04
 
 
 def short(name: str, most: int = 18) -> str:
@@ -383,10 +375,16 @@ def lanes(groups: Sequence[Group], title: str, label: str) -> str:
     with mpl.rc_context({**STYLE, "svg.hashsalt": title}):
         figure = Figure(figsize=(WIDTH, 0.5 + 0.9 * len(groups)), layout="constrained")
         axes = figure.subplots()
-        grid = _grid([values for _, values, _ in groups])
+        every = np.concatenate([values for _, values, _ in groups])
+        room = 0.15 * float(np.ptp(every)) or 0.05 * abs(float(every[0])) or 1.0
+        grid = np.linspace(every.min() - room, every.max() + room, 400)
         for position, (name, values, colour) in enumerate(groups):
-            _lane(axes, len(groups) - 1 - position, values, grid, colour)
-            axes.text(0, len(groups) - 1 - position + 0.62, name, transform=axes.get_yaxis_transform())
+            base = len(groups) - 1 - position
+            top, dots = base + 0.8 * _density(values, grid), np.full(len(values), base - 0.08)
+            axes.fill_between(grid, base, top, color=colour, alpha=0.25, linewidth=0)
+            axes.plot(grid, top, color=colour, linewidth=1.2)
+            axes.plot(values, dots, "o", color=colour, markersize=4, alpha=0.8)
+            axes.text(0, base + 0.62, name, transform=axes.get_yaxis_transform())
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)
         axes.set_xlabel(label)
@@ -449,23 +447,6 @@ def drawn(finding: Finding, title: str, description: str = "") -> str:
         return svg(figure, title, description or sentence(finding))
 
 
-def _lane(
-    axes: Axes, base: int, values: NDArray[np.float64], grid: NDArray[np.float64], colour: str
-) -> None:
-    """One group: a density above, a dot for each run below."""
-    density = _density(values, grid)
-    axes.fill_between(grid, base, base + 0.8 * density, color=colour, alpha=0.25, linewidth=0)
-    axes.plot(grid, base + 0.8 * density, color=colour, linewidth=1.2)
-    axes.plot(values, np.full(len(values), base - 0.08), "o", color=colour, markersize=4, alpha=0.8)
-
-
-def _grid(groups: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Points at which densities are drawn: the range of the values and a margin."""
-    values = np.concatenate(groups)
-    room = 0.15 * float(np.ptp(values)) or 0.05 * abs(float(values[0])) or 1.0
-    return np.linspace(values.min() - room, values.max() + room, 400)
-
-
 def _density(values: NDArray[np.float64], grid: NDArray[np.float64]) -> NDArray[np.float64]:
     """A Gaussian kernel density with Silverman's width, its peak scaled to 1.
 
@@ -516,14 +497,10 @@ def svg(figure: Figure, title: str, description: str) -> str:
     for stand_in, colour in COLOURS.items():
         text = text.replace(stand_in, colour)
     text = re.sub(r'<g id="[^"]*"(/?)>', r"<g\1>", text)  # would repeat from figure to figure
-    label = _escaped(f"{title}: {description}")
-    return re.sub(r"<svg ", f'<svg role="img" aria-label="{label}" ', text, count=1)
-
-
-def _escaped(text: str) -> str:
+    label = f"{title}: {description}"
     for character, entity in (("&", "&amp;"), ("<", "&lt;"), ('"', "&quot;")):
-        text = text.replace(character, entity)
-    return text
+        label = label.replace(character, entity)
+    return re.sub(r"<svg ", f'<svg role="img" aria-label="{label}" ', text, count=1)
 
 
 def planted(evidence: PlantedEvidence) -> str:

@@ -91,9 +91,11 @@ class UtilityReport(WrittenAsPage, Displayable):
     def lines(self) -> list[tuple[str, str]]:
         """The findings in names and values."""
         means = ", ".join(f"{number(mean)} of {width}" for width, mean in self.tables)
+        words = numbers_sentence(self.numbers.table) if self.numbers else ""
         return [
             ("Compared", f"{self.rows:,} rows, {self.records:,} records"),
-            *self._numbers(),
+            *([("Numbers", words)] if words else []),
+            *(self.numbers.left_out() if self.numbers else []),
             (
                 "Tables",
                 f"mean S_pMSE {means} attributes; worst {self.worst[0]}, {number(self.worst[1])}",
@@ -105,12 +107,6 @@ class UtilityReport(WrittenAsPage, Displayable):
             *([("Gap", f"RMSE {number(self.gap)}")] if self.has_gap else []),
             *([("Target", self.target)] if self.target else []),
         ]
-
-    def _numbers(self) -> list[tuple[str, str]]:
-        if self.numbers is None:
-            return []
-        words = numbers_sentence(self.numbers.table)
-        return [*([("Numbers", words)] if words else []), *self.numbers.left_out()]
 
     def grid(self) -> Iterator[tuple[str, ...]]:
         """Accuracies under ``HEADS``; empty without a target."""
@@ -145,11 +141,8 @@ class UtilityReport(WrittenAsPage, Displayable):
     def _panel(self) -> tuple[str, Sequence[Part]]:
         predictions = [] if self.predictions is None else [Grid(HEADS, self.grid())]
         numbers = self.numbers.grids() if self.numbers else []
-        return self._title, [Facts(self.lines()), *numbers, *predictions]
-
-    @property
-    def _title(self) -> str:
-        return f"Utility: {self.about}" if self.about else "Utility"
+        title = f"Utility: {self.about}" if self.about else "Utility"
+        return title, [Facts(self.lines()), *numbers, *predictions]
 
 
 def utility_report(
@@ -180,7 +173,7 @@ def utility_report(
     tables = {width: table_utilities(original, synthetic, width) for width in widths}
     worst, propensity = max(tables[widths[-1]].items(), key=lambda table: table[1].standardised or 0.0)
     means = ((k, mean_measure(tables[k].values(), "S_pMSE")) for k in widths)
-    taught = _predictions(_task(options, attributes, values), original, synthetic, rng)
+    taught = _predictions(options, values, original, synthetic, rng)
     return UtilityReport(
         rows=len(synthetic),
         records=len(original),
@@ -201,16 +194,19 @@ def utility_report(
 
 
 def _predictions(
-    task: Task | None, original: Dataset, synthetic: Dataset, rng: np.random.Generator
+    options: UtilityOptions,
+    values: dict[str, Any],
+    original: Dataset,
+    synthetic: Dataset,
+    rng: np.random.Generator,
 ) -> Predictions | None:
-    return analyses(task, split(original, task.target), synthetic, rng=rng) if task else None
-
-
-def _task(options: UtilityOptions, attributes: Clique, values: dict[str, Any]) -> Task | None:
     if not options.target:
         return None
+    attributes = synthetic.domain.attributes
     others = options.predictors or tuple(name for name in attributes if name != options.target)
-    return Task(options.target, others, {name: each for name, each in values.items() if name in others})
+    kept = {name: each for name, each in values.items() if name in others}
+    task = Task(options.target, others, kept)
+    return analyses(task, split(original, task.target), synthetic, rng=rng)
 
 
 def _regression(original: Dataset, synthetic: Dataset, values: dict[str, Any]) -> Propensity | None:

@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
@@ -20,9 +20,6 @@ from gencard.core.card.terms import Tier
 from gencard.measures.evaluation.evaluation import Finding, Group
 from gencard.measures.evaluation.registry import REPORTED
 from gencard.measures.evaluation.tables import TablesFinding
-
-if TYPE_CHECKING:
-    from gencard.client.audit import Audit
 
 _ON_WHITE = {INK: "#1b1b1b", HIGH: "#0b5fa5"}
 """Colours of a file, which no page gives."""
@@ -106,7 +103,15 @@ def card_page(report: CardReport) -> str:
         released=list(_released(report)),
         groups=[_group(group, report) for group in Group],
         answers=[answer_section(one) for one in report.answers],
-        audits=[_audit(one) for one in report.audits],
+        audits=[
+            {
+                "box": one.black_box,
+                "leaked": one.verdict is Verdict.LEAKAGE,
+                "wording": one.wording,
+                "attempt": one.attempt,
+            }
+            for one in report.audits
+        ],
         sides=_sides(report),
         left_out=[one for one in report.left_out if one.group is None],
     )
@@ -117,8 +122,14 @@ def _released(report: CardReport) -> Iterator[tuple[str, str]]:
     terms = card.terms
     yield from terms.about
     yield "Dataset", f"{card.dataset_title} ({terms.dataset}), declared by {card.declared_by}"
-    yield "Workload" if card.tier is Tier.PRIVATE else "Phi", _phi(report)
-    yield "Measured", _measured(report)
+    shown = [named(clique) for clique in terms.marginals[:_MOST_MARGINALS]]
+    more = len(terms.marginals) - len(shown)
+    shown += [f"and {more:,} more"] if more > 0 else []
+    phi = "; ".join([*shown, *map(str, (*terms.moments, *terms.numbers))])
+    yield "Workload" if card.tier is Tier.PRIVATE else "Phi", phi
+    measured = str(terms.privacy) if terms.privacy.noisy else f"exact, {terms.transform}"
+    fit = f"no psi; one fit of the {terms.privacy}"
+    yield "Measured", fit if card.tier is Tier.PRIVATE else measured
     yield "Generator", f"{terms.generator}, {card.tier}"
     yield "Reliable for", card.tier.holds_against
     if card.reviewed_by:
@@ -133,21 +144,6 @@ def _released(report: CardReport) -> Iterator[tuple[str, str]]:
     yield "Made", receipt.time
     yield "Rows' SHA-256", receipt.rows_digest
     yield "Card's SHA-256", report.digest
-
-
-def _measured(report: CardReport) -> str:
-    terms = report.card.terms
-    if report.card.tier is Tier.PRIVATE:
-        return f"no psi; one fit of the {terms.privacy}"
-    return str(terms.privacy) if terms.privacy.noisy else f"exact, {terms.transform}"
-
-
-def _phi(report: CardReport) -> str:
-    terms = report.card.terms
-    shown = [named(clique) for clique in terms.marginals[:_MOST_MARGINALS]]
-    more = len(terms.marginals) - len(shown)
-    shown += [f"and {more:,} more"] if more > 0 else []
-    return "; ".join([*shown, *map(str, (*terms.moments, *terms.numbers))])
 
 
 def _group(group: Group, report: CardReport) -> dict[str, object]:
@@ -168,7 +164,10 @@ def _section(name: str, finding: Finding) -> dict[str, object]:
         "finding": finding,
         "sentence": result_of(finding).replace(" %", "\N{NO-BREAK SPACE}%"),
         "plot": plots.drawn(finding, explanation.title),
-        "lines": [(label, _number(label, value)) for label, value in finding.lines],
+        "lines": [
+            (label, number(value) if label.startswith(_PLAIN) else percent(value))
+            for label, value in finding.lines
+        ],
         "tables": _tables(finding),
     }
 
@@ -183,20 +182,6 @@ def _tables(finding: Finding) -> dict[str, object] | None:
         for one in table.worst[:5]
     ]
     return {"heads": _TABLE_MEASURES, "rows": rows}
-
-
-def _number(label: str, value: float | None) -> str:
-    """Shares in per cent, other numbers as they are."""
-    return number(value) if label.startswith(_PLAIN) else percent(value)
-
-
-def _audit(audit: "Audit") -> dict[str, object]:
-    return {
-        "box": audit.black_box,
-        "leaked": audit.verdict is Verdict.LEAKAGE,
-        "wording": audit.wording,
-        "attempt": audit.attempt,
-    }
 
 
 def _sides(report: CardReport) -> dict[str, str] | None:

@@ -178,10 +178,11 @@ class CardReport(WrittenAsPage, Displayable):
         by_reason: dict[tuple[Group | None, str], list[str]] = {}
         for left in self.left_out:
             by_reason.setdefault((left.group, left.why), []).append(left.what)
-        return [
-            (_not_included(group), f"{why}: {', '.join(names)}")
-            for (group, why), names in by_reason.items()
-        ]
+        lines = []
+        for (group, why), names in by_reason.items():
+            label = "Not included" if group is None else f"{group.capitalize()}, not included"
+            lines.append((label, f"{why}: {', '.join(names)}"))
+        return lines
 
     def lines(self) -> list[tuple[str, str]]:
         return [
@@ -225,10 +226,6 @@ class CardReport(WrittenAsPage, Displayable):
 
 
 _EXAMINABLE = 2
-
-
-def _not_included(group: Group | None) -> str:
-    return "Not included" if group is None else f"{group.capitalize()}, not included"
 
 
 def _risk_bound(card: CardTerms) -> list[tuple[str, str]]:

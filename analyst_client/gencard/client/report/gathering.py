@@ -106,10 +106,14 @@ class _Gathering:
                 yield LeftOut(EXPLANATIONS[name].title, why, one.group)
             elif name not in measures.findings:
                 (unmeasured if name in self.allowed else offered).append(name)
+        attributes = len(self.agreement.domain)
+        marginals = len(self.agreement.card.terms.marginals)
         for group in Group:
             for names, how in ((unmeasured, TO_MEASURE), (offered, TO_PROPOSE)):
                 group_names = [name for name in names if EVALUATIONS[name].group is group]
-                why = self._how(how, group_names)
+                price = price_in_statistics(group_names, attributes=attributes, marginals=marginals)
+                options = " ".join(f"--measure {name}" for name in group_names)
+                why = how.format(price=f"{price:,}", options=options)
                 for name in group_names:
                     yield LeftOut(EXPLANATIONS[name].title, why, group)
 
@@ -128,15 +132,6 @@ class _Gathering:
         """Evaluations that the policy offers to cards that name them."""
         agreement = self.agreement
         return get_dataset(agreement.connection, agreement.card.terms.dataset).policy.measures
-
-    def _how(self, how: str, names: Sequence[str]) -> str:
-        """Return the options that add evaluations, and their price."""
-        terms = self.agreement.card.terms
-        price = price_in_statistics(
-            names, attributes=len(self.agreement.domain), marginals=len(terms.marginals)
-        )
-        options = " ".join(f"--measure {name}" for name in names)
-        return how.format(price=f"{price:,}", options=options)
 
 
 def card_report(

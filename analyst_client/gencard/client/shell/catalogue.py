@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gencard.client.catalogue import Budget, CatalogueEntry, GeneratorEntry
+from gencard.client.catalogue import CatalogueEntry, GeneratorEntry
 from gencard.client.connection.enrolment import (
     PendingRequest,
     install_answer,
@@ -29,7 +29,7 @@ from gencard.client.shell.terminal import (
     say_table,
 )
 from gencard.core.card.analyses import NO_ANALYSES
-from gencard.core.card.budget import Spend, decimal_text
+from gencard.core.card.budget import decimal_text
 from gencard.core.card.terms import Tier
 from gencard.core.catalogue import DeclaredAttribute
 from gencard.core.errors import InvalidInputError
@@ -64,7 +64,8 @@ def enrol(
     Private keys stay in your connection folder (-c; default: a folder of your name).
     """
     if answer is not None:
-        _install(_folder(connection, _name_in(answer)), answer)
+        person = answer_of_document(read_answer(answer)).identity.name
+        _install(_folder(connection, person), answer)
     elif renew:
         folder = _folder(connection, name)
         _say_request(folder, renewal_request(folder))
@@ -79,10 +80,6 @@ def enrol(
 def _folder(connection: Path, name: str) -> Path:
     """The connection folder; a folder of the person's name where none was given."""
     return Path(name) if connection == HERE else connection
-
-
-def _name_in(answer: Path) -> str:
-    return answer_of_document(read_answer(answer)).identity.name
 
 
 def _say_request(folder: Path, request: PendingRequest) -> None:
@@ -138,7 +135,12 @@ def generators(connection: Folder = HERE, as_json: AsJson = False) -> None:
     with connected(connection) as analyst:
         entries = analyst.generators()
     if as_json:
-        say_json([_generator_document(entry) for entry in entries])
+        say_json(
+            [
+                {**asdict(one), "claim": None if one.claim is None else claim_document(one.claim)}
+                for one in entries
+            ]
+        )
         return
     lines = [
         (
@@ -147,7 +149,7 @@ def generators(connection: Folder = HERE, as_json: AsJson = False) -> None:
             entry.description,
             entry.needs or str(entry.claim or "—"),
             _bound(entry),
-            _parameters(entry),
+            ", ".join(f"{name} {value}" for name, value in entry.parameters.items()) or "—",
         )
         for entry in entries
     ]
@@ -162,10 +164,6 @@ def _tier(entry: GeneratorEntry) -> str:
     return f"{entry.tier}, reviewed by {entry.reviewed_by}" if entry.reviewed_by else UNREVIEWED
 
 
-def _generator_document(entry: GeneratorEntry) -> dict[str, object]:
-    return {**asdict(entry), "claim": None if entry.claim is None else claim_document(entry.claim)}
-
-
 def _bound(entry: GeneratorEntry) -> str:
     """The largest model, and the memory of a fit at that size."""
     if not entry.bound:
@@ -174,26 +172,17 @@ def _bound(entry: GeneratorEntry) -> str:
     return f"{entry.bound}: {entry.most_cells:,} of {entry.cell_bytes} bytes, {gib:.1f} GiB"
 
 
-def _parameters(entry: GeneratorEntry) -> str:
-    return ", ".join(f"{name} {value}" for name, value in entry.parameters.items()) or "—"
-
-
 def _document(entry: CatalogueEntry) -> dict[str, object]:
+    readings = {one.name: _reading_document(one) for one in entry.attributes}
+    readings = {name: reading for name, reading in readings.items() if reading}
     return {
         "name": entry.id,
         **json_of(entry, "title", "description", "declared_by", "version"),
-        **_declared_document(entry),
+        **({} if entry.records is None else {"records": entry.records}),
+        **({"readings": readings} if readings else {}),
         "schema": coding_document(entry.coding),
         "policy": _policy_document(entry.policy),
     }
-
-
-def _declared_document(entry: CatalogueEntry) -> dict[str, object]:
-    """Return the statements of the schema file besides the coding; empty if there are none."""
-    readings = {one.name: _reading_document(one) for one in entry.attributes}
-    readings = {name: reading for name, reading in readings.items() if reading}
-    records = {} if entry.records is None else {"records": entry.records}
-    return {**records, **({"readings": readings} if readings else {})}
 
 
 def _reading_document(declared: DeclaredAttribute) -> dict[str, object]:
@@ -230,8 +219,13 @@ def budget(
         left = None if dataset is None else analyst.budget(dataset)
         spends = analyst.spends()
     if as_json:
-        caps = {} if left is None else _budget(left)
-        say_json({**caps, "lines": [_spend_document(spend) for spend in spends]})
+        caps: dict[str, object] = {}
+        if left is not None:
+            together = {"delta": decimal_text(USUAL_DELTA), "epsilon": decimal_text(left.together())}
+            caps = {**json_of(left, "cap", "spent"), "together": together}
+        names = ("line", "dataset", "kind", "price", "state", "resource")
+        paid = [{**json_of(one, *names), "time": time_text(one.created)} for one in spends]
+        say_json({**caps, "lines": paid})
         return
     lines = [
         (str(s.line), time_text(s.created), s.kind, str(s.price), str(s.state), s.resource)
@@ -260,16 +254,3 @@ def log(
     say_facts(checkpoint.lines())
     if leaf is not None:
         say(f"Entry {entry} is in the log: {leaf}")
-
-
-def _budget(left: Budget) -> dict[str, object]:
-    epsilon, delta = decimal_text(left.together()), decimal_text(USUAL_DELTA)
-    return {
-        **json_of(left, "cap", "spent"),
-        "together": {"delta": delta, "epsilon": epsilon},
-    }
-
-
-def _spend_document(spend: Spend) -> dict[str, object]:
-    document = json_of(spend, "line", "dataset", "kind", "price", "state", "resource")
-    return {**document, "time": time_text(spend.created)}

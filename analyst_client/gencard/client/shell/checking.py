@@ -10,7 +10,6 @@ import numpy as np
 import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from gencard.client.agreement import Agreement, Release
 from gencard.client.checking.bundle import (
     OWN_KEY,
     Bundle,
@@ -128,7 +127,12 @@ def _of_card(name: str, data: Path | None, connection: Path, *, as_json: bool) -
     with connected(connection) as analyst:
         agreement = analyst.card(name).agreement
         if data is None:
-            return agreement.fidelity(_newest(agreement))
+            receipt = next(agreement.receipts(), None)
+            if receipt is None:
+                raise InvalidInputError(
+                    field="data", problem="is required, because the card has no release yet"
+                )
+            return agreement.fidelity(agreement.fetch(receipt.name, progress=True))
         rows = read_numbered(data, agreement.coding, agreement.domain)
         _say_read(data, rows, as_json=as_json)
         return agreement.fidelity(rows)
@@ -147,14 +151,6 @@ def _say_read(path: Path, rows: ReadRows, *, as_json: bool) -> None:
         texts.append(f"{problem}: {', '.join(names)} ({path}).")
     for text in texts:
         typer.echo(visible(text), err=True) if as_json else say(text)
-
-
-def _newest(agreement: Agreement) -> Release:
-    """The newest release; raises InvalidInputError where there is none."""
-    receipt = next(agreement.receipts(), None)
-    if receipt is None:
-        raise InvalidInputError(field="data", problem="is required, because the card has no release yet")
-    return agreement.fetch(receipt.name, progress=True)
 
 
 Measured = Annotated[
@@ -346,7 +342,12 @@ def verify(
     else:
         _show(checks)
         if answered is None and not bundle.all("revocation"):
-            _say_until(evidence_time(bundle, keys))
+            time = evidence_time(bundle, keys)
+            until = f" after {time}" if time else ""
+            say(
+                f"A revocation of the card{until} is not seen offline; with --online the controller "
+                "is asked."
+            )
     if any(check.outcome is Outcome.FAILED for check in checks):
         raise typer.Exit(1)
 
@@ -362,12 +363,6 @@ def _asked(folder: Path, bundle: Bundle) -> AnsweredOnline:
         caller.log.checkpoint()
         facts = tuple(card.negotiation.attestations)
         return AnsweredOnline(facts, card.state == CardState.REVOKED)
-
-
-def _say_until(time: str) -> None:
-    """Print how far offline evidence goes."""
-    until = f" after {time}" if time else ""
-    say(f"A revocation of the card{until} is not seen offline; with --online the controller is asked.")
 
 
 def replay(
@@ -461,17 +456,11 @@ def _own_keys(folder: Path, bundle: Bundle) -> tuple[Ed25519PublicKey, ...]:
     if not _is_connection(folder):
         return ()
     credentials = Credentials.of_folder(folder)
-    own = credentials.identity().uri in _named_analysts(bundle)
-    return credentials.public_signing_keys() if own else ()
-
-
-def _named_analysts(bundle: Bundle) -> set[str]:
-    """URIs that the cards of a bundle name as their analyst; nothing is verified."""
-    analysts = set()
+    own, analysts = credentials.identity().uri, set()
     for file in bundle.all("card"):
-        with suppress(GencardError):
+        with suppress(GencardError):  # nothing is verified here
             analysts.add(card_of_statement(dsse.opened(file.content)[0]).analyst)
-    return analysts
+    return credentials.public_signing_keys() if own in analysts else ()
 
 
 def _show(checks: list[CheckLine]) -> None:

@@ -359,7 +359,7 @@ def _say(decision: Decision, as_json: bool) -> None:
             say_next(command)
 
 
-# steward approve-restore: one of the two words that a restore needs, signed without the service.
+# steward approve-restore: one of the two approvals that a restore needs, signed without the service.
 
 
 def approve_restore(

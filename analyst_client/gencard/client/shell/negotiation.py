@@ -308,12 +308,6 @@ def _price(card: Card) -> str:
     return "" if offer is None else str(offer.price)
 
 
-def _runs_price(card: Card) -> Document:
-    """Most that runs on the records may cost, where any are granted."""
-    granted = card.negotiation.offer is not None and card.terms.analyses != NO_ANALYSES
-    return json_of(card, "analyses_price") if granted else {}
-
-
 def _effects(card: Card) -> Document:
     """Effects of an open offer; of a schema without a step, on a formula if one is given."""
     has_effects = card.aim is not None or card.entry.coding.with_step
@@ -327,10 +321,11 @@ def _document(card: Card) -> Document:
     if offer is not None:
         priced = json_of(offer, "price", "held_by", "measures_price")
         priced |= {"expires": json_of(offer.expire_time), "sha256": offer.digest}
+    grants_runs = offer is not None and card.terms.analyses != NO_ANALYSES
     return {
         **json_of(card, "name", "state", "turn", "tier", "next_step", "terms", "changes"),
         **priced,
-        **_runs_price(card),
+        **(json_of(card, "analyses_price") if grants_runs else {}),
         "history": [json_of(step, "actor", "action", "time") for step in card.negotiation.history],
     }
 

@@ -135,21 +135,16 @@ def _say_written(release: Release, output: Path, values: ValueForm, as_json: boo
         say_json({**dict(release.lines()), "Output": str(output)})
         return
     console.print(release)
-    _preview(release, values)
-    say(f"Written: {output}")
-    if output.suffix.lower() == ".csv" and has_apostrophes(release.coding, release.dataset.domain):
-        say(
-            "Empty labels, and those that a spreadsheet would run as formulas, begin with an apostrophe."
-        )
-
-
-def _preview(release: Release, values: ValueForm) -> None:
-    """Print the first rows, as many columns as stand side by side."""
     names = release.dataset.domain.attributes
     first, more = release.head(_PREVIEW_ROWS, values=values), len(names) - _PREVIEW_COLUMNS
     columns = f", {_PREVIEW_COLUMNS} of {len(names)} columns" if more > 0 else ""
     say(f"The first {len(first)} of {release.receipt.rows:,} rows{columns}:")
     say_table(names[:_PREVIEW_COLUMNS], [row[:_PREVIEW_COLUMNS] for row in first])
+    say(f"Written: {output}")
+    if output.suffix.lower() == ".csv" and has_apostrophes(release.coding, release.dataset.domain):
+        say(
+            "Empty labels, and those that a spreadsheet would run as formulas, begin with an apostrophe."
+        )
 
 
 def psi(

@@ -190,12 +190,18 @@ def measured(
     Raises:
         InvalidInputError: A weight is not one marginal and one whole number.
     """
+    weights = []
+    for text in weight or ():
+        marginal, _, number = text.rpartition("=")
+        if not (marginal and number.isascii() and number.isdigit() and len(number) < 10):
+            raise InvalidInputError(field="weight", problem="must look like sex,health=3")
+        weights.append((names_in(marginal), int(number)))
     return Measured(
         epsilon=epsilon,
         rho=rho,
         delta=delta,
         neighbouring=neighbouring,
-        weights=dict(map(_weight, weight or ())),
+        weights=dict(weights),
     )
 
 
@@ -303,10 +309,3 @@ def number_option(statistic: Histogram | Sum) -> str:
 def names_in(text: str) -> tuple[str, ...]:
     """Attributes separated by commas."""
     return tuple(name.strip() for name in text.split(","))
-
-
-def _weight(text: str) -> tuple[tuple[str, ...], int]:
-    marginal, _, weight = text.rpartition("=")
-    if not (marginal and weight.isascii() and weight.isdigit() and len(weight) < 10):
-        raise InvalidInputError(field="weight", problem="must look like sex,health=3")
-    return names_in(marginal), int(weight)

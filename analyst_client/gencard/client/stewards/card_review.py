@@ -126,14 +126,12 @@ class CardReview(steward.CardReview, Displayable):
             more = f" and {len(new) - _MOST_PAIRS} more" if len(new) > _MOST_PAIRS else ""
             parts += [f"Together for the first time: {'; '.join(new[:_MOST_PAIRS])}{more}"]
         if self.card.history:
-            parts += ["History:", Grid(("Time", "Who", "What", "Remark"), self._history())]
+            steps = [
+                (time_text(step.time), short_name(step.actor), step.action, step.remark)
+                for step in self.card.history
+            ]
+            parts += ["History:", Grid(("Time", "Who", "What", "Remark"), steps)]
         return self.name, [*parts, *(f"First decision: {first_line(first)}" for first in self.firsts)]
-
-    def _history(self) -> list[tuple[str, str, str, str]]:
-        return [
-            (time_text(step.time), short_name(step.actor), step.action, step.remark)
-            for step in self.card.history
-        ]
 
     def __repr__(self) -> str:
         return f"<CardReview {self.name}: {self.card.state}; {self.next_step or 'nothing to decide'}>"
@@ -233,12 +231,6 @@ class Waiting(steward.Waiting):
         return time_text(self.since), self.text, self.resource, self.waits_for, short_name(self.who)
 
 
-def _number_line(cell: steward.ReviewedNumber) -> tuple[str, ...]:
-    """Under ``_NUMBER_HEADS``."""
-    numbers = _number(cell.value), _number(cell.dry)
-    return cell.row, cell.column, *numbers, str(cell.mark), ", ".join(cell.rules)
-
-
 @dataclass(frozen=True, slots=True)
 class AnswerSummary(steward.AnswerSummary):
     """An answer that waits for a steward, without its numbers."""
@@ -296,7 +288,18 @@ class AnswerReview(steward.AnswerReview, Displayable):
     def _panel(self) -> tuple[str, Sequence[Part]]:
         parts: list[Part] = [Facts(self.lines())]
         for output in dict.fromkeys(cell.output for cell in self.cells):
-            lines = [_number_line(cell) for cell in self.cells if cell.output == output]
+            lines = [
+                (
+                    cell.row,
+                    cell.column,
+                    _number(cell.value),
+                    _number(cell.dry),
+                    str(cell.mark),
+                    ", ".join(cell.rules),
+                )
+                for cell in self.cells
+                if cell.output == output
+            ]
             parts += [output, Grid(_NUMBER_HEADS, lines)]
         parts += [f"Answer: {_words(self.document)}"] if self.document else []
         parts += [f"Marks: {_words(self.marks)}"] if self.marks else []

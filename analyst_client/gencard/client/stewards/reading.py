@@ -38,7 +38,13 @@ class RiskReview(steward.RiskReview, Displayable):
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
         report, time = self.examined
-        parts: list[Part] = [_FOR_STEWARDS, self._extent(report, time), *report.failing_lines]
+        extent = (
+            f"{report.records:,} records, {len(report.attributes)} attributes, {report.tables:,} tables"
+        )
+        if self.cards:
+            extent += f", with the exact counts of {len(self.cards)} other cards"
+        extent += f"; examined {time_text(time)}"
+        parts: list[Part] = [_FOR_STEWARDS, extent, *report.failing_lines]
         parts += [*report.tail_lines, *report.histogram_lines]
         parts += [*_small(report), *_certain(report)]
         if self.worst:
@@ -47,14 +53,6 @@ class RiskReview(steward.RiskReview, Displayable):
             parts += [Grid(("Known", "Certain", "Records"), lines)]
         heat_map = _heat_map(report) if len(report.attributes) <= WIDEST_MAP else []
         return f"Risk of psi: {self.card}", [*parts, *_guesses(report), *heat_map]
-
-    def _extent(self, report: PsiRisk, time: datetime) -> str:
-        others = len(self.cards)
-        counts = (
-            f"{report.records:,} records, {len(report.attributes)} attributes, {report.tables:,} tables"
-        )
-        with_others = f", with the exact counts of {others} other cards" if others else ""
-        return f"{counts}{with_others}; examined {time_text(time)}"
 
     def __repr__(self) -> str:
         return f"<RiskReview {self.card}: {self.examined[0].small.small:,} small counts>"

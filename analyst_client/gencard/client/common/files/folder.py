@@ -43,18 +43,6 @@ def check_free(path: Path, *, replace: bool) -> None:
     Raises:
         InvalidInputError: The file is there, the folder holds a release, or it cannot be written.
     """
-    _check_writable(path)
-    if replace:
-        return
-    files = [path / RECEIPT, path / CARD, path / ANSWER] if path.is_dir() else [path]
-    existing = next((file for file in files if file.exists()), None)
-    if existing is not None:
-        problem = f"{existing} already exists; choose another place, or replace it with --replace"
-        raise InvalidInputError(field="output", problem=problem)
-
-
-def _check_writable(path: Path) -> None:
-    """Write a file without a name beside a path, or where its folder would be made."""
     _part_of(path, "output")
     try:
         above = next(folder for folder in path.absolute().parents if folder.exists())
@@ -62,6 +50,13 @@ def _check_writable(path: Path) -> None:
             pass
     except OSError:
         raise unwritable("output", path) from None
+    if replace:
+        return
+    files = [path / RECEIPT, path / CARD, path / ANSWER] if path.is_dir() else [path]
+    existing = next((file for file in files if file.exists()), None)
+    if existing is not None:
+        problem = f"{existing} already exists; choose another place, or replace it with --replace"
+        raise InvalidInputError(field="output", problem=problem)
 
 
 def clear_release(folder: Path) -> None:

@@ -140,8 +140,9 @@ def _problems_of_stata(written: RowsToWrite) -> _Problems:
             yield name, "the name is a word of Stata"
         for problem in _bad_labels(one, written, _STATA_TEXT if is_text(one) else 32_000):
             yield name, problem
-        if has_set and not all(map(_is_code_of_stata, numbers_of_levels(one))):
-            low, high = _STATA_CODES
+        low, high = _STATA_CODES
+        codes = numbers_of_levels(one) if has_set else ()
+        if not all(float(code).is_integer() and low <= code <= high for code in codes):
             yield name, f"labels belong to whole numbers from {low:,} to {high:,} there"
         for problem in _bad_numbers(one, written, date(100, 1, 1)):
             yield name, problem
@@ -235,11 +236,6 @@ def _bad_labels(attribute: Attribute, written: RowsToWrite, most: int) -> Iterat
             yield "a label is empty, which is a missing value there"
         if label.endswith(" "):
             yield "a label ends with a space, which would be lost"
-
-
-def _is_code_of_stata(number: float) -> bool:
-    low, high = _STATA_CODES
-    return float(number).is_integer() and low <= number <= high
 
 
 def _bad_numbers(attribute: Attribute, written: RowsToWrite, first: date) -> Iterator[str]:

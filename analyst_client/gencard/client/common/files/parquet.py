@@ -40,7 +40,9 @@ _WRITER = re.compile(r"parquet-cpp-arrow version [0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1
 def write_parquet(dataset: Dataset, coding: Coding, path: Path, values: Values | None) -> None:
     attributes = [coding.attribute(name) for name in dataset.domain.attributes]
     fields = [pa.field(attribute.name, _type(attribute, values)) for attribute in attributes]
-    schema = pa.schema(fields, metadata=_metadata(dataset.domain.attributes, coding, values))
+    words = values.invented(coding, dataset.domain.attributes) if isinstance(values, Numbers) else ""
+    # files of schemas without steps have no metadata, and stay as they were
+    schema = pa.schema(fields, metadata={INVENTED: words.encode()} if words else None)
     with parquet.ParquetWriter(path, schema, compression="zstd", write_statistics=False) as writer:
         for batch in batches(dataset):
             columns = [
@@ -74,12 +76,6 @@ def read_parquet(path: Path, coding: Coding, domain: Domain, numbered: Clique = 
 
 INVENTED = b"gencard"
 """Key under which a file says which of its values are invented."""
-
-
-def _metadata(names: Clique, coding: Coding, values: Values | None) -> dict[bytes, bytes] | None:
-    """Return the file's metadata; None for schemas without steps, whose files stay as they were."""
-    words = values.invented(coding, names) if isinstance(values, Numbers) else ""
-    return {INVENTED: words.encode()} if words else None
 
 
 def _check_size(path: Path) -> None:
@@ -160,20 +156,17 @@ def _column(attribute: Attribute, codes: NDArray[Any], values: Values | None) ->
 
 def _type(attribute: Attribute, values: Values | None) -> Any:
     if values is not None and isinstance(attribute.coding, Edges):
-        return _number_type(attribute.coding, values)
+        coding = attribute.coding
+        if coding.dates:
+            return pa.date32()
+        if coding.times:
+            return pa.time32("s")
+        return pa.int64() if coding.decimals == 0 and not isinstance(values, Midpoints) else pa.float64()
     if is_integer(attribute):
         return pa.int64()
     if is_boolean(attribute) and values is not None:
         return pa.bool_()
     return pa.dictionary(pa.int32(), pa.string(), is_ordered(attribute))
-
-
-def _number_type(coding: Edges, values: Values) -> Any:
-    if coding.dates:
-        return pa.date32()
-    if coding.times:
-        return pa.time32("s")
-    return pa.int64() if coding.decimals == 0 and not isinstance(values, Midpoints) else pa.float64()
 
 
 def _codes(attribute: Attribute, values: Any, numbers: FloatArray | None) -> NDArray[Any]:

@@ -10,7 +10,7 @@ from importlib import import_module
 from itertools import islice, zip_longest
 from math import isnan
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -152,9 +152,7 @@ def _read(path: Path, coding: Coding, domain: Domain, numbered: Clique) -> ReadR
     ending = ending_to_read(path)
     size_of(path, "file")  # says what is wrong with a path that is no regular file
     if is_stored(path):
-        table = _stored_table(path)
-        rows = _rows_of(_columns_of(table, coding), coding, domain)
-        return ReadRows(rows.dataset, rows.numbers, tuple(table.column_names))
+        return _read_stored(path, coding, domain)
     try:
         if ending in PARQUET:
             columns: list[ReadColumn] = _parquet().read_parquet(path, coding, domain, numbered)
@@ -219,6 +217,20 @@ def unread_columns(path: Path, rows: "ReadRows") -> tuple[str, ...]:
     return tuple(head for head in heads if not {head, head.strip(" ")} & known)
 
 
+def _read_stored(path: Path, coding: Coding, domain: Domain) -> ReadRows:
+    """Read a workbook, or a file of a statistical package."""
+    import pandas as pd  # noqa: PLC0415 - slow to load
+
+    from gencard.run.frames import rows_of_frame  # noqa: PLC0415 - loads pandas
+
+    table = _stored_table(path)
+    # labels, texts and numbers; dates are days since 1970-01-01, times of day minutes
+    here = [one for one in coding.attributes if one.name in table.column_names]
+    columns = {one.name: _series_of(table.column(one.name), one.coding) for one in here}
+    rows = rows_of_frame(pd.DataFrame(columns), coding, domain)
+    return ReadRows(rows.dataset, rows.numbers, tuple(table.column_names))
+
+
 def _stored_table(path: Path) -> Any:
     """Return the table of a workbook, or a file of a statistical package."""
     try:
@@ -245,15 +257,6 @@ def _too_many_cells(path: Path) -> InvalidInputError:
     return InvalidInputError(field="file", problem=f"has more than {MOST_CELLS:,} cells: {path}")
 
 
-def _columns_of(table: Any, coding: Coding) -> dict[str, Any]:
-    """Return columns of a workbook, or a file of a statistical package: labels, texts and numbers.
-
-    Dates are days since 1970-01-01, times of day minutes.
-    """
-    here = [one for one in coding.attributes if one.name in table.column_names]
-    return {one.name: _series_of(table.column(one.name), one.coding) for one in here}
-
-
 def _series_of(column: Any, coding: Labels | Edges) -> Any:
     """Return a column of Arrow as a series of pandas."""
     kind = str(column.type)
@@ -276,14 +279,6 @@ def _minutes_or_text(text: str) -> float | str:
     return text
 
 
-def _rows_of(columns: dict[str, Any], coding: Coding, domain: Domain) -> NumberedRows:
-    import pandas as pd  # noqa: PLC0415 - slow to load
-
-    from gencard.run.frames import rows_of_frame  # noqa: PLC0415 - loads pandas
-
-    return rows_of_frame(pd.DataFrame(columns), coding, domain)
-
-
 BY_VALUES = "compared by values"
 """Comparison of files that hold the time at which they were written."""
 
@@ -303,7 +298,10 @@ def difference(path: Path, again: Path) -> str | None:
     try:
         match ending_to_write(path):
             case ".csv":
-                return _line_difference(path, again)
+                with path.open("rb") as left, again.open("rb") as right:
+                    lines = enumerate(zip_longest(left, right), start=1)
+                    number = next((number for number, (one, other) in lines if one != other), 1)
+                return line_problem(number)
             case ".parquet":
                 problem: str | None = _parquet().difference(path, again)
             case ".xlsx":
@@ -315,12 +313,12 @@ def difference(path: Path, again: Path) -> str | None:
     return problem
 
 
-def _line_difference(path: Path, again: Path) -> str:
-    """The number of the first line that differs in a CSV file."""
-    with path.open("rb") as left, again.open("rb") as right:
-        lines = enumerate(zip_longest(left, right), start=1)
-        number = next((number for number, (one, other) in lines if one != other), 1)
-    return line_problem(number)
+def same_bytes(one: IO[bytes], other: IO[bytes]) -> bool:
+    """Return whether two open files hold the same bytes from here on."""
+    while block := one.read(1 << 20):
+        if block != other.read(1 << 20):
+            return False
+    return not other.read(1)
 
 
 def line_problem(number: int) -> str:
@@ -442,25 +440,16 @@ def read_csv(
         ]
         rows = 0
         while lines := list(islice(reader, BATCH_ROWS)):
-            lines = _records(lines, len(heads))
+            # an empty line is a record in a file of one column only
+            lines = [line or [""] for line in lines if line or len(heads) == 1]
+            if any(len(line) != len(heads) for line in lines):
+                raise ValueError
             rows += len(lines)
             if rows * len(columns) > MOST_CELLS:
                 raise _too_many_cells(path)
             for column in columns:
                 column.append(lines)
     return list(columns)
-
-
-def _records(lines: list[list[str]], width: int) -> list[list[str]]:
-    """Leave out empty lines, which are records in a file of one column only.
-
-    Raises:
-        ValueError: A line has more or fewer values than the header.
-    """
-    records = [line or [""] for line in lines if line or width == 1]
-    if any(len(record) != width for record in records):
-        raise ValueError
-    return records
 
 
 _NO_NUMBER = "no number"
@@ -510,7 +499,12 @@ class _Column(ReadColumn):
         head = next((one for one in names if one in heads), None)
         if head is None:
             raise DomainMismatchError(problem=f"the data have no attribute '{attribute.name}'")
-        self.position, self.code_of = heads.index(head), _code_of_text(attribute)
+        self.position, codes = heads.index(head), code_of(attribute)
+        # labels as files of ours hold them, else as they are
+        values = (codes[name] for name in names_of(attribute))
+        labels = dict(zip(_labels(attribute), values, strict=True))
+        empty = {"": codes[None]} if _has_empty_label(attribute) else {}
+        self.code_of = {**codes, **labels, **empty}
 
     def append(self, lines: list[list[str]]) -> None:
         cells = [line[self.position] for line in lines]
@@ -541,7 +535,7 @@ class _Column(ReadColumn):
 
     def _days(self, text: str) -> float:
         form = self._form.dates.get(self.attribute.name)
-        return _days_of_text(text) if form is None else days_of_text(text, form)
+        return days_of_date(day_of(text)) if form is None else days_of_text(text, form)
 
     def _of_numbers(self, cells: list[str]) -> tuple[NDArray[Any], FloatArray]:
         """Codes and numbers; raises UndeclaredLevelError where these are no numbers inside the edges."""
@@ -558,7 +552,9 @@ class _Column(ReadColumn):
 def _texts(attribute: Attribute, end: str, values: Values | None) -> Texts:
     name, coding = attribute.name, attribute.coding
     if values is None or not isinstance(coding, Edges):
-        return _cells(attribute, end).__getitem__
+        # the text of each code, with the separator after it
+        cells = [_quoted(text) + end for text in (*_labels(attribute), "")]
+        return np.array(cells, dtype=object).__getitem__
     text = _number_text(coding, values)
     return lambda codes: [
         ('""' if isnan(number) else text(number)) + end
@@ -577,28 +573,11 @@ def _number_text(coding: Edges, values: Values) -> Callable[[float], str]:
     return f"{{:.{coding.decimals}f}}".format
 
 
-def _cells(attribute: Attribute, end: str) -> NDArray[np.object_]:
-    """Return the text of each code, with the separator after it."""
-    return np.array([_quoted(text) + end for text in (*_labels(attribute), "")], dtype=object)
-
-
-def _code_of_text(attribute: Attribute) -> dict[Any, int]:
-    """``levels.code_of`` for labels as files of ours hold them, else as they are."""
-    codes, names = code_of(attribute), names_of(attribute)
-    label_codes = {label: codes[name] for label, name in zip(_labels(attribute), names, strict=True)}
-    empty = {"": codes[None]} if _has_empty_label(attribute) else {}
-    return {**codes, **label_codes, **empty}
-
-
 def _quoted(text: str) -> str:
     """One cell; an empty one is quoted, or a row of nothing else would be an empty line."""
     cell = io.StringIO()
     csv.writer(cell).writerow([text])
     return cell.getvalue().removesuffix("\r\n")
-
-
-def _days_of_text(text: str) -> float:
-    return days_of_date(day_of(text))
 
 
 def _minutes_of_text(text: str) -> float:

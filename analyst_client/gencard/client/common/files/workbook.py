@@ -19,7 +19,7 @@ from openpyxl.cell import WriteOnlyCell
 from openpyxl.cell.cell import Cell
 from openpyxl.styles import Font
 
-from gencard.client.common.files.rows import batches, line_problem
+from gencard.client.common.files.rows import batches, line_problem, same_bytes
 from gencard.core.coding import Attribute, Coding, Edges, date_of_days
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError
@@ -43,8 +43,10 @@ def write_workbook(dataset: Dataset, coding: Coding, path: Path, values: Values 
         InvalidInputError: The last row has missing values only.
         OSError: The file cannot be written.
     """
+    names = dataset.domain.attributes
     if len(dataset) and all(
-        map(_is_missing, map(coding.attribute, dataset.domain.attributes), dataset.codes[-1])
+        code == len(names_of(coding.attribute(name)))
+        for name, code in zip(names, dataset.codes[-1], strict=True)
     ):
         problem = (
             "cannot be written as .xlsx: the last row has missing values only, and would be none there"
@@ -56,7 +58,6 @@ def write_workbook(dataset: Dataset, coding: Coding, path: Path, values: Values 
     book = Workbook(write_only=True)
     sheet = book.create_sheet(_SHEET)
     sheet.freeze_panes = "A2"
-    names = dataset.domain.attributes
     heads = [_text(sheet, name) for name in names]
     for head in heads:
         head.font = Font(bold=True)
@@ -150,10 +151,7 @@ def _same_members(path: Path, again: Path) -> bool:
             return False
         for name in (name for name in names if name != _TIMES):
             with one.open(name) as left, other.open(name) as right:
-                while block := left.read(1 << 20):
-                    if block != right.read(1 << 20):
-                        return False
-                if right.read(1):
+                if not same_bytes(left, right):
                     return False
     return True
 
@@ -164,7 +162,3 @@ def _known(row: Iterable[Any]) -> list[tuple[str, Any]]:
     while cells and cells[-1][1] is None:
         cells.pop()
     return cells
-
-
-def _is_missing(attribute: Attribute, code: int) -> bool:
-    return bool(code == len(names_of(attribute)))
