@@ -346,7 +346,10 @@ def _codec(kind: Any, field: FieldDescriptor) -> _Codec:
         (member,) = members_of(kind)
         return _codec(member, field)
     if (item := _item_of(kind)) is not None:
-        return _repeated(item, field) if field.is_repeated else _wrapped(field)
+        if not field.is_repeated:
+            return _wrapped(field)
+        codec = _codec(item, field) if _item_of(item) is None else _wrapped(field)
+        return replace(codec, many=True)
     return _mapping(get_args(kind)[1], field)
 
 
@@ -393,11 +396,6 @@ def _member(members: Mapping[Any, StrEnum], problem: str, content: Any, path: st
     if content in members:
         return members[content]
     raise InvalidInputError(field=path, problem=problem)
-
-
-def _repeated(item: Any, field: FieldDescriptor) -> _Codec:
-    codec = _codec(item, field) if _item_of(item) is None else _wrapped(field)
-    return replace(codec, many=True)
 
 
 def _wrapped(field: FieldDescriptor) -> _Codec:

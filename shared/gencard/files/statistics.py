@@ -202,7 +202,12 @@ def _column(
     if not _is_text(meta, name):
         shown, note = _dated(values, meta.original_variable_types.get(name) or "", calendar)
     if shown is values and labels and _all_in(values, labels):
-        shown = _labelled(values, labels)
+        places = pc.index_in(values, value_set=pa.array(list(labels), values.type))
+        texts = pa.array(list(labels.values()), pa.string())
+        shown = pa.chunked_array(
+            [pa.DictionaryArray.from_arrays(chunk, texts) for chunk in places.chunks],
+            type=pa.dictionary(pa.int32(), pa.string()),
+        )
         return StoredColumn(name, description, tuple(labels.values()), missing), shown
     if shown is values and not _is_text(meta, name):
         shown, form = whole_or_float(values), meta.original_variable_types.get(name) or ""
@@ -262,18 +267,16 @@ def _all_in(values: pa.ChunkedArray, labels: dict[Any, str]) -> bool:
     return bool(pc.all(is_known).as_py() is not False)
 
 
-def _labelled(values: pa.ChunkedArray, labels: dict[Any, str]) -> pa.ChunkedArray:
-    places = pc.index_in(values, value_set=pa.array(list(labels), values.type))
-    texts = pa.array(list(labels.values()), pa.string())
-    return pa.chunked_array(
-        [pa.DictionaryArray.from_arrays(chunk, texts) for chunk in places.chunks],
-        type=pa.dictionary(pa.int32(), pa.string()),
-    )
-
-
 def _dated(values: pa.ChunkedArray, form: str, calendar: _Calendar) -> tuple[pa.ChunkedArray, str]:
     """Return dates, timestamps and times of day in place of numbers, where the format says so."""
-    kind = _kind_of(form, calendar)
+    plain = form if form.startswith("%") else form.lower().rstrip("0123456789.")
+    plain = _SEPARATED.sub(r"\1", plain)
+    kinds = {"instant": calendar.instants, "date": calendar.dates, "time": calendar.times}
+    if form.startswith("%"):
+        tests = [(kind, any(plain.startswith(one) for one in forms)) for kind, forms in kinds.items()]
+    else:
+        tests = [(kind, plain in forms) for kind, forms in kinds.items()]
+    kind = next((kind for kind, fits in tests if fits), "")
     if not kind:
         return values, ""
     unit = calendar.date_unit if kind == "date" else calendar.instant_unit
@@ -303,18 +306,6 @@ _SEPARATED = re.compile(r"^(ddmmyy|mmddyy|yymmdd|yymm|mmyy|yyq)[bcdnps]$")
 """Formats of SAS whose last letter names the separator."""
 
 _DATE_LIKE = re.compile(r"date|yy|%t|moyr|qyr|wkyr|nengo|eurdf|8601|julian|pdjul", re.IGNORECASE)
-
-
-def _kind_of(form: str, calendar: _Calendar) -> str:
-    """Return "date", "instant", "time" or nothing for the format of a variable, such as ``DATE11``."""
-    plain = form if form.startswith("%") else form.lower().rstrip("0123456789.")
-    plain = _SEPARATED.sub(r"\1", plain)
-    kinds = {"instant": calendar.instants, "date": calendar.dates, "time": calendar.times}
-    if form.startswith("%"):
-        tests = [(kind, any(plain.startswith(one) for one in forms)) for kind, forms in kinds.items()]
-    else:
-        tests = [(kind, plain in forms) for kind, forms in kinds.items()]
-    return next((kind for kind, fits in tests if fits), "")
 
 
 if __name__ == "__main__":

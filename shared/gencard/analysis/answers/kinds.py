@@ -23,7 +23,6 @@ from gencard.analysis.answers.families.discriminant import (
 from gencard.analysis.answers.likelihood import logistic_answer, multinomial_answer, poisson_answer
 from gencard.analysis.answers.linear import aliased_note, linear_answer
 from gencard.analysis.answers.loglinear import (
-    Columns,
     Maximum,
     columns_of,
     diverging_levels,
@@ -112,7 +111,13 @@ def ordinal_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswe
         return diverging_levels(fitted[:, None], features.codes, design.attributes, question.levels)
 
     fit = _fitted(table, of_levels[observed], labels, where)
-    fit = fit.linear(_back(columns, len(thresholds)))
+    # From parameters of centred columns to those of the columns as they were: the constant that
+    # centring takes from the columns goes to each threshold.
+    slopes = len(columns.kept)
+    back = np.eye(len(labels))
+    back[:slopes, :slopes] = columns.back
+    back[slopes:, :slopes] = columns.centres @ columns.back
+    fit = fit.linear(back)
     return AnalysisAnswer(
         question.kind.value,
         question.text,
@@ -121,18 +126,6 @@ def ordinal_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswe
         _scalars(fit.llf, of_levels[observed], len(labels)),
         notes=aliased_note(columns.names, columns.kept),
     )
-
-
-def _back(columns: Columns, thresholds: int) -> FloatArray:
-    """From parameters of centred columns to those of the columns as they were.
-
-    The constant that centring takes from the columns goes to each threshold.
-    """
-    slopes = len(columns.kept)
-    back = np.eye(slopes + thresholds)
-    back[:slopes, :slopes] = columns.back
-    back[slopes:, :slopes] = columns.centres @ columns.back
-    return back
 
 
 def _fitted(

@@ -212,21 +212,15 @@ def maximum(
         value, gradient, information = following
         # The whole step: a halved one is short, too, where rounding hides that the likelihood rises.
         if np.abs(newton_step).max(initial=0.0) < _CLOSE:
-            if _least_share(information, initial_information) < _VANISHED:
+            # On its way to infinity, a likelihood becomes flat: the gradient is rounded to 0 at last,
+            # as if there were a maximum. The least part of the initial information that is left in any
+            # direction does not depend on how nearly columns are collinear.
+            left = scipy.linalg.eigh(information, initial_information, eigvals_only=True)
+            if float(left.min(initial=1.0)) < _VANISHED:
                 break
             inverse = _solved(information, np.eye(len(params)), params, names, kind, where)
             return Maximum(params, inverse, value)
     raise _unbounded(params, names, kind, where)
-
-
-def _least_share(information: FloatArray, initial: FloatArray) -> float:
-    """The least part of the initial information that is left in any direction.
-
-    On its way to infinity, a likelihood becomes flat: the gradient is rounded to 0 at last, as if there
-    were a maximum. The share does not depend on how nearly columns are collinear.
-    """
-    shares = scipy.linalg.eigh(information, initial, eigvals_only=True)
-    return float(shares.min(initial=1.0))
 
 
 def _solved(
@@ -310,9 +304,11 @@ def loglinear_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAns
     design = question.model()
     cells = open_cells(margins, design)
     columns = columns_of(design, cells)
-    sums = _sums(margins, design)[columns.kept] @ columns.back
+    sums = np.zeros(len(design.columns))
+    for block in design.blocks:
+        sums[block.places] = block.values @ margins.counts(block.attributes).reshape(-1)
     n = records_of(margins)
-    fit = _fitted(columns, sums, n)
+    fit = _fitted(columns, sums[columns.kept] @ columns.back, n)
     means = np.exp(columns.matrix @ fit.params)
     names, back = columns.kept_names, fit.linear(columns.back)
     degrees = len(cells.codes) - len(names)
@@ -365,14 +361,6 @@ def _along(table: Mask, clique: Clique, attributes: Clique) -> Mask:
     order = sorted(range(len(clique)), key=lambda axis: attributes.index(clique[axis]))
     outside = tuple(axis for axis, name in enumerate(attributes) if name not in clique)
     return np.expand_dims(np.transpose(table, order), outside)
-
-
-def _sums(margins: Margins, design: Design) -> FloatArray:
-    """Sums of each column over the records."""
-    sums = np.zeros(len(design.columns))
-    for block in design.blocks:
-        sums[block.places] = block.values @ margins.counts(block.attributes).reshape(-1)
-    return sums
 
 
 def _fitted(columns: Columns, sums: FloatArray, n: float) -> Maximum:

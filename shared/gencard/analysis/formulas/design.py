@@ -29,7 +29,7 @@ from gencard.analysis.formulas.evaluation import TRUTHS, Factor, Levels, Numeric
 from gencard.analysis.formulas.formulas import read_factors
 from gencard.analysis.formulas.functions import NotUsableError
 from gencard.analysis.formulas.numbers import CONSTANT, NumbersUsed
-from gencard.core.coding import Coding, Edges, Labels
+from gencard.core.coding import Coding, Labels
 from gencard.core.domain import Clique
 from gencard.core.errors import FEWER_TERMS, InvalidFormulaError, InvalidInputError, TooLargeError
 from gencard.core.moment import level_values
@@ -121,14 +121,14 @@ def read_design(
         TooLargeError: It has more than ``MOST_COLUMNS`` columns, or a term has too many cells.
     """
     factors = read_factors(text, coding)
-    truths = {one.name for one in coding.attributes if _is_truth(one.coding)} - {*(values or {})}
+    truths = {
+        one.name
+        for one in coding.attributes
+        if isinstance(one.coding, Labels) and one.coding.boolean and one.name not in (values or {})
+    }
     numbers = numbers_of(coding, values)
     maker = _Maker(text, factors, coding, numbers, dict(observed or {}), frozenset(truths), used)
     return maker.design()
-
-
-def _is_truth(coding: Labels | Edges) -> bool:
-    return isinstance(coding, Labels) and coding.boolean
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,7 +228,9 @@ class _Maker:
 
     def _named(self, column: str, term: Clique) -> str:
         """The name of a column, without backticks; numbers of groups say so."""
-        column = _unquoted(column, term)
+        for factor in term:
+            if factor.startswith("`"):
+                column = column.replace(factor, factor.strip("`"))
         for factor in term:
             for name in self.used.grouped:
                 if name in self.written.attributes[factor] and isinstance(
@@ -355,14 +357,6 @@ def _product(levels: Sequence[IntArray]) -> IntArray:
     places = np.indices(shape).reshape(len(shape), -1) if shape else np.zeros((0, 1), dtype=np.int64)
     cells = [each[place] for each, place in zip(levels, places, strict=True)]
     return np.stack(cells, axis=1) if cells else np.zeros((1, 0), dtype=np.int64)
-
-
-def _unquoted(column: str, term: Clique) -> str:
-    """The name of a column without backticks around the names of attributes."""
-    for factor in term:
-        if factor.startswith("`"):
-            column = column.replace(factor, factor.strip("`"))
-    return column
 
 
 def _cells(factor: Factor) -> int:

@@ -221,16 +221,13 @@ class _Evaluation:
         if unknown := arguments.keys() - {"contr", "contrasts", "levels"}:
             raise NotUsableError(f"C(...) has no argument '{min(map(str, unknown))}'")
         if "levels" in arguments:
-            levels = self._ordered(levels, arguments["levels"])
+            node = arguments["levels"]
+            names = tuple(self._level(part, levels) for part in _parts(node))
+            if len(set(names)) != len(names) or set(names) != set(levels.names):
+                raise NotUsableError("levels=[...] must name each level once")
+            order = np.array([names.index(name) for name in levels.names])
+            levels = Levels(order[levels.codes], names)
         return Levels(levels.codes, levels.names, self._contrast(others, levels))
-
-    def _ordered(self, levels: Levels, node: ast.expr) -> Levels:
-        """The levels in another order."""
-        names = tuple(self._level(part, levels) for part in _parts(node))
-        if len(set(names)) != len(names) or set(names) != set(levels.names):
-            raise NotUsableError("levels=[...] must name each level once")
-        order = np.array([names.index(name) for name in levels.names])
-        return Levels(order[levels.codes], names)
 
     def _contrast(self, nodes: Sequence[ast.expr], levels: Levels) -> tuple[str, Any]:
         if not nodes:
@@ -281,7 +278,10 @@ class _Evaluation:
     def _value(self, node: ast.expr) -> Any:
         """Evaluate an expression: an array, a number or a text."""
         if (name := self._attribute(node)) is not None:
-            return self._of_attribute(name)
+            if name in self._numbers:
+                return self._numbers[name]
+            levels = self._labels[name]
+            return np.array([str(one) for one in levels.names], dtype=object)[levels.codes]
         if isinstance(node, ast.Compare):
             return self._compared(node)
         if isinstance(node, ast.Call):
@@ -317,12 +317,6 @@ class _Evaluation:
                 join = self._logic.both if isinstance(symbol, ast.And) else self._logic.either
                 return reduce(join, self._numeric_values(*parts))
         raise NotUsableError(f"'{ast.unparse(node)[:_LONGEST_TEXT]}' is not allowed in a function")
-
-    def _of_attribute(self, name: str) -> Cells:
-        if name in self._numbers:
-            return self._numbers[name]
-        levels = self._labels[name]
-        return np.array([str(one) for one in levels.names], dtype=object)[levels.codes]
 
     def _numeric(self, value: Any) -> FloatArray:
         array = np.asarray(value)

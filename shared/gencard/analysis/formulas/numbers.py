@@ -186,7 +186,11 @@ class _LinearReader:
                 return _times(self.of(inner), Fraction(-1 if isinstance(sign, ast.USub) else 1))
             case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as sign, right=right):
                 turned = _times(self.of(right), Fraction(-1 if isinstance(sign, ast.Sub) else 1))
-                return _plus(self.of(left), turned)
+                one, nothing = self.of(left), Fraction(0)
+                if one is None or turned is None:
+                    return None
+                names = dict.fromkeys((*one, *turned))
+                return {name: one.get(name, nothing) + turned.get(name, nothing) for name in names}
             case ast.BinOp(left=left, op=ast.Mult(), right=right):
                 return self._multiplied(self.of(left), self.of(right))
             case ast.BinOp(left=left, op=ast.Div(), right=right):
@@ -214,15 +218,6 @@ def _constant(function: dict[str, Fraction] | None) -> Fraction | None:
 
 def _times(function: dict[str, Fraction] | None, factor: Fraction) -> dict[str, Fraction] | None:
     return None if function is None else {name: factor * one for name, one in function.items()}
-
-
-def _plus(
-    one: dict[str, Fraction] | None, other: dict[str, Fraction] | None
-) -> dict[str, Fraction] | None:
-    if one is None or other is None:
-        return None
-    names = dict.fromkeys((*one, *other))
-    return {name: one.get(name, Fraction(0)) + other.get(name, Fraction(0)) for name in names}
 
 
 def numbers_used(

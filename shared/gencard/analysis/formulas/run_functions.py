@@ -253,16 +253,12 @@ def _check_factor(reading: _Reading, factor: str, *, shift: bool) -> None:
     except NotUsableError as error:
         raise reading.wrong(factor, error.problem) from None
     if form.is_group:
-        _check_groups(reading, factor, value)
+        names = value.values.tolist() if isinstance(value, NumericFactor) else value.names
+        if not all(isfinite(name) for name in names if isinstance(name, float)):
+            raise reading.wrong(factor, _UNDEFINED)
     elif isinstance(value, NumericFactor):
         _check_numbers(reading, factor, own, value.values)
         _check_ends(reading, factor, own[0])
-
-
-def _check_groups(reading: _Reading, factor: str, value: Factor) -> None:
-    names = value.values.tolist() if isinstance(value, NumericFactor) else value.names
-    if not all(isfinite(name) for name in names if isinstance(name, float)):
-        raise reading.wrong(factor, _UNDEFINED)
 
 
 def _check_numbers(reading: _Reading, factor: str, own: Clique, values: FloatArray) -> None:

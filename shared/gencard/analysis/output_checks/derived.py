@@ -44,7 +44,10 @@ def derived(exact: AnalysisAnswer, rounded: AnalysisAnswer) -> AnalysisAnswer:
     before = {one.name: one for one in exact.scalars}
     values: dict[str, Scalar] = {}
     for one in rounded.scalars:
-        values[one.name] = _tested(before[one.name], one)
+        pvalue = before[one.name].pvalue
+        is_normal = pvalue is not None and not before[one.name].degrees
+        # A p-value of a normal deviate alone, to the unit of the deviate.
+        values[one.name] = replace(one, pvalue=_by_deviate(pvalue)) if is_normal else one
     for name, value in _following(before, values, exact, rounded):
         if name in values:
             values[name] = replace(values[name], value=finite(value))
@@ -142,13 +145,6 @@ def _of_means(
         squares = sum((n - 1) * one**2 for n, one in zip(sizes, deviations, strict=True))
         spread = sqrt(max(squares, 0.0) / max(sum(sizes) - 2, 1.0))
         yield "cohens_d", rounding.to_digits(estimate / spread, 3) if spread else nan
-
-
-def _tested(before: Scalar, one: Scalar) -> Scalar:
-    """A p-value of a normal deviate alone, to the unit of the deviate."""
-    if before.pvalue is None or before.degrees:
-        return one
-    return replace(one, pvalue=_by_deviate(before.pvalue))
 
 
 def _by_deviate(pvalue: float) -> float:

@@ -37,7 +37,6 @@ from numpy.typing import NDArray
 from gencard.analysis.output_checks.populations import Condition, Kept, ToldOutput, cell_numbers
 from gencard.core.card.noise import Transform
 from gencard.core.dataset import Dataset
-from gencard.core.domain import Clique
 from gencard.core.output_rules import PASSED, Rule, Rules, RuleVerdict
 from gencard.core.types import FloatArray, IntArray
 
@@ -80,7 +79,15 @@ def differences(
     if threshold <= 1 or not earlier:
         return False
     population = _Population.of(new, dataset)
-    before = [_Population.of(output, dataset) for output in _distinct(earlier)]
+    # Without repetitions: psi of many cards rests on the same cliques.
+    distinct = {
+        (
+            tuple((test.attributes, test.cells.tobytes()) for test in output.tests),
+            frozenset(map(frozenset, output.cliques)),
+        ): output
+        for output in earlier
+    }
+    before = [_Population.of(output, dataset) for output in distinct.values()]
     # In both directions: either population may be nearly a union of cells of the other.
     if any(
         _nearly_equal(one, other, dataset, threshold) or _nearly_equal(other, one, dataset, threshold)
@@ -96,7 +103,11 @@ def nearly_natural(condition: Condition, dataset: Dataset, threshold: int) -> bo
     None at all are too few as well, unless the union is the population by its very definition.
     """
     everything = condition.attributes
-    names = [name for name in everything if not _depends_on(condition, _without(everything, name))]
+    names = [
+        name
+        for name in everything
+        if not _depends_on(condition, [other for other in everything if other != name])
+    ]
     if len(names) > _MOST_ATTRIBUTES:
         return True  # fail closed: trying all subsets would take too long
     cells, number = cell_numbers(dataset, names)
@@ -111,10 +122,6 @@ def nearly_natural(condition: Condition, dataset: Dataset, threshold: int) -> bo
             if is_near and np.minimum(inside, outside).sum() < threshold:
                 return True
     return False
-
-
-def _without(names: Clique, name: str) -> Clique:
-    return tuple(other for other in names if other != name)
 
 
 def _depends_on(condition: Condition, names: Sequence[str]) -> bool:
@@ -134,18 +141,6 @@ class _Population:
     @classmethod
     def of(cls, output: ToldOutput, dataset: Dataset) -> "_Population":
         return cls(output, output.kept(dataset))
-
-
-def _distinct(outputs: Sequence[ToldOutput]) -> list[ToldOutput]:
-    """The outputs without repetitions: psi of many cards rests on the same cliques."""
-    keys = {
-        (
-            tuple((test.attributes, test.cells.tobytes()) for test in output.tests),
-            frozenset(map(frozenset, output.cliques)),
-        ): output
-        for output in outputs
-    }
-    return list(keys.values())
 
 
 def _nearly_equal(narrow: _Population, wide: _Population, dataset: Dataset, threshold: int) -> bool:
@@ -215,8 +210,12 @@ def _in_a_chain(populations: Sequence[Kept], threshold: int) -> bool:
     small = sizes < threshold
     combination = _null_space(columns[:, ~small].T.astype(np.float64))
     vectors = combination.T @ columns[:, small]
-    vectors = _independent(vectors)
-    return bool(len(vectors)) and _has_small_support(vectors, sizes[small], threshold)
+    if not vectors.size:
+        return False
+    # A basis of the space that the rows span.
+    _, lengths, right = np.linalg.svd(vectors, full_matrices=False)
+    basis = np.asarray(right[lengths > _ZERO])
+    return bool(len(basis)) and _has_small_support(basis, sizes[small], threshold)
 
 
 def _null_space(matrix: FloatArray) -> FloatArray:
@@ -226,14 +225,6 @@ def _null_space(matrix: FloatArray) -> FloatArray:
     _, sizes, right = np.linalg.svd(matrix)
     rank = int((sizes > _ZERO * max(1.0, sizes.max(initial=0.0))).sum())
     return np.asarray(right[rank:].T)
-
-
-def _independent(vectors: FloatArray) -> FloatArray:
-    """A basis of the space that some rows span."""
-    if not vectors.size:
-        return vectors[:0]
-    _, sizes, right = np.linalg.svd(vectors, full_matrices=False)
-    return np.asarray(right[sizes > _ZERO])
 
 
 def _has_small_support(basis: FloatArray, sizes: NDArray[np.integer], threshold: int) -> bool:

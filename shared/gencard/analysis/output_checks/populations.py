@@ -118,11 +118,17 @@ class Merged:
     def domain(self, domain: Domain) -> Domain:
         """With fewer levels."""
         sizes = zip(domain.attributes, domain.sizes, strict=True)
-        return Domain.of({name: self._levels(name, size) for name, size in sizes})
+        levels = {name: int(numbers.max()) + 1 for name, numbers in self.classes.items()}
+        return Domain.of({name: levels.get(name, size) for name, size in sizes})
 
     def dataset(self, dataset: Dataset) -> Dataset:
         """The records with the new codes."""
-        columns = [self._codes(name, dataset.column(name)) for name in dataset.domain.attributes]
+        columns = [
+            self.classes[name][dataset.column(name)]
+            if name in self.classes
+            else dataset.column(name).astype(np.int64)
+            for name in dataset.domain.attributes
+        ]
         return Dataset(self.domain(dataset.domain), np.stack(columns, axis=1))
 
     def condition(self, condition: Condition) -> Condition:
@@ -145,12 +151,6 @@ class Merged:
                 ]
                 table = np.stack(parts, axis=axis)
         return StructuralZeros(zeros.clique, tuple(map(tuple, np.argwhere(table).tolist())))
-
-    def _levels(self, name: str, size: int) -> int:
-        return int(self.classes[name].max()) + 1 if name in self.classes else size
-
-    def _codes(self, name: str, codes: IntArray) -> IntArray:
-        return self.classes[name][codes] if name in self.classes else codes.astype(np.int64)
 
 
 def _treated_alike(name: str, conditions: Sequence[Condition], levels: Domain) -> IntArray:

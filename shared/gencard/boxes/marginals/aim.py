@@ -9,10 +9,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import combinations
 from math import pi, sqrt
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gencard.boxes.entry import (
     APPROXIMATE,
@@ -189,17 +187,13 @@ class _Run:
         bias = _MEAN * self.budget.stddev(_MEASURING * part)
         expected = self.model.expected(allowed)
         weights = [self._candidates.weights[clique] for clique in allowed]
-        scores = [
-            weight * (misfit(self._counts[clique], expected[clique]) - _noise(bias, expected[clique]))
-            for weight, clique in zip(weights, allowed, strict=True)
-        ]
+        scores = []
+        for weight, clique in zip(weights, allowed, strict=True):
+            # Expected L1 size of the noise on the marginal, on the grid of scores.
+            noise = round(bias * expected[clique].size * GRID)
+            scores.append(weight * (misfit(self._counts[clique], expected[clique]) - noise))
         sensitivity = max(weights) * self.budget.l1_sensitivity * GRID
         return allowed[self.budget.choose(np.array(scores), sensitivity, choice)]
-
-
-def _noise(bias: float, table: NDArray[Any]) -> int:
-    """Expected L1 size of the noise on a marginal, on the grid of scores."""
-    return round(bias * table.size * GRID)
 
 
 def _check_cells(domain: Domain, most: int) -> None:

@@ -65,7 +65,11 @@ class KeptLevels:
         frequent = np.setdiff1d(np.arange(measured.values.size), rare)
         merged = np.full(measured.values.size, frequent.size)
         merged[frequent] = np.arange(frequent.size)
-        shares[rare] = _shares_of_rare(measured.values[rare], measured.stddev)
+        # Within the group of rare levels, from their reconciled noisy counts.
+        noisy = Measurement(("level",), measured.values[rare], measured.stddev)
+        psi = reconcile(Psi(Domain.of({"level": rare.size}), (noisy,)))
+        counts = psi.measurements[0].values
+        shares[rare] = counts / total(counts)
         return cls(merged, shares)
 
     @property
@@ -120,16 +124,6 @@ class MergedLevels:
             shape[axis] = -1
             table = np.take(table, levels.merged, axis=axis) * levels.shares.reshape(shape)
         return table
-
-
-def _shares_of_rare(counts: NDArray[Any], stddev: float) -> NDArray[np.float64]:
-    """Shares of the rare levels within their group, from their reconciled noisy counts."""
-    domain = Domain.of({"level": counts.size})
-    counts_reconciled = (
-        reconcile(Psi(domain, (Measurement(("level",), counts, stddev),))).measurements[0].values
-    )
-    shares: NDArray[np.float64] = counts_reconciled / total(counts_reconciled)
-    return shares
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,12 @@ class Modes:
 
     def placed(self, codes: NDArray[Any], rng: np.random.Generator) -> tuple[IntArray, FloatArray]:
         """The entry of each code, its mode drawn by the posterior law, and its place in the mode."""
-        cumulative = np.cumsum(self._posterior(), axis=1)[codes]
+        # Chance of each mode given each code, shape ``(size, modes)``; missing codes have any.
+        values = np.where(np.isnan(self.numbers), self.means[0], self.numbers)
+        logs = -0.5 * ((values[:, None] - self.means) / self.stddevs) ** 2
+        logs += np.log(self.weights) - np.log(self.stddevs)
+        chances = np.exp(logs - logs.max(axis=1, keepdims=True))
+        cumulative = np.cumsum(chances / chances.sum(axis=1, keepdims=True), axis=1)[codes]
         entries = (rng.random(len(codes))[:, None] > cumulative[:, :-1]).sum(axis=1)
         alphas = (self.numbers[codes] - self.means[entries]) / (_WIDE * self.stddevs[entries])
         ranks = np.cumsum(np.isnan(self.numbers)) - 1
@@ -121,15 +126,6 @@ class Modes:
         missing = self._missing[np.maximum(entries - len(self.means), 0)]
         codes_or_missing: IntArray = np.where(entries < len(self.means), codes, missing)
         return codes_or_missing
-
-    def _posterior(self) -> FloatArray:
-        """Chance of each mode given each code, shape ``(size, modes)``; missing codes have any."""
-        values = np.where(np.isnan(self.numbers), self.means[0], self.numbers)
-        logs = -0.5 * ((values[:, None] - self.means) / self.stddevs) ** 2
-        logs += np.log(self.weights) - np.log(self.stddevs)
-        chances = np.exp(logs - logs.max(axis=1, keepdims=True))
-        shares: FloatArray = chances / chances.sum(axis=1, keepdims=True)
-        return shares
 
 
 def declared(numbers: FloatArray) -> Modes:

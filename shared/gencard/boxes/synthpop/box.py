@@ -143,16 +143,14 @@ class FittedTrees:
         width = code_dtype(max(self.domain.sizes, default=1))
         codes = np.zeros((rows, len(self.domain)), dtype=width, order="F")
         for begin in range(0, rows, _BLOCK_ROWS):
-            self._draw(codes[begin : begin + _BLOCK_ROWS], rng)
+            block = codes[begin : begin + _BLOCK_ROWS]
+            for step in self.steps:
+                block[:, step.axis] = step.draw(block, self.domain, rng)
         return Dataset(self.domain, codes)
 
     def save(self) -> bytes:
         """Trees, codes in their leaves, and rules. These bytes are as sensitive as the records."""
         return bytes_of(self.domain, self.steps)
-
-    def _draw(self, codes: NDArray[Any], rng: np.random.Generator) -> None:
-        for step in self.steps:
-            codes[:, step.axis] = step.draw(codes, self.domain, rng)
 
 
 _VERSION = 1

@@ -120,8 +120,9 @@ def options_of(parameters: Parameters) -> Options:
         InvalidInputError: A word is none that is known, or is not JSON of the right form.
         InvalidNumberError: A number is none, or out of its range.
     """
+    order = parameters["order"]
     return Options(
-        order=_order(parameters["order"]),
+        order=order if order in (DECLARED, BY_LEVELS) else _names("order", _json("order", order)),
         predictors=_predictors(parameters["predictors"]),
         minimum_leaf=whole(parameters, "minimum_leaf", 1, _LARGEST_LEAF),
         complexity=_number(parameters, "complexity"),
@@ -154,10 +155,6 @@ def json_of(rules: tuple[CodeRule, ...]) -> list[dict[str, Any]]:
     return [
         {"attribute": rule.attribute, "code": rule.code, "where": dict(rule.where)} for rule in rules
     ]
-
-
-def _order(text: str) -> str | Clique:
-    return text if text in (DECLARED, BY_LEVELS) else _names("order", _json("order", text))
 
 
 def _predictors(text: str) -> Mapping[str, Clique]:

@@ -211,7 +211,14 @@ class Growth:
         if target.is_constant or not places.shape[1]:
             return stump()
         nodes = self._fitted(places, target, random_state).tree_
-        tree = _tree_of(nodes)
+        inner = nodes.children_left != LEAF
+        parts = (
+            np.where(inner, nodes.feature, LEAF),
+            np.where(inner, np.floor(nodes.threshold), 0),  # between two places: whole numbers
+            np.where(inner, nodes.children_left, 0),
+            np.where(inner, nodes.children_right, 0),
+        )
+        tree = Tree(*(part.astype(np.int32) for part in parts))
         if not self.prunes or target.is_number:
             return tree
         commonest = np.asarray(nodes.value)[:, 0, :].max(axis=1)
@@ -238,15 +245,6 @@ def _trees() -> ModuleType:
     except ModuleNotFoundError:
         problem = "its trees need scikit-learn: pip install 'gencard[utility]'"
         raise InvalidInputError(field="black_box", problem=problem) from None
-
-
-def _tree_of(nodes: Any) -> Tree:
-    """Cuts lie between two places, which are whole numbers."""
-    inner = nodes.children_left != LEAF
-    predictor = np.where(inner, nodes.feature, LEAF)
-    threshold = np.where(inner, np.floor(nodes.threshold), 0)
-    left, right = (np.where(inner, child, 0) for child in (nodes.children_left, nodes.children_right))
-    return Tree(*(array.astype(np.int32) for array in (predictor, threshold, left, right)))
 
 
 # The conditional distribution of one attribute: a tree whose leaves hold the codes of their records.

@@ -52,23 +52,17 @@ def crosstab_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnsw
     parts = [_part(margins, question, clique) for clique in cliques]
     if len(parts) == 1:
         return parts[0]
-    labelled_parts = [
-        _suffixed(part, " × ".join(clique)) for part, clique in zip(parts, cliques, strict=True)
-    ]
+    labelled = [(part, " × ".join(clique)) for part, clique in zip(parts, cliques, strict=True)]
     return replace(
         parts[0],
         coefficients=None,
-        scalars=tuple(scalar for part in labelled_parts for scalar in part.scalars),
-        tables=tuple(table for part in labelled_parts for table in part.tables),
+        scalars=tuple(
+            replace(one, name=f"{one.name}[{text}]") for part, text in labelled for one in part.scalars
+        ),
+        tables=tuple(
+            replace(one, name=f"{one.name}[{text}]") for part, text in labelled for one in part.tables
+        ),
         notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
-    )
-
-
-def _suffixed(answer: AnalysisAnswer, text: str) -> AnalysisAnswer:
-    return replace(
-        answer,
-        scalars=tuple(replace(scalar, name=f"{scalar.name}[{text}]") for scalar in answer.scalars),
-        tables=tuple(replace(table, name=f"{table.name}[{text}]") for table in answer.tables),
     )
 
 
@@ -116,8 +110,10 @@ def _two_way(
         tested.table("expected", contingency.expected_counts(tested.counts)),
         tested.table("standardized_resids", contingency.adjusted_residuals(tested.counts)),
     ]
-    notes = () if is_noisy else _notes(counts)
-    answer = replace(answer, scalars=_independence(tested.counts), notes=notes)
+    if not is_noisy and contingency.expected_counts(counts).min() < _ROUGH:
+        note = f"some expected counts are below {_ROUGH}: the p values of chi2 and g are approximate"
+        answer = replace(answer, notes=(note,))
+    answer = replace(answer, scalars=_independence(tested.counts))
     if counts.shape != (2, 2):
         return replace(answer, tables=tuple(tables))
     return _fourfold(replace(answer, tables=tuple(tables)), table, alpha, is_noisy=is_noisy)
@@ -171,12 +167,6 @@ def _ratio_table(ratios: Coefficients, alpha: float) -> AnswerTable:
     values = np.exp(np.column_stack([ratios.params, ratios.conf_int(alpha)]))
     rows = tuple(name.removeprefix("log_").replace("logodds", "oddsratio") for name in ratios.names)
     return table_of("ratios", rows, ("estimate", "lower", "upper"), values)
-
-
-def _notes(counts: FloatArray) -> tuple[str, ...]:
-    if contingency.expected_counts(counts).min() >= _ROUGH:
-        return ()
-    return (f"some expected counts are below {_ROUGH}: the p values of chi2 and g are approximate",)
 
 
 def _stratified(
