@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import isnan, nan
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
@@ -79,7 +79,21 @@ class BoxRequest:
 
 def bytes_of_request(request: BoxRequest) -> bytes:
     """The line and the codes, or the line and the saved fit."""
-    header = _header_of(request)
+    domain = request.dataset.domain
+    header: Document = {
+        "format": FORMAT,
+        "task": str(request.task),
+        "attributes": [list(pair) for pair in zip(domain.attributes, domain.sizes, strict=True)],
+        "records": len(request.dataset),
+        "rows": request.rows,
+        "seed": str(request.seed),
+        "parameters": dict(request.parameters),
+        "workload": [list(clique) for clique in request.workload],
+        "values": {
+            name: [None if isnan(value) else value for value in values]
+            for name, values in request.values.items()
+        },
+    }
     if request.task is BoxTask.SAMPLE:
         header["saved"] = len(request.saved)
     if request.task is BoxTask.ANALYSE:
@@ -133,24 +147,6 @@ def record_bytes(domain: Domain) -> int:
     return sum(code_dtype(size).itemsize for size in domain.sizes)
 
 
-def _header_of(request: BoxRequest) -> Document:
-    domain = request.dataset.domain
-    return {
-        "format": FORMAT,
-        "task": str(request.task),
-        "attributes": [list(pair) for pair in zip(domain.attributes, domain.sizes, strict=True)],
-        "records": len(request.dataset),
-        "rows": request.rows,
-        "seed": str(request.seed),
-        "parameters": dict(request.parameters),
-        "workload": [list(clique) for clique in request.workload],
-        "values": {
-            name: [None if isnan(value) else value for value in values]
-            for name, values in request.values.items()
-        },
-    }
-
-
 def _request_of(header: Document, stream: BinaryIO) -> BoxRequest:
     task, saved = BoxTask(header["task"]), b""
     stored_fields = header.keys() & {"stored"} if task is BoxTask.ANALYSE else set()
@@ -173,15 +169,14 @@ def _request_of(header: Document, stream: BinaryIO) -> BoxRequest:
         int(header["seed"]),
         {str(name): str(value) for name, value in header["parameters"].items()},
         tuple(tuple(map(str, clique)) for clique in header["workload"]),
-        {str(name): _numbers(values) for name, values in header["values"].items()},
+        {
+            str(name): tuple(nan if value is None else float(value) for value in values)
+            for name, values in header["values"].items()
+        },
         saved,
         PLAIN.read(Coding, header["coding"], field="coding") if task is BoxTask.ANALYSE else None,
         numbers,
     )
-
-
-def _numbers(values: list[Any]) -> tuple[float, ...]:
-    return tuple(nan if value is None else float(value) for value in values)
 
 
 def _exactly(stream: BinaryIO, length: int) -> bytes:

@@ -357,7 +357,10 @@ def _of_dataclass(kind: Any, field: FieldDescriptor) -> _Codec:
     if kind in _SCALARS:
         return _SCALARS[kind]
     if field.type == FieldDescriptor.TYPE_BYTES:
-        return _Codec(lambda value: json.dumps(PLAIN.write(value)).encode(), partial(_report_of, kind))
+        return _Codec(
+            lambda value: json.dumps(PLAIN.write(value)).encode(),
+            lambda content, path: PLAIN.read(kind, _json_of(content, path), field=path),
+        )
     form = _form(kind, _class_of(field))
     return _Codec(form.write, form.read)
 
@@ -447,10 +450,6 @@ def _json_of(content: bytes, path: str) -> Any:
         return json.loads(content) if content else None
     except (ValueError, RecursionError):
         raise InvalidInputError(field=path, problem="is not JSON") from None
-
-
-def _report_of(kind: Any, content: bytes, path: str) -> Any:
-    return PLAIN.read(kind, _json_of(content, path), field=path)
 
 
 def _date_of(text: str, path: str) -> date:

@@ -286,7 +286,10 @@ def _dated(values: pa.ChunkedArray, form: str, calendar: _Calendar) -> tuple[pa.
     if kind == "time":
         if np.any((whole < 0) | (whole >= _DAY)):
             return values, "Its values are times outside of a day, in seconds."
-        return pa.chunked_array([_times(whole, absent)]), "Its values are times of day."
+        midnight = dt.datetime.min
+        times = [(midnight + dt.timedelta(seconds=second)).time() for second in whole.tolist()]
+        texts = pa.array(time_texts(times), pa.string(), mask=absent)
+        return pa.chunked_array([texts]), "Its values are times of day."
     if np.any(np.abs(whole) > _DAY * 4_000_000):  # over 10,000 years
         return values, "Some of its dates are outside of the calendar, so its values are numbers."
     if np.all(whole % _DAY == 0):
@@ -294,12 +297,6 @@ def _dated(values: pa.ChunkedArray, form: str, calendar: _Calendar) -> tuple[pa.
         return pa.chunked_array([pa.array(days, pa.int32(), mask=absent).cast(pa.date32())]), ""
     micros = np.round((whole + calendar.epoch * float(_DAY)) * 1e6).astype(np.int64)
     return pa.chunked_array([pa.array(micros, pa.int64(), mask=absent).cast(pa.timestamp("us"))]), ""
-
-
-def _times(seconds: np.ndarray[Any, Any], absent: np.ndarray[Any, Any]) -> pa.Array:
-    midnight = dt.datetime.min
-    times = [(midnight + dt.timedelta(seconds=second)).time() for second in seconds.tolist()]
-    return pa.array(time_texts(times), pa.string(), mask=absent)
 
 
 _SEPARATED = re.compile(r"^(ddmmyy|mmddyy|yymmdd|yymm|mmyy|yyq)[bcdnps]$")

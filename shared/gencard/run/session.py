@@ -65,7 +65,13 @@ class Outputs:
         Raises:
             InvalidInputError: It is no table of numbers.
         """
-        self._add(OutputKind.TABLE, name, _completed(_frame(data)), counts)
+        frame = _frame(data)
+        whole = [column for column in frame if pd.api.types.is_integer_dtype(frame[column])]
+        fill = 0 if len(whole) == len(frame.columns) else np.nan
+        # Every declared level in its order, so that the shape says nothing about the records.
+        rows, columns = _levels(frame.index), _levels(frame.columns)
+        frame = frame.reindex(index=rows, columns=columns, fill_value=fill)
+        self._add(OutputKind.TABLE, name, frame, counts)
 
     def coefficients(self, name: str, fit: Any) -> None:
         """Give a model: results of statsmodels or lifelines, or a frame with a row for each term.
@@ -74,7 +80,11 @@ class Outputs:
         as an output of its own.
         """
         self._add(OutputKind.COEFFICIENTS, name, _coefficients_of(fit), ())
-        if facts := _facts_of(fit):
+        facts: dict[str, float] = {}
+        for fact in _OF_FIT:
+            with suppress(Exception):  # libraries raise what they like where a model has no such number
+                facts[fact] = float(getattr(fit, fact))
+        if facts:
             frame = pd.DataFrame({"value": facts})
             self._add(OutputKind.TABLE, f"{name}{FIT}", frame, ())
 
@@ -196,27 +206,18 @@ def _frame(data: Any) -> pd.DataFrame:
     return data if isinstance(data, pd.DataFrame) else pd.DataFrame(data)
 
 
-def _completed(frame: pd.DataFrame) -> pd.DataFrame:
-    """With every declared level in its order, so that the shape says nothing about the records."""
-    whole = [column for column in frame if pd.api.types.is_integer_dtype(frame[column])]
-    fill = 0 if len(whole) == len(frame.columns) else np.nan
-    return frame.reindex(index=_levels(frame.index), columns=_levels(frame.columns), fill_value=fill)
-
-
 def _levels(labels: "pd.Index[Any]") -> "pd.Index[Any]":
     if isinstance(labels, pd.CategoricalIndex):
         return pd.Index(labels.categories, name=labels.name)
     if not isinstance(labels, pd.MultiIndex):
         return labels
-    levels = [_levels_of_one(labels, place) for place in range(labels.nlevels)]
+    levels = [
+        level.dtype.categories if isinstance(level.dtype, pd.CategoricalDtype) else level
+        for level in labels.levels
+    ]
     if all(isinstance(dtype, pd.CategoricalDtype) for dtype in labels.dtypes):
         return pd.MultiIndex.from_product(levels, names=labels.names)
     return labels
-
-
-def _levels_of_one(labels: pd.MultiIndex, place: int) -> "pd.Index[Any]":
-    dtype = labels.levels[place].dtype
-    return dtype.categories if isinstance(dtype, pd.CategoricalDtype) else labels.levels[place]
 
 
 def _names(labels: "pd.Index[Any]") -> tuple[str, ...]:
@@ -229,12 +230,10 @@ def _numbers(name: str, frame: pd.DataFrame) -> tuple[tuple[Number, ...], ...]:
     except (TypeError, ValueError):
         problem = "contains a value that is not a number"
         raise InvalidInputError(field=f"output '{name}'", problem=problem) from None
-    return tuple(tuple(map(_number, row)) for row in table.tolist())
-
-
-def _number(value: float) -> Number:
-    """None for what is not defined, and for what is too large to be told."""
-    return value if abs(value) <= LARGEST else None
+    # None for what is not defined, and for what is too large to be told.
+    return tuple(
+        tuple(value if abs(value) <= LARGEST else None for value in row) for row in table.tolist()
+    )
 
 
 def _coefficients_of(fit: Any) -> pd.DataFrame:
@@ -257,11 +256,3 @@ def _terms_of(fit: Any) -> "pd.Index[Any]":
     if isinstance(params, pd.DataFrame):
         return pd.MultiIndex.from_product([params.index, map(str, params.columns)])
     return params.index if isinstance(params, pd.Series) else pd.Index(fit.model.exog_names)
-
-
-def _facts_of(fit: Any) -> dict[str, float]:
-    facts: dict[str, float] = {}
-    for name in _OF_FIT:
-        with suppress(Exception):  # libraries raise what they like where a model has no such number
-            facts[name] = float(getattr(fit, name))
-    return facts

@@ -56,12 +56,13 @@ def claim_document(claim: Claim) -> Document:
 def claim_of_document(document: Document) -> Claim:
     """Raises KeyError, TypeError, ValueError or what the core refuses, where it is no claim."""
     relation, sentence = document.get("neighbouring"), text_of(document["sentence"])
-    epsilon = text_of(document.get("epsilon", ""))
-    delta = text_of(document.get("delta", ""))
+    text = text_of(document.get("epsilon", ""))
+    epsilon = decimal_of(text, "claim.epsilon") if text else None
+    text = text_of(document.get("delta", ""))
     return Claim(
         sentence=sentence,
-        epsilon=decimal_of(epsilon, "claim.epsilon") if epsilon else None,
-        delta=Decimal(0) if delta in ("", "0") else delta_of(delta),
+        epsilon=epsilon,
+        delta=Decimal(0) if text in ("", "0") else delta_of(text),
         neighbouring=None if relation is None else Neighbouring(relation),
     )
 
@@ -159,7 +160,8 @@ def json_of(value: Any, *names: str) -> Any:
     if not is_dataclass(value):
         return value
     document: Document = {}
-    for entry in entries_of(type(value)):
+    described: type = type(value)
+    for entry in entries_of(described):
         if not entry.options.private:
             content = json_of(getattr(value, entry.name))
             document |= content if entry.options.inline else {DOCUMENT.name(entry.name): content}

@@ -314,21 +314,16 @@ def _resting(answer: AnalysisAnswer, question: CheckedQuestion, margins: Margins
     sources = tuple(dict.fromkeys(margins.source(clique) for clique in question.cliques))
     sums = tuple(str(one) for one in question.sums)
     notes = (*question.notes, *answer.notes)
-    return replace(answer, rests_on=sources, sums=sums, noise=_noise(margins, question), notes=notes)
-
-
-def _noise(margins: Margins, question: CheckedQuestion) -> str:
-    """Describe the noise on the counts and sums of a question."""
     variances = [margins.variances(clique) for clique in question.cliques]
     stddevs = [float(one.max(initial=0.0)) ** 0.5 for one in variances]
+    noise = _spread(stddevs) if any(stddevs) else EXACT
     if question.sums:
-        whole = summed(margins)
-        sums = [whole.sum_variances(one.of, one.by, one.present) for one in question.sums]
-        if any(one.any() for one in sums):
-            counts = [summed(margins).sum_variances((), one.by, one.present) for one in question.sums]
+        by_sum = summed(margins).sum_variances
+        if any(by_sum(one.of, one.by, one.present).any() for one in question.sums):
+            counts = [by_sum((), one.by, one.present) for one in question.sums]
             stddevs += [float(one.max(initial=0.0)) ** 0.5 for one in counts]
-            return f"{_spread(stddevs)}, and noise on each sum"
-    return _spread(stddevs) if any(stddevs) else EXACT
+            noise = f"{_spread(stddevs)}, and noise on each sum"
+    return replace(answer, rests_on=sources, sums=sums, noise=noise, notes=notes)
 
 
 def _spread(stddevs: list[float]) -> str:

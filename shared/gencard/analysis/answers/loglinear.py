@@ -388,16 +388,10 @@ def _of_table(
     deviance = 2 * float((special.xlogy(counts, counts / means) - (counts - means)).sum())
     pearson = float(((counts - means) ** 2 / means).sum())
     llf = float((special.xlogy(counts, means) - means - special.gammaln(counts + 1)).sum())
-    tests = (
-        (name, finite(value)) for name, value in (("deviance", deviance), ("pearson_chi2", pearson))
-    )
-    return (
-        Scalar("llf", finite(llf)),
-        *(Scalar(name, value, None, (float(degrees),), _tail(value, degrees)) for name, value in tests),
-    )
-
-
-def _tail(value: float | None, degrees: int) -> float | None:
-    if value is None or degrees <= 0:
-        return None
-    return float(stats.chi2.sf(max(value, 0.0), degrees))
+    scalars = [Scalar("llf", finite(llf))]
+    for name, value in (("deviance", finite(deviance)), ("pearson_chi2", finite(pearson))):
+        pvalue = None
+        if value is not None and degrees > 0:
+            pvalue = float(stats.chi2.sf(max(value, 0.0), degrees))
+        scalars.append(Scalar(name, value, None, (float(degrees),), pvalue))
+    return tuple(scalars)

@@ -349,7 +349,10 @@ class _Evaluation:
         name = function_of(call)
         parts = [self._value(part) for part in call.args] if name not in _LISTS else []
         if name in OF_ONE and len(parts) == 1 and not call.keywords:
-            only = self._of_labels(call.args[0], parts[0]) if name.startswith("as_") else parts[0]
+            only, of = parts[0], self._attribute(call.args[0]) if name.startswith("as_") else None
+            if of is not None and of not in self._numbers:  # labels that are numbers
+                levels = self._labels[of]
+                only = np.array([_number(one) for one in levels.names])[levels.codes]
             if name == "I" and np.asarray(only).dtype == bool:
                 return only
             return self._logic.functions[name](self._numeric(only))
@@ -358,13 +361,6 @@ class _Evaluation:
         if name in _CHOICES and len(parts) == 3:
             return self._logic.chosen(*map(self._numeric, parts))
         raise NotUsableError(f"'{name}' with these arguments {_OF_RECORDS}")
-
-    def _of_labels(self, node: ast.expr, value: Any) -> Any:
-        """Labels that are whole numbers, as numbers."""
-        if (name := self._attribute(node)) is None or name in self._numbers:
-            return value
-        levels = self._labels[name]
-        return np.array([_number(one) for one in levels.names])[levels.codes]
 
     def _pair(self, compare: Callable[[Any, Any], Any], left: Any, right: Any) -> Cells:
         """A comparison in each cell; text is compared with text, numbers with numbers."""

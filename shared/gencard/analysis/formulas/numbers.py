@@ -170,15 +170,11 @@ class _LinearReader:
             case ast.Call(args=[inner]) if function_of(node) in _SAME and not node.keywords:
                 return self.of(inner)
             case ast.Call(args=[inner]) if function_of(node) == "center" and not node.keywords:
-                return self._centred(self.of(inner))
+                function = self.of(inner) or {}
+                slopes = {name: one for name, one in function.items() if name != CONSTANT}
+                parts = (one * self._means.get(name, 0) for name, one in slopes.items())
+                return slopes | {CONSTANT: -sum(parts, Fraction(0))} if slopes else None
         return self._of_operation(node)
-
-    def _centred(self, function: dict[str, Fraction] | None) -> dict[str, Fraction] | None:
-        if function is None or set(function) == {CONSTANT}:
-            return None
-        slopes = {name: one for name, one in function.items() if name != CONSTANT}
-        mean = sum((one * self._means.get(name, 0) for name, one in slopes.items()), Fraction(0))
-        return slopes | {CONSTANT: -mean}
 
     def _of_operation(self, node: ast.expr) -> dict[str, Fraction] | None:
         match node:
@@ -192,7 +188,10 @@ class _LinearReader:
                 names = dict.fromkeys((*one, *turned))
                 return {name: one.get(name, nothing) + turned.get(name, nothing) for name in names}
             case ast.BinOp(left=left, op=ast.Mult(), right=right):
-                return self._multiplied(self.of(left), self.of(right))
+                sides = (self.of(left), self.of(right))
+                for factor, rest in (sides, sides[::-1]):
+                    if (number := _constant(factor)) is not None:
+                        return _times(rest, number)
             case ast.BinOp(left=left, op=ast.Div(), right=right):
                 under = _constant(self.of(right))
                 return _times(self.of(left), 1 / under) if under else None
@@ -201,14 +200,6 @@ class _LinearReader:
     def _named(self, text: str) -> dict[str, Fraction] | None:
         name = self._quoted.get(text, text)
         return {name: Fraction(1)} if name in self._numbers else None
-
-    def _multiplied(
-        self, one: dict[str, Fraction] | None, other: dict[str, Fraction] | None
-    ) -> dict[str, Fraction] | None:
-        for factor, rest in ((one, other), (other, one)):
-            if (number := _constant(factor)) is not None:
-                return _times(rest, number)
-        return None
 
 
 def _constant(function: dict[str, Fraction] | None) -> Fraction | None:

@@ -214,7 +214,10 @@ def check_functions(
             raise reading.wrong(term[0], _TWICE)
         for factor in term:
             _check_factor(reading, factor, shift=kind_of(kind).has_design)
-    _check_number(reading)
+    grouping = grouping_of(text, coding, possible)
+    if grouping is not None and number_of_groups(grouping) > MOST_GROUPS:
+        first = next(group for one in grouping.parts for group in one.groups)
+        raise reading.wrong(first.factor, _MANY)
 
 
 def _check_response(reading: _Reading, kind: Analysis, factor: str) -> None:
@@ -224,13 +227,6 @@ def _check_response(reading: _Reading, kind: Analysis, factor: str) -> None:
     if form.is_coded and form.is_group:
         raise reading.wrong(factor, _CODED_GROUP)
     _check_factor(reading, factor, shift=False)
-
-
-def _check_number(reading: _Reading) -> None:
-    grouping = grouping_of(reading.text, reading.coding, reading.possible)
-    if grouping is not None and number_of_groups(grouping) > MOST_GROUPS:
-        first = next(group for one in grouping.parts for group in one.groups)
-        raise reading.wrong(first.factor, _MANY)
 
 
 def number_of_groups(grouping: Grouping) -> int:

@@ -44,10 +44,9 @@ def derived(exact: AnalysisAnswer, rounded: AnalysisAnswer) -> AnalysisAnswer:
     before = {one.name: one for one in exact.scalars}
     values: dict[str, Scalar] = {}
     for one in rounded.scalars:
-        pvalue = before[one.name].pvalue
-        is_normal = pvalue is not None and not before[one.name].degrees
-        # A p-value of a normal deviate alone, to the unit of the deviate.
-        values[one.name] = replace(one, pvalue=_by_deviate(pvalue)) if is_normal else one
+        exactly, values[one.name] = before[one.name], one
+        if exactly.pvalue is not None and not exactly.degrees:  # of a normal deviate alone
+            values[one.name] = replace(one, pvalue=_by_deviate(exactly.pvalue))
     for name, value in _following(before, values, exact, rounded):
         if name in values:
             values[name] = replace(values[name], value=finite(value))
@@ -148,6 +147,7 @@ def _of_means(
 
 
 def _by_deviate(pvalue: float) -> float:
+    """A p-value to the unit of its normal deviate."""
     deviate = -float(special.ndtri(pvalue / 2))
     if not isfinite(deviate):
         return 0.0

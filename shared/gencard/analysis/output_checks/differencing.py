@@ -24,7 +24,7 @@ cells *inside* tables (``inference`` looks there); what an attacker knows beside
 published.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb, prod
@@ -145,48 +145,30 @@ class _Population:
 
 def _nearly_equal(narrow: _Population, wide: _Population, dataset: Dataset, threshold: int) -> bool:
     """Whether unions of the wide output's cells come near to the narrow output, but not quite."""
-    return any(gap.is_small(threshold) for gap in _gaps(narrow, wide, dataset))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Gap:
-    """By how many records the nearest union of cells differs from a population.
-
-    Args:
-        records: One entry for each cell of the attributes that both rest on, 0 where no cell of the wide
-            output belongs to the union.
-        near: True if any cell belongs to the union.
-        total: Sum over all entries, including those where no cell belongs to the union.
-    """
-
-    records: IntArray
-    near: bool
-    total: int
-
-    def is_small(self, threshold: int) -> bool:
-        few = np.append(self.records, self.total * self.near)
-        return bool(np.any((few > 0) & (few < threshold)))
-
-
-def _gaps(narrow: _Population, wide: _Population, dataset: Dataset) -> Iterator[_Gap]:
-    """For each pair of cliques, how far the nearest unions of cells are."""
     about = narrow.output.attributes
     for clique in [(), *wide.output.cliques]:
         names = [name for name in clique if name in about]
         shared = {frozenset(clique) & frozenset(other) for other in [(), *narrow.output.cliques]}
         for common in shared:
             within = [name for name in clique if name in common]
-            yield _gap(narrow.kept, wide.kept, dataset, within, names)
+            gaps = _gaps(narrow.kept, wide.kept, dataset, within, names)
+            if np.any((gaps > 0) & (gaps < threshold)):
+                return True
+    return False
 
 
-def _gap(
+def _gaps(
     narrow: Kept, wide: Kept, dataset: Dataset, within: Sequence[str], chosen: Sequence[str]
-) -> _Gap:
-    """Return a population's distance to the nearest union of another's cells, by cells of ``within``.
+) -> IntArray:
+    """By how many records the nearest union of another's cells differs from a population.
 
     A cell of ``chosen`` that is for the greater part in belongs to the nearest union; what it holds of
     the others is the difference, and so is what lies outside the wide population. Where no cell belongs
     to it, there is nothing to subtract: the difference is the output, which has rules of its own.
+
+    Returns:
+        An entry for each cell of ``within``, 0 where no cell belongs to the union; then the sum over all
+        cells, also those where none belongs, 0 if no cell belongs at all.
     """
     rows, many = cell_numbers(dataset, within)
     split, each = cell_numbers(dataset, [name for name in chosen if name not in within])
@@ -196,7 +178,7 @@ def _gap(
     beyond = np.bincount(rows[narrow & ~wide], minlength=many)
     gaps = np.minimum(inside, outside).sum(axis=1) + beyond
     nearest = (inside > outside).any(axis=1)
-    return _Gap(np.where(nearest, gaps, 0), bool(nearest.any()), int(gaps.sum()))
+    return np.append(np.where(nearest, gaps, 0), gaps.sum() * nearest.any())
 
 
 def _in_a_chain(populations: Sequence[Kept], threshold: int) -> bool:

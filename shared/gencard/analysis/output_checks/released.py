@@ -204,11 +204,9 @@ def _errors_of_classifier(table: AnswerTable, answer: AnalysisAnswer) -> dict[tu
             for place, row in enumerate(errors)
             for name, error in zip(table.column_names, row, strict=True)
         }
-    return _errors_of_functions(table, answer) if table.name == "coef" else {}
-
-
-def _errors_of_functions(table: AnswerTable, answer: AnalysisAnswer) -> dict[tuple[int, str], float]:
-    """Return errors of the constants of linear functions, which hold the log size of a class."""
+    if table.name != "coef":
+        return {}
+    # The constants of linear functions hold the log size of a class.
     priors = [float(row[0] or 0.0) for row in answer.table("priors").values]
     return {
         (place, table.column_names[0]): (1 + abs(row[0] or 0.0)) / sqrt(max(prior * answer.n, 1.0))

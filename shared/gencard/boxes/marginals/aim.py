@@ -77,22 +77,18 @@ class Candidates:
 
     def within(self, model: NoisyModel, max_cells: int) -> list[Clique]:
         """Cliques that are in the model already, or that keep it within the bound."""
-        model_cliques = model.cliques
-        return [
-            clique
-            for clique in self.weights
-            if model.holds(clique) or self._with(model_cliques, clique) <= max_cells
-        ]
-
-    def _with(self, measured: frozenset[Clique], clique: Clique) -> int:
-        """Cells of the model with one more clique; cached until something more is measured."""
-        if measured not in self._cells:
+        measured = model.cliques
+        if measured not in self._cells:  # cached until something more is measured
             self._cells.clear()
             self._cells[measured] = {}
-        known = self._cells[measured]
-        if clique not in known:
-            known[clique] = cells_needed(self.domain, sorted(measured | {clique}))
-        return known[clique]
+        inside, cells = [], self._cells[measured]
+        for clique in self.weights:
+            is_held = model.holds(clique)
+            if not is_held and clique not in cells:
+                cells[clique] = cells_needed(self.domain, sorted(measured | {clique}))
+            if is_held or cells[clique] <= max_cells:
+                inside.append(clique)
+        return inside
 
 
 _MEASURING = Fraction(9, 10)

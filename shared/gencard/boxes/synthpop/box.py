@@ -160,9 +160,24 @@ _KIND = "synthpop"
 def bytes_of(domain: Domain, steps: Sequence[DrawStep]) -> bytes:
     """An archive; equal fits give equal bytes."""
     arrays: dict[str, Any] = {}
+    headers = []
     for number, step in enumerate(steps):
+        headers.append(
+            {
+                "axis": step.axis,
+                "rules": json_of(step.rules),
+                "predictors": [each.predictors for each in step.conditionals],
+                "bandwidth": step.density.bandwidth if step.density else None,
+            }
+        )
         for place, each in enumerate(step.conditionals):
-            arrays |= _arrays(f"{number}.{place}", each)
+            name, tree = f"{number}.{place}", each.tree
+            arrays |= {
+                f"{name}.places": np.concatenate([np.zeros(0, dtype=np.int64), *each.places]),
+                f"{name}.tree": np.stack([tree.predictor, tree.cut, tree.left, tree.right]),
+                f"{name}.donors": each.donors,
+                f"{name}.starts": each.starts,
+            }
         if step.density:
             arrays[f"{number}.numbers"] = step.density.numbers
     header = {
@@ -170,7 +185,7 @@ def bytes_of(domain: Domain, steps: Sequence[DrawStep]) -> bytes:
         "kind": _KIND,
         "attributes": domain.attributes,
         "sizes": domain.sizes,
-        "steps": [_header_of(step) for step in steps],
+        "steps": headers,
     }
     return archived(header, arrays)
 
@@ -192,42 +207,18 @@ def fit_of(data: bytes, *, most_bytes: int = 2**30) -> tuple[Domain, tuple[DrawS
     raise BlackBoxError(problem="the saved bytes are not a fit of this black box")
 
 
-def _header_of(step: DrawStep) -> dict[str, Any]:
-    """The parts of a step that are not arrays."""
-    return {
-        "axis": step.axis,
-        "rules": json_of(step.rules),
-        "predictors": [each.predictors for each in step.conditionals],
-        "bandwidth": step.density.bandwidth if step.density else None,
-    }
-
-
-def _arrays(name: str, each: Conditional) -> dict[str, Any]:
-    tree = each.tree
-    return {
-        f"{name}.places": np.concatenate([np.zeros(0, dtype=np.int64), *each.places]),
-        f"{name}.tree": np.stack([tree.predictor, tree.cut, tree.left, tree.right]),
-        f"{name}.donors": each.donors,
-        f"{name}.starts": each.starts,
-    }
-
-
 def _step(domain: Domain, number: int, header: Mapping[str, Any], arrays: Arrays) -> DrawStep:
-    conditionals = tuple(
-        _conditional(domain, tuple(predictors), f"{number}.{place}", arrays)
-        for place, predictors in enumerate(header["predictors"])
-    )
+    conditionals = []
+    for place, predictors in enumerate(map(tuple, header["predictors"])):
+        name = f"{number}.{place}"
+        ends = np.cumsum([domain.sizes[axis] for axis in predictors], dtype=np.int64)
+        places = tuple(np.split(arrays[f"{name}.places"], ends)[:-1])
+        tree, donors = Tree(*arrays[f"{name}.tree"]), arrays[f"{name}.donors"]
+        conditionals.append(Conditional(predictors, places, tree, donors, arrays[f"{name}.starts"]))
     density = None
     if header["bandwidth"] is not None:
         density = Density(arrays[f"{number}.numbers"], header["bandwidth"])
-    return DrawStep(header["axis"], rules_of(header["rules"]), conditionals, density)
-
-
-def _conditional(domain: Domain, predictors: tuple[int, ...], name: str, arrays: Arrays) -> Conditional:
-    ends = np.cumsum([domain.sizes[axis] for axis in predictors], dtype=np.int64)
-    places = tuple(np.split(arrays[f"{name}.places"], ends)[:-1])
-    tree = Tree(*arrays[f"{name}.tree"])
-    return Conditional(predictors, places, tree, arrays[f"{name}.donors"], arrays[f"{name}.starts"])
+    return DrawStep(header["axis"], rules_of(header["rules"]), tuple(conditionals), density)
 
 
 def _are_sound(steps: Sequence[DrawStep], domain: Domain) -> bool:

@@ -120,10 +120,13 @@ def options_of(parameters: Parameters) -> Options:
         InvalidInputError: A word is none that is known, or is not JSON of the right form.
         InvalidNumberError: A number is none, or out of its range.
     """
-    order = parameters["order"]
+    order: str | Clique = parameters["order"]
+    if order not in (DECLARED, BY_LEVELS):
+        order = _names("order", _json("order", parameters["order"]))
+    predictors = _object("predictors", _json("predictors", parameters["predictors"]))
     return Options(
-        order=order if order in (DECLARED, BY_LEVELS) else _names("order", _json("order", order)),
-        predictors=_predictors(parameters["predictors"]),
+        order=order,
+        predictors={name: _names("predictors", names) for name, names in predictors.items()},
         minimum_leaf=whole(parameters, "minimum_leaf", 1, _LARGEST_LEAF),
         complexity=_number(parameters, "complexity"),
         pruning=parameters["pruning"],
@@ -155,11 +158,6 @@ def json_of(rules: tuple[CodeRule, ...]) -> list[dict[str, Any]]:
     return [
         {"attribute": rule.attribute, "code": rule.code, "where": dict(rule.where)} for rule in rules
     ]
-
-
-def _predictors(text: str) -> Mapping[str, Clique]:
-    value = _object("predictors", _json("predictors", text))
-    return {name: _names("predictors", names) for name, names in value.items()}
 
 
 def _where(value: Any) -> tuple[tuple[str, tuple[int, ...]], ...]:

@@ -70,7 +70,11 @@ def _part(margins: Margins, question: CheckedQuestion, clique: Clique) -> Analys
     answer = AnalysisAnswer(question.kind, question.text, records_of(margins))
     if len(clique) == 1:
         shares = level_table(margins, question, clique, (), signed=True)
-        return _one_way(answer, shares, level(question))
+        counts = shares.counts[:, 0]
+        lower, upper = contingency.share_intervals(counts, level(question))
+        values = np.stack([counts, counts / counts.sum(), lower, upper], axis=1)
+        columns = ("nobs", "share", "lower", "upper")
+        return replace(answer, tables=(table_of("shares", shares.rows.names, columns, values),))
     if len(clique) == 2:
         sides = (clique[:1], clique[1:])
         table = level_table(margins, question, *sides, signed=True)
@@ -78,14 +82,6 @@ def _part(margins: Margins, question: CheckedQuestion, clique: Clique) -> Analys
         is_noisy = has_noise(margins, clique)
         return _two_way(answer, table, tested, level(question), is_noisy=is_noisy)
     return _stratified(answer, margins, question, clique)
-
-
-def _one_way(answer: AnalysisAnswer, table: LevelTable, alpha: float) -> AnalysisAnswer:
-    counts = table.counts[:, 0]
-    lower, upper = contingency.share_intervals(counts, alpha)
-    values = np.stack([counts, counts / counts.sum(), lower, upper], axis=1)
-    columns = ("nobs", "share", "lower", "upper")
-    return replace(answer, tables=(table_of("shares", table.rows.names, columns, values),))
 
 
 def _two_way(
@@ -127,11 +123,18 @@ def _fourfold(
         note = _NOISE_EMPTIED if is_noisy else _EMPTY
         return replace(answer, notes=(*answer.notes, note))
     ratios = coefficients_of(("log_oddsratio", "log_riskratio"), *contingency.log_ratios(table.counts))
+    scalars = list(answer.scalars)
+    for name, value, error, pvalue in zip(
+        ratios.names, ratios.params, ratios.bse, ratios.pvalues, strict=True
+    ):
+        # The ratio, and its logarithm with what tests that it is 0.
+        scalars.append(Scalar(name.removeprefix("log_"), float(np.exp(value))))
+        scalars.append(Scalar(name, value, float(error), (), float(pvalue)))
     (one, other), first = table.rows.names, table.columns.names[0]
     return replace(
         answer,
         coefficients=ratios,
-        scalars=(*answer.scalars, *_ratio_scalars(ratios)),
+        scalars=tuple(scalars),
         tables=(answer.tables[0], _ratio_table(ratios, alpha), *answer.tables[1:]),
         notes=(*answer.notes, f"ratios are of '{first}', '{one}' to '{other}'"),
     )
@@ -147,19 +150,6 @@ def _independence(counts: FloatArray) -> tuple[Scalar, ...]:
         test_scalar("g", ratio),
         Scalar("cramers_v", contingency.cramers_v(counts)),
         Scalar("mutual_information", ratio.statistic / 2 / float(counts.sum())),
-    )
-
-
-def _ratio_scalars(ratios: Coefficients) -> tuple[Scalar, ...]:
-    """The ratios, and their logarithms with what tests that they are 0."""
-    logs = zip(ratios.names, ratios.params, ratios.bse, ratios.pvalues, strict=True)
-    return tuple(
-        scalar
-        for name, value, error, pvalue in logs
-        for scalar in (
-            Scalar(name.removeprefix("log_"), float(np.exp(value))),
-            Scalar(name, value, float(error), (), float(pvalue)),
-        )
     )
 
 
