@@ -24,7 +24,6 @@ from gencard.core.program_outputs import (
     ESTIMATE,
     FIT,
     LARGEST,
-    Number,
     Output,
     OutputKind,
     check_outputs,
@@ -124,9 +123,16 @@ class Outputs:
             whole = map(pd.api.types.is_integer_dtype, labelled.dtypes)
             counts = [label for label, is_whole in zip(labelled.columns, whole, strict=True) if is_whole]
         rows, columns = _names(labelled.index), tuple(labelled.columns)
-        self.collected.append(
-            Output(kind, str(name), rows, columns, _numbers(str(name), labelled), tuple(counts))
+        try:
+            table = labelled.to_numpy(np.float64, na_value=np.nan)
+        except (TypeError, ValueError):
+            problem = "contains a value that is not a number"
+            raise InvalidInputError(field=f"output '{name}'", problem=problem) from None
+        # None for what is not defined, and for what is too large to be told.
+        values = tuple(
+            tuple(value if abs(value) <= LARGEST else None for value in row) for row in table.tolist()
         )
+        self.collected.append(Output(kind, str(name), rows, columns, values, tuple(counts)))
 
 
 @dataclass
@@ -224,18 +230,6 @@ def _names(labels: "pd.Index[Any]") -> tuple[str, ...]:
     return tuple(" / ".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in labels)
 
 
-def _numbers(name: str, frame: pd.DataFrame) -> tuple[tuple[Number, ...], ...]:
-    try:
-        table = frame.to_numpy(np.float64, na_value=np.nan)
-    except (TypeError, ValueError):
-        problem = "contains a value that is not a number"
-        raise InvalidInputError(field=f"output '{name}'", problem=problem) from None
-    # None for what is not defined, and for what is too large to be told.
-    return tuple(
-        tuple(value if abs(value) <= LARGEST else None for value in row) for row in table.tolist()
-    )
-
-
 def _coefficients_of(fit: Any) -> pd.DataFrame:
     if isinstance(fit, pd.DataFrame):
         return fit
@@ -247,12 +241,11 @@ def _coefficients_of(fit: Any) -> pd.DataFrame:
         problem = "is neither a data frame nor a fitted model of statsmodels or lifelines"
         raise InvalidInputError(field="output.coefficients", problem=problem)
     columns = {_COLUMNS[name]: np.ravel(getattr(fit, name)) for name in names}
-    return pd.DataFrame(columns, index=_terms_of(fit))
-
-
-def _terms_of(fit: Any) -> "pd.Index[Any]":
-    """Names of the parameters; for a model of several equations, term and equation."""
-    params = fit.params
-    if isinstance(params, pd.DataFrame):
-        return pd.MultiIndex.from_product([params.index, map(str, params.columns)])
-    return params.index if isinstance(params, pd.Series) else pd.Index(fit.model.exog_names)
+    if isinstance(fit.params, pd.DataFrame):  # of several equations: term and equation
+        terms = fit.params.index, map(str, fit.params.columns)
+        index: pd.Index[Any] = pd.MultiIndex.from_product(terms)
+    elif isinstance(fit.params, pd.Series):
+        index = fit.params.index
+    else:
+        index = pd.Index(fit.model.exog_names)
+    return pd.DataFrame(columns, index=index)

@@ -101,19 +101,17 @@ def _linear_message(linear: LinearMeasurement) -> pb.LinearStatistic:
 
 def _tables(header: pb.PsiHeader) -> tuple[Domain, list[np.ndarray]]:
     domain = Domain(tuple(header.attributes), tuple(header.sizes))
-    shapes = [_shape(entry, domain) for entry in header.statistics]
+    shapes: list[tuple[int, ...]] = [
+        (len(entry.linear.functions),)
+        if entry.HasField("linear")
+        else domain.project(tuple(entry.marginal.attributes)).sizes
+        for entry in header.statistics
+    ]
     if sum(map(prod, shapes)) > MOST_CELLS:
         raise TooLargeError(what="psi", limit=f"{MOST_CELLS} cells")
     if any(len(shape) > MOST_AXES for shape in shapes):
         raise TooLargeError(what="A marginal", limit=f"{MOST_AXES} attributes")
     return domain, [np.zeros(shape, dtype=np.int64) for shape in shapes]
-
-
-def _shape(entry: pb.PsiStatistic, domain: Domain) -> tuple[int, ...]:
-    """Shape of the statistic's values."""
-    if entry.HasField("linear"):
-        return (len(entry.linear.functions),)
-    return domain.project(tuple(entry.marginal.attributes)).sizes
 
 
 def _fill(part: pb.StreamPsiResponse, tables: list[np.ndarray], filled: list[int]) -> None:

@@ -76,8 +76,13 @@ def numbers_of(coding: Coding, values: Values | None = None) -> dict[str, tuple[
             numbers[attribute.name] = (0.0, 1.0) + (np.nan,) * one.missing
         elif isinstance(one, Labels) and one.ordered and _are_numbers(one.labels):
             numbers[attribute.name] = tuple(map(float, one.labels)) + (np.nan,) * one.missing
-    for name, own_values in (values or {}).items():
-        numbers[name] = _given(coding, name, own_values)
+    for name, given in (values or {}).items():
+        one = coding.attribute(name).coding
+        full = tuple(map(float, given)) + (np.nan,) * (one.size - len(given) if one.missing else 0)
+        if len(full) != one.size or not all(np.abs(full[: one.size - one.missing]) <= _LARGEST):
+            problem = f"needs one number for each of the {one.size - one.missing} levels of '{name}'"
+            raise InvalidInputError(field="values", problem=problem)
+        numbers[name] = full
     return numbers
 
 
@@ -86,15 +91,6 @@ def _are_numbers(labels: Sequence[str]) -> bool:
         return bool(np.isfinite(list(map(float, labels))).all())
     except ValueError:
         return False
-
-
-def _given(coding: Coding, name: str, given: Sequence[float]) -> tuple[float, ...]:
-    one = coding.attribute(name).coding
-    full = tuple(map(float, given)) + (np.nan,) * (one.size - len(given) if one.missing else 0)
-    if len(full) != one.size or not all(np.abs(full[: one.size - one.missing]) <= _LARGEST):
-        problem = f"needs one number for each of the {one.size - one.missing} levels of '{name}'"
-        raise InvalidInputError(field="values", problem=problem)
-    return full
 
 
 def read_design(

@@ -421,14 +421,8 @@ def _needs(
                 continue
         if by:
             cliques.append(by)
-    kept = maximal(cliques) if cliques else ()
-    return Needs(tuple(kept), _widest(sums, coding))
-
-
-def _widest(sums: Iterable[Sum], coding: Coding) -> tuple[Sum, ...]:
-    """The sums that are no sums of others."""
     distinct = tuple(dict.fromkeys(sums))
-    kept = [
+    widest = [  # the sums that are no sums of others
         one
         for one in distinct
         if not any(
@@ -439,7 +433,8 @@ def _widest(sums: Iterable[Sum], coding: Coding) -> tuple[Sum, ...]:
             for other in distinct
         )
     ]
-    return tuple(sorted(kept, key=lambda one: one.place(coding.domain)))
+    kept = maximal(cliques) if cliques else ()
+    return Needs(tuple(kept), tuple(sorted(widest, key=lambda one: one.place(domain))))
 
 
 def population_of(written: Written, coding: Coding, used: NumbersUsed, *, drop: bool) -> Clique:

@@ -147,15 +147,7 @@ def learned(numbers: FloatArray, codes: NDArray[Any], rng: np.random.Generator) 
     if len(values) > _MOST_RECORDS:
         values = values[rng.choice(len(values), _MOST_RECORDS, replace=False)]
     middle, spread = float(values.mean()), float(values.std()) or 1.0
-    mixture = _mixture((values - middle) / spread, int(rng.integers(_RANDOM_STATES)))
-    is_heavy = mixture.weights_ > _LEAST_WEIGHT
-    means = mixture.means_.ravel()[is_heavy] * spread + middle
-    stddevs = np.sqrt(mixture.covariances_.ravel()[is_heavy]) * spread
-    return Modes(numbers, means, stddevs, mixture.weights_[is_heavy])
-
-
-def _mixture(values: FloatArray, random_state: int) -> Any:
-    """Bayesian, with a Dirichlet process for the weights; values are standardised."""
+    random_state = int(rng.integers(_RANDOM_STATES))
     try:
         method = import_module("sklearn.mixture").BayesianGaussianMixture
     except ModuleNotFoundError:
@@ -168,7 +160,11 @@ def _mixture(values: FloatArray, random_state: int) -> Any:
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # more modes than distinct values; not the last digit reached
-        return mixture.fit(values.reshape(-1, 1))
+        mixture.fit(((values - middle) / spread).reshape(-1, 1))
+    is_heavy = mixture.weights_ > _LEAST_WEIGHT
+    means = mixture.means_.ravel()[is_heavy] * spread + middle
+    stddevs = np.sqrt(mixture.covariances_.ravel()[is_heavy]) * spread
+    return Modes(numbers, means, stddevs, mixture.weights_[is_heavy])
 
 
 Floats = NDArray[np.float32]

@@ -1,6 +1,6 @@
 """SynthPop as a black box, without a privacy guarantee; its fit can be saved."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -301,10 +301,18 @@ class SynthPop:
         if not len(dataset):
             raise InvalidDatasetError(problem="it has no records")
         rng = rng_of(seed)
+        options = self.options
+        growth = Growth(options.minimum_leaf, options.complexity, options.pruning == "misclassification")
         steps = []
-        for number, step in enumerate(self._steps(dataset, plans, scales, rng)):
+        for number, plan in enumerate(plans, 1):
+            state = int(rng.integers(_RANDOM_STATES))
+            step = step_of(plan, dataset, scales, growth, random_state=state)
+            scale = scales.get(plan.attribute) if options.smoothing == "density" else None
+            if scale:
+                density = density_of(scale.numbers, dataset.column(plan.attribute))
+                step = replace(step, density=density)
             steps.append(step)
-            progress(f"tree of '{plans[number].attribute}'", (number + 1) / len(plans))
+            progress(f"tree of '{plan.attribute}'", number / len(plans))
         return FittedTrees(dataset.domain, tuple(steps))
 
     def load(self, saved: bytes) -> FittedTrees:
@@ -314,24 +322,6 @@ class SynthPop:
             BlackBoxError: The bytes are not what ``save`` gave.
         """
         return FittedTrees(*fit_of(saved))
-
-    def _steps(
-        self,
-        dataset: Dataset,
-        plans: tuple[PlannedStep, ...],
-        scales: Mapping[str, TreeScale],
-        rng: np.random.Generator,
-    ) -> Iterator[DrawStep]:
-        options = self.options
-        growth = Growth(options.minimum_leaf, options.complexity, options.pruning == "misclassification")
-        for plan in plans:
-            state = int(rng.integers(_RANDOM_STATES))
-            step = step_of(plan, dataset, scales, growth, random_state=state)
-            scale = scales.get(plan.attribute) if options.smoothing == "density" else None
-            if scale:
-                codes = dataset.column(plan.attribute)
-                step = replace(step, density=density_of(scale.numbers, codes))
-            yield step
 
 
 _CLAIM = Claim(
