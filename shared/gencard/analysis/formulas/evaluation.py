@@ -364,17 +364,10 @@ class _Evaluation:
 
     def _pair(self, compare: Callable[[Any, Any], Any], left: Any, right: Any) -> Cells:
         """A comparison in each cell; text is compared with text, numbers with numbers."""
-        if any(isinstance(side, str) for side in (left, right)):
-            left, right = (_text(side) for side in (left, right))
+        others = [side for side in (left, right) if not isinstance(side, str)]
+        if len(others) < 2 and any(np.asarray(side).dtype != object for side in others):
+            raise NotUsableError("a number cannot be compared with a text")
         return self._logic.compared(compare(left, right), left, right)
-
-
-def _text(side: Any) -> Any:
-    if isinstance(side, str):
-        return side
-    if np.asarray(side).dtype != object:
-        raise NotUsableError("a number cannot be compared with a text")
-    return side
 
 
 def _parts(node: ast.expr) -> Sequence[ast.expr]:

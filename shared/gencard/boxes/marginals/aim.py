@@ -168,16 +168,6 @@ class _Run:
         """Choose, measure, fit; the last round spends all that is left."""
         last = self.budget.remaining < 2 * self.part
         part = self.budget.remaining if last else self.part
-        clique = self._choice(part)
-        marginal = self.budget.noisy_marginal(clique, self._counts[clique], _MEASURING * part)
-        before = self.model.expected([clique])[clique]
-        self.model = self.model.with_one(marginal)
-        change = float(np.abs(self.model.expected([clique])[clique] - before).sum())
-        if change <= _MEAN * marginal.stddev * before.size:
-            self.part *= 4
-
-    def _choice(self, part: Fraction) -> Clique:
-        choice = (1 - _MEASURING) * part
         share = 1 - (self.budget.remaining - part) / self.budget.total
         allowed = self._candidates.within(self.model, int(self._max_cells * share))
         bias = _MEAN * self.budget.stddev(_MEASURING * part)
@@ -189,7 +179,14 @@ class _Run:
             noise = round(bias * expected[clique].size * GRID)
             scores.append(weight * (misfit(self._counts[clique], expected[clique]) - noise))
         sensitivity = max(weights) * self.budget.l1_sensitivity * GRID
-        return allowed[self.budget.choose(np.array(scores), sensitivity, choice)]
+        chosen = self.budget.choose(np.array(scores), sensitivity, (1 - _MEASURING) * part)
+        clique = allowed[chosen]
+        marginal = self.budget.noisy_marginal(clique, self._counts[clique], _MEASURING * part)
+        before = self.model.expected([clique])[clique]
+        self.model = self.model.with_one(marginal)
+        change = float(np.abs(self.model.expected([clique])[clique] - before).sum())
+        if change <= _MEAN * marginal.stddev * before.size:
+            self.part *= 4
 
 
 def _check_cells(domain: Domain, most: int) -> None:
