@@ -48,7 +48,7 @@ def read(path: Path, field: str, *, sheet: str, skip: int, most_bytes: int) -> S
 
 
 def _read(path: Path, field: str, *, sheet: str, skip: int, most_bytes: int) -> StoredTable:
-    if ending_of(path) != ".xls":
+    if ending_of(path) != ".xls":  # too many bytes are refused before anything is unpacked
         with zipfile.ZipFile(path) as archive:
             if sum(entry.file_size for entry in archive.infolist()) > most_bytes:
                 raise too_many_bytes(most_bytes)

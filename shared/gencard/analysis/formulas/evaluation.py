@@ -349,7 +349,8 @@ class _Evaluation:
         name = function_of(call)
         parts = [self._value(part) for part in call.args] if name not in _LISTS else []
         if name in OF_ONE and len(parts) == 1 and not call.keywords:
-            only, of = parts[0], self._attribute(call.args[0]) if name.startswith("as_") else None
+            only = parts[0]
+            of = self._attribute(call.args[0]) if name.startswith("as_") else None
             if of is not None and of not in self._numbers:  # labels that are numbers
                 levels = self._labels[of]
                 only = np.array([_number(one) for one in levels.names])[levels.codes]

@@ -322,11 +322,11 @@ class StoredRun:
         figure = influence.of_means(place, inside, cells=cells, outside=outside)
         if self.question.kind is not Analysis.MEANS:
             figure = max(figure, influence.of_contrasts(place, inside, cells=cells))
-        # Whether a test tells standard deviations that one record would move.
-        spreads = self.spreads(term, rules)
-        tells = self.question.kind is not Analysis.MEANS and spreads is not Spreads.OWN
-        if spreads is not Spreads.NONE:
-            tells = tells and self.question.options.get("test", TESTS[0]) != TESTS[0]
+        # A test may tell standard deviations that one record would move.
+        spreads, tells = self.spreads(term, rules), False
+        if self.question.kind is not Analysis.MEANS and spreads is not Spreads.OWN:
+            test = self.question.options.get("test", TESTS[0])
+            tells = spreads is Spreads.NONE or test != TESTS[0]
         by_spreads = breaking([(Rule.INFLUENCE, tells)])
         return together([influence.waits(figure, rules), by_spreads])
 
