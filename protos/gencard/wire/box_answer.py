@@ -167,7 +167,10 @@ class AnswerReader:
         if request.task.answers_rows:
             self._check(line == _rows_line(request.rows))
             return request.rows * record_bytes(request.dataset.domain)
-        length = _number_in(line)
+        digits = line.rpartition(b":")[2][:-2]
+        length = -1  # no line of an answer has this length
+        if digits.isdigit() and len(digits) < _LONGEST_NUMBER:
+            length = int(digits)
         self._check(line == _fit_line(length) and length <= self._most_saved)
         return length
 
@@ -181,12 +184,6 @@ class AnswerReader:
 
 def _rows_line(rows: int) -> bytes:
     return b'{"format":"gencard.box.v1","rows":%d}\n' % rows
-
-
-def _number_in(line: bytes) -> int:
-    """The number at the end of a line; -1 for none."""
-    digits = line.rpartition(b":")[2][:-2]
-    return int(digits) if digits.isdigit() and len(digits) < _LONGEST_NUMBER else -1
 
 
 def _fit_line(length: int) -> bytes:

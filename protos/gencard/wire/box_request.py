@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import isnan, nan
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
@@ -173,15 +173,14 @@ def _request_of(header: Document, stream: BinaryIO) -> BoxRequest:
         int(header["seed"]),
         {str(name): str(value) for name, value in header["parameters"].items()},
         tuple(tuple(map(str, clique)) for clique in header["workload"]),
-        {str(name): _numbers(values) for name, values in header["values"].items()},
+        {
+            str(name): tuple(nan if value is None else float(value) for value in values)
+            for name, values in header["values"].items()
+        },
         saved,
         PLAIN.read(Coding, header["coding"], field="coding") if task is BoxTask.ANALYSE else None,
         numbers,
     )
-
-
-def _numbers(values: list[Any]) -> tuple[float, ...]:
-    return tuple(nan if value is None else float(value) for value in values)
 
 
 def _exactly(stream: BinaryIO, length: int) -> bytes:

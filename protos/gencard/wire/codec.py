@@ -346,7 +346,10 @@ def _codec(kind: Any, field: FieldDescriptor) -> _Codec:
         (member,) = members_of(kind)
         return _codec(member, field)
     if (item := _item_of(kind)) is not None:
-        return _repeated(item, field) if field.is_repeated else _wrapped(field)
+        if not field.is_repeated:
+            return _wrapped(field)
+        codec = _codec(item, field) if _item_of(item) is None else _wrapped(field)
+        return replace(codec, many=True)
     return _mapping(get_args(kind)[1], field)
 
 
@@ -354,7 +357,10 @@ def _of_dataclass(kind: Any, field: FieldDescriptor) -> _Codec:
     if kind in _SCALARS:
         return _SCALARS[kind]
     if field.type == FieldDescriptor.TYPE_BYTES:
-        return _Codec(lambda value: json.dumps(PLAIN.write(value)).encode(), partial(_report_of, kind))
+        return _Codec(
+            lambda value: json.dumps(PLAIN.write(value)).encode(),
+            lambda content, path: PLAIN.read(kind, _json_of(content, path), field=path),
+        )
     form = _form(kind, _class_of(field))
     return _Codec(form.write, form.read)
 
@@ -393,11 +399,6 @@ def _member(members: Mapping[Any, StrEnum], problem: str, content: Any, path: st
     if content in members:
         return members[content]
     raise InvalidInputError(field=path, problem=problem)
-
-
-def _repeated(item: Any, field: FieldDescriptor) -> _Codec:
-    codec = _codec(item, field) if _item_of(item) is None else _wrapped(field)
-    return replace(codec, many=True)
 
 
 def _wrapped(field: FieldDescriptor) -> _Codec:
@@ -449,10 +450,6 @@ def _json_of(content: bytes, path: str) -> Any:
         return json.loads(content) if content else None
     except (ValueError, RecursionError):
         raise InvalidInputError(field=path, problem="is not JSON") from None
-
-
-def _report_of(kind: Any, content: bytes, path: str) -> Any:
-    return PLAIN.read(kind, _json_of(content, path), field=path)
 
 
 def _date_of(text: str, path: str) -> date:

@@ -251,7 +251,10 @@ def is_log_entry(document: Document) -> bool:
 
 def resource_of(body: bytes) -> str:
     """Return the name of an entry's subject; raise VerificationError if the bytes are no entry."""
-    return _text(_facts(body), "resource")
+    value = _facts(body).get("resource")
+    if not isinstance(value, str):
+        raise VerificationError(problem="the log entry is malformed")
+    return value
 
 
 def check_release_entry(body: bytes, receipt: Receipt, controller: str) -> None:
@@ -313,10 +316,3 @@ def _facts(body: bytes) -> Document:
         return document_of(body, "entry")
     except InvalidInputError:
         raise VerificationError(problem="the log entry is malformed") from None
-
-
-def _text(facts: Document, name: str) -> str:
-    value = facts.get(name)
-    if not isinstance(value, str):
-        raise VerificationError(problem="the log entry is malformed")
-    return value

@@ -16,7 +16,6 @@ from gencard.core.generators.contract import Generator, Model, rng_of
 from gencard.core.json_codecs import written
 from gencard.core.statistics.linear import LinearStatistic, Statistic, divided
 from gencard.core.statistics.measure import measure_dataset
-from gencard.core.statistics.psi import Psi
 from gencard.core.typed_json import text_scalar
 
 _MODELS_KEPT = 4
@@ -84,21 +83,17 @@ class Honest:
     def model(self, dataset: Dataset) -> Model:
         """The model fitted to the input's psi, over the attributes that Phi names."""
         psi = measure_dataset(dataset, self.statistics)
-        digest = _digest(psi)
+        hasher = hashlib.sha256(repr(psi.domain).encode())
+        for measurement in psi.measurements:
+            hasher.update(measurement.values.tobytes())
+        for linear in psi.linear:
+            hasher.update(linear.values.tobytes())
+        digest = hasher.hexdigest()
         if digest not in self._models:
             while len(self._models) >= _MODELS_KEPT:
                 del self._models[next(iter(self._models))]
             self._models[digest] = self.generator.fit(psi, psi.domain)
         return self._models[digest]
-
-
-def _digest(psi: Psi) -> str:
-    hasher = hashlib.sha256(repr(psi.domain).encode())
-    for measurement in psi.measurements:
-        hasher.update(measurement.values.tobytes())
-    for linear in psi.linear:
-        hasher.update(linear.values.tobytes())
-    return hasher.hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

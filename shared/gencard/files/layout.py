@@ -467,8 +467,12 @@ def date_formats(columns: Sequence[Sequence[str]]) -> tuple[str, ...]:
     fitting = sorted((_fitting(column) for column in columns), key=len)  # one format: it decides
     formats: list[str] = []
     for candidates in fitting:
-        if candidates and not {*candidates} & {*formats} and not _contradicts(candidates[0], formats):
-            formats.append(candidates[0])
+        if not candidates or {*candidates} & {*formats}:
+            continue
+        first = candidates[0]
+        others = [other for other in formats if other in DAY_OR_MONTH_FIRST]
+        if first not in DAY_OR_MONTH_FIRST or all(first[:2] == other[:2] for other in others):
+            formats.append(first)
     return tuple(formats)
 
 
@@ -481,11 +485,6 @@ def _fitting(column: Sequence[str]) -> list[str]:
     fits = {form: sum(is_date(value, form) for value in values) for form in DATES}
     most = max(fits.values())
     return [form for form in DATES if fits[form] == most and 10 * most >= 9 * len(values) > 0]
-
-
-def _contradicts(form: str, formats: Sequence[str]) -> bool:
-    others = [other for other in formats if other in DAY_OR_MONTH_FIRST]
-    return form in DAY_OR_MONTH_FIRST and any(form[:2] != other[:2] for other in others)
 
 
 def is_date(text: str, form: str) -> bool:

@@ -202,7 +202,12 @@ def _column(
     if not _is_text(meta, name):
         shown, note = _dated(values, meta.original_variable_types.get(name) or "", calendar)
     if shown is values and labels and _all_in(values, labels):
-        shown = _labelled(values, labels)
+        places = pc.index_in(values, value_set=pa.array(list(labels), values.type))
+        texts = pa.array(list(labels.values()), pa.string())
+        shown = pa.chunked_array(
+            [pa.DictionaryArray.from_arrays(chunk, texts) for chunk in places.chunks],
+            type=pa.dictionary(pa.int32(), pa.string()),
+        )
         return StoredColumn(name, description, tuple(labels.values()), missing), shown
     if shown is values and not _is_text(meta, name):
         shown, form = whole_or_float(values), meta.original_variable_types.get(name) or ""
@@ -262,18 +267,16 @@ def _all_in(values: pa.ChunkedArray, labels: dict[Any, str]) -> bool:
     return bool(pc.all(is_known).as_py() is not False)
 
 
-def _labelled(values: pa.ChunkedArray, labels: dict[Any, str]) -> pa.ChunkedArray:
-    places = pc.index_in(values, value_set=pa.array(list(labels), values.type))
-    texts = pa.array(list(labels.values()), pa.string())
-    return pa.chunked_array(
-        [pa.DictionaryArray.from_arrays(chunk, texts) for chunk in places.chunks],
-        type=pa.dictionary(pa.int32(), pa.string()),
-    )
-
-
 def _dated(values: pa.ChunkedArray, form: str, calendar: _Calendar) -> tuple[pa.ChunkedArray, str]:
     """Return dates, timestamps and times of day in place of numbers, where the format says so."""
-    kind = _kind_of(form, calendar)
+    plain = form if form.startswith("%") else form.lower().rstrip("0123456789.")
+    plain = _SEPARATED.sub(r"\1", plain)
+    kinds = {"instant": calendar.instants, "date": calendar.dates, "time": calendar.times}
+    if form.startswith("%"):
+        tests = [(kind, any(plain.startswith(one) for one in forms)) for kind, forms in kinds.items()]
+    else:
+        tests = [(kind, plain in forms) for kind, forms in kinds.items()]
+    kind = next((kind for kind, fits in tests if fits), "")
     if not kind:
         return values, ""
     unit = calendar.date_unit if kind == "date" else calendar.instant_unit
@@ -283,7 +286,10 @@ def _dated(values: pa.ChunkedArray, form: str, calendar: _Calendar) -> tuple[pa.
     if kind == "time":
         if np.any((whole < 0) | (whole >= _DAY)):
             return values, "Its values are times outside of a day, in seconds."
-        return pa.chunked_array([_times(whole, absent)]), "Its values are times of day."
+        midnight = dt.datetime.min
+        times = [(midnight + dt.timedelta(seconds=second)).time() for second in whole.tolist()]
+        texts = pa.array(time_texts(times), pa.string(), mask=absent)
+        return pa.chunked_array([texts]), "Its values are times of day."
     if np.any(np.abs(whole) > _DAY * 4_000_000):  # over 10,000 years
         return values, "Some of its dates are outside of the calendar, so its values are numbers."
     if np.all(whole % _DAY == 0):
@@ -293,28 +299,10 @@ def _dated(values: pa.ChunkedArray, form: str, calendar: _Calendar) -> tuple[pa.
     return pa.chunked_array([pa.array(micros, pa.int64(), mask=absent).cast(pa.timestamp("us"))]), ""
 
 
-def _times(seconds: np.ndarray[Any, Any], absent: np.ndarray[Any, Any]) -> pa.Array:
-    midnight = dt.datetime.min
-    times = [(midnight + dt.timedelta(seconds=second)).time() for second in seconds.tolist()]
-    return pa.array(time_texts(times), pa.string(), mask=absent)
-
-
 _SEPARATED = re.compile(r"^(ddmmyy|mmddyy|yymmdd|yymm|mmyy|yyq)[bcdnps]$")
 """Formats of SAS whose last letter names the separator."""
 
 _DATE_LIKE = re.compile(r"date|yy|%t|moyr|qyr|wkyr|nengo|eurdf|8601|julian|pdjul", re.IGNORECASE)
-
-
-def _kind_of(form: str, calendar: _Calendar) -> str:
-    """Return "date", "instant", "time" or nothing for the format of a variable, such as ``DATE11``."""
-    plain = form if form.startswith("%") else form.lower().rstrip("0123456789.")
-    plain = _SEPARATED.sub(r"\1", plain)
-    kinds = {"instant": calendar.instants, "date": calendar.dates, "time": calendar.times}
-    if form.startswith("%"):
-        tests = [(kind, any(plain.startswith(one) for one in forms)) for kind, forms in kinds.items()]
-    else:
-        tests = [(kind, plain in forms) for kind, forms in kinds.items()]
-    return next((kind for kind, fits in tests if fits), "")
 
 
 if __name__ == "__main__":

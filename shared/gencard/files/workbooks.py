@@ -48,8 +48,10 @@ def read(path: Path, field: str, *, sheet: str, skip: int, most_bytes: int) -> S
 
 
 def _read(path: Path, field: str, *, sheet: str, skip: int, most_bytes: int) -> StoredTable:
-    if ending_of(path) != ".xls":
-        _check_size(path, most_bytes)
+    if ending_of(path) != ".xls":  # too many bytes are refused before anything is unpacked
+        with zipfile.ZipFile(path) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > most_bytes:
+                raise too_many_bytes(most_bytes)
     errors = _checked_parts(path, field) if ending_of(path) == ".xlsx" else {}
     try:
         book = calamine.CalamineWorkbook.from_path(str(path))
@@ -59,13 +61,6 @@ def _read(path: Path, field: str, *, sheet: str, skip: int, most_bytes: int) -> 
     name = _chosen(book, sheet, field)
     _check_errors(path, name, field, errors)
     return _Sheet(book.get_sheet_by_name(name), field, skip, ending_of(path)).table()
-
-
-def _check_size(path: Path, most_bytes: int) -> None:
-    """Refuse a workbook that unpacks to too many bytes, before anything is unpacked."""
-    with zipfile.ZipFile(path) as archive:
-        if sum(entry.file_size for entry in archive.infolist()) > most_bytes:
-            raise too_many_bytes(most_bytes)
 
 
 def _chosen(book: Any, sheet: str, field: str) -> str:
@@ -120,11 +115,17 @@ class _SheetColumn:
         if self.kinds <= {float}:
             return whole_or_float(pa.chunked_array(self.batches, pa.float64())), ""
         if self.kinds == {bool}:
-            return self._as(pa.bool_()), ""
+            kind = pa.bool_()
+            return pa.chunked_array([pa.array(_values(batch), kind) for batch in self.batches], kind), ""
         if self.kinds <= {dt.date, dt.datetime}:
             return self._dates(), ""
         if dt.timedelta in self.kinds:
-            return self._hours(), "Its values are durations, read as hours."
+            # A time of day is a duration, too: only its format tells it apart.
+            hours = [
+                None if one is None else _hours_of(one) for one in chain(*map(_values, self.batches))
+            ]
+            array = pa.chunked_array([pa.array(hours, pa.float64())])
+            return whole_or_float(array), "Its values are durations, read as hours."
         if self.kinds == {dt.time}:
             return pa.chunked_array([time_texts([*chain(*map(_values, self.batches))])], pa.string()), ""
         texts = [
@@ -135,9 +136,6 @@ class _SheetColumn:
         note = "Its cells are of several types, such as numbers and texts, so all are texts." * mixed
         return pa.chunked_array(texts, pa.string()), note
 
-    def _as(self, kind: pa.DataType) -> pa.ChunkedArray:
-        return pa.chunked_array([pa.array(_values(batch), kind) for batch in self.batches], kind)
-
     def _dates(self) -> pa.ChunkedArray:
         instants = [[_instant(value) for value in _values(batch)] for batch in self.batches]
         midnight = dt.time()
@@ -146,11 +144,6 @@ class _SheetColumn:
             return pa.chunked_array([pa.array(one, pa.date32()) for one in days], pa.date32())
         kind = pa.timestamp("us")
         return pa.chunked_array([pa.array(one, kind) for one in instants], kind)
-
-    def _hours(self) -> pa.ChunkedArray:
-        """Return durations as hours; a time of day is one, too, since only its format tells it apart."""
-        hours = [None if one is None else _hours_of(one) for one in chain(*map(_values, self.batches))]
-        return whole_or_float(pa.chunked_array([pa.array(hours, pa.float64())]))
 
     def beside_duration(self) -> int | None:
         """Return the place of the first duration among other values, or of the first other value."""
@@ -179,11 +172,6 @@ def _hours_of(value: dt.timedelta | dt.time) -> float:
 
 _DURATION = re.compile(r"(-?)PT([0-9]+)H([0-9]+)M([0-9]+(?:\.[0-9]+)?)S")
 """Text that calamine makes of a time in an .ods file that is no time of day."""
-
-
-def _with_durations(cells: list[Any]) -> list[Any]:
-    """Return cells of an .ods file with durations in place of such texts."""
-    return [_duration(one) if isinstance(one, str) else one for one in cells]
 
 
 def _duration(text: str) -> dt.timedelta | str:
@@ -231,15 +219,21 @@ class _Sheet:
         rows = enumerate(self._sheet.iter_rows())
         head, names, first = self._head(rows)
         columns = [_SheetColumn() for _ in names]
-        self._check_merged(head)
+        for (top, left), (bottom, _) in self._sheet.merged_cell_ranges or ():
+            if bottom >= max(head, self._skip):
+                raise self._wrong(f"has merged cells from cell {_cell(top, left)} on", _UNMERGE)
         batch: list[list[Any]] = []
         second: list[Any] | None = None
         for number, row in rows:
             cells = row[first : first + len(names)]
             if self._ending == ".ods":
-                cells = _with_durations(cells)
+                cells = [_duration(one) if isinstance(one, str) else one for one in cells]
             second = cells if second is None else second
-            self._check_outside(row, number, first, len(names))
+            for place, cell in enumerate(row):
+                if cell != _EMPTY and not first <= place < first + len(names):
+                    raise self._wrong(
+                        f"has a value without a name above it in cell {_cell(number, place)}", _HEADER
+                    )
             batch.append(cells)
             if len(batch) >= _ROWS_AT_ONCE:
                 self._add(columns, batch, last=False)
@@ -284,18 +278,6 @@ class _Sheet:
             check_names(cells, self._field, places)
             return number, cells, first
         raise self._wrong("has no row with names of columns", _HEADER)
-
-    def _check_merged(self, head: int) -> None:
-        for (top, left), (bottom, _) in self._sheet.merged_cell_ranges or ():
-            if bottom >= max(head, self._skip):
-                raise self._wrong(f"has merged cells from cell {_cell(top, left)} on", _UNMERGE)
-
-    def _check_outside(self, row: Sequence[Any], number: int, first: int, width: int) -> None:
-        for place, cell in enumerate(row):
-            if cell != _EMPTY and not first <= place < first + width:
-                raise self._wrong(
-                    f"has a value without a name above it in cell {_cell(number, place)}", _HEADER
-                )
 
     def _check_second(
         self, second: list[Any] | None, columns: Sequence[_SheetColumn], head: int, first: int

@@ -100,17 +100,12 @@ def _series(attribute: Attribute, codes: NDArray[Any], values: Values | None) ->
 def _numbers(edges: Edges, numbers: NDArray[np.float64], *, whole: bool) -> "pd.Series[Any]":
     """Numbers, whole ones as integers, or dates."""
     if edges.dates:
-        return pd.Series(_dates(numbers))
+        absent = np.isnan(numbers)
+        midnights = np.where(absent, 0, numbers).astype("datetime64[D]").astype("datetime64[s]")
+        return pd.Series(np.where(absent, np.datetime64("NaT"), midnights))
     if not whole:
         return pd.Series(numbers)
     return pd.Series(numbers).astype("Int64" if edges.missing else "int64")
-
-
-def _dates(days: NDArray[np.float64]) -> NDArray[np.datetime64]:
-    """Midnights; NaN becomes NaT."""
-    absent = np.isnan(days)
-    dates: NDArray[np.datetime64] = np.where(absent, 0, days).astype("datetime64[D]")
-    return np.where(absent, np.datetime64("NaT"), dates.astype("datetime64[s]"))
 
 
 def _plain(attribute: Attribute, codes: NDArray[Any]) -> "pd.Series[Any]":
@@ -130,7 +125,8 @@ def _codes(attribute: Attribute, column: "pd.Series[Any]") -> NDArray[Any]:
         known, inverse = column.cat.categories, column.cat.codes.to_numpy()
     else:
         inverse, known = pd.factorize(column)
-    codes_of = _code_of_value(attribute)
+    levels = categories_of(attribute).categories
+    codes_of = {**code_of(attribute), **{level: code for code, level in enumerate(levels)}}
     code_of_known = np.array(codes_of_values(attribute, codes_of, [*known, None]))
     codes: NDArray[np.int64] = code_of_known[inverse]  # position -1, an absent value, is the last
     if (codes == UNDECLARED).any():
@@ -147,9 +143,3 @@ def _numbers_of(column: "pd.Series[Any]") -> NDArray[np.float64] | None:
     if pd.api.types.is_numeric_dtype(column):
         return column.to_numpy(np.float64, na_value=np.nan)
     return None
-
-
-def _code_of_value(attribute: Attribute) -> dict[Any, int]:
-    """``levels.code_of``, and the code of each interval."""
-    levels = categories_of(attribute).categories
-    return {**code_of(attribute), **{level: code for code, level in enumerate(levels)}}

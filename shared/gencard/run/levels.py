@@ -241,33 +241,27 @@ class Numbers:
 
     def of(self, name: str, coding: Edges, codes: NDArray[Any]) -> NDArray[np.float64]:
         """The next rows of an attribute; NaN is "missing"."""
-        if name in self._sources:
-            return self._of_source(name, len(codes))
-        return self._drawn(name, name, coding, codes)
-
-    def _of_source(self, name: str, rows: int) -> NDArray[np.float64]:
-        """The next rows of an attribute whose numbers are those of another."""
+        if name not in self._sources:
+            return self._drawn(name, name, coding, codes)
+        # Its numbers are those of another attribute.
         source, begin = self._sources[name], self._done.get(name, 0)
-        self._done[name] = begin + rows
-        codes = source.codes[begin : begin + rows]
-        coding = source.attribute.coding
-        if isinstance(coding, Labels):
-            return np.take(np.array([*map(float, coding.labels), np.nan]), codes)
-        return self._drawn(name, source.attribute.name, coding, codes)
+        self._done[name] = begin + len(codes)
+        own_codes, own = source.codes[begin : begin + len(codes)], source.attribute.coding
+        if isinstance(own, Labels):
+            return np.take(np.array([*map(float, own.labels), np.nan]), own_codes)
+        return self._drawn(name, source.attribute.name, own, own_codes)
 
     def _drawn(self, place: str, name: str, coding: Edges, codes: NDArray[Any]) -> NDArray[np.float64]:
         scale = coding.scale
         if place not in self._streams:
-            self._streams[place] = self._stream(name, "v1" if scale is None else "v2")
+            version = "v1" if scale is None else "v2"
+            digest = hashlib.sha256(f"gencard.numbers.{version}\x00{self._seed}\x00{name}".encode())
+            self._streams[place] = np.random.PCG64(int.from_bytes(digest.digest(), "big"))
         stream = self._streams[place]
         if scale is None:
             return numbers_of_codes(coding, codes, stream.random_raw(len(codes)))
         words = stream.random_raw(WORDS_A_NUMBER * len(codes))
         return scaled_numbers(coding, scale, codes, words, self._places.get(name))
-
-    def _stream(self, name: str, version: str) -> np.random.PCG64:
-        digest = hashlib.sha256(f"gencard.numbers.{version}\x00{self._seed}\x00{name}".encode())
-        return np.random.PCG64(int.from_bytes(digest.digest(), "big"))
 
 
 def by_levels(coding: Coding, attributes: Clique, columns: Collection[str]) -> Clique:

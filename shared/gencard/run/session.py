@@ -24,7 +24,6 @@ from gencard.core.program_outputs import (
     ESTIMATE,
     FIT,
     LARGEST,
-    Number,
     Output,
     OutputKind,
     check_outputs,
@@ -65,7 +64,13 @@ class Outputs:
         Raises:
             InvalidInputError: It is no table of numbers.
         """
-        self._add(OutputKind.TABLE, name, _completed(_frame(data)), counts)
+        frame = _frame(data)
+        whole = [column for column in frame if pd.api.types.is_integer_dtype(frame[column])]
+        fill = 0 if len(whole) == len(frame.columns) else np.nan
+        # Every declared level in its order, so that the shape says nothing about the records.
+        rows, columns = _levels(frame.index), _levels(frame.columns)
+        frame = frame.reindex(index=rows, columns=columns, fill_value=fill)
+        self._add(OutputKind.TABLE, name, frame, counts)
 
     def coefficients(self, name: str, fit: Any) -> None:
         """Give a model: results of statsmodels or lifelines, or a frame with a row for each term.
@@ -74,7 +79,11 @@ class Outputs:
         as an output of its own.
         """
         self._add(OutputKind.COEFFICIENTS, name, _coefficients_of(fit), ())
-        if facts := _facts_of(fit):
+        facts: dict[str, float] = {}
+        for fact in _OF_FIT:
+            with suppress(Exception):  # libraries raise what they like where a model has no such number
+                facts[fact] = float(getattr(fit, fact))
+        if facts:
             frame = pd.DataFrame({"value": facts})
             self._add(OutputKind.TABLE, f"{name}{FIT}", frame, ())
 
@@ -114,9 +123,16 @@ class Outputs:
             whole = map(pd.api.types.is_integer_dtype, labelled.dtypes)
             counts = [label for label, is_whole in zip(labelled.columns, whole, strict=True) if is_whole]
         rows, columns = _names(labelled.index), tuple(labelled.columns)
-        self.collected.append(
-            Output(kind, str(name), rows, columns, _numbers(str(name), labelled), tuple(counts))
+        try:
+            table = labelled.to_numpy(np.float64, na_value=np.nan)
+        except (TypeError, ValueError):
+            problem = "contains a value that is not a number"
+            raise InvalidInputError(field=f"output '{name}'", problem=problem) from None
+        # None for what is not defined, and for what is too large to be told.
+        values = tuple(
+            tuple(value if abs(value) <= LARGEST else None for value in row) for row in table.tolist()
         )
+        self.collected.append(Output(kind, str(name), rows, columns, values, tuple(counts)))
 
 
 @dataclass
@@ -196,45 +212,22 @@ def _frame(data: Any) -> pd.DataFrame:
     return data if isinstance(data, pd.DataFrame) else pd.DataFrame(data)
 
 
-def _completed(frame: pd.DataFrame) -> pd.DataFrame:
-    """With every declared level in its order, so that the shape says nothing about the records."""
-    whole = [column for column in frame if pd.api.types.is_integer_dtype(frame[column])]
-    fill = 0 if len(whole) == len(frame.columns) else np.nan
-    return frame.reindex(index=_levels(frame.index), columns=_levels(frame.columns), fill_value=fill)
-
-
 def _levels(labels: "pd.Index[Any]") -> "pd.Index[Any]":
     if isinstance(labels, pd.CategoricalIndex):
         return pd.Index(labels.categories, name=labels.name)
     if not isinstance(labels, pd.MultiIndex):
         return labels
-    levels = [_levels_of_one(labels, place) for place in range(labels.nlevels)]
+    levels = [
+        level.dtype.categories if isinstance(level.dtype, pd.CategoricalDtype) else level
+        for level in labels.levels
+    ]
     if all(isinstance(dtype, pd.CategoricalDtype) for dtype in labels.dtypes):
         return pd.MultiIndex.from_product(levels, names=labels.names)
     return labels
 
 
-def _levels_of_one(labels: pd.MultiIndex, place: int) -> "pd.Index[Any]":
-    dtype = labels.levels[place].dtype
-    return dtype.categories if isinstance(dtype, pd.CategoricalDtype) else labels.levels[place]
-
-
 def _names(labels: "pd.Index[Any]") -> tuple[str, ...]:
     return tuple(" / ".join(map(str, one)) if isinstance(one, tuple) else str(one) for one in labels)
-
-
-def _numbers(name: str, frame: pd.DataFrame) -> tuple[tuple[Number, ...], ...]:
-    try:
-        table = frame.to_numpy(np.float64, na_value=np.nan)
-    except (TypeError, ValueError):
-        problem = "contains a value that is not a number"
-        raise InvalidInputError(field=f"output '{name}'", problem=problem) from None
-    return tuple(tuple(map(_number, row)) for row in table.tolist())
-
-
-def _number(value: float) -> Number:
-    """None for what is not defined, and for what is too large to be told."""
-    return value if abs(value) <= LARGEST else None
 
 
 def _coefficients_of(fit: Any) -> pd.DataFrame:
@@ -248,20 +241,11 @@ def _coefficients_of(fit: Any) -> pd.DataFrame:
         problem = "is neither a data frame nor a fitted model of statsmodels or lifelines"
         raise InvalidInputError(field="output.coefficients", problem=problem)
     columns = {_COLUMNS[name]: np.ravel(getattr(fit, name)) for name in names}
-    return pd.DataFrame(columns, index=_terms_of(fit))
-
-
-def _terms_of(fit: Any) -> "pd.Index[Any]":
-    """Names of the parameters; for a model of several equations, term and equation."""
-    params = fit.params
-    if isinstance(params, pd.DataFrame):
-        return pd.MultiIndex.from_product([params.index, map(str, params.columns)])
-    return params.index if isinstance(params, pd.Series) else pd.Index(fit.model.exog_names)
-
-
-def _facts_of(fit: Any) -> dict[str, float]:
-    facts: dict[str, float] = {}
-    for name in _OF_FIT:
-        with suppress(Exception):  # libraries raise what they like where a model has no such number
-            facts[name] = float(getattr(fit, name))
-    return facts
+    if isinstance(fit.params, pd.DataFrame):  # of several equations: term and equation
+        terms = fit.params.index, map(str, fit.params.columns)
+        index: pd.Index[Any] = pd.MultiIndex.from_product(terms)
+    elif isinstance(fit.params, pd.Series):
+        index = fit.params.index
+    else:
+        index = pd.Index(fit.model.exog_names)
+    return pd.DataFrame(columns, index=index)

@@ -31,8 +31,16 @@ MOST_AXES = 64
 
 
 def psi_chunks(psi: Psi) -> Iterator[pb.StreamPsiResponse]:
-    yield pb.StreamPsiResponse(header=_header(psi))
-    values = [*(m.values.ravel() for m in psi.measurements), *(linear.values for linear in psi.linear)]
+    marginals = [
+        pb.PsiStatistic(marginal=common.Clique(attributes=one.clique), stddev=stddev_text(one.stddev))
+        for one in psi.measurements
+    ]
+    linear = [pb.PsiStatistic(linear=_linear_message(one)) for one in psi.linear]
+    header = pb.PsiHeader(
+        attributes=psi.domain.attributes, sizes=psi.domain.sizes, statistics=[*marginals, *linear]
+    )
+    yield pb.StreamPsiResponse(header=header)
+    values = [*(one.values.ravel() for one in psi.measurements), *(one.values for one in psi.linear)]
     for position, counts in enumerate(values):
         for start in range(0, counts.size, BLOCK_CELLS):
             block = counts[start : start + BLOCK_CELLS].tolist()
@@ -61,7 +69,9 @@ def psi_of_chunks(chunks: Iterable[pb.StreamPsiResponse]) -> tuple[Psi, str]:
     for part in parts:
         if part.HasField("trailer"):
             psi = _filled(first.header, domain, tables, filled, bytes(numbers))
-            return _checked(psi, part.trailer.digest)
+            if sha256(psi_document(psi)) != part.trailer.digest:
+                raise VerificationError(problem="psi does not match its digest")
+            return psi, part.trailer.digest
         if part.HasField("numbers"):
             numbers += part.numbers
             if len(numbers) > _MOST_NUMBERS_BYTES:
@@ -71,20 +81,6 @@ def psi_of_chunks(chunks: Iterable[pb.StreamPsiResponse]) -> tuple[Psi, str]:
         else:
             _fill(part, tables, filled)
     raise InvalidPsiError(problem="the end is missing")
-
-
-def _header(psi: Psi) -> pb.PsiHeader:
-    marginals = [
-        pb.PsiStatistic(
-            marginal=common.Clique(attributes=measurement.clique),
-            stddev=stddev_text(measurement.stddev),
-        )
-        for measurement in psi.measurements
-    ]
-    linear = [pb.PsiStatistic(linear=_linear_message(linear)) for linear in psi.linear]
-    return pb.PsiHeader(
-        attributes=psi.domain.attributes, sizes=psi.domain.sizes, statistics=[*marginals, *linear]
-    )
 
 
 def _linear_message(linear: LinearMeasurement) -> pb.LinearStatistic:
@@ -105,19 +101,17 @@ def _linear_message(linear: LinearMeasurement) -> pb.LinearStatistic:
 
 def _tables(header: pb.PsiHeader) -> tuple[Domain, list[np.ndarray]]:
     domain = Domain(tuple(header.attributes), tuple(header.sizes))
-    shapes = [_shape(entry, domain) for entry in header.statistics]
+    shapes: list[tuple[int, ...]] = [
+        (len(entry.linear.functions),)
+        if entry.HasField("linear")
+        else domain.project(tuple(entry.marginal.attributes)).sizes
+        for entry in header.statistics
+    ]
     if sum(map(prod, shapes)) > MOST_CELLS:
         raise TooLargeError(what="psi", limit=f"{MOST_CELLS} cells")
     if any(len(shape) > MOST_AXES for shape in shapes):
         raise TooLargeError(what="A marginal", limit=f"{MOST_AXES} attributes")
     return domain, [np.zeros(shape, dtype=np.int64) for shape in shapes]
-
-
-def _shape(entry: pb.PsiStatistic, domain: Domain) -> tuple[int, ...]:
-    """Shape of the statistic's values."""
-    if entry.HasField("linear"):
-        return (len(entry.linear.functions),)
-    return domain.project(tuple(entry.marginal.attributes)).sizes
 
 
 def _fill(part: pb.StreamPsiResponse, tables: list[np.ndarray], filled: list[int]) -> None:
@@ -140,20 +134,14 @@ def _filled(
     if any(number != table.size for number, table in zip(filled, tables, strict=True)):
         raise InvalidPsiError(problem="a block is missing")
     pairs = list(zip(header.statistics, tables, strict=True))
-    marginals = [_marginal_of(entry, table) for entry, table in pairs if not entry.HasField("linear")]
+    marginals = [
+        Measurement(tuple(entry.marginal.attributes), table, _stddev_of(entry.stddev))
+        for entry, table in pairs
+        if not entry.HasField("linear")
+    ]
     linear = [_linear_of(entry.linear, sums) for entry, sums in pairs if entry.HasField("linear")]
     others = numbers_of_document(document_of(numbers, "psi")) if numbers else {}
     return Psi(domain, tuple(marginals), tuple(linear), **others)
-
-
-def _checked(psi: Psi, digest: str) -> tuple[Psi, str]:
-    if sha256(psi_document(psi)) != digest:
-        raise VerificationError(problem="psi does not match its digest")
-    return psi, digest
-
-
-def _marginal_of(entry: pb.PsiStatistic, table: np.ndarray) -> Measurement:
-    return Measurement(tuple(entry.marginal.attributes), table, _stddev_of(entry.stddev))
 
 
 def _linear_of(message: pb.LinearStatistic, sums: np.ndarray) -> LinearMeasurement:

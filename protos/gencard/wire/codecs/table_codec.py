@@ -108,18 +108,15 @@ class PackedTable:
     def append(self, batch: pb.TableBatch) -> None:
         if not batch.codes or batch.rows == 0:
             raise InvalidDatasetError(problem="a batch holds no codes")
+        count = batch.rows
         for content in batch.codes:
-            self._append(content, batch.rows)
-
-    def _append(self, content: bytes, count: int) -> None:
-        """The next codes, which end with their attribute or before."""
-        axis, start = divmod(self._done, max(1, len(self.table)))
-        if start + count > len(self.table) or self.full:
-            raise InvalidDatasetError(problem=NOT_FILLED)
-        size, column = self.domain.sizes[axis], self.table[start : start + count, axis]
-        column[:] = self._codes(content, count, size)
-        self._thread.submit(self._read, column, size)
-        self._done += count
+            axis, start = divmod(self._done, max(1, len(self.table)))
+            if start + count > len(self.table) or self.full:
+                raise InvalidDatasetError(problem=NOT_FILLED)
+            size, column = self.domain.sizes[axis], self.table[start : start + count, axis]
+            column[:] = self._codes(content, count, size)
+            self._thread.submit(self._read, column, size)
+            self._done += count
 
     def _read(self, column: NDArray[Any], size: int) -> None:
         self._hash.update(wire_codes(column, size).data)

@@ -61,7 +61,9 @@ class Question:
         if json_bytes(options).decode() != self.options:
             raise InvalidInputError(field="options", problem="must be RFC 8785 JSON")
         for name, value in options.items():
-            if name != "values" and not _is_plain(value):
+            parts = value if isinstance(value, list) else [value]
+            is_plain = all(isinstance(part, int | float | str) for part in parts)
+            if name != "values" and not is_plain:
                 problem = "must be a number, text, or a list of these"
                 raise InvalidInputError(field="options", problem=problem)
         _ = self.values
@@ -105,11 +107,6 @@ def values_refused() -> InvalidInputError:
         advice="Ask the data's holder to declare numbers or edges, or use values in an answer from psi: "
         "card.answer(...), gencard answer.",
     )
-
-
-def _is_plain(value: object) -> bool:
-    parts = value if isinstance(value, list) else [value]
-    return all(isinstance(part, int | float | str) for part in parts)
 
 
 def _are_numbers(value: object) -> bool:

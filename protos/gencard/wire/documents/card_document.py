@@ -55,21 +55,16 @@ def claim_document(claim: Claim) -> Document:
 
 def claim_of_document(document: Document) -> Claim:
     """Raises KeyError, TypeError, ValueError or what the core refuses, where it is no claim."""
-    relation = document.get("neighbouring")
+    relation, sentence = document.get("neighbouring"), text_of(document["sentence"])
+    text = text_of(document.get("epsilon", ""))
+    epsilon = decimal_of(text, "claim.epsilon") if text else None
+    text = text_of(document.get("delta", ""))
     return Claim(
-        sentence=text_of(document["sentence"]),
-        epsilon=_epsilon_of(text_of(document.get("epsilon", ""))),
-        delta=_delta_of(text_of(document.get("delta", ""))),
+        sentence=sentence,
+        epsilon=epsilon,
+        delta=Decimal(0) if text in ("", "0") else delta_of(text),
         neighbouring=None if relation is None else Neighbouring(relation),
     )
-
-
-def _epsilon_of(text: str) -> Decimal | None:
-    return decimal_of(text, "claim.epsilon") if text else None
-
-
-def _delta_of(text: str) -> Decimal:
-    return Decimal(0) if text in ("", "0") else delta_of(text)
 
 
 _NUMBERS = tuple(field.name for field in fields(Transform) if field.name != "zeros")
@@ -162,13 +157,11 @@ def json_of(value: Any, *names: str) -> Any:
     for kind, write in _PRINTED:
         if isinstance(value, kind):
             return write(value)
-    return _object_of(value) if is_dataclass(value) else value
-
-
-def _object_of(value: Any) -> Document:
+    if not is_dataclass(value):
+        return value
     document: Document = {}
-    kind: type = type(value)
-    for entry in entries_of(kind):
+    described: type = type(value)
+    for entry in entries_of(described):
         if not entry.options.private:
             content = json_of(getattr(value, entry.name))
             document |= content if entry.options.inline else {DOCUMENT.name(entry.name): content}

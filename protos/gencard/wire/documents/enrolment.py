@@ -11,7 +11,7 @@ another channel than the one that carried it. Neither document holds a secret.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import pairwise
@@ -201,7 +201,13 @@ class Period:
         """Raises VerificationError where a statement was not made in this period."""
         if not self.since and not self.until:
             return
-        earliest, latest = _span_of(payload)
+        # A card bears the time of its offer, and is signed at any time until the offer ends.
+        try:
+            facts = document_of(payload, "statement")["predicate"]
+            names = ("offered", "expires") if "offered" in facts else ("time", "time")
+            earliest, latest = (time_text_of(facts[name]) for name in names)
+        except (KeyError, TypeError, ValueError, InvalidInputError):
+            raise VerificationError(problem="the statement has no time") from None
         if latest < self.since:
             raise VerificationError(problem="the signing key was not yet valid at that time")
         if self.until and self.until < earliest:
@@ -318,20 +324,6 @@ def changes_in(content: bytes) -> list[bytes]:
     raise VerificationError(problem="the document contains no key changes in canonical form")
 
 
-def _span_of(payload: bytes) -> tuple[str, str]:
-    """Times between which a statement was signed: those of an offer and its end, or one moment.
-
-    A card bears the time of its offer, and is signed at any time until the offer ends.
-    """
-    try:
-        facts = document_of(payload, "statement")["predicate"]
-        names = ("offered", "expires") if "offered" in facts else ("time", "time")
-        earliest, latest = (time_text_of(facts[name]) for name in names)
-    except (KeyError, TypeError, ValueError, InvalidInputError):
-        raise VerificationError(problem="the statement has no time") from None
-    return earliest, latest
-
-
 LARGEST = 1 << 16
 """Bytes of a request or an answer; longer files are refused unread."""
 
@@ -397,9 +389,16 @@ def request_document(
     """
     checked_identity("request", project or "project", role or Role.ANALYST, name)
     fingerprint = dsse.key_id(signing_key.public_key())
+    names = [x509.UniformResourceIdentifier(f"{_SIGNING_KEY}{fingerprint}")]
+    request = (
+        x509.CertificateSigningRequestBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .sign(tls_key, hashes.SHA256())
+    )
     facts = DOCUMENT.write(
         _RequestFacts(
-            _certificate_request(tls_key, name, fingerprint),
+            request.public_bytes(Encoding.PEM).decode(),
             name,
             project,
             role,
@@ -419,8 +418,11 @@ def request_of_document(envelope: bytes) -> EnrolmentRequest:
     """
     try:
         payload, _ = dsse.opened(envelope)
-        facts = predicate_of(payload, ENROLMENT_REQUEST)
-        request = _request_of(facts)
+        predicate = predicate_of(payload, ENROLMENT_REQUEST)
+        facts = DOCUMENT.read(_RequestFacts, predicate, field="request")
+        pem = facts.certificate_request.encode()
+        tls_key = _tls_key(x509.load_pem_x509_csr(pem), dsse.key_id(facts.signing_key))
+        request = EnrolmentRequest(facts.name, facts.role, facts.project, tls_key, facts.signing_key)
         dsse.verify(envelope, [request.signing_key])
     except (VerificationError, InvalidInputError, ValueError, UnsupportedAlgorithm):
         request = None
@@ -458,28 +460,6 @@ def grouped(fingerprint: str) -> str:
     '0123 4567 89ab cdef'
     """
     return " ".join(fingerprint[place : place + 4] for place in range(0, len(fingerprint), 4))
-
-
-def _certificate_request(key: ec.EllipticCurvePrivateKey, name: str, fingerprint: str) -> str:
-    """PEM of a certificate signing request that names the signing key's fingerprint."""
-    names = [x509.UniformResourceIdentifier(f"{_SIGNING_KEY}{fingerprint}")]
-    request = (
-        x509.CertificateSigningRequestBuilder()
-        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    return request.public_bytes(Encoding.PEM).decode()
-
-
-def _request_of(facts: Mapping[str, object]) -> EnrolmentRequest:
-    """Raises InvalidInputError or ValueError where the facts are not those of a request."""
-    facts_read = DOCUMENT.read(_RequestFacts, facts, field="request")
-    pem = facts_read.certificate_request.encode()
-    tls_key = _tls_key(x509.load_pem_x509_csr(pem), dsse.key_id(facts_read.signing_key))
-    return EnrolmentRequest(
-        facts_read.name, facts_read.role, facts_read.project, tls_key, facts_read.signing_key
-    )
 
 
 def _tls_key(request: x509.CertificateSigningRequest, fingerprint: str) -> ec.EllipticCurvePublicKey:

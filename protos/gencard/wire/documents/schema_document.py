@@ -95,14 +95,26 @@ def _decimal_of(text: str) -> Decimal:
 
 
 def _attribute_of_document(entry: Document) -> Attribute:
-    how = _derivation_of_document(entry["derivation"]) if "derivation" in entry else None
+    how = None
+    if "derivation" in entry:
+        derivation = entry["derivation"]
+        codes = tuple(map(integer_of, texts_of(derivation["codes"])))
+        per_person = _flag(derivation.get("perPerson", False))
+        how = Derivation(texts_of(derivation["sources"]), codes, per_person)
     return Attribute(text_of(entry["name"]), _coding_of_document(entry), derivation=how)
 
 
 def _coding_of_document(entry: Document) -> Labels | Edges:
     missing = _flag(entry["missing"])
     if "step" in entry:
-        return _scaled_of_document(entry, missing=missing)
+        *starts, last = map(_decimal_of, texts_of(entry["edges"]))
+        cells = tuple(map(_decimal_of, texts_of(entry["cells"])))
+        if cells[-1] != last or any(entry.get(name, word) != word for name, word in CLAMPS.items()):
+            raise ValueError
+        above, below = (name in entry for name in CLAMPS)
+        dates, times = (_flag(entry.get(name, False)) for name in ("dates", "times"))
+        scale = Scale(_decimal_of(text_of(entry["step"])), cells, above, below, times)
+        return Edges.of_scale(starts, scale, missing=missing, dates=dates)
     if "edges" in entry:
         decimals = integer_of(entry["decimals"]) if "decimals" in entry else None
         edges = tuple(map(float, texts_of(entry["edges"])))
@@ -110,22 +122,6 @@ def _coding_of_document(entry: Document) -> Labels | Edges:
     labels = texts_of(entry["labels"])
     boolean, text = (_flag(entry.get(name, False)) for name in ("boolean", "text"))
     return Labels(labels, _flag(entry["integer"]), _flag(entry["ordered"]), missing, boolean, text)
-
-
-def _scaled_of_document(entry: Document, *, missing: bool) -> Edges:
-    *starts, last = map(_decimal_of, texts_of(entry["edges"]))
-    cells = tuple(map(_decimal_of, texts_of(entry["cells"])))
-    if cells[-1] != last or any(entry.get(name, word) != word for name, word in CLAMPS.items()):
-        raise ValueError
-    above, below = (name in entry for name in CLAMPS)
-    dates, times = (_flag(entry.get(name, False)) for name in ("dates", "times"))
-    scale = Scale(_decimal_of(text_of(entry["step"])), cells, above, below, times)
-    return Edges.of_scale(starts, scale, missing=missing, dates=dates)
-
-
-def _derivation_of_document(entry: Document) -> Derivation:
-    codes = tuple(map(integer_of, texts_of(entry["codes"])))
-    return Derivation(texts_of(entry["sources"]), codes, _flag(entry.get("perPerson", False)))
 
 
 def _zeros_of_document(entry: Document) -> StructuralZeros:

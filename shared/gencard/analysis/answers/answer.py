@@ -52,31 +52,25 @@ class Coefficients:
 
     @property
     def pvalues(self) -> FloatArray:
-        """Two-sided p-values."""
-        pvalues: FloatArray = 2 * self._above(np.abs(self.tvalues))
+        """Two-sided p-values, by the normal or Student's distribution."""
+        below = -np.abs(self.tvalues)
+        if self.degrees is None:
+            share = scipy.special.ndtr(below)
+        else:
+            share = scipy.special.stdtr(self.degrees, below)
+        pvalues: FloatArray = 2 * np.asarray(share, dtype=np.float64)
         return pvalues
 
     def conf_int(self, alpha: float = 0.05) -> FloatArray:
         """Lower and upper ends of the 1 - ``alpha`` intervals, shape ``(coefficients, 2)``."""
-        half = self._reach(alpha / 2) * self.bse
+        if alpha == 0:
+            reach = np.inf
+        elif self.degrees is None:
+            reach = -float(scipy.special.ndtri(alpha / 2))
+        else:
+            reach = -float(scipy.special.stdtrit(self.degrees, alpha / 2))
+        half = reach * self.bse
         return np.stack([np.asarray(self.params) - half, np.asarray(self.params) + half], axis=1)
-
-    def _above(self, tvalues: FloatArray) -> FloatArray:
-        """Probability of more than ``tvalues``, under the normal or Student's distribution."""
-        if self.degrees is None:
-            return np.asarray(scipy.special.ndtr(-tvalues), dtype=np.float64)
-        return np.asarray(scipy.special.stdtr(self.degrees, -tvalues), dtype=np.float64)
-
-    def _reach(self, share: float) -> float:
-        """Return the value that is exceeded with this probability."""
-        if share == 0:
-            return np.inf
-        place = (
-            scipy.special.ndtri(share)
-            if self.degrees is None
-            else scipy.special.stdtrit(self.degrees, share)
-        )
-        return -float(place)
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,19 +181,15 @@ def blocks_of(columns: Sequence[Column], scales: Mapping[str, Scale]) -> tuple[B
 
     A column is in each part at most once, so that a single one has parts of one row.
     """
-    return tuple(map(_merged, _parts(columns, scales)))
-
-
-def _merged(part: Piece) -> Block:
-    """The part in floats, with the rows of each column added: a constant may have come from several."""
-    places, own = np.unique(part.block.places, return_inverse=True)
-    values = np.zeros((len(places), part.block.values.shape[1]))
-    np.add.at(values, own, part.block.values.astype(float) * _floats(part.factors)[:, None])
-    return replace(part.block, places=places, values=values)
-
-
-def _floats(numbers: Sequence[Fraction]) -> FloatArray:
-    return np.array([float(number) for number in numbers])
+    blocks = []
+    for part in _parts(columns, scales):
+        # The rows of each column are added: a constant may have come from several.
+        places, own = np.unique(part.block.places, return_inverse=True)
+        factors = np.array([float(factor) for factor in part.factors])
+        values = np.zeros((len(places), part.block.values.shape[1]))
+        np.add.at(values, own, part.block.values.astype(float) * factors[:, None])
+        blocks.append(replace(part.block, places=places, values=values))
+    return tuple(blocks)
 
 
 def _parts(columns: Sequence[Column], scales: Mapping[str, Scale]) -> Iterator[Piece]:

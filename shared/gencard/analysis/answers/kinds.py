@@ -23,7 +23,6 @@ from gencard.analysis.answers.families.discriminant import (
 from gencard.analysis.answers.likelihood import logistic_answer, multinomial_answer, poisson_answer
 from gencard.analysis.answers.linear import aliased_note, linear_answer
 from gencard.analysis.answers.loglinear import (
-    Columns,
     Maximum,
     columns_of,
     diverging_levels,
@@ -112,7 +111,13 @@ def ordinal_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswe
         return diverging_levels(fitted[:, None], features.codes, design.attributes, question.levels)
 
     fit = _fitted(table, of_levels[observed], labels, where)
-    fit = fit.linear(_back(columns, len(thresholds)))
+    # From parameters of centred columns to those of the columns as they were: the constant that
+    # centring takes from the columns goes to each threshold.
+    slopes = len(columns.kept)
+    back = np.eye(len(labels))
+    back[:slopes, :slopes] = columns.back
+    back[slopes:, :slopes] = columns.centres @ columns.back
+    fit = fit.linear(back)
     return AnalysisAnswer(
         question.kind.value,
         question.text,
@@ -121,18 +126,6 @@ def ordinal_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswe
         _scalars(fit.llf, of_levels[observed], len(labels)),
         notes=aliased_note(columns.names, columns.kept),
     )
-
-
-def _back(columns: Columns, thresholds: int) -> FloatArray:
-    """From parameters of centred columns to those of the columns as they were.
-
-    The constant that centring takes from the columns goes to each threshold.
-    """
-    slopes = len(columns.kept)
-    back = np.eye(slopes + thresholds)
-    back[:slopes, :slopes] = columns.back
-    back[slopes:, :slopes] = columns.centres @ columns.back
-    return back
 
 
 def _fitted(
@@ -321,21 +314,16 @@ def _resting(answer: AnalysisAnswer, question: CheckedQuestion, margins: Margins
     sources = tuple(dict.fromkeys(margins.source(clique) for clique in question.cliques))
     sums = tuple(str(one) for one in question.sums)
     notes = (*question.notes, *answer.notes)
-    return replace(answer, rests_on=sources, sums=sums, noise=_noise(margins, question), notes=notes)
-
-
-def _noise(margins: Margins, question: CheckedQuestion) -> str:
-    """Describe the noise on the counts and sums of a question."""
     variances = [margins.variances(clique) for clique in question.cliques]
     stddevs = [float(one.max(initial=0.0)) ** 0.5 for one in variances]
+    noise = _spread(stddevs) if any(stddevs) else EXACT
     if question.sums:
-        whole = summed(margins)
-        sums = [whole.sum_variances(one.of, one.by, one.present) for one in question.sums]
-        if any(one.any() for one in sums):
-            counts = [summed(margins).sum_variances((), one.by, one.present) for one in question.sums]
+        by_sum = summed(margins).sum_variances
+        if any(by_sum(one.of, one.by, one.present).any() for one in question.sums):
+            counts = [by_sum((), one.by, one.present) for one in question.sums]
             stddevs += [float(one.max(initial=0.0)) ** 0.5 for one in counts]
-            return f"{_spread(stddevs)}, and noise on each sum"
-    return _spread(stddevs) if any(stddevs) else EXACT
+            noise = f"{_spread(stddevs)}, and noise on each sum"
+    return replace(answer, rests_on=sources, sums=sums, noise=noise, notes=notes)
 
 
 def _spread(stddevs: list[float]) -> str:

@@ -79,10 +79,11 @@ def logistic_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnsw
     response = design.required_response()
     events = events_of(margins, response)
     shares = margins.counts((response.attribute,))
-    _check_varies(events, shares)
+    ones = float(shares @ events)
+    if not 0 < ones < shares.sum():
+        raise NoEstimateError(kind="logistic", problem="the response is the same in all records")
     features = features_of(margins, design, _level_sums(margins, design, events[None]))
     fit = _multinomial(features, (), "logistic", question)
-    ones = float(shares @ events)
     return _answer(question, features, fit, features.columns.kept_names, (features.n - ones, ones))
 
 
@@ -176,12 +177,6 @@ def events_of(margins: Margins, response: Response) -> FloatArray:
     events = np.zeros(len(response.levels))
     events[levels[1]] = 1.0
     return events
-
-
-def _check_varies(events: FloatArray, counts: FloatArray) -> None:
-    ones = float(events @ counts)
-    if not 0 < ones < counts.sum():
-        raise NoEstimateError(kind="logistic", problem="the response is the same in all records")
 
 
 def _multinomial(

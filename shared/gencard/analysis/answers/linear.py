@@ -185,21 +185,14 @@ def linear_fit(m: Moments) -> LinearFit:
         constant = abs(m.n - float(m.x1[slopes] @ inside @ m.x1[slopes])) < 1e-9 * m.n
         tss = m.yy - constant * m.y1**2 / m.n
         return LinearFit(usable, b, inside, rss, tss, constant, m.n)
-    params, inverse = _with_intercept(m, b, inside, slopes, int(np.flatnonzero(usable == intercept)[0]))
-    return LinearFit(usable, params, inverse, rss, m.yy, True, m.n)
-
-
-def _with_intercept(
-    m: Moments, b: FloatArray, inside: FloatArray, slopes: IntArray, place: int
-) -> tuple[FloatArray, FloatArray]:
-    """Estimates and inverse of the columns as they are, with the intercept at its place."""
+    place = int(np.flatnonzero(usable == intercept)[0])
     centres = m.centres[slopes]
     cross = -inside @ centres
     corner = 1 / m.n + float(centres @ inside @ centres)
     params = np.insert(b, place, m.centre - float(b @ centres))
     inverse = np.insert(np.insert(inside, place, cross, axis=0), place, 0.0, axis=1)
     inverse[:, place] = np.insert(cross, place, corner)
-    return params, inverse
+    return LinearFit(usable, params, inverse, rss, m.yy, True, m.n)
 
 
 def inverse_of(matrix: FloatArray) -> FloatArray:

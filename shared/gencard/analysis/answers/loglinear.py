@@ -212,21 +212,15 @@ def maximum(
         value, gradient, information = following
         # The whole step: a halved one is short, too, where rounding hides that the likelihood rises.
         if np.abs(newton_step).max(initial=0.0) < _CLOSE:
-            if _least_share(information, initial_information) < _VANISHED:
+            # On its way to infinity, a likelihood becomes flat: the gradient is rounded to 0 at last,
+            # as if there were a maximum. The least part of the initial information that is left in any
+            # direction does not depend on how nearly columns are collinear.
+            left = scipy.linalg.eigh(information, initial_information, eigvals_only=True)
+            if float(left.min(initial=1.0)) < _VANISHED:
                 break
             inverse = _solved(information, np.eye(len(params)), params, names, kind, where)
             return Maximum(params, inverse, value)
     raise _unbounded(params, names, kind, where)
-
-
-def _least_share(information: FloatArray, initial: FloatArray) -> float:
-    """The least part of the initial information that is left in any direction.
-
-    On its way to infinity, a likelihood becomes flat: the gradient is rounded to 0 at last, as if there
-    were a maximum. The share does not depend on how nearly columns are collinear.
-    """
-    shares = scipy.linalg.eigh(information, initial, eigvals_only=True)
-    return float(shares.min(initial=1.0))
 
 
 def _solved(
@@ -310,9 +304,11 @@ def loglinear_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAns
     design = question.model()
     cells = open_cells(margins, design)
     columns = columns_of(design, cells)
-    sums = _sums(margins, design)[columns.kept] @ columns.back
+    sums = np.zeros(len(design.columns))
+    for block in design.blocks:
+        sums[block.places] = block.values @ margins.counts(block.attributes).reshape(-1)
     n = records_of(margins)
-    fit = _fitted(columns, sums, n)
+    fit = _fitted(columns, sums[columns.kept] @ columns.back, n)
     means = np.exp(columns.matrix @ fit.params)
     names, back = columns.kept_names, fit.linear(columns.back)
     degrees = len(cells.codes) - len(names)
@@ -367,14 +363,6 @@ def _along(table: Mask, clique: Clique, attributes: Clique) -> Mask:
     return np.expand_dims(np.transpose(table, order), outside)
 
 
-def _sums(margins: Margins, design: Design) -> FloatArray:
-    """Sums of each column over the records."""
-    sums = np.zeros(len(design.columns))
-    for block in design.blocks:
-        sums[block.places] = block.values @ margins.counts(block.attributes).reshape(-1)
-    return sums
-
-
 def _fitted(columns: Columns, sums: FloatArray, n: float) -> Maximum:
     x = columns.matrix
 
@@ -400,16 +388,10 @@ def _of_table(
     deviance = 2 * float((special.xlogy(counts, counts / means) - (counts - means)).sum())
     pearson = float(((counts - means) ** 2 / means).sum())
     llf = float((special.xlogy(counts, means) - means - special.gammaln(counts + 1)).sum())
-    tests = (
-        (name, finite(value)) for name, value in (("deviance", deviance), ("pearson_chi2", pearson))
-    )
-    return (
-        Scalar("llf", finite(llf)),
-        *(Scalar(name, value, None, (float(degrees),), _tail(value, degrees)) for name, value in tests),
-    )
-
-
-def _tail(value: float | None, degrees: int) -> float | None:
-    if value is None or degrees <= 0:
-        return None
-    return float(stats.chi2.sf(max(value, 0.0), degrees))
+    scalars = [Scalar("llf", finite(llf))]
+    for name, value in (("deviance", finite(deviance)), ("pearson_chi2", finite(pearson))):
+        pvalue = None
+        if value is not None and degrees > 0:
+            pvalue = float(stats.chi2.sf(max(value, 0.0), degrees))
+        scalars.append(Scalar(name, value, None, (float(degrees),), pvalue))
+    return tuple(scalars)

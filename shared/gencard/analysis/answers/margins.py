@@ -194,8 +194,18 @@ class PsiMargins:
             LackingMarginalsError: No measurement holds the clique.
         """
         names = frozenset(clique)
-        if names not in self._shares:
-            self._shares[names] = self._weighted(clique)
+        if names in self._shares:
+            return self._shares[names]
+        holders = [i for i, m in enumerate(self.psi.measurements) if names <= {*m.clique}]
+        if not holders:
+            raise LackingMarginalsError.of([clique])
+        exact = [i for i in holders if not self._measured(i).stddev]
+        if exact:
+            shares = [(min(exact, key=lambda i: self._measured(i).values.size), 1.0)]
+        else:
+            weights = [1 / self._variance(self._measured(i), clique) for i in holders]
+            shares = [(i, weight / sum(weights)) for i, weight in zip(holders, weights, strict=True)]
+        self._shares[names] = tuple(shares)
         return self._shares[names]
 
     def counts(self, clique: Clique) -> FloatArray:
@@ -228,17 +238,6 @@ class PsiMargins:
         summed = self.domain.project(measurement.clique).cells
         cells = self.domain.project(clique).cells if clique else 1
         return measurement.stddev**2 * (summed // cells)
-
-    def _weighted(self, clique: Clique) -> tuple[tuple[int, float], ...]:
-        names = frozenset(clique)
-        holders = [i for i, m in enumerate(self.psi.measurements) if names <= {*m.clique}]
-        if not holders:
-            raise LackingMarginalsError.of([clique])
-        exact = [i for i in holders if not self._measured(i).stddev]
-        if exact:
-            return ((min(exact, key=lambda i: self._measured(i).values.size), 1.0),)
-        weights = [1 / self._variance(self._measured(i), clique) for i in holders]
-        return tuple((i, weight / sum(weights)) for i, weight in zip(holders, weights, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

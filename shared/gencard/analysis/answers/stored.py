@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gencard.analysis.answers.answer import AnalysisAnswer, AnswerTable, table_of
+from gencard.analysis.answers.answer import AnalysisAnswer, table_of
 from gencard.analysis.answers.design import CheckedQuestion, Column, Option
 from gencard.analysis.answers.families.comparisons import (
     compared,
@@ -228,7 +228,15 @@ def pooled_tables(
 def without_spreads(answer: AnalysisAnswer, terms: Sequence[Clique]) -> AnalysisAnswer:
     """The answer without what tells the standard deviations of the groups of some terms."""
     names = {_table_name(answer, term) for term in terms}
-    tables = (_without(table) if table.name in names else table for table in answer.tables)
+    tables = list(answer.tables)
+    for place, table in enumerate(answer.tables):
+        if table.name in names:
+            stays = [name not in _SPREADS for name in table.column_names]
+            rows = [
+                tuple(value if kept else None for value, kept in zip(row, stays, strict=True))
+                for row in table.values
+            ]
+            tables[place] = replace(table, values=tuple(rows))
     return replace(answer, tables=tuple(tables))
 
 
@@ -239,14 +247,3 @@ def _table_name(answer: AnalysisAnswer, term: Clique) -> str:
 
 _SPREADS = ("var", "std", "std_mean", "lower", "upper")
 """Columns of a table of means that tell its standard deviations."""
-
-
-def _without(table: AnswerTable) -> AnswerTable:
-    rows = (
-        tuple(
-            None if name in _SPREADS else value
-            for name, value in zip(table.column_names, row, strict=True)
-        )
-        for row in table.values
-    )
-    return replace(table, values=tuple(rows))

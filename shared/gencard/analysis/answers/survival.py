@@ -87,17 +87,13 @@ def kaplan_meier_answer(margins: Margins, question: CheckedQuestion) -> Analysis
     event, features = event_of(question)
     spells = _spells(margins, question, features, event)
     groups, place = np.unique(spells.features, axis=0, return_inverse=True)
-    tables = [
-        _curve(spells, np.ravel(place) == number, _name(question, features, codes))
-        for number, codes in enumerate(groups)
-    ]
+    tables = []
+    for number, codes in enumerate(groups):
+        names = [question.levels(name)[code] for name, code in zip(features, codes, strict=True)]
+        name = f"survival[{', '.join(names)}]" if names else "survival"
+        tables.append(_curve(spells, np.ravel(place) == number, name))
     n = float(spells.counts.sum())
     return AnalysisAnswer(question.kind.value, question.text, n, tables=tuple(tables))
-
-
-def _name(question: CheckedQuestion, features: Clique, codes: IntArray) -> str:
-    names = [question.levels(name)[code] for name, code in zip(features, codes, strict=True)]
-    return f"survival[{', '.join(names)}]" if names else "survival"
 
 
 def _curve(spells: _Spells, inside: FloatArray, name: str) -> AnswerTable:

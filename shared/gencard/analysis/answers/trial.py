@@ -6,7 +6,7 @@ has no result here lacks one because of its formula, its condition, its options 
 with a level that stands for no number, or an attribute of which the condition leaves one level.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 
@@ -62,7 +62,10 @@ class MadeUp:
         return cls(domain, classes / classes.sum(), shares)
 
     def counts(self, clique: Clique) -> FloatArray:
-        tables = (reduce(np.multiply.outer, self._of_class(one, clique)) for one in range(_CLASSES))
+        tables = []
+        for one in range(_CLASSES):
+            shares = (self.shares[name][one] for name in clique)
+            tables.append(reduce(np.multiply.outer, shares, _RECORDS * self.classes[one]))
         return np.asarray(sum(tables))
 
     def variances(self, clique: Clique) -> FloatArray:
@@ -74,10 +77,6 @@ class MadeUp:
     def source(self, clique: Clique) -> Clique:
         self.domain.axes(clique)
         return tuple(clique)
-
-    def _of_class(self, number: int, clique: Clique) -> Iterator[FloatArray | float]:
-        yield _RECORDS * self.classes[number]
-        yield from (self.shares[name][number] for name in clique)
 
 
 def tried(question: CheckedQuestion, conditions: Iterable[tuple[Clique, Mask]]) -> AnalysisAnswer | None:

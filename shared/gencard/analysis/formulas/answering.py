@@ -284,11 +284,15 @@ def level_notes(
     }
     by_order = groups["order"] - used.attributes
     by_number = groups["numbers"].union(used.grouped) - used.attributes - by_order
-    order = coding.domain.attributes
-    return (
-        *_number_note([name for name in order if name in by_number], numbers),
-        *_order_note([name for name in order if name in by_order]),
-    )
+    notes = []
+    if names := [name for name in coding.domain.attributes if name in by_number]:
+        listed = "; ".join(f"{name}: {_listed(numbers[name])}" for name in names)
+        text = "each level counts as one number, so that effects inside levels are not in the answer"
+        notes.append(f"{', '.join(names)}: {text} ({listed})")
+    if names := [name for name in coding.domain.attributes if name in by_order]:
+        text = "levels count in their order, without the order of values inside them"
+        notes.append(f"{', '.join(names)}: {text}")
+    return tuple(notes)
 
 
 def _several_values(written: Written, coding: Coding, factors: Sequence[str]) -> frozenset[str]:
@@ -302,20 +306,9 @@ def _several_values(written: Written, coding: Coding, factors: Sequence[str]) ->
     )
 
 
-def _number_note(names: Sequence[str], numbers: _Numbers) -> tuple[str, ...]:
-    listed = "; ".join(f"{name}: {_listed(numbers[name])}" for name in names)
-    text = "each level counts as one number, so that effects inside levels are not in the answer"
-    return (f"{', '.join(names)}: {text} ({listed})",) if names else ()
-
-
 def _listed(numbers: Sequence[float]) -> str:
     known = [f"{number:.6g}" for number in numbers if np.isfinite(number)]
     return ", ".join(known if len(known) <= _MOST_NUMBERS else [*known[:3], "...", known[-1]])
-
-
-def _order_note(names: Sequence[str]) -> tuple[str, ...]:
-    text = "levels count in their order, without the order of values inside them"
-    return (f"{', '.join(names)}: {text}",) if names else ()
 
 
 def _part(

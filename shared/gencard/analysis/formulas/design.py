@@ -29,7 +29,7 @@ from gencard.analysis.formulas.evaluation import TRUTHS, Factor, Levels, Numeric
 from gencard.analysis.formulas.formulas import read_factors
 from gencard.analysis.formulas.functions import NotUsableError
 from gencard.analysis.formulas.numbers import CONSTANT, NumbersUsed
-from gencard.core.coding import Coding, Edges, Labels
+from gencard.core.coding import Coding, Labels
 from gencard.core.domain import Clique
 from gencard.core.errors import FEWER_TERMS, InvalidFormulaError, InvalidInputError, TooLargeError
 from gencard.core.moment import level_values
@@ -76,8 +76,13 @@ def numbers_of(coding: Coding, values: Values | None = None) -> dict[str, tuple[
             numbers[attribute.name] = (0.0, 1.0) + (np.nan,) * one.missing
         elif isinstance(one, Labels) and one.ordered and _are_numbers(one.labels):
             numbers[attribute.name] = tuple(map(float, one.labels)) + (np.nan,) * one.missing
-    for name, own_values in (values or {}).items():
-        numbers[name] = _given(coding, name, own_values)
+    for name, given in (values or {}).items():
+        one = coding.attribute(name).coding
+        full = tuple(map(float, given)) + (np.nan,) * (one.size - len(given) if one.missing else 0)
+        if len(full) != one.size or not all(np.abs(full[: one.size - one.missing]) <= _LARGEST):
+            problem = f"needs one number for each of the {one.size - one.missing} levels of '{name}'"
+            raise InvalidInputError(field="values", problem=problem)
+        numbers[name] = full
     return numbers
 
 
@@ -86,15 +91,6 @@ def _are_numbers(labels: Sequence[str]) -> bool:
         return bool(np.isfinite(list(map(float, labels))).all())
     except ValueError:
         return False
-
-
-def _given(coding: Coding, name: str, given: Sequence[float]) -> tuple[float, ...]:
-    one = coding.attribute(name).coding
-    full = tuple(map(float, given)) + (np.nan,) * (one.size - len(given) if one.missing else 0)
-    if len(full) != one.size or not all(np.abs(full[: one.size - one.missing]) <= _LARGEST):
-        problem = f"needs one number for each of the {one.size - one.missing} levels of '{name}'"
-        raise InvalidInputError(field="values", problem=problem)
-    return full
 
 
 def read_design(
@@ -121,14 +117,14 @@ def read_design(
         TooLargeError: It has more than ``MOST_COLUMNS`` columns, or a term has too many cells.
     """
     factors = read_factors(text, coding)
-    truths = {one.name for one in coding.attributes if _is_truth(one.coding)} - {*(values or {})}
+    truths = {
+        one.name
+        for one in coding.attributes
+        if isinstance(one.coding, Labels) and one.coding.boolean and one.name not in (values or {})
+    }
     numbers = numbers_of(coding, values)
     maker = _Maker(text, factors, coding, numbers, dict(observed or {}), frozenset(truths), used)
     return maker.design()
-
-
-def _is_truth(coding: Labels | Edges) -> bool:
-    return isinstance(coding, Labels) and coding.boolean
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,7 +224,9 @@ class _Maker:
 
     def _named(self, column: str, term: Clique) -> str:
         """The name of a column, without backticks; numbers of groups say so."""
-        column = _unquoted(column, term)
+        for factor in term:
+            if factor.startswith("`"):
+                column = column.replace(factor, factor.strip("`"))
         for factor in term:
             for name in self.used.grouped:
                 if name in self.written.attributes[factor] and isinstance(
@@ -355,14 +353,6 @@ def _product(levels: Sequence[IntArray]) -> IntArray:
     places = np.indices(shape).reshape(len(shape), -1) if shape else np.zeros((0, 1), dtype=np.int64)
     cells = [each[place] for each, place in zip(levels, places, strict=True)]
     return np.stack(cells, axis=1) if cells else np.zeros((1, 0), dtype=np.int64)
-
-
-def _unquoted(column: str, term: Clique) -> str:
-    """The name of a column without backticks around the names of attributes."""
-    for factor in term:
-        if factor.startswith("`"):
-            column = column.replace(factor, factor.strip("`"))
-    return column
 
 
 def _cells(factor: Factor) -> int:

@@ -221,16 +221,13 @@ class _Evaluation:
         if unknown := arguments.keys() - {"contr", "contrasts", "levels"}:
             raise NotUsableError(f"C(...) has no argument '{min(map(str, unknown))}'")
         if "levels" in arguments:
-            levels = self._ordered(levels, arguments["levels"])
+            node = arguments["levels"]
+            names = tuple(self._level(part, levels) for part in _parts(node))
+            if len(set(names)) != len(names) or set(names) != set(levels.names):
+                raise NotUsableError("levels=[...] must name each level once")
+            order = np.array([names.index(name) for name in levels.names])
+            levels = Levels(order[levels.codes], names)
         return Levels(levels.codes, levels.names, self._contrast(others, levels))
-
-    def _ordered(self, levels: Levels, node: ast.expr) -> Levels:
-        """The levels in another order."""
-        names = tuple(self._level(part, levels) for part in _parts(node))
-        if len(set(names)) != len(names) or set(names) != set(levels.names):
-            raise NotUsableError("levels=[...] must name each level once")
-        order = np.array([names.index(name) for name in levels.names])
-        return Levels(order[levels.codes], names)
 
     def _contrast(self, nodes: Sequence[ast.expr], levels: Levels) -> tuple[str, Any]:
         if not nodes:
@@ -281,7 +278,10 @@ class _Evaluation:
     def _value(self, node: ast.expr) -> Any:
         """Evaluate an expression: an array, a number or a text."""
         if (name := self._attribute(node)) is not None:
-            return self._of_attribute(name)
+            if name in self._numbers:
+                return self._numbers[name]
+            levels = self._labels[name]
+            return np.array([str(one) for one in levels.names], dtype=object)[levels.codes]
         if isinstance(node, ast.Compare):
             return self._compared(node)
         if isinstance(node, ast.Call):
@@ -318,12 +318,6 @@ class _Evaluation:
                 return reduce(join, self._numeric_values(*parts))
         raise NotUsableError(f"'{ast.unparse(node)[:_LONGEST_TEXT]}' is not allowed in a function")
 
-    def _of_attribute(self, name: str) -> Cells:
-        if name in self._numbers:
-            return self._numbers[name]
-        levels = self._labels[name]
-        return np.array([str(one) for one in levels.names], dtype=object)[levels.codes]
-
     def _numeric(self, value: Any) -> FloatArray:
         array = np.asarray(value)
         if array.dtype == object or array.dtype.kind not in "bif":
@@ -355,7 +349,11 @@ class _Evaluation:
         name = function_of(call)
         parts = [self._value(part) for part in call.args] if name not in _LISTS else []
         if name in OF_ONE and len(parts) == 1 and not call.keywords:
-            only = self._of_labels(call.args[0], parts[0]) if name.startswith("as_") else parts[0]
+            only = parts[0]
+            of = self._attribute(call.args[0]) if name.startswith("as_") else None
+            if of is not None and of not in self._numbers:  # labels that are numbers
+                levels = self._labels[of]
+                only = np.array([_number(one) for one in levels.names])[levels.codes]
             if name == "I" and np.asarray(only).dtype == bool:
                 return only
             return self._logic.functions[name](self._numeric(only))
@@ -365,26 +363,12 @@ class _Evaluation:
             return self._logic.chosen(*map(self._numeric, parts))
         raise NotUsableError(f"'{name}' with these arguments {_OF_RECORDS}")
 
-    def _of_labels(self, node: ast.expr, value: Any) -> Any:
-        """Labels that are whole numbers, as numbers."""
-        if (name := self._attribute(node)) is None or name in self._numbers:
-            return value
-        levels = self._labels[name]
-        return np.array([_number(one) for one in levels.names])[levels.codes]
-
     def _pair(self, compare: Callable[[Any, Any], Any], left: Any, right: Any) -> Cells:
         """A comparison in each cell; text is compared with text, numbers with numbers."""
-        if any(isinstance(side, str) for side in (left, right)):
-            left, right = (_text(side) for side in (left, right))
+        others = [side for side in (left, right) if not isinstance(side, str)]
+        if len(others) < 2 and any(np.asarray(side).dtype != object for side in others):
+            raise NotUsableError("a number cannot be compared with a text")
         return self._logic.compared(compare(left, right), left, right)
-
-
-def _text(side: Any) -> Any:
-    if isinstance(side, str):
-        return side
-    if np.asarray(side).dtype != object:
-        raise NotUsableError("a number cannot be compared with a text")
-    return side
 
 
 def _parts(node: ast.expr) -> Sequence[ast.expr]:

@@ -8,7 +8,7 @@ intercept what the one with it needs. What no plan can give is refused with what
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from formulaic.errors import FormulaicError
 from formulaic.parser import DefaultOperatorResolver
@@ -100,7 +100,14 @@ class _Reader:
         tree = tokens_to_ast(list(_with_intercept(predictors)), DefaultOperatorResolver())
         formula = Written(response, self._value(tree), self._attributes)
         if any(self._response in formula.attributes_of(term) for term in formula.terms):
-            self._refuse_response(predictors)
+            using = (
+                token
+                for token in predictors
+                if _symbol(token) == _OPERAND
+                for term in self._terms_of(token)
+                if any(self._response in self._attributes[factor] for factor in term)
+            )
+            raise self._wrong(next(using).source_start, "the response is also a predictor")
         return formula
 
     def _tokens(self) -> Iterator[Token]:
@@ -212,7 +219,14 @@ class _Reader:
         if token.kind is Token.Kind.NAME:
             return (self._factor_of(token.token.replace(self._backslash, "\\")),)
         if token.kind is Token.Kind.PYTHON:
-            return (self._function_of(token),)
+            braces = self._text[token.source_start] == "{"
+            code = token.token.replace(self._backslash, "\\")
+            code = f"I({code})" if braces else code
+            try:
+                self._attributes[code] = attributes_of_call(code, self._coding)
+            except NotUsableError as error:
+                raise self._wrong(token.source_start, error.problem) from None
+            return ((code,),)
         match token.token:
             case "0":
                 return ()
@@ -228,28 +242,6 @@ class _Reader:
         factor = written_name(name)
         self._attributes[factor] = (name,)
         return (factor,)
-
-    def _function_of(self, token: Token) -> Clique:
-        """The term of a function."""
-        braces = self._text[token.source_start] == "{"
-        code = token.token.replace(self._backslash, "\\")
-        code = f"I({code})" if braces else code
-        try:
-            self._attributes[code] = attributes_of_call(code, self._coding)
-        except NotUsableError as error:
-            raise self._wrong(token.source_start, error.problem) from None
-        return (code,)
-
-    def _refuse_response(self, predictors: Sequence[Token]) -> NoReturn:
-        """Raise at the first operand that names the response."""
-        operands = (token for token in predictors if _symbol(token) == _OPERAND)
-        using = (
-            token
-            for token in operands
-            for term in self._terms_of(token)
-            if any(self._response in self._attributes[factor] for factor in term)
-        )
-        raise self._wrong(next(using).source_start, "the response is also a predictor")
 
     def _wrong(self, place: int, problem: str) -> InvalidFormulaError:
         return InvalidFormulaError(position=place + 1, problem=problem)

@@ -193,7 +193,16 @@ class _ExpressionNames:
         if name in _REFUSED:
             raise NotUsableError(_REFUSED[name])
         if name in _CODINGS | _NUMERIC:
-            yield from self._of_first(name, call.args)
+            match call.args:
+                case [ast.Constant(value=str() as text), *_] if name == "Q":
+                    yield from self._of_name(text)
+                case [first, *_]:
+                    names = list(self.of(first))
+                    if name in _NUMERIC:
+                        self._check_numbers(name, names)
+                    yield from names
+                case _:
+                    raise NotUsableError(f"{name}(...) needs an attribute as its first argument")
         elif name in _TOGETHER | _CONSTANTS:
             for part in (*call.args, *(keyword.value for keyword in call.keywords)):
                 yield from self.of(part)
@@ -202,19 +211,6 @@ class _ExpressionNames:
                 f"the function '{ast.unparse(call.func)}' is not supported; write the attribute itself"
             )
             raise NotUsableError(problem)
-
-    def _of_first(self, name: str, parts: Sequence[ast.expr]) -> Iterator[str]:
-        """The attributes of a function's first argument."""
-        match parts:
-            case [ast.Constant(value=str() as text), *_] if name == "Q":
-                yield from self._of_name(text)
-            case [first, *_]:
-                names = list(self.of(first))
-                if name in _NUMERIC:
-                    self._check_numbers(name, names)
-                yield from names
-            case _:
-                raise NotUsableError(f"{name}(...) needs an attribute as its first argument")
 
     def _check_numbers(self, name: str, attributes: Sequence[str]) -> None:
         for attribute in attributes:

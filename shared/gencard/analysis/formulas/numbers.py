@@ -170,15 +170,11 @@ class _LinearReader:
             case ast.Call(args=[inner]) if function_of(node) in _SAME and not node.keywords:
                 return self.of(inner)
             case ast.Call(args=[inner]) if function_of(node) == "center" and not node.keywords:
-                return self._centred(self.of(inner))
+                function = self.of(inner) or {}
+                slopes = {name: one for name, one in function.items() if name != CONSTANT}
+                parts = (one * self._means.get(name, 0) for name, one in slopes.items())
+                return slopes | {CONSTANT: -sum(parts, Fraction(0))} if slopes else None
         return self._of_operation(node)
-
-    def _centred(self, function: dict[str, Fraction] | None) -> dict[str, Fraction] | None:
-        if function is None or set(function) == {CONSTANT}:
-            return None
-        slopes = {name: one for name, one in function.items() if name != CONSTANT}
-        mean = sum((one * self._means.get(name, 0) for name, one in slopes.items()), Fraction(0))
-        return slopes | {CONSTANT: -mean}
 
     def _of_operation(self, node: ast.expr) -> dict[str, Fraction] | None:
         match node:
@@ -186,9 +182,16 @@ class _LinearReader:
                 return _times(self.of(inner), Fraction(-1 if isinstance(sign, ast.USub) else 1))
             case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as sign, right=right):
                 turned = _times(self.of(right), Fraction(-1 if isinstance(sign, ast.Sub) else 1))
-                return _plus(self.of(left), turned)
+                one, nothing = self.of(left), Fraction(0)
+                if one is None or turned is None:
+                    return None
+                names = dict.fromkeys((*one, *turned))
+                return {name: one.get(name, nothing) + turned.get(name, nothing) for name in names}
             case ast.BinOp(left=left, op=ast.Mult(), right=right):
-                return self._multiplied(self.of(left), self.of(right))
+                sides = (self.of(left), self.of(right))
+                for factor, rest in (sides, sides[::-1]):
+                    if (number := _constant(factor)) is not None:
+                        return _times(rest, number)
             case ast.BinOp(left=left, op=ast.Div(), right=right):
                 under = _constant(self.of(right))
                 return _times(self.of(left), 1 / under) if under else None
@@ -198,14 +201,6 @@ class _LinearReader:
         name = self._quoted.get(text, text)
         return {name: Fraction(1)} if name in self._numbers else None
 
-    def _multiplied(
-        self, one: dict[str, Fraction] | None, other: dict[str, Fraction] | None
-    ) -> dict[str, Fraction] | None:
-        for factor, rest in ((one, other), (other, one)):
-            if (number := _constant(factor)) is not None:
-                return _times(rest, number)
-        return None
-
 
 def _constant(function: dict[str, Fraction] | None) -> Fraction | None:
     """The number that a function is, if it is one."""
@@ -214,15 +209,6 @@ def _constant(function: dict[str, Fraction] | None) -> Fraction | None:
 
 def _times(function: dict[str, Fraction] | None, factor: Fraction) -> dict[str, Fraction] | None:
     return None if function is None else {name: factor * one for name, one in function.items()}
-
-
-def _plus(
-    one: dict[str, Fraction] | None, other: dict[str, Fraction] | None
-) -> dict[str, Fraction] | None:
-    if one is None or other is None:
-        return None
-    names = dict.fromkeys((*one, *other))
-    return {name: one.get(name, Fraction(0)) + other.get(name, Fraction(0)) for name in names}
 
 
 def numbers_used(
@@ -435,14 +421,8 @@ def _needs(
                 continue
         if by:
             cliques.append(by)
-    kept = maximal(cliques) if cliques else ()
-    return Needs(tuple(kept), _widest(sums, coding))
-
-
-def _widest(sums: Iterable[Sum], coding: Coding) -> tuple[Sum, ...]:
-    """The sums that are no sums of others."""
     distinct = tuple(dict.fromkeys(sums))
-    kept = [
+    widest = [  # the sums that are no sums of others
         one
         for one in distinct
         if not any(
@@ -453,7 +433,8 @@ def _widest(sums: Iterable[Sum], coding: Coding) -> tuple[Sum, ...]:
             for other in distinct
         )
     ]
-    return tuple(sorted(kept, key=lambda one: one.place(coding.domain)))
+    kept = maximal(cliques) if cliques else ()
+    return Needs(tuple(kept), tuple(sorted(widest, key=lambda one: one.place(domain))))
 
 
 def population_of(written: Written, coding: Coding, used: NumbersUsed, *, drop: bool) -> Clique:

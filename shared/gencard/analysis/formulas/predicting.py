@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gencard.analysis.answers.answer import AnalysisAnswer
 from gencard.analysis.answers.noise.reconciled import margins_of
 from gencard.analysis.formulas.answering import answer_of
 from gencard.core.card.sums import Sum
@@ -97,7 +96,15 @@ def predicted(
 
     def errors(times: float) -> dict[str, float]:
         margins = margins_of(made.psi(measured, times), coding)
-        return _errors(answer_of(text, kind, margins, coding, where=where, missing=missing))
+        answer = answer_of(text, kind, margins, coding, where=where, missing=missing)
+        if answer.coefficients is not None:
+            return dict(zip(answer.coefficients.names, map(float, answer.coefficients.bse), strict=True))
+        means = [table for table in answer.tables if _STANDARD_ERROR in table.column_names]
+        return {
+            f"mean of {row}": float(values[table.column_names.index(_STANDARD_ERROR)] or np.nan)
+            for table in means
+            for row, values in zip(table.row_names, table.values, strict=True)
+        }
 
     try:
         sampling = errors(0.0)
@@ -119,18 +126,6 @@ def predicted(
     except NoiseDrownsError:
         return Prediction(names, own, noise, True)
     return Prediction(names, own, noise)
-
-
-def _errors(answer: AnalysisAnswer) -> dict[str, float]:
-    """The standard error of each coefficient or mean."""
-    if answer.coefficients is not None:
-        return dict(zip(answer.coefficients.names, map(float, answer.coefficients.bse), strict=True))
-    means = [table for table in answer.tables if _STANDARD_ERROR in table.column_names]
-    return {
-        f"mean of {row}": float(values[table.column_names.index(_STANDARD_ERROR)] or np.nan)
-        for table in means
-        for row, values in zip(table.row_names, table.values, strict=True)
-    }
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -214,7 +214,10 @@ def check_functions(
             raise reading.wrong(term[0], _TWICE)
         for factor in term:
             _check_factor(reading, factor, shift=kind_of(kind).has_design)
-    _check_number(reading)
+    grouping = grouping_of(text, coding, possible)
+    if grouping is not None and number_of_groups(grouping) > MOST_GROUPS:
+        first = next(group for one in grouping.parts for group in one.groups)
+        raise reading.wrong(first.factor, _MANY)
 
 
 def _check_response(reading: _Reading, kind: Analysis, factor: str) -> None:
@@ -224,13 +227,6 @@ def _check_response(reading: _Reading, kind: Analysis, factor: str) -> None:
     if form.is_coded and form.is_group:
         raise reading.wrong(factor, _CODED_GROUP)
     _check_factor(reading, factor, shift=False)
-
-
-def _check_number(reading: _Reading) -> None:
-    grouping = grouping_of(reading.text, reading.coding, reading.possible)
-    if grouping is not None and number_of_groups(grouping) > MOST_GROUPS:
-        first = next(group for one in grouping.parts for group in one.groups)
-        raise reading.wrong(first.factor, _MANY)
 
 
 def number_of_groups(grouping: Grouping) -> int:
@@ -253,16 +249,12 @@ def _check_factor(reading: _Reading, factor: str, *, shift: bool) -> None:
     except NotUsableError as error:
         raise reading.wrong(factor, error.problem) from None
     if form.is_group:
-        _check_groups(reading, factor, value)
+        names = value.values.tolist() if isinstance(value, NumericFactor) else value.names
+        if not all(isfinite(name) for name in names if isinstance(name, float)):
+            raise reading.wrong(factor, _UNDEFINED)
     elif isinstance(value, NumericFactor):
         _check_numbers(reading, factor, own, value.values)
         _check_ends(reading, factor, own[0])
-
-
-def _check_groups(reading: _Reading, factor: str, value: Factor) -> None:
-    names = value.values.tolist() if isinstance(value, NumericFactor) else value.names
-    if not all(isfinite(name) for name in names if isinstance(name, float)):
-        raise reading.wrong(factor, _UNDEFINED)
 
 
 def _check_numbers(reading: _Reading, factor: str, own: Clique, values: FloatArray) -> None:

@@ -13,7 +13,7 @@ A sum tells the mean of a number in each of its groups. So
 A sum that exact counts determine tells nothing that they do not, and is not judged.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import reduce
@@ -197,7 +197,16 @@ def judged_sums(
     new = [one for one in sums if not _is_determined(one, records.coding, released)]
     judged = [_judged(one, records, rules, transform) for one in new]
     numbers = dict.fromkeys(one.sum.of for one in judged if one.sum.of and one.verdict == PASSED)
-    chains = {of: _chain(of, new, records, rules, released) for of in numbers}
+    chains = {
+        of: chain_of_sums(
+            [records.groups(one) for one in new if one.of == of],
+            list(released.tables(of, records)),
+            records.magnitudes(of),
+            rules,
+            most_records=records.most_records,
+        )
+        for of in numbers
+    }
     return tuple(
         replace(one, verdict=together([one.verdict, chains.get(one.sum.of, PASSED)])) for one in judged
     )
@@ -208,22 +217,6 @@ def _is_determined(one: Sum, coding: Coding, released: ReleasedNumbers) -> bool:
     cliques = [clique for clique in released.cliques if set(clique) & set(one.attributes)]
     histograms = [name for name in released.histograms if name in one.of]
     return rank(coding, cliques, histograms, [one]) == rank(coding, cliques, histograms)
-
-
-def _chain(
-    of: Clique,
-    sums: Collection[Sum],
-    records: NumberedRecords,
-    rules: Rules,
-    released: ReleasedNumbers,
-) -> RuleVerdict:
-    return chain_of_sums(
-        [records.groups(one) for one in sums if one.of == of],
-        list(released.tables(of, records)),
-        records.magnitudes(of),
-        rules,
-        most_records=records.most_records,
-    )
 
 
 def _judged(one: Sum, records: NumberedRecords, rules: Rules, transform: Transform) -> JudgedSum:

@@ -44,7 +44,9 @@ def derived(exact: AnalysisAnswer, rounded: AnalysisAnswer) -> AnalysisAnswer:
     before = {one.name: one for one in exact.scalars}
     values: dict[str, Scalar] = {}
     for one in rounded.scalars:
-        values[one.name] = _tested(before[one.name], one)
+        exactly, values[one.name] = before[one.name], one
+        if exactly.pvalue is not None and not exactly.degrees:  # of a normal deviate alone
+            values[one.name] = replace(one, pvalue=_by_deviate(exactly.pvalue))
     for name, value in _following(before, values, exact, rounded):
         if name in values:
             values[name] = replace(values[name], value=finite(value))
@@ -144,14 +146,8 @@ def _of_means(
         yield "cohens_d", rounding.to_digits(estimate / spread, 3) if spread else nan
 
 
-def _tested(before: Scalar, one: Scalar) -> Scalar:
-    """A p-value of a normal deviate alone, to the unit of the deviate."""
-    if before.pvalue is None or before.degrees:
-        return one
-    return replace(one, pvalue=_by_deviate(before.pvalue))
-
-
 def _by_deviate(pvalue: float) -> float:
+    """A p-value to the unit of its normal deviate."""
     deviate = -float(special.ndtri(pvalue / 2))
     if not isfinite(deviate):
         return 0.0

@@ -24,7 +24,7 @@ cells *inside* tables (``inference`` looks there); what an attacker knows beside
 published.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb, prod
@@ -37,7 +37,6 @@ from numpy.typing import NDArray
 from gencard.analysis.output_checks.populations import Condition, Kept, ToldOutput, cell_numbers
 from gencard.core.card.noise import Transform
 from gencard.core.dataset import Dataset
-from gencard.core.domain import Clique
 from gencard.core.output_rules import PASSED, Rule, Rules, RuleVerdict
 from gencard.core.types import FloatArray, IntArray
 
@@ -80,7 +79,15 @@ def differences(
     if threshold <= 1 or not earlier:
         return False
     population = _Population.of(new, dataset)
-    before = [_Population.of(output, dataset) for output in _distinct(earlier)]
+    # Without repetitions: psi of many cards rests on the same cliques.
+    distinct = {
+        (
+            tuple((test.attributes, test.cells.tobytes()) for test in output.tests),
+            frozenset(map(frozenset, output.cliques)),
+        ): output
+        for output in earlier
+    }
+    before = [_Population.of(output, dataset) for output in distinct.values()]
     # In both directions: either population may be nearly a union of cells of the other.
     if any(
         _nearly_equal(one, other, dataset, threshold) or _nearly_equal(other, one, dataset, threshold)
@@ -96,7 +103,11 @@ def nearly_natural(condition: Condition, dataset: Dataset, threshold: int) -> bo
     None at all are too few as well, unless the union is the population by its very definition.
     """
     everything = condition.attributes
-    names = [name for name in everything if not _depends_on(condition, _without(everything, name))]
+    names = [
+        name
+        for name in everything
+        if not _depends_on(condition, [other for other in everything if other != name])
+    ]
     if len(names) > _MOST_ATTRIBUTES:
         return True  # fail closed: trying all subsets would take too long
     cells, number = cell_numbers(dataset, names)
@@ -111,10 +122,6 @@ def nearly_natural(condition: Condition, dataset: Dataset, threshold: int) -> bo
             if is_near and np.minimum(inside, outside).sum() < threshold:
                 return True
     return False
-
-
-def _without(names: Clique, name: str) -> Clique:
-    return tuple(other for other in names if other != name)
 
 
 def _depends_on(condition: Condition, names: Sequence[str]) -> bool:
@@ -136,62 +143,32 @@ class _Population:
         return cls(output, output.kept(dataset))
 
 
-def _distinct(outputs: Sequence[ToldOutput]) -> list[ToldOutput]:
-    """The outputs without repetitions: psi of many cards rests on the same cliques."""
-    keys = {
-        (
-            tuple((test.attributes, test.cells.tobytes()) for test in output.tests),
-            frozenset(map(frozenset, output.cliques)),
-        ): output
-        for output in outputs
-    }
-    return list(keys.values())
-
-
 def _nearly_equal(narrow: _Population, wide: _Population, dataset: Dataset, threshold: int) -> bool:
     """Whether unions of the wide output's cells come near to the narrow output, but not quite."""
-    return any(gap.is_small(threshold) for gap in _gaps(narrow, wide, dataset))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Gap:
-    """By how many records the nearest union of cells differs from a population.
-
-    Args:
-        records: One entry for each cell of the attributes that both rest on, 0 where no cell of the wide
-            output belongs to the union.
-        near: True if any cell belongs to the union.
-        total: Sum over all entries, including those where no cell belongs to the union.
-    """
-
-    records: IntArray
-    near: bool
-    total: int
-
-    def is_small(self, threshold: int) -> bool:
-        few = np.append(self.records, self.total * self.near)
-        return bool(np.any((few > 0) & (few < threshold)))
-
-
-def _gaps(narrow: _Population, wide: _Population, dataset: Dataset) -> Iterator[_Gap]:
-    """For each pair of cliques, how far the nearest unions of cells are."""
     about = narrow.output.attributes
     for clique in [(), *wide.output.cliques]:
         names = [name for name in clique if name in about]
         shared = {frozenset(clique) & frozenset(other) for other in [(), *narrow.output.cliques]}
         for common in shared:
             within = [name for name in clique if name in common]
-            yield _gap(narrow.kept, wide.kept, dataset, within, names)
+            gaps = _gaps(narrow.kept, wide.kept, dataset, within, names)
+            if np.any((gaps > 0) & (gaps < threshold)):
+                return True
+    return False
 
 
-def _gap(
+def _gaps(
     narrow: Kept, wide: Kept, dataset: Dataset, within: Sequence[str], chosen: Sequence[str]
-) -> _Gap:
-    """Return a population's distance to the nearest union of another's cells, by cells of ``within``.
+) -> IntArray:
+    """By how many records the nearest union of another's cells differs from a population.
 
     A cell of ``chosen`` that is for the greater part in belongs to the nearest union; what it holds of
     the others is the difference, and so is what lies outside the wide population. Where no cell belongs
     to it, there is nothing to subtract: the difference is the output, which has rules of its own.
+
+    Returns:
+        An entry for each cell of ``within``, 0 where no cell belongs to the union; then the sum over all
+        cells, also those where none belongs, 0 if no cell belongs at all.
     """
     rows, many = cell_numbers(dataset, within)
     split, each = cell_numbers(dataset, [name for name in chosen if name not in within])
@@ -201,7 +178,7 @@ def _gap(
     beyond = np.bincount(rows[narrow & ~wide], minlength=many)
     gaps = np.minimum(inside, outside).sum(axis=1) + beyond
     nearest = (inside > outside).any(axis=1)
-    return _Gap(np.where(nearest, gaps, 0), bool(nearest.any()), int(gaps.sum()))
+    return np.append(np.where(nearest, gaps, 0), gaps.sum() * nearest.any())
 
 
 def _in_a_chain(populations: Sequence[Kept], threshold: int) -> bool:
@@ -215,8 +192,12 @@ def _in_a_chain(populations: Sequence[Kept], threshold: int) -> bool:
     small = sizes < threshold
     combination = _null_space(columns[:, ~small].T.astype(np.float64))
     vectors = combination.T @ columns[:, small]
-    vectors = _independent(vectors)
-    return bool(len(vectors)) and _has_small_support(vectors, sizes[small], threshold)
+    if not vectors.size:
+        return False
+    # A basis of the space that the rows span.
+    _, lengths, right = np.linalg.svd(vectors, full_matrices=False)
+    basis = np.asarray(right[lengths > _ZERO])
+    return bool(len(basis)) and _has_small_support(basis, sizes[small], threshold)
 
 
 def _null_space(matrix: FloatArray) -> FloatArray:
@@ -226,14 +207,6 @@ def _null_space(matrix: FloatArray) -> FloatArray:
     _, sizes, right = np.linalg.svd(matrix)
     rank = int((sizes > _ZERO * max(1.0, sizes.max(initial=0.0))).sum())
     return np.asarray(right[rank:].T)
-
-
-def _independent(vectors: FloatArray) -> FloatArray:
-    """A basis of the space that some rows span."""
-    if not vectors.size:
-        return vectors[:0]
-    _, sizes, right = np.linalg.svd(vectors, full_matrices=False)
-    return np.asarray(right[sizes > _ZERO])
 
 
 def _has_small_support(basis: FloatArray, sizes: NDArray[np.integer], threshold: int) -> bool:

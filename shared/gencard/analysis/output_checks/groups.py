@@ -6,7 +6,6 @@ may not differ by a few records from that of another output.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import combinations
 from math import prod
 from typing import Any
@@ -79,33 +78,24 @@ def _is_counted(question: CheckedQuestion) -> bool:
     return question.kind in _COUNTED or coding.size - coding.missing <= 2
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Table:
-    """Cells of a crossed part.
+def _cells(part: Crossed, margins: RecordMargins) -> tuple[Clique, IntArray]:
+    """Number the cells of a crossed part.
 
-    Args:
-        attributes: In the domain's order.
-        cells: Number of the table's cell that each cell of the attributes belongs to; -1 for cells that
-            the population cannot have.
+    Returns:
+        Attributes in the domain's order, and the number of the table's cell that each cell of these
+        attributes belongs to; -1 for cells that the population cannot have.
     """
-
-    attributes: Clique
-    cells: IntArray
-
-    @classmethod
-    def of(cls, part: Crossed, margins: RecordMargins) -> "_Table":
-        attributes = margins.domain.canonical(part.attributes)
-        shape = [margins.domain.size(name) for name in attributes]
-        cells: IntArray = np.zeros(shape, dtype=np.int64)
-        possible: Mask = np.ones(shape, dtype=bool)
-        for name in part.levels:
-            cells = cells * margins.domain.size(name) + _spread(
-                np.arange(margins.domain.size(name)), (name,), attributes
-            )
-        for group in part.groups:
-            codes = _spread(group.codes, group.attributes, attributes)
-            cells, possible = cells * (int(group.codes.max()) + 1) + codes, possible & (codes >= 0)
-        return cls(attributes, np.where(possible, cells, -1))
+    attributes = margins.domain.canonical(part.attributes)
+    shape = [margins.domain.size(name) for name in attributes]
+    cells: IntArray = np.zeros(shape, dtype=np.int64)
+    possible: Mask = np.ones(shape, dtype=bool)
+    for name in part.levels:
+        size = margins.domain.size(name)
+        cells = cells * size + _spread(np.arange(size), (name,), attributes)
+    for group in part.groups:
+        codes = _spread(group.codes, group.attributes, attributes)
+        cells, possible = cells * (int(group.codes.max()) + 1) + codes, possible & (codes >= 0)
+    return attributes, np.where(possible, cells, -1)
 
 
 def _spread(codes: NDArray[Any], own: Clique, attributes: Clique) -> NDArray[Any]:
@@ -118,15 +108,15 @@ def _of_cells(margins: RecordMargins, part: Crossed, rules: Rules) -> RuleVerdic
     """Judge the number of records in each cell of a table, without levels that no record has."""
     if _is_wide(part, margins):
         return RuleVerdict((Rule.THRESHOLD,))
-    table = _Table.of(part, margins)
-    counts = margins.counts(table.attributes)
-    possible = table.cells >= 0
-    for axis, name in enumerate(table.attributes):
+    attributes, cells = _cells(part, margins)
+    counts = margins.counts(attributes)
+    possible = cells >= 0
+    for axis, name in enumerate(attributes):
         if name in part.levels:
             others = tuple(other for other in range(counts.ndim) if other != axis)
             held = counts.sum(axis=others) > 0
-            possible = possible & _spread(held, (name,), table.attributes)
-    _, place = np.unique(table.cells[possible], return_inverse=True)
+            possible = possible & _spread(held, (name,), attributes)
+    _, place = np.unique(cells[possible], return_inverse=True)
     records = np.bincount(place, counts[possible])
     return together(tables.verdicts(tables.of_counts(records, rules)))
 
@@ -135,9 +125,9 @@ def _of_sums(margins: RecordMargins, part: Crossed, response: FloatArray, rules:
     """Judge sums of the response in each group."""
     if _is_wide(part, margins):
         return RuleVerdict((Rule.THRESHOLD,))
-    table, dataset = _Table.of(part, margins), margins.dataset
-    cells = table.cells[tuple(dataset.column(name) for name in table.attributes)]
-    held, place = np.unique(cells, return_inverse=True)
+    attributes, cells = _cells(part, margins)
+    own = cells[tuple(margins.dataset.column(name) for name in attributes)]
+    held, place = np.unique(own, return_inverse=True)
     groups = tables.contributions(
         place,
         response,

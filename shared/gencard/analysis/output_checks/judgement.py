@@ -12,7 +12,7 @@ from math import prod
 import numpy as np
 
 from gencard.analysis.answers.answer import AnalysisAnswer
-from gencard.analysis.answers.design import CheckedQuestion, Column, Design
+from gencard.analysis.answers.design import CheckedQuestion, Design
 from gencard.analysis.answers.margins import Mask, Occupied, RecordMargins
 from gencard.analysis.answers.stored import wants_stored_quantiles
 from gencard.analysis.answers.survival import event_of
@@ -277,17 +277,14 @@ def _fully_coded(
         inside = [one for one in columns if {*one.attributes} <= {*clique}]
         # The rank can be full only with as many columns as cells; the test is cheap and keeps wide
         # products of levels from being listed.
-        if number_of(clique) <= len(inside):
-            codes = cells_of(clique)
-            matrix = np.column_stack([_values(one, clique, codes) for one in inside])
-            if np.linalg.matrix_rank(matrix) == len(codes):
-                yield clique
-
-
-def _values(column: Column, clique: Clique, codes: IntArray) -> FloatArray:
-    """A column in cells of some attributes that hold all of its own."""
-    places = tuple(codes[:, clique.index(name)] for name in column.attributes)
-    return np.asarray(np.broadcast_to(column.values[places], len(codes)))
+        if number_of(clique) > len(inside):
+            continue
+        codes, values = cells_of(clique), []
+        for one in inside:
+            places = tuple(codes[:, clique.index(name)] for name in one.attributes)
+            values.append(np.broadcast_to(one.values[places], len(codes)))
+        if np.linalg.matrix_rank(np.column_stack(values)) == len(codes):
+            yield clique
 
 
 def _of_groups(

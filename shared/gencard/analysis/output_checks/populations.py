@@ -112,17 +112,35 @@ class Merged:
     @classmethod
     def by(cls, conditions: Sequence[Condition], attributes: Iterable[str], levels: Domain) -> "Merged":
         """Merge the levels of attributes that stand in conditions and nowhere else."""
-        numbers = {name: _treated_alike(name, conditions, levels) for name in attributes}
-        return cls({name: one for name, one in numbers.items() if one.max() + 1 < len(one)})
+        classes = {}
+        for name in attributes:
+            size = levels.size(name)
+            slices = [
+                np.moveaxis(one.cells, one.attributes.index(name), 0).reshape(size, -1)
+                for one in conditions
+                if name in one.attributes
+            ]
+            # Levels that all conditions treat alike have the same slices, and get the same number.
+            every = np.concatenate([np.zeros((size, 0), dtype=bool), *slices], axis=1)
+            _, numbers = np.unique(every, axis=0, return_inverse=True)
+            if numbers.max() + 1 < size:
+                classes[name] = numbers.reshape(-1).astype(np.int64)
+        return cls(classes)
 
     def domain(self, domain: Domain) -> Domain:
         """With fewer levels."""
         sizes = zip(domain.attributes, domain.sizes, strict=True)
-        return Domain.of({name: self._levels(name, size) for name, size in sizes})
+        levels = {name: int(numbers.max()) + 1 for name, numbers in self.classes.items()}
+        return Domain.of({name: levels.get(name, size) for name, size in sizes})
 
     def dataset(self, dataset: Dataset) -> Dataset:
         """The records with the new codes."""
-        columns = [self._codes(name, dataset.column(name)) for name in dataset.domain.attributes]
+        columns = [
+            self.classes[name][dataset.column(name)]
+            if name in self.classes
+            else dataset.column(name).astype(np.int64)
+            for name in dataset.domain.attributes
+        ]
         return Dataset(self.domain(dataset.domain), np.stack(columns, axis=1))
 
     def condition(self, condition: Condition) -> Condition:
@@ -145,23 +163,6 @@ class Merged:
                 ]
                 table = np.stack(parts, axis=axis)
         return StructuralZeros(zeros.clique, tuple(map(tuple, np.argwhere(table).tolist())))
-
-    def _levels(self, name: str, size: int) -> int:
-        return int(self.classes[name].max()) + 1 if name in self.classes else size
-
-    def _codes(self, name: str, codes: IntArray) -> IntArray:
-        return self.classes[name][codes] if name in self.classes else codes.astype(np.int64)
-
-
-def _treated_alike(name: str, conditions: Sequence[Condition], levels: Domain) -> IntArray:
-    """For each level of an attribute, the number of those that all conditions treat as it."""
-    slices = [np.zeros((levels.size(name), 0), dtype=bool)]
-    for one in conditions:
-        if name in one.attributes:
-            own = np.moveaxis(one.cells, one.attributes.index(name), 0)
-            slices.append(own.reshape(len(own), -1))
-    _, numbers = np.unique(np.concatenate(slices, axis=1), axis=0, return_inverse=True)
-    return numbers.reshape(-1).astype(np.int64)
 
 
 def cell_numbers(dataset: Dataset, attributes: Sequence[str]) -> tuple[IntArray, int]:

@@ -124,16 +124,12 @@ def _table(table: AnswerTable, answer: AnalysisAnswer, rules: Rules) -> AnswerTa
     """Columns of a table of groups by their names; of another table, by the table's name."""
     rows = (
         tuple(
-            None if value is None else _rounded(value, unit)
+            rounding.to_unit(value, unit) if value is not None and unit else value
             for value, unit in zip(row, units, strict=True)
         )
         for row, units in zip(table.values, _units(table, answer, rules), strict=True)
     )
     return replace(table, values=tuple(rows))
-
-
-def _rounded(value: float, unit: float) -> float:
-    return rounding.to_unit(value, unit) if unit else value
 
 
 def _units(table: AnswerTable, answer: AnalysisAnswer, rules: Rules) -> Iterator[tuple[float, ...]]:
@@ -184,7 +180,14 @@ def _errors(table: AnswerTable, answer: AnalysisAnswer) -> dict[tuple[int, str],
             for number, row in enumerate(table.values)
         }
     if "eigenvalue" in table.column_names:
-        return _errors_of_eigenvalues(table, answer.n)
+        # By their average size: small eigenvalues are as coarse as large ones.
+        values = [row[0] or 0.0 for row in table.values]
+        ratios = [row[1] or 0.0 for row in table.values]
+        average = sum(values) / max(sum(ratios), 1e-9) / max(len(values), 1)
+        return {
+            (place, "eigenvalue"): sqrt(2 / max(answer.n, 2.0)) * max(value, average)
+            for place, value in enumerate(values)
+        }
     return _errors_of_classifier(table, answer) if answer.kind == Analysis.DISCRIMINANT else {}
 
 
@@ -192,38 +195,22 @@ def _errors_of_classifier(table: AnswerTable, answer: AnalysisAnswer) -> dict[tu
     if table.name == "means":
         return _errors_of_classes(answer)
     if table.name == "covariance":
-        return _errors_of_products(table, answer.n)
-    return _errors_of_functions(table, answer) if table.name == "coef" else {}
-
-
-def _errors_of_functions(table: AnswerTable, answer: AnalysisAnswer) -> dict[tuple[int, str], float]:
-    """Return errors of the constants of linear functions, which hold the log size of a class."""
+        # Standard errors of covariances of normal numbers, which may be near 0.
+        numbers = np.array(table.values, dtype=np.float64)
+        products = np.outer(np.diag(numbers), np.diag(numbers))
+        errors = np.sqrt((products + numbers**2) / max(answer.n, 1.0))
+        return {
+            (place, name): float(error)
+            for place, row in enumerate(errors)
+            for name, error in zip(table.column_names, row, strict=True)
+        }
+    if table.name != "coef":
+        return {}
+    # The constants of linear functions hold the log size of a class.
     priors = [float(row[0] or 0.0) for row in answer.table("priors").values]
     return {
         (place, table.column_names[0]): (1 + abs(row[0] or 0.0)) / sqrt(max(prior * answer.n, 1.0))
         for place, (row, prior) in enumerate(zip(table.values, priors, strict=True))
-    }
-
-
-def _errors_of_eigenvalues(table: AnswerTable, records: float) -> dict[tuple[int, str], float]:
-    """Return errors of eigenvalues by their average size; small ones are as coarse as large ones."""
-    values = [row[0] or 0.0 for row in table.values]
-    ratios = [row[1] or 0.0 for row in table.values]
-    average = sum(values) / max(sum(ratios), 1e-9) / max(len(values), 1)
-    return {
-        (place, "eigenvalue"): sqrt(2 / max(records, 2.0)) * max(value, average)
-        for place, value in enumerate(values)
-    }
-
-
-def _errors_of_products(table: AnswerTable, records: float) -> dict[tuple[int, str], float]:
-    """Standard errors of covariances of normal numbers, which may be near 0."""
-    numbers = np.array(table.values, dtype=np.float64)
-    errors = np.sqrt((np.outer(np.diag(numbers), np.diag(numbers)) + numbers**2) / max(records, 1.0))
-    return {
-        (place, name): float(error)
-        for place, row in enumerate(errors)
-        for name, error in zip(table.column_names, row, strict=True)
     }
 
 
@@ -275,7 +262,11 @@ def numbers_of(answer: AnalysisAnswer, rules: Rules) -> Iterator[Number]:
         if table.name == "anova":
             yield from _of_variances(table, answer.n)
         elif _kind_of_number(table.name) not in _COUNTS | _DERIVED_TABLES:
-            yield from _of_table(table, answer, rules)
+            units = _units(table, answer, rules)
+            for names, row, own in zip(table.row_names, table.values, units, strict=True):
+                for column, value, unit in zip(table.column_names, row, own, strict=True):
+                    if value is not None and unit and column not in _DERIVED_COLUMNS | _COUNTS:
+                        yield Number(("table", table.name, names, column), value, unit)
 
 
 def _of_coefficients(one: Coefficients) -> Iterator[Number]:
@@ -288,14 +279,6 @@ def _of_coefficients(one: Coefficients) -> Iterator[Number]:
         related = np.nan_to_num(np.array(one.covariance) / np.outer(errors, errors))
     for row, column in zip(*np.triu_indices(len(one.names), 1), strict=True):
         yield Number(("related", one.names[row], one.names[column]), float(related[row, column]), 0.01)
-
-
-def _of_table(table: AnswerTable, answer: AnalysisAnswer, rules: Rules) -> Iterator[Number]:
-    units = _units(table, answer, rules)
-    for names, row, own in zip(table.row_names, table.values, units, strict=True):
-        for column, value, unit in zip(table.column_names, row, own, strict=True):
-            if value is not None and unit and column not in _DERIVED_COLUMNS | _COUNTS:
-                yield Number(("table", table.name, names, column), value, unit)
 
 
 def _of_variances(table: AnswerTable, records: float) -> Iterator[Number]:

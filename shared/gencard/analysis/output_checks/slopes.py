@@ -169,7 +169,7 @@ def slopes_of(question: CheckedQuestion, margins: RecordMargins, rules: Rules) -
         more = RecordMargins.of(
             Dataset(domain, np.vstack([cells.codes, codes])), np.append(cells.counts, _RECORD)
         )
-        values = _values(plain_answer(question, more))
+        values = {one.name: one.value for one in numbers_of(plain_answer(question, more), USUAL_RULES)}
         moved = np.array([values.get(one.name, np.nan) for one in numbers])
         return (moved - [one.value for one in numbers]) / _RECORD
 
@@ -223,8 +223,3 @@ def _numbers(question: CheckedQuestion, base: AnalysisAnswer, rules: Rules) -> I
     for one in numbers_of(base, rules):
         if together or one.name[-1] not in _PREDICTED:
             yield one
-
-
-def _values(answer: AnalysisAnswer) -> dict[tuple[str, ...], float]:
-    """All numbers of an answer by their names."""
-    return {one.name: one.value for one in numbers_of(answer, USUAL_RULES)}

@@ -232,10 +232,6 @@ class StoredRun:
         """The sets of attributes whose levels the model tells apart; others are numbers in it."""
         return tuple(coded_cliques(RecordMargins.of(self.inside.dataset), design))
 
-    def _varied(self, design: Design) -> Clique:
-        """The attributes into all of whose levels a record is put."""
-        return tuple(dict.fromkeys(name for clique in self._coded(design) for name in clique))
-
     @cached_property
     def _without_one(self) -> "StoredRun":
         """The run without the record whose response is most distant, inside or outside.
@@ -326,15 +322,13 @@ class StoredRun:
         figure = influence.of_means(place, inside, cells=cells, outside=outside)
         if self.question.kind is not Analysis.MEANS:
             figure = max(figure, influence.of_contrasts(place, inside, cells=cells))
-        by_spreads = breaking([(Rule.INFLUENCE, self._tests_spreads(term, rules))])
+        # A test may tell standard deviations that one record would move.
+        spreads, tells = self.spreads(term, rules), False
+        if self.question.kind is not Analysis.MEANS and spreads is not Spreads.OWN:
+            test = self.question.options.get("test", TESTS[0])
+            tells = spreads is Spreads.NONE or test != TESTS[0]
+        by_spreads = breaking([(Rule.INFLUENCE, tells)])
         return together([influence.waits(figure, rules), by_spreads])
-
-    def _tests_spreads(self, term: Clique, rules: Rules) -> bool:
-        """Whether a test tells standard deviations that one record would move."""
-        spreads, kind = self.spreads(term, rules), self.question.kind
-        if kind is Analysis.MEANS or spreads is Spreads.OWN:
-            return False
-        return spreads is Spreads.NONE or self.question.options.get("test", TESTS[0]) != TESTS[0]
 
     def spreads(self, term: Clique, rules: Rules) -> Spreads:
         """Return the standard deviations that may be disclosed, by all groups that a record may have."""
@@ -359,7 +353,7 @@ class StoredRun:
         design = question.design
         if design is None:
             design = cell_design(margins, question, terms_of(question))
-        varied = self._varied(design)
+        varied = tuple(dict.fromkeys(name for clique in self._coded(design) for name in clique))
         levels = [np.flatnonzero(margins.counts((name,))) for name in varied]
         if prod(map(len, levels)) > influence.MOST_COMBINATIONS:
             return breaking([(Rule.INFLUENCE, True)])

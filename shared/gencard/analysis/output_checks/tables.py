@@ -178,7 +178,12 @@ def _of_output_row(
     counts = [cells[name] for name in output.counts]
     few = any(count is None or count < rules.checks.threshold for count in counts)
     about = Rule.SURVIVAL if output.kind is OutputKind.CURVE else Rule.THRESHOLD
-    others = breaking([(about, True)]) if few else _by_degrees(output, degrees, rules)
+    if few:
+        others = breaking([(about, True)])
+    elif output.kind is not OutputKind.COEFFICIENTS or degrees is None:
+        others = _UNKNOWN
+    else:
+        others = breaking([(Rule.FREEDOM, degrees < rules.checks.freedom)])
     return tuple(
         _of_stated_count(value, rules) if name in output.counts else others
         for name, value in cells.items()
@@ -190,13 +195,6 @@ def _of_stated_count(value: Number, rules: Rules) -> RuleVerdict:
         return _UNKNOWN
     few = 0 < value < rules.checks.threshold
     return breaking([(Rule.THRESHOLD, few), (Rule.ZERO, rules.checks.zeros and value == 0)])
-
-
-def _by_degrees(output: Output, degrees: Number, rules: Rules) -> RuleVerdict:
-    """Numbers that no count stands beside."""
-    if output.kind is not OutputKind.COEFFICIENTS or degrees is None:
-        return _UNKNOWN
-    return breaking([(Rule.FREEDOM, degrees < rules.checks.freedom)])
 
 
 def _degrees(fit: Output) -> Number:

@@ -9,10 +9,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import combinations
 from math import pi, sqrt
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gencard.boxes.entry import (
     APPROXIMATE,
@@ -79,22 +77,18 @@ class Candidates:
 
     def within(self, model: NoisyModel, max_cells: int) -> list[Clique]:
         """Cliques that are in the model already, or that keep it within the bound."""
-        model_cliques = model.cliques
-        return [
-            clique
-            for clique in self.weights
-            if model.holds(clique) or self._with(model_cliques, clique) <= max_cells
-        ]
-
-    def _with(self, measured: frozenset[Clique], clique: Clique) -> int:
-        """Cells of the model with one more clique; cached until something more is measured."""
-        if measured not in self._cells:
+        measured = model.cliques
+        if measured not in self._cells:  # cached until something more is measured
             self._cells.clear()
             self._cells[measured] = {}
-        known = self._cells[measured]
-        if clique not in known:
-            known[clique] = cells_needed(self.domain, sorted(measured | {clique}))
-        return known[clique]
+        inside, cells = [], self._cells[measured]
+        for clique in self.weights:
+            is_held = model.holds(clique)
+            if not is_held and clique not in cells:
+                cells[clique] = cells_needed(self.domain, sorted(measured | {clique}))
+            if is_held or cells[clique] <= max_cells:
+                inside.append(clique)
+        return inside
 
 
 _MEASURING = Fraction(9, 10)
@@ -174,32 +168,25 @@ class _Run:
         """Choose, measure, fit; the last round spends all that is left."""
         last = self.budget.remaining < 2 * self.part
         part = self.budget.remaining if last else self.part
-        clique = self._choice(part)
+        share = 1 - (self.budget.remaining - part) / self.budget.total
+        allowed = self._candidates.within(self.model, int(self._max_cells * share))
+        bias = _MEAN * self.budget.stddev(_MEASURING * part)
+        expected = self.model.expected(allowed)
+        weights = [self._candidates.weights[clique] for clique in allowed]
+        scores = []
+        for weight, clique in zip(weights, allowed, strict=True):
+            # Expected L1 size of the noise on the marginal, on the grid of scores.
+            noise = round(bias * expected[clique].size * GRID)
+            scores.append(weight * (misfit(self._counts[clique], expected[clique]) - noise))
+        sensitivity = max(weights) * self.budget.l1_sensitivity * GRID
+        chosen = self.budget.choose(np.array(scores), sensitivity, (1 - _MEASURING) * part)
+        clique = allowed[chosen]
         marginal = self.budget.noisy_marginal(clique, self._counts[clique], _MEASURING * part)
         before = self.model.expected([clique])[clique]
         self.model = self.model.with_one(marginal)
         change = float(np.abs(self.model.expected([clique])[clique] - before).sum())
         if change <= _MEAN * marginal.stddev * before.size:
             self.part *= 4
-
-    def _choice(self, part: Fraction) -> Clique:
-        choice = (1 - _MEASURING) * part
-        share = 1 - (self.budget.remaining - part) / self.budget.total
-        allowed = self._candidates.within(self.model, int(self._max_cells * share))
-        bias = _MEAN * self.budget.stddev(_MEASURING * part)
-        expected = self.model.expected(allowed)
-        weights = [self._candidates.weights[clique] for clique in allowed]
-        scores = [
-            weight * (misfit(self._counts[clique], expected[clique]) - _noise(bias, expected[clique]))
-            for weight, clique in zip(weights, allowed, strict=True)
-        ]
-        sensitivity = max(weights) * self.budget.l1_sensitivity * GRID
-        return allowed[self.budget.choose(np.array(scores), sensitivity, choice)]
-
-
-def _noise(bias: float, table: NDArray[Any]) -> int:
-    """Expected L1 size of the noise on a marginal, on the grid of scores."""
-    return round(bias * table.size * GRID)
 
 
 def _check_cells(domain: Domain, most: int) -> None:

@@ -171,10 +171,14 @@ class NoisyModel:
         return max(1.0, float(totals @ weights / weights.sum()))
 
     def with_one(self, measurement: Measurement) -> "NoisyModel":
-        """The model with one more measurement; one of the same clique is combined with it."""
-        others = [one for one in self.measurements if one.clique != measurement.clique]
-        same = [one for one in self.measurements if one.clique == measurement.clique]
-        return NoisyModel(self.domain, [*others, _mean([*same, measurement])])
+        """The model with one more measurement; those of its clique become their weighted mean."""
+        clique = measurement.clique
+        others = [one for one in self.measurements if one.clique != clique]
+        same = [*(one for one in self.measurements if one.clique == clique), measurement]
+        weights = np.array([one.stddev**-2 for one in same])  # by inverse variance
+        values = sum(weight * one.values for weight, one in zip(weights, same, strict=True))
+        mean = Measurement(clique, values / weights.sum(), float(weights.sum() ** -0.5))
+        return NoisyModel(self.domain, [*others, mean])
 
     def holds(self, clique: Clique) -> bool:
         """Whether the clique lies inside one of the tree's."""
@@ -186,10 +190,3 @@ class NoisyModel:
         pairs = pair_marginals(self.tree, [clique for clique in cliques if len(clique) == 2])
         others = {clique: self.tree.marginal(clique) for clique in cliques if len(clique) != 2}
         return {clique: records * shares for clique, shares in {**pairs, **others}.items()}
-
-
-def _mean(measurements: Sequence[Measurement]) -> Measurement:
-    """Return the mean of several measurements of one clique, weighted by inverse variance."""
-    weights = np.array([one.stddev**-2 for one in measurements])
-    values = sum(weight * one.values for weight, one in zip(weights, measurements, strict=True))
-    return Measurement(measurements[0].clique, values / weights.sum(), float(weights.sum() ** -0.5))

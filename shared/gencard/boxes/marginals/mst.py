@@ -6,7 +6,7 @@ R. McKenna, G. Miklau, D. Sheldon, "Winning the NIST Contest: A scalable and gen
 differentially private synthetic data", Journal of Privacy and Confidentiality 11(3), 2021, section 4.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
@@ -65,7 +65,11 @@ class KeptLevels:
         frequent = np.setdiff1d(np.arange(measured.values.size), rare)
         merged = np.full(measured.values.size, frequent.size)
         merged[frequent] = np.arange(frequent.size)
-        shares[rare] = _shares_of_rare(measured.values[rare], measured.stddev)
+        # Within the group of rare levels, from their reconciled noisy counts.
+        noisy = Measurement(("level",), measured.values[rare], measured.stddev)
+        psi = reconcile(Psi(Domain.of({"level": rare.size}), (noisy,)))
+        counts = psi.measurements[0].values
+        shares[rare] = counts / total(counts)
         return cls(merged, shares)
 
     @property
@@ -107,29 +111,15 @@ class MergedLevels:
 
     def apart(self, model: TreeModel) -> TreeModel:
         """The model over the original levels; rare ones have fixed shares of their group."""
-        tables = [
-            self._apart(table, self.domain.axes(clique))
-            for clique, table in zip(model.tree.cliques, model.tables, strict=True)
-        ]
+        tables = []
+        for clique, merged in zip(model.tree.cliques, model.tables, strict=True):
+            table: NDArray[Any] = merged
+            for axis, attribute in enumerate(self.domain.axes(clique)):
+                levels, shape = self.levels[attribute], [1] * table.ndim
+                shape[axis] = -1
+                table = np.take(table, levels.merged, axis=axis) * levels.shares.reshape(shape)
+            tables.append(table)
         return TreeModel(self.domain, model.tree, tuple(tables))
-
-    def _apart(self, table: NDArray[Any], attributes: Sequence[int]) -> NDArray[np.float64]:
-        for axis, attribute in enumerate(attributes):
-            levels = self.levels[attribute]
-            shape = [1] * table.ndim
-            shape[axis] = -1
-            table = np.take(table, levels.merged, axis=axis) * levels.shares.reshape(shape)
-        return table
-
-
-def _shares_of_rare(counts: NDArray[Any], stddev: float) -> NDArray[np.float64]:
-    """Shares of the rare levels within their group, from their reconciled noisy counts."""
-    domain = Domain.of({"level": counts.size})
-    counts_reconciled = (
-        reconcile(Psi(domain, (Measurement(("level",), counts, stddev),))).measurements[0].values
-    )
-    shares: NDArray[np.float64] = counts_reconciled / total(counts_reconciled)
-    return shares
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,19 +193,14 @@ def _scores(
     reconciled = reconcile(Psi(dataset.domain, tuple(alone))).measurements
     records = float(reconciled[0].values.sum())
     shares = {marginal.clique[0]: marginal.values / records for marginal in reconciled}
-    return {
-        (one, other): misfit(table, records * np.outer(shares[one], shares[other]))
-        for (one, other), table in _counted(dataset, progress)
-    }
-
-
-def _counted(dataset: Dataset, progress: StepProgress) -> Iterator[tuple[Clique, NDArray[np.int64]]]:
-    """Every pair with its counts; only the pairs of one attribute are in memory at a time."""
-    names = dataset.domain.attributes
+    names, scores = dataset.domain.attributes, dict[Clique, int]()
     for place, one in enumerate(names):
         progress(place / len(names))
         pairs = [(one, other) for other in names[place + 1 :]]
-        yield from zip(pairs, count_all(dataset, pairs), strict=True)
+        # Only the tables of the pairs of one attribute are in memory at a time.
+        for pair, table in zip(pairs, count_all(dataset, pairs), strict=True):
+            scores[pair] = misfit(table, records * np.outer(shares[one], shares[pair[1]]))
+    return scores
 
 
 def _check_tree(domain: Domain) -> None:

@@ -364,7 +364,17 @@ class PrivBayes(ModelBox):
         budget = PrivacyBudget(self.privacy, self.noise)
         first = int(rng_of(seed).integers(len(dataset.domain)))
         network = self._network(dataset, dataset.domain.attributes[first], budget, progress)
-        return KeptModel(NetworkModel(dataset.domain, _nodes(dataset, network, budget, progress)))
+        part = budget.remaining / len(network)
+        nodes = []
+        for number, pair in enumerate(network):
+            progress("tables", 0.5 + 0.5 * number / len(network))
+            clique = (*pair.parents, pair.attribute)
+            noisy = budget.noisy_marginal(clique, count(dataset, clique), part).values
+            table = np.zeros(noisy.shape)
+            if len(dataset):  # counts from 0 up that sum to n records
+                table = on_simplex(noisy.astype(np.float64), len(dataset))
+            nodes.append(Node(pair.attribute, pair.parents, table))
+        return KeptModel(NetworkModel(dataset.domain, tuple(nodes)))
 
     def _network(
         self, dataset: Dataset, first: str, budget: PrivacyBudget, progress: Progress
@@ -388,21 +398,6 @@ class PrivBayes(ModelBox):
             )
             network.append(offered[choice])
         return network
-
-
-def _nodes(
-    dataset: Dataset, network: Sequence[Pair], budget: PrivacyBudget, progress: Progress
-) -> tuple[Node, ...]:
-    """Each table with an equal part of what remains, projected to counts >= 0 that sum to n records."""
-    part = budget.remaining / len(network)
-    nodes = []
-    for number, pair in enumerate(network):
-        progress("tables", 0.5 + 0.5 * number / len(network))
-        clique = (*pair.parents, pair.attribute)
-        noisy = budget.noisy_marginal(clique, count(dataset, clique), part).values.astype(np.float64)
-        table = on_simplex(noisy, len(dataset)) if len(dataset) else np.zeros(noisy.shape)
-        nodes.append(Node(pair.attribute, pair.parents, table))
-    return tuple(nodes)
 
 
 def _privacy(parameters: Parameters) -> Laplace:

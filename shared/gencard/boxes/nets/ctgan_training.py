@@ -91,15 +91,11 @@ class Discriminator:
         """Scores, and the slopes of all layers with fresh dropout."""
         slopes = []
         for weights, bias in zip(self.weights, self.biases[1:], strict=True):
-            slopes.append(_slope(units, rng))
+            kept = torch.from_numpy(rng.random(units.shape, dtype=np.float32) < _KEPT)
+            slope = torch.where(units.detach() > 0, 1.0, _LEAK)
+            slopes.append(slope * kept / _KEPT)
             units = torch.addmm(bias, units * slopes[-1], weights)
         return units, slopes
-
-
-def _slope(units: Tensor, rng: np.random.Generator) -> Tensor:
-    mask = torch.from_numpy(rng.random(units.shape, dtype=np.float32) < _KEPT)
-    slope = torch.where(units.detach() > 0, 1.0, _LEAK)
-    return slope * mask / _KEPT
 
 
 _PENALTY = 10.0

@@ -140,7 +140,8 @@ class OutputBlocks:
         """A draw by Gumbel softmax: nearly one-hot, and differentiable."""
         logits = outputs[:, self.numbers :]
         noise = torch.from_numpy(gumbel(tuple(logits.shape), rng))
-        soft = self._softmax((logits + noise) / _TEMPERATURE)
+        chances = torch.exp(self._lowered((logits + noise) / _TEMPERATURE))
+        soft = chances / ((chances @ self._member) @ self._member.T)
         return torch.cat([torch.tanh(outputs[:, : self.numbers]), soft], dim=1)
 
     def hard_row(self, outputs: Tensor, rng: np.random.Generator) -> Tensor:
@@ -163,10 +164,6 @@ class OutputBlocks:
         total = (torch.exp(logits) * block).sum(dim=1)
         own = logits.gather(1, torch.from_numpy(entries)[:, None])[:, 0]
         return (torch.log(total) - own).mean()
-
-    def _softmax(self, logits: Tensor) -> Tensor:
-        chances = torch.exp(self._lowered(logits))
-        return chances / ((chances @ self._member) @ self._member.T)
 
     def _lowered(self, logits: Tensor) -> Tensor:
         """The highest logit of each block at 0: a constant that changes nothing but rounding."""

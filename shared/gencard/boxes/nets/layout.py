@@ -99,7 +99,12 @@ class Modes:
 
     def placed(self, codes: NDArray[Any], rng: np.random.Generator) -> tuple[IntArray, FloatArray]:
         """The entry of each code, its mode drawn by the posterior law, and its place in the mode."""
-        cumulative = np.cumsum(self._posterior(), axis=1)[codes]
+        # Chance of each mode given each code, shape ``(size, modes)``; missing codes have any.
+        values = np.where(np.isnan(self.numbers), self.means[0], self.numbers)
+        logs = -0.5 * ((values[:, None] - self.means) / self.stddevs) ** 2
+        logs += np.log(self.weights) - np.log(self.stddevs)
+        chances = np.exp(logs - logs.max(axis=1, keepdims=True))
+        cumulative = np.cumsum(chances / chances.sum(axis=1, keepdims=True), axis=1)[codes]
         entries = (rng.random(len(codes))[:, None] > cumulative[:, :-1]).sum(axis=1)
         alphas = (self.numbers[codes] - self.means[entries]) / (_WIDE * self.stddevs[entries])
         ranks = np.cumsum(np.isnan(self.numbers)) - 1
@@ -122,15 +127,6 @@ class Modes:
         codes_or_missing: IntArray = np.where(entries < len(self.means), codes, missing)
         return codes_or_missing
 
-    def _posterior(self) -> FloatArray:
-        """Chance of each mode given each code, shape ``(size, modes)``; missing codes have any."""
-        values = np.where(np.isnan(self.numbers), self.means[0], self.numbers)
-        logs = -0.5 * ((values[:, None] - self.means) / self.stddevs) ** 2
-        logs += np.log(self.weights) - np.log(self.stddevs)
-        chances = np.exp(logs - logs.max(axis=1, keepdims=True))
-        shares: FloatArray = chances / chances.sum(axis=1, keepdims=True)
-        return shares
-
 
 def declared(numbers: FloatArray) -> Modes:
     """One mode, the range of the declared numbers: no record is looked at."""
@@ -151,15 +147,7 @@ def learned(numbers: FloatArray, codes: NDArray[Any], rng: np.random.Generator) 
     if len(values) > _MOST_RECORDS:
         values = values[rng.choice(len(values), _MOST_RECORDS, replace=False)]
     middle, spread = float(values.mean()), float(values.std()) or 1.0
-    mixture = _mixture((values - middle) / spread, int(rng.integers(_RANDOM_STATES)))
-    is_heavy = mixture.weights_ > _LEAST_WEIGHT
-    means = mixture.means_.ravel()[is_heavy] * spread + middle
-    stddevs = np.sqrt(mixture.covariances_.ravel()[is_heavy]) * spread
-    return Modes(numbers, means, stddevs, mixture.weights_[is_heavy])
-
-
-def _mixture(values: FloatArray, random_state: int) -> Any:
-    """Bayesian, with a Dirichlet process for the weights; values are standardised."""
+    random_state = int(rng.integers(_RANDOM_STATES))
     try:
         method = import_module("sklearn.mixture").BayesianGaussianMixture
     except ModuleNotFoundError:
@@ -172,7 +160,11 @@ def _mixture(values: FloatArray, random_state: int) -> Any:
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # more modes than distinct values; not the last digit reached
-        return mixture.fit(values.reshape(-1, 1))
+        mixture.fit(((values - middle) / spread).reshape(-1, 1))
+    is_heavy = mixture.weights_ > _LEAST_WEIGHT
+    means = mixture.means_.ravel()[is_heavy] * spread + middle
+    stddevs = np.sqrt(mixture.covariances_.ravel()[is_heavy]) * spread
+    return Modes(numbers, means, stddevs, mixture.weights_[is_heavy])
 
 
 Floats = NDArray[np.float32]

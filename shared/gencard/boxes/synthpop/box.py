@@ -1,6 +1,6 @@
 """SynthPop as a black box, without a privacy guarantee; its fit can be saved."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -143,16 +143,14 @@ class FittedTrees:
         width = code_dtype(max(self.domain.sizes, default=1))
         codes = np.zeros((rows, len(self.domain)), dtype=width, order="F")
         for begin in range(0, rows, _BLOCK_ROWS):
-            self._draw(codes[begin : begin + _BLOCK_ROWS], rng)
+            block = codes[begin : begin + _BLOCK_ROWS]
+            for step in self.steps:
+                block[:, step.axis] = step.draw(block, self.domain, rng)
         return Dataset(self.domain, codes)
 
     def save(self) -> bytes:
         """Trees, codes in their leaves, and rules. These bytes are as sensitive as the records."""
         return bytes_of(self.domain, self.steps)
-
-    def _draw(self, codes: NDArray[Any], rng: np.random.Generator) -> None:
-        for step in self.steps:
-            codes[:, step.axis] = step.draw(codes, self.domain, rng)
 
 
 _VERSION = 1
@@ -162,9 +160,24 @@ _KIND = "synthpop"
 def bytes_of(domain: Domain, steps: Sequence[DrawStep]) -> bytes:
     """An archive; equal fits give equal bytes."""
     arrays: dict[str, Any] = {}
+    headers = []
     for number, step in enumerate(steps):
+        headers.append(
+            {
+                "axis": step.axis,
+                "rules": json_of(step.rules),
+                "predictors": [each.predictors for each in step.conditionals],
+                "bandwidth": step.density.bandwidth if step.density else None,
+            }
+        )
         for place, each in enumerate(step.conditionals):
-            arrays |= _arrays(f"{number}.{place}", each)
+            name, tree = f"{number}.{place}", each.tree
+            arrays |= {
+                f"{name}.places": np.concatenate([np.zeros(0, dtype=np.int64), *each.places]),
+                f"{name}.tree": np.stack([tree.predictor, tree.cut, tree.left, tree.right]),
+                f"{name}.donors": each.donors,
+                f"{name}.starts": each.starts,
+            }
         if step.density:
             arrays[f"{number}.numbers"] = step.density.numbers
     header = {
@@ -172,7 +185,7 @@ def bytes_of(domain: Domain, steps: Sequence[DrawStep]) -> bytes:
         "kind": _KIND,
         "attributes": domain.attributes,
         "sizes": domain.sizes,
-        "steps": [_header_of(step) for step in steps],
+        "steps": headers,
     }
     return archived(header, arrays)
 
@@ -194,42 +207,18 @@ def fit_of(data: bytes, *, most_bytes: int = 2**30) -> tuple[Domain, tuple[DrawS
     raise BlackBoxError(problem="the saved bytes are not a fit of this black box")
 
 
-def _header_of(step: DrawStep) -> dict[str, Any]:
-    """The parts of a step that are not arrays."""
-    return {
-        "axis": step.axis,
-        "rules": json_of(step.rules),
-        "predictors": [each.predictors for each in step.conditionals],
-        "bandwidth": step.density.bandwidth if step.density else None,
-    }
-
-
-def _arrays(name: str, each: Conditional) -> dict[str, Any]:
-    tree = each.tree
-    return {
-        f"{name}.places": np.concatenate([np.zeros(0, dtype=np.int64), *each.places]),
-        f"{name}.tree": np.stack([tree.predictor, tree.cut, tree.left, tree.right]),
-        f"{name}.donors": each.donors,
-        f"{name}.starts": each.starts,
-    }
-
-
 def _step(domain: Domain, number: int, header: Mapping[str, Any], arrays: Arrays) -> DrawStep:
-    conditionals = tuple(
-        _conditional(domain, tuple(predictors), f"{number}.{place}", arrays)
-        for place, predictors in enumerate(header["predictors"])
-    )
+    conditionals = []
+    for place, predictors in enumerate(map(tuple, header["predictors"])):
+        name = f"{number}.{place}"
+        ends = np.cumsum([domain.sizes[axis] for axis in predictors], dtype=np.int64)
+        places = tuple(np.split(arrays[f"{name}.places"], ends)[:-1])
+        tree, donors = Tree(*arrays[f"{name}.tree"]), arrays[f"{name}.donors"]
+        conditionals.append(Conditional(predictors, places, tree, donors, arrays[f"{name}.starts"]))
     density = None
     if header["bandwidth"] is not None:
         density = Density(arrays[f"{number}.numbers"], header["bandwidth"])
-    return DrawStep(header["axis"], rules_of(header["rules"]), conditionals, density)
-
-
-def _conditional(domain: Domain, predictors: tuple[int, ...], name: str, arrays: Arrays) -> Conditional:
-    ends = np.cumsum([domain.sizes[axis] for axis in predictors], dtype=np.int64)
-    places = tuple(np.split(arrays[f"{name}.places"], ends)[:-1])
-    tree = Tree(*arrays[f"{name}.tree"])
-    return Conditional(predictors, places, tree, arrays[f"{name}.donors"], arrays[f"{name}.starts"])
+    return DrawStep(header["axis"], rules_of(header["rules"]), tuple(conditionals), density)
 
 
 def _are_sound(steps: Sequence[DrawStep], domain: Domain) -> bool:
@@ -312,10 +301,18 @@ class SynthPop:
         if not len(dataset):
             raise InvalidDatasetError(problem="it has no records")
         rng = rng_of(seed)
+        options = self.options
+        growth = Growth(options.minimum_leaf, options.complexity, options.pruning == "misclassification")
         steps = []
-        for number, step in enumerate(self._steps(dataset, plans, scales, rng)):
+        for number, plan in enumerate(plans, 1):
+            state = int(rng.integers(_RANDOM_STATES))
+            step = step_of(plan, dataset, scales, growth, random_state=state)
+            scale = scales.get(plan.attribute) if options.smoothing == "density" else None
+            if scale:
+                density = density_of(scale.numbers, dataset.column(plan.attribute))
+                step = replace(step, density=density)
             steps.append(step)
-            progress(f"tree of '{plans[number].attribute}'", (number + 1) / len(plans))
+            progress(f"tree of '{plan.attribute}'", number / len(plans))
         return FittedTrees(dataset.domain, tuple(steps))
 
     def load(self, saved: bytes) -> FittedTrees:
@@ -325,24 +322,6 @@ class SynthPop:
             BlackBoxError: The bytes are not what ``save`` gave.
         """
         return FittedTrees(*fit_of(saved))
-
-    def _steps(
-        self,
-        dataset: Dataset,
-        plans: tuple[PlannedStep, ...],
-        scales: Mapping[str, TreeScale],
-        rng: np.random.Generator,
-    ) -> Iterator[DrawStep]:
-        options = self.options
-        growth = Growth(options.minimum_leaf, options.complexity, options.pruning == "misclassification")
-        for plan in plans:
-            state = int(rng.integers(_RANDOM_STATES))
-            step = step_of(plan, dataset, scales, growth, random_state=state)
-            scale = scales.get(plan.attribute) if options.smoothing == "density" else None
-            if scale:
-                codes = dataset.column(plan.attribute)
-                step = replace(step, density=density_of(scale.numbers, codes))
-            yield step
 
 
 _CLAIM = Claim(

@@ -120,9 +120,13 @@ def options_of(parameters: Parameters) -> Options:
         InvalidInputError: A word is none that is known, or is not JSON of the right form.
         InvalidNumberError: A number is none, or out of its range.
     """
+    order: str | Clique = parameters["order"]
+    if order not in (DECLARED, BY_LEVELS):
+        order = _names("order", _json("order", parameters["order"]))
+    predictors = _object("predictors", _json("predictors", parameters["predictors"]))
     return Options(
-        order=_order(parameters["order"]),
-        predictors=_predictors(parameters["predictors"]),
+        order=order,
+        predictors={name: _names("predictors", names) for name, names in predictors.items()},
         minimum_leaf=whole(parameters, "minimum_leaf", 1, _LARGEST_LEAF),
         complexity=_number(parameters, "complexity"),
         pruning=parameters["pruning"],
@@ -143,10 +147,15 @@ def rules_of(value: Any) -> tuple[CodeRule, ...]:
         raise InvalidInputError(
             field="rules", problem="each rule needs an attribute, a code and a where"
         )
-    return tuple(
-        CodeRule(_name("rules", rule["attribute"]), _code(rule["code"]), _where(rule["where"]))
-        for rule in rules
-    )
+    read = []
+    for rule in rules:
+        name, code = _name("rules", rule["attribute"]), _code(rule["code"])
+        conditions = _object("rules", rule["where"])
+        where = tuple(
+            (of, tuple(_code(one) for one in _list("rules", codes))) for of, codes in conditions.items()
+        )
+        read.append(CodeRule(name, code, where))
+    return tuple(read)
 
 
 def json_of(rules: tuple[CodeRule, ...]) -> list[dict[str, Any]]:
@@ -154,23 +163,6 @@ def json_of(rules: tuple[CodeRule, ...]) -> list[dict[str, Any]]:
     return [
         {"attribute": rule.attribute, "code": rule.code, "where": dict(rule.where)} for rule in rules
     ]
-
-
-def _order(text: str) -> str | Clique:
-    return text if text in (DECLARED, BY_LEVELS) else _names("order", _json("order", text))
-
-
-def _predictors(text: str) -> Mapping[str, Clique]:
-    value = _object("predictors", _json("predictors", text))
-    return {name: _names("predictors", names) for name, names in value.items()}
-
-
-def _where(value: Any) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    conditions = _object("rules", value)
-    return tuple(
-        (name, tuple(_code(code) for code in _list("rules", codes)))
-        for name, codes in conditions.items()
-    )
 
 
 def _names(field: str, value: Any) -> Clique:
@@ -234,21 +226,17 @@ def planned_steps(options: Options, domain: Domain) -> tuple[PlannedStep, ...]:
             a rule comes later than what it decides; a rule names a code outside its attribute's size.
         UnknownAttributeError: An attribute is not in the domain.
     """
-    order = _step_order(options.order, domain)
+    order = tuple(options.order)
+    if options.order == DECLARED:
+        order = domain.attributes
+    elif options.order == BY_LEVELS:
+        order = tuple(sorted(domain.attributes, key=domain.size))
+    elif sorted(order) != sorted(domain.attributes):
+        raise InvalidInputError(field="order", problem="must name every attribute exactly once")
     domain.axes(tuple(options.predictors))
     for rule in options.rules:
         rule.check(domain)
     return tuple(_planned_step(options, name, order[:place]) for place, name in enumerate(order))
-
-
-def _step_order(order: str | Clique, domain: Domain) -> Clique:
-    if order == DECLARED:
-        return domain.attributes
-    if order == BY_LEVELS:
-        return tuple(sorted(domain.attributes, key=domain.size))
-    if sorted(order) != sorted(domain.attributes):
-        raise InvalidInputError(field="order", problem="must name every attribute exactly once")
-    return tuple(order)
 
 
 def _planned_step(options: Options, attribute: str, earlier: Clique) -> PlannedStep:

@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -89,19 +88,15 @@ def pruned(tree: Tree, risk: NDArray[np.float64]) -> Tree:
                 least[node] = below
             else:
                 predictor[node] = LEAF
-    return _reachable(Tree(predictor, tree.cut, tree.left, tree.right))
-
-
-def _reachable(tree: Tree) -> Tree:
-    """The nodes that can be reached from the root, renumbered."""
-    is_reachable = np.zeros(len(tree.predictor), dtype=np.bool_)
+    # The nodes that can be reached from the root, renumbered.
+    is_reachable = np.zeros(len(predictor), dtype=np.bool_)
     is_reachable[0] = True
-    for node in np.flatnonzero(tree.predictor != LEAF):
-        is_reachable[[tree.left[node], tree.right[node]]] |= is_reachable[node]
+    for split in np.flatnonzero(predictor != LEAF):
+        is_reachable[[tree.left[split], tree.right[split]]] |= is_reachable[split]
     number = np.cumsum(is_reachable, dtype=np.int32) - np.int32(1)
-    inner = tree.predictor[is_reachable] != LEAF
+    inner = predictor[is_reachable] != LEAF
     left, right = (np.where(inner, number[child[is_reachable]], 0) for child in (tree.left, tree.right))
-    return Tree(tree.predictor[is_reachable], tree.cut[is_reachable], left, right)
+    return Tree(predictor[is_reachable], tree.cut[is_reachable], left, right)
 
 
 _MOST_CLASSES = 64
@@ -211,15 +206,27 @@ class Growth:
         if target.is_constant or not places.shape[1]:
             return stump()
         nodes = self._fitted(places, target, random_state).tree_
-        tree = _tree_of(nodes)
+        inner = nodes.children_left != LEAF
+        parts = (
+            np.where(inner, nodes.feature, LEAF),
+            np.where(inner, np.floor(nodes.threshold), 0),  # between two places: whole numbers
+            np.where(inner, nodes.children_left, 0),
+            np.where(inner, nodes.children_right, 0),
+        )
+        tree = Tree(*(part.astype(np.int32) for part in parts))
         if not self.prunes or target.is_number:
             return tree
         commonest = np.asarray(nodes.value)[:, 0, :].max(axis=1)
         return pruned(tree, np.rint(nodes.n_node_samples * (1 - commonest)))
 
     def _fitted(self, places: NDArray[np.float32], target: Target, random_state: int) -> Any:
+        try:
+            trees = import_module("sklearn.tree")  # an optional dependency that only a fit needs
+        except ModuleNotFoundError:
+            problem = "its trees need scikit-learn: pip install 'gencard[utility]'"
+            raise InvalidInputError(field="black_box", problem=problem) from None
         kind = "DecisionTreeRegressor" if target.is_number else "DecisionTreeClassifier"
-        method = getattr(_trees(), kind)(
+        method = getattr(trees, kind)(
             max_depth=_DEEPEST,
             min_samples_leaf=self.minimum_leaf,
             min_samples_split=max(2, _FEWEST_LEAVES_TO_SPLIT * self.minimum_leaf),
@@ -229,24 +236,6 @@ class Growth:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # many classes in few records
             return method.fit(places, target.response)
-
-
-def _trees() -> ModuleType:
-    """scikit-learn's trees, an optional dependency that only a fit needs."""
-    try:
-        return import_module("sklearn.tree")
-    except ModuleNotFoundError:
-        problem = "its trees need scikit-learn: pip install 'gencard[utility]'"
-        raise InvalidInputError(field="black_box", problem=problem) from None
-
-
-def _tree_of(nodes: Any) -> Tree:
-    """Cuts lie between two places, which are whole numbers."""
-    inner = nodes.children_left != LEAF
-    predictor = np.where(inner, nodes.feature, LEAF)
-    threshold = np.where(inner, np.floor(nodes.threshold), 0)
-    left, right = (np.where(inner, child, 0) for child in (nodes.children_left, nodes.children_right))
-    return Tree(*(array.astype(np.int32) for array in (predictor, threshold, left, right)))
 
 
 # The conditional distribution of one attribute: a tree whose leaves hold the codes of their records.
@@ -361,9 +350,8 @@ class Conditional:
             return False
         shapes = (self.starts.shape, self.donors.ndim) == ((len(self.tree.predictor) + 1,), 1)
         kinds = {array.dtype.kind for array in (self.starts, self.donors, *self.places)}
-        return shapes and kinds == {"i"} and self._has_donors()
-
-    def _has_donors(self) -> bool:
+        if not shapes or kinds != {"i"}:
+            return False
         donor_counts, leaves = np.diff(self.starts), self.tree.predictor == LEAF
         ends = (self.starts[0], self.starts[-1]) == (0, len(self.donors))
         return bool(ends and np.all(donor_counts >= leaves))

@@ -141,14 +141,11 @@ def _of_terms(
         freedom = float(len(with_it.kept) - len(without.kept))
         squares[":".join(term)] = (max(without.rss - with_it.rss, 0.0), freedom)
     table = _table(squares, full.rss, full.degrees)
-    return AnalysisAnswer(question.kind, question.text, full.n, scalars=_whole(full), tables=(table,))
-
-
-def _whole(full: LinearFit) -> tuple[Scalar, ...]:
-    """Return the F test and the R-squared of all terms together."""
+    # Of all terms together.
     degrees = (len(full.kept) - 1.0, full.degrees)
     f = (full.tss - full.rss) / degrees[0] / (full.rss / degrees[1])
-    return _f("fvalue", f, degrees), Scalar("rsquared", 1 - full.rss / full.tss)
+    scalars = _f("fvalue", f, degrees), Scalar("rsquared", 1 - full.rss / full.tss)
+    return AnalysisAnswer(question.kind, question.text, full.n, scalars=scalars, tables=(table,))
 
 
 def places_of_terms(margins: Margins, terms: tuple[Clique, ...]) -> list[IntArray]:

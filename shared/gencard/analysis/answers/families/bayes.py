@@ -116,22 +116,20 @@ def _model_tables(model: NaiveBayes, shown: Sequence[LevelTable]) -> tuple[Answe
     """
     names = [":".join(term) for term in model.terms]
     prior = np.stack([model.sizes, model.sizes / model.sizes.sum()], axis=1)
+    # What each feature alone says about the response.
+    features = [
+        (mutual_information(table.counts), table.counts.max(axis=0).sum() / table.n)
+        for table in model.tables
+    ]
+    columns = ("mutual_information", "accuracy_alone")
     return (
         table_of("class_prior", model.tables[0].rows.names, ("nobs", "prior"), prior),
-        _feature_table(names, model.tables),
+        table_of("features", tuple(names), columns, np.array(features)),
         *(
             table.table(f"probabilities[{name}]", _smoothed(table.counts, model.smoothing))
             for name, table in zip(names, shown, strict=True)
         ),
     )
-
-
-def _feature_table(names: Sequence[str], tables: Sequence[LevelTable]) -> AnswerTable:
-    """Return the table of what each feature alone says about the response."""
-    rows = [
-        (mutual_information(table.counts), table.counts.max(axis=0).sum() / table.n) for table in tables
-    ]
-    return table_of("features", tuple(names), ("mutual_information", "accuracy_alone"), np.array(rows))
 
 
 def chow_liu_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
@@ -152,6 +150,7 @@ def chow_liu_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnsw
     signed = [level_table(margins, question, (one,), (child,), signed=True) for one, child in edges]
     information = [mutual_information(table.counts) for table in tables]
     counts = [level_table(margins, question, (name,), ()).counts[:, 0] for name in attributes]
+    arrows = tuple(f"{parent} → {child}" for parent, child in edges)
     conditional = [_conditional(table, *edge) for table, edge in zip(signed, edges, strict=True)]
     return AnalysisAnswer(
         question.kind,
@@ -159,7 +158,7 @@ def chow_liu_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnsw
         records_of(margins),
         scalars=_likelihood(counts, tables, information),
         tables=(
-            _edge_table(edges, information),
+            table_of("edges", arrows, ("mutual_information",), np.array(information).reshape(-1, 1)),
             _information_table(attributes, pairs),
             *conditional,
         ),
@@ -206,11 +205,6 @@ def _likelihood(
         Scalar("aic", 2 * parameters - 2 * llf),
         Scalar("bic", log(n) * parameters - 2 * llf),
     )
-
-
-def _edge_table(edges: Sequence[Clique], information: Sequence[float]) -> AnswerTable:
-    names = tuple(f"{parent} → {child}" for parent, child in edges)
-    return table_of("edges", names, ("mutual_information",), np.array(information).reshape(-1, 1))
 
 
 def _information_table(attributes: Clique, tables: Mapping[tuple[str, str], LevelTable]) -> AnswerTable:

@@ -18,7 +18,6 @@ from gencard.analysis.answers.answer import (
 from gencard.analysis.answers.design import CheckedQuestion, Column, occurring
 from gencard.analysis.answers.families import groups as by_group
 from gencard.analysis.answers.families.groups import (
-    Comparable,
     Difference,
     GroupMeans,
     Groups,
@@ -188,32 +187,27 @@ def ttest_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
     test = choice(question, "test", ("pooled", "welch", "mann-whitney"))
     answer = replace(part.answer, tables=(means_table(part.names, part.groups, question),))
     if not term:
-        return _one_mean(answer, part.groups, number(question, "value", 0.0))
+        groups, value = part.groups, number(question, "value", 0.0)
+        if answer.n <= 1 or not groups.within > 0:
+            raise NoEstimateError(kind=answer.kind, problem="the response does not vary")
+        mean, error = float(groups.means[0]), sqrt(float(groups.variances[0]) / answer.n)
+        return _with_t(answer, "mean", Difference(mean, error, answer.n - 1), value)
     if len(part.names) != 2:
         problem = "a t test compares two groups; use kind 'anova' for more"
         raise InvalidInputError(field="formula", problem=problem)
     if test == "mann-whitney" and isinstance(part.groups, Groups):
-        return replace(answer, scalars=_ranked(part.groups))
-    difference = _tested(question, part.groups, test)
+        u, pvalue = by_group.mann_whitney(part.groups)
+        auc = Scalar("auc", u / float(np.prod(part.groups.sizes)))
+        return replace(answer, scalars=(Scalar("u", u, None, (), finite(pvalue)), auc))
+    if (part.groups.sizes <= 1).any() or not part.groups.within > 0:
+        problem = "each group needs at least two records, and the response must vary"
+        raise NoEstimateError(kind=question.kind, problem=problem)
+    difference = by_group.pooled(part.groups) if test == "pooled" else by_group.welch(part.groups)
     name = " - ".join(part.names)
     deviation = sqrt(part.groups.within / (part.answer.n - 2))
     effect = Scalar("cohens_d", finite(difference.value / deviation)) if deviation else None
     answer = _with_t(answer, name, difference, number(question, "value", 0.0))
     return replace(answer, scalars=(*answer.scalars, *((effect,) if effect else ())))
-
-
-def _tested(question: CheckedQuestion, groups: Groups | SummedGroups, test: str) -> Difference:
-    if (groups.sizes <= 1).any() or not groups.within > 0:
-        problem = "each group needs at least two records, and the response must vary"
-        raise NoEstimateError(kind=question.kind, problem=problem)
-    return by_group.pooled(groups) if test == "pooled" else by_group.welch(groups)
-
-
-def _one_mean(answer: AnalysisAnswer, groups: Comparable, value: float) -> AnalysisAnswer:
-    if answer.n <= 1 or not groups.within > 0:
-        raise NoEstimateError(kind=answer.kind, problem="the response does not vary")
-    mean, error = float(groups.means[0]), sqrt(float(groups.variances[0]) / answer.n)
-    return _with_t(answer, "mean", Difference(mean, error, answer.n - 1), value)
 
 
 def _with_t(answer: AnalysisAnswer, name: str, difference: Difference, value: float) -> AnalysisAnswer:
@@ -226,12 +220,4 @@ def _with_t(answer: AnalysisAnswer, name: str, difference: Difference, value: fl
     )
     return replace(
         answer, coefficients=estimate, scalars=(Scalar("tvalue", t, None, (degrees,), pvalue),)
-    )
-
-
-def _ranked(groups: Groups) -> tuple[Scalar, ...]:
-    u, pvalue = by_group.mann_whitney(groups)
-    return (
-        Scalar("u", u, None, (), finite(pvalue)),
-        Scalar("auc", u / float(np.prod(groups.sizes))),
     )

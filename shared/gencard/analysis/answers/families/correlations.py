@@ -82,7 +82,9 @@ def polychoric(table: FloatArray) -> Polychoric:
     Raises:
         InvalidInputError: The order of one attribute follows from the other: rho is 1 or -1.
     """
-    thresholds = tuple(_thresholds(table.sum(axis=axis)) for axis in (1, 0))
+    margins = [table.sum(axis=axis) for axis in (1, 0)]
+    # Between the classes, as normal deviates.
+    thresholds = [special.ndtri(np.cumsum(counts)[:-1] / counts.sum()) for counts in margins]
     rho = _largest_likelihood(table, *thresholds)
     gradient = _gradient(table, _Cells(rho, *thresholds))
     shares = _Cells(rho, *thresholds).shares
@@ -94,12 +96,6 @@ def polychoric(table: FloatArray) -> Polychoric:
         sqrt(float(np.sum(table * gradient**2))),
         Test.chi2(distance, freedom) if freedom else None,
     )
-
-
-def _thresholds(margin: FloatArray) -> FloatArray:
-    """Between the classes, as normal deviates."""
-    thresholds: FloatArray = special.ndtri(np.cumsum(margin)[:-1] / margin.sum())
-    return thresholds
 
 
 def _largest_likelihood(table: FloatArray, rows: FloatArray, columns: FloatArray) -> float:
@@ -236,11 +232,12 @@ def correlation_answer(margins: Margins, question: CheckedQuestion) -> AnalysisA
         pvalues = [correlation_pvalue(r, answer.n) for r in correlations]
     else:
         tables, answer = _pairs(margins, question, attributes, numbers if method == "pearson" else order)
-        correlations, sizes = (
-            [_correlation(method, table) for table in tables],
-            [table.n for table in tables],
-        )
-        pvalues = [_pvalue(method, *pair) for pair in zip(tables, correlations, strict=True)]
+        correlations = [_correlation(method, table) for table in tables]
+        sizes = [table.n for table in tables]
+        pvalues = [
+            kendall_pvalue(table.counts) if method == "kendall" else correlation_pvalue(r, table.n)
+            for table, r in zip(tables, correlations, strict=True)
+        ]
     parts = {"correlation": correlations, "pvalues": pvalues, "nobs": sizes}
     if method == "pearson":
         pairs = zip(correlations, sizes, strict=True)
@@ -321,12 +318,6 @@ def _correlation(method: str, table: LevelTable) -> float:
     return pearson_correlation(table.counts, table.rows.keys, table.columns.keys)
 
 
-def _pvalue(method: str, table: LevelTable, correlation: float) -> float:
-    if method == "kendall":
-        return kendall_pvalue(table.counts)
-    return correlation_pvalue(correlation, table.n)
-
-
 def _squares(attributes: Clique, parts: Mapping[str, Sequence[float]]) -> tuple[AnswerTable, ...]:
     """Numbers of pairs as symmetric tables; on the diagonal, what an attribute has with itself."""
     tables = []
@@ -348,7 +339,9 @@ def pearson_correlation(table: FloatArray, rows: FloatArray, columns: FloatArray
 
 def spearman_correlation(table: FloatArray) -> float:
     """Pearson's correlation of mid-ranks."""
-    return pearson_correlation(table, *(_ranks(table.sum(axis=axis)) for axis in (1, 0)))
+    margins = [table.sum(axis=axis) for axis in (1, 0)]
+    rows, columns = (np.cumsum(counts) - (counts - 1) / 2 for counts in margins)
+    return pearson_correlation(table, rows, columns)
 
 
 def kendall_tau(table: FloatArray) -> float:
@@ -401,11 +394,6 @@ def kendall_pvalue(table: FloatArray) -> float:
 def _centred(values: FloatArray, counts: FloatArray) -> FloatArray:
     centred: FloatArray = values - counts @ values / counts.sum()
     return centred
-
-
-def _ranks(counts: FloatArray) -> FloatArray:
-    ranks: FloatArray = np.cumsum(counts) - (counts - 1) / 2
-    return ranks
 
 
 def _pair_count(counts: FloatArray) -> float:

@@ -52,23 +52,17 @@ def crosstab_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnsw
     parts = [_part(margins, question, clique) for clique in cliques]
     if len(parts) == 1:
         return parts[0]
-    labelled_parts = [
-        _suffixed(part, " × ".join(clique)) for part, clique in zip(parts, cliques, strict=True)
-    ]
+    labelled = [(part, " × ".join(clique)) for part, clique in zip(parts, cliques, strict=True)]
     return replace(
         parts[0],
         coefficients=None,
-        scalars=tuple(scalar for part in labelled_parts for scalar in part.scalars),
-        tables=tuple(table for part in labelled_parts for table in part.tables),
+        scalars=tuple(
+            replace(one, name=f"{one.name}[{text}]") for part, text in labelled for one in part.scalars
+        ),
+        tables=tuple(
+            replace(one, name=f"{one.name}[{text}]") for part, text in labelled for one in part.tables
+        ),
         notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
-    )
-
-
-def _suffixed(answer: AnalysisAnswer, text: str) -> AnalysisAnswer:
-    return replace(
-        answer,
-        scalars=tuple(replace(scalar, name=f"{scalar.name}[{text}]") for scalar in answer.scalars),
-        tables=tuple(replace(table, name=f"{table.name}[{text}]") for table in answer.tables),
     )
 
 
@@ -76,7 +70,11 @@ def _part(margins: Margins, question: CheckedQuestion, clique: Clique) -> Analys
     answer = AnalysisAnswer(question.kind, question.text, records_of(margins))
     if len(clique) == 1:
         shares = level_table(margins, question, clique, (), signed=True)
-        return _one_way(answer, shares, level(question))
+        counts = shares.counts[:, 0]
+        lower, upper = contingency.share_intervals(counts, level(question))
+        values = np.stack([counts, counts / counts.sum(), lower, upper], axis=1)
+        columns = ("nobs", "share", "lower", "upper")
+        return replace(answer, tables=(table_of("shares", shares.rows.names, columns, values),))
     if len(clique) == 2:
         sides = (clique[:1], clique[1:])
         table = level_table(margins, question, *sides, signed=True)
@@ -84,14 +82,6 @@ def _part(margins: Margins, question: CheckedQuestion, clique: Clique) -> Analys
         is_noisy = has_noise(margins, clique)
         return _two_way(answer, table, tested, level(question), is_noisy=is_noisy)
     return _stratified(answer, margins, question, clique)
-
-
-def _one_way(answer: AnalysisAnswer, table: LevelTable, alpha: float) -> AnalysisAnswer:
-    counts = table.counts[:, 0]
-    lower, upper = contingency.share_intervals(counts, alpha)
-    values = np.stack([counts, counts / counts.sum(), lower, upper], axis=1)
-    columns = ("nobs", "share", "lower", "upper")
-    return replace(answer, tables=(table_of("shares", table.rows.names, columns, values),))
 
 
 def _two_way(
@@ -116,8 +106,10 @@ def _two_way(
         tested.table("expected", contingency.expected_counts(tested.counts)),
         tested.table("standardized_resids", contingency.adjusted_residuals(tested.counts)),
     ]
-    notes = () if is_noisy else _notes(counts)
-    answer = replace(answer, scalars=_independence(tested.counts), notes=notes)
+    if not is_noisy and contingency.expected_counts(counts).min() < _ROUGH:
+        note = f"some expected counts are below {_ROUGH}: the p values of chi2 and g are approximate"
+        answer = replace(answer, notes=(note,))
+    answer = replace(answer, scalars=_independence(tested.counts))
     if counts.shape != (2, 2):
         return replace(answer, tables=tuple(tables))
     return _fourfold(replace(answer, tables=tuple(tables)), table, alpha, is_noisy=is_noisy)
@@ -131,11 +123,18 @@ def _fourfold(
         note = _NOISE_EMPTIED if is_noisy else _EMPTY
         return replace(answer, notes=(*answer.notes, note))
     ratios = coefficients_of(("log_oddsratio", "log_riskratio"), *contingency.log_ratios(table.counts))
+    scalars = list(answer.scalars)
+    for name, value, error, pvalue in zip(
+        ratios.names, ratios.params, ratios.bse, ratios.pvalues, strict=True
+    ):
+        # The ratio, and its logarithm with what tests that it is 0.
+        scalars.append(Scalar(name.removeprefix("log_"), float(np.exp(value))))
+        scalars.append(Scalar(name, value, float(error), (), float(pvalue)))
     (one, other), first = table.rows.names, table.columns.names[0]
     return replace(
         answer,
         coefficients=ratios,
-        scalars=(*answer.scalars, *_ratio_scalars(ratios)),
+        scalars=tuple(scalars),
         tables=(answer.tables[0], _ratio_table(ratios, alpha), *answer.tables[1:]),
         notes=(*answer.notes, f"ratios are of '{first}', '{one}' to '{other}'"),
     )
@@ -154,29 +153,10 @@ def _independence(counts: FloatArray) -> tuple[Scalar, ...]:
     )
 
 
-def _ratio_scalars(ratios: Coefficients) -> tuple[Scalar, ...]:
-    """The ratios, and their logarithms with what tests that they are 0."""
-    logs = zip(ratios.names, ratios.params, ratios.bse, ratios.pvalues, strict=True)
-    return tuple(
-        scalar
-        for name, value, error, pvalue in logs
-        for scalar in (
-            Scalar(name.removeprefix("log_"), float(np.exp(value))),
-            Scalar(name, value, float(error), (), float(pvalue)),
-        )
-    )
-
-
 def _ratio_table(ratios: Coefficients, alpha: float) -> AnswerTable:
     values = np.exp(np.column_stack([ratios.params, ratios.conf_int(alpha)]))
     rows = tuple(name.removeprefix("log_").replace("logodds", "oddsratio") for name in ratios.names)
     return table_of("ratios", rows, ("estimate", "lower", "upper"), values)
-
-
-def _notes(counts: FloatArray) -> tuple[str, ...]:
-    if contingency.expected_counts(counts).min() >= _ROUGH:
-        return ()
-    return (f"some expected counts are below {_ROUGH}: the p values of chi2 and g are approximate",)
 
 
 def _stratified(

@@ -134,12 +134,15 @@ def components_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAn
     vectors = axes.vectors[:, :count]
     loadings = vectors * np.sqrt(np.maximum(axes.values[:count], 0))
     moments = np.column_stack([means, deviations])
+    values = axes.values[:count]
+    ratios = values / float(axes.values.sum())
+    variance = np.column_stack([values, ratios, np.cumsum(ratios)])
     return AnalysisAnswer(
         question.kind,
         question.text,
         records_of(margins),
         tables=(
-            _eigenvalues("explained_variance", names, axes.values[:count], float(axes.values.sum())),
+            table_of("explained_variance", names, ("eigenvalue", "ratio", "cumulative"), variance),
             table_of("components", attributes, names, vectors),
             table_of("loadings", attributes, names, loadings),
             table_of("attributes", attributes, ("mean", "std"), moments),
@@ -232,12 +235,6 @@ def _count(question: CheckedQuestion, most: int) -> int:
     if count != int(count) or not 1 <= count <= most:
         raise InvalidInputError(field="components", problem=f"must be from 1 to {most}")
     return int(count)
-
-
-def _eigenvalues(name: str, axes: tuple[str, ...], values: FloatArray, total: float) -> AnswerTable:
-    ratios = values / total
-    columns = ("eigenvalue", "ratio", "cumulative")
-    return table_of(name, axes, columns, np.column_stack([values, ratios, np.cumsum(ratios)]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -362,11 +359,18 @@ def _answer(
     predicted: Predicted,
 ) -> AnalysisAnswer:
     features = attributes_of(question, 2)[1:]
+    value, f, degrees = analysis.wilks
+    scalars = [
+        Scalar("wilks_lambda", value),
+        Scalar("fvalue", f, None, degrees, float(special.fdtrc(*degrees, f))),
+    ]
+    if len(analysis.sizes) == 2:
+        scalars.append(Scalar("normal_error", normal_error(analysis)))
     return AnalysisAnswer(
         question.kind,
         question.text,
         records_of(margins),
-        scalars=(*_scalars(analysis), *predicted.scalars),
+        scalars=(*scalars, *predicted.scalars),
         tables=(*_tables(analysis, classes.names, features), *predicted.tables(classes.names)),
         notes=predicted.notes,
     )
@@ -414,19 +418,6 @@ def _checked(
         problem = "there is only one class, or attributes are collinear within the classes"
         raise NoEstimateError(kind=question.kind, problem=problem)
     return Discriminant(sizes, by_class, within)
-
-
-def _scalars(analysis: Discriminant) -> tuple[Scalar, ...]:
-    value, f, degrees = analysis.wilks
-    scalars = (
-        Scalar("wilks_lambda", value),
-        Scalar("fvalue", f, None, degrees, float(special.fdtrc(*degrees, f))),
-    )
-    return (
-        (*scalars, Scalar("normal_error", normal_error(analysis)))
-        if len(analysis.sizes) == 2
-        else scalars
-    )
 
 
 def _tables(

@@ -86,10 +86,15 @@ def level_table(
     """
     whole, is_noisy = margins.counts(rows + columns), has_noise(margins, rows + columns)
     whole = whole if signed and is_noisy else np.maximum(whole, 0)
-    choices = [_wanted(margins, side, keys or {}) for side in (rows, columns)]
-    cells = [
-        int(np.prod(margins.domain.project(side).sizes, dtype=np.int64)) for side in (rows, columns)
-    ]
+    cells, choices = [], []
+    for side in (rows, columns):
+        # Positions of the levels that have a key, in its order, and the keys.
+        cells.append(int(np.prod(margins.domain.project(side).sizes, dtype=np.int64)))
+        of_side = keys.get(side[0]) if keys and len(side) == 1 else None
+        values = np.arange(float(cells[-1])) if of_side is None else of_side
+        order = np.argsort(values, kind="stable")
+        order = order[~np.isnan(values[order])]
+        choices.append((order, values[order]))
     counts = whole.reshape(cells)[np.ix_(*(places for places, _ in choices))]
     occupied = [counts.sum(axis=axis) > 0 for axis in (1, 0)]
     if signed and is_noisy:
@@ -134,15 +139,6 @@ def class_tables(
     if not common:
         raise NoEstimateError(kind=question.kind, problem="no class has records in every table")
     return tuple(table.of_rows(np.isin(table.rows.places, sorted(common))) for table in tables)
-
-
-def _wanted(margins: Margins, side: Clique, keys: Keys) -> tuple[IntArray, FloatArray]:
-    """Positions of the levels that have a key, in its order, and the keys."""
-    cells = int(np.prod(margins.domain.project(side).sizes, dtype=np.int64))
-    values = keys[side[0]] if len(side) == 1 and side[0] in keys else np.arange(float(cells))
-    order = np.argsort(values, kind="stable")
-    order = order[~np.isnan(values[order])]
-    return order, values[order]
 
 
 def level_names(question: CheckedQuestion, clique: Clique) -> list[str]:

@@ -16,7 +16,7 @@ from math import sqrt
 
 import numpy as np
 
-from gencard.analysis.answers.answer import AnalysisAnswer, Coefficients, coefficients_of, table_of
+from gencard.analysis.answers.answer import AnalysisAnswer, coefficients_of, table_of
 from gencard.analysis.answers.margins import Margins, Occupied, occupied_of
 from gencard.analysis.answers.noise.numbers import without_errors
 from gencard.analysis.answers.noise.reconciled import NoisyMargins
@@ -209,20 +209,16 @@ def _with_intervals(
     covariance = np.cov(errors.T).reshape(len(names), len(names))
     note = f"intervals by parametric bootstrap through the mechanism, {len(drawn)} draws"
     table = table_of(INTERVALS, tuple(names), _COLUMNS, rows.T)
+    known = answer.coefficients
+    if known is not None and {*known.names} <= {*names}:
+        places = [names.index(name) for name in known.names]
+        own = covariance[np.ix_(places, places)]
+        known = coefficients_of(known.names, np.array(known.params), own)
+    else:  # some draw lacks a coefficient
+        known = None
     return replace(
         answer,
-        coefficients=_coefficients(answer, names, covariance),
+        coefficients=known,
         tables=(*answer.tables, table),
         notes=(*answer.notes, note),
     )
-
-
-def _coefficients(
-    answer: AnalysisAnswer, names: list[str], covariance: FloatArray
-) -> Coefficients | None:
-    """The coefficients with the covariance of the draws; None where a draw lacks one of them."""
-    if answer.coefficients is None or not {*answer.coefficients.names} <= {*names}:
-        return None
-    places = [names.index(name) for name in answer.coefficients.names]
-    params = np.array(answer.coefficients.params)
-    return coefficients_of(answer.coefficients.names, params, covariance[np.ix_(places, places)])

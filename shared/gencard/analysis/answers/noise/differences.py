@@ -24,7 +24,6 @@ from scipy import special
 from gencard.analysis.answers.answer import (
     NOISE,
     AnalysisAnswer,
-    AnswerTable,
     Coefficients,
     coefficients_of,
     table_of,
@@ -218,7 +217,9 @@ def widened(
     coefficients = _coefficients(answer, moves.covariance, factors, own)
     known = replace(known, coefficients=coefficients)
     if noise:
-        known = replace(known, tables=(*known.tables, _noise_table(noise)))
+        values = np.array(list(noise.values()))[:, None]
+        table = table_of(NOISE, tuple(noise), ("std",), values)
+        known = replace(known, tables=(*known.tables, table))
     return known, spreads[Address(RECORDS, "", "")]
 
 
@@ -234,8 +235,11 @@ def _moves(
             limit=MOST_CELLS,
             advice="Use fewer attributes, or bootstrap=400 to have intervals of an answer from psi.",
         )
-    tables = {held: _table(margins, held) for held in names}
-    steps = {held: _steps(margins, held) for held in names}
+    tables, steps = {}, {}
+    for of, by in names:
+        counts = summed(margins).sums(of, by) if of else margins.counts(by)
+        variances = summed(margins).sum_variances(of, by) if of else margins.variances(by)
+        tables[of, by], steps[of, by] = np.asarray(counts, dtype=np.float64), np.sqrt(variances)
     middle = _values(analysis, Moved(margins, tables), chosen)
     gradients, shift, bend = [], np.zeros(len(chosen)), np.zeros(len(chosen))
     for held, table in tables.items():
@@ -261,17 +265,6 @@ def _moves(
     return NoiseMoves(covariance, shift, np.maximum(np.sqrt(bend), joint))
 
 
-def _table(margins: Margins, held: Held) -> FloatArray:
-    of, by = held
-    return np.asarray(summed(margins).sums(of, by) if of else margins.counts(by), dtype=np.float64)
-
-
-def _steps(margins: Margins, held: Held) -> FloatArray:
-    """Standard deviation of the noise in each cell."""
-    of, by = held
-    return np.sqrt(summed(margins).sum_variances(of, by) if of else margins.variances(by))
-
-
 def _bent_together(
     analysis: Analysis,
     margins: Margins,
@@ -288,19 +281,15 @@ def _bent_together(
     values, start = [], 0
     signs = {}
     for held, table in tables.items():
-        signs[held] = _signs(start, table.size, turn).reshape(table.shape)
+        # Signs without a pattern that an analysis could meet; the same for each call.
+        places = start + np.arange(table.size) + 1.0
+        parts, _ = np.modf(np.sin(12.9898 * places + 78.233 * (turn + 1)) * 43758.5453)
+        signs[held] = np.where(np.abs(parts) < 0.5, 1.0, -1.0).reshape(table.shape)
         start += table.size
     for side in (1, -1):
         moved = {held: table + side * signs[held] * steps[held] for held, table in tables.items()}
         values.append(_values(analysis, Moved(margins, moved), chosen))
     return (values[0] + values[1] - 2 * middle) / 2
-
-
-def _signs(start: int, number: int, turn: int) -> FloatArray:
-    """Signs without a pattern that an analysis could meet; the same for each call."""
-    places = start + np.arange(number) + 1.0
-    parts, _ = np.modf(np.sin(12.9898 * places + 78.233 * (turn + 1)) * 43758.5453)
-    return np.where(np.abs(parts) < 0.5, 1.0, -1.0)
 
 
 def _stepped(table: FloatArray, cell: tuple[int, ...], step: float) -> FloatArray:
@@ -435,8 +424,3 @@ def _coefficients(
 def name_of(address: Address) -> str:
     """Row of the table ``NOISE`` with the noise in a number."""
     return f"{address.place}: {', '.join(part for part in (address.row, address.column) if part)}"
-
-
-def _noise_table(noise: dict[str, float]) -> AnswerTable:
-    values = np.array(list(noise.values()))[:, None]
-    return table_of(NOISE, tuple(noise), ("std",), values)

@@ -22,7 +22,6 @@ import numpy as np
 from gencard.analysis.answers.answer import (
     NOISE,
     AnalysisAnswer,
-    Coefficients,
     coefficients_of,
     table_of,
 )
@@ -185,7 +184,8 @@ def choice_equations(
     utility = np.exp(np.clip(cells.matrix @ params.T, -500, 500))
     shares = utility / (1 + utility.sum(axis=1, keepdims=True))
     weights = np.einsum("mk,kl->mkl", shares, np.eye(len(params))) - shares[:, :, None] * shares[:, None]
-    gradients = [cells.block(-_spread(shares, cells.matrix))]
+    spread = shares[:, :, None] * cells.matrix[:, None]
+    gradients = [cells.block(-spread.reshape(len(cells.matrix), -1))]
     for equation, own in enumerate(responses.values):
         one = Block(responses.attributes, responses.places[:1], own[None])
         for block in blocks:
@@ -198,11 +198,6 @@ def choice_equations(
         tuple(gradients),
         lambda along: _choice_curvature(cells, shares, along),
     )
-
-
-def _spread(shares: FloatArray, matrix: FloatArray) -> FloatArray:
-    """Shape ``(cells, equations * columns)``."""
-    return np.asarray((shares[:, :, None] * matrix[:, None]).reshape(len(matrix), -1))
 
 
 def _choice_curvature(cells: ModelCells, shares: FloatArray, along: FloatArray) -> Curvature:
@@ -290,16 +285,23 @@ def with_noise(
 
     answer = on_noisy_counts(analysis, margins)
     if equations is None or answer.coefficients is None:
-        kind, alpha, tables = question.kind, level(question), _tables(question)
+        groups = [clique for clique in question.cliques if clique]
+        groups += [one.by for one in question.sums if one.by]
+        tables: list[Held] = [((), by) for by in maximal(groups) or ((),)]
+        tables += [(one.of, one.by) for one in question.sums if one.of]
+        kind, alpha = question.kind, level(question)
         known, stddev = widened(answer, analysis, margins, tables, kind=kind, alpha=alpha)
     else:
-        covariance = np.reshape(answer.coefficients.covariance, (len(answer.coefficients.names),) * 2)
+        plain = answer.coefficients
+        covariance = np.reshape(plain.covariance, (len(plain.names),) * 2)
         own = equations(margins, question, answer)
         sampling = covariance if own.sampling is None else own.sampling
         total = covariance_with_noise(own, margins, sampling)
-        known = _given(replace(answer, coefficients=_with(answer.coefficients, total)), question)
+        params = np.array(plain.params)
+        coefficients = coefficients_of(plain.names, params, total, plain.degrees)
+        known = _given(replace(answer, coefficients=coefficients), question)
         part = np.sqrt(np.maximum(np.diag(total) - np.diag(sampling), 0.0))
-        rows = tuple(f"{COEFFICIENTS}: {name}" for name in answer.coefficients.names)
+        rows = tuple(f"{COEFFICIENTS}: {name}" for name in plain.names)
         beside = table_of(NOISE, rows, ("std",), part[:, None])
         known = replace(known, tables=(*known.tables, beside))
         answer = replace(answer, notes=(*answer.notes, *own.notes))
@@ -309,14 +311,6 @@ def with_noise(
     if known.coefficients is None and not known.scalars and not known.tables:
         raise NoiseDrownsError
     return replace(known, notes=_notes(known, answer, stddev))
-
-
-def _tables(question: CheckedQuestion) -> list[Held]:
-    """The counts and the sums that an answer rests on."""
-    groups = [clique for clique in question.cliques if clique]
-    groups += [one.by for one in question.sums if one.by]
-    counts: list[Held] = [((), by) for by in maximal(groups) or ((),)]
-    return counts + [(one.of, one.by) for one in question.sums if one.of]
 
 
 def on_noisy_counts(analysis: Callable[[Margins], AnalysisAnswer], margins: Margins) -> AnalysisAnswer:
@@ -361,11 +355,6 @@ def _notes(known: AnalysisAnswer, answer: AnalysisAnswer, stddev: float) -> tupl
             f"left out, in whole or in part, because the noise is not in them: {', '.join(names)}"
         )
     return tuple(notes)
-
-
-def _with(coefficients: Coefficients, covariance: FloatArray) -> Coefficients:
-    params = np.array(coefficients.params)
-    return coefficients_of(coefficients.names, params, covariance, coefficients.degrees)
 
 
 def covariance_with_noise(equations: Equations, margins: Margins, sampling: FloatArray) -> FloatArray:

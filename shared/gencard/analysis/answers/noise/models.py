@@ -184,11 +184,6 @@ _SINGULAR = 1e-8
 """Eigenvalues of a matrix with unit diagonal that are 0 but for rounding."""
 
 
-def _check_rank(m: Moments, estimated: int) -> None:
-    """Columns that others determine leave eigenvalues of 0; noise leaves negative ones."""
-    _check_eigenvalues(m.xx + m.n * np.outer(m.centres, m.centres), estimated)
-
-
 def _check_eigenvalues(gram: FloatArray, estimated: int) -> None:
     scale = np.diag(gram)
     some = scale != 0
@@ -221,7 +216,11 @@ def f_with_noise(margins: Margins, question: CheckedQuestion, known: AnalysisAns
     if choice(question, "test", TESTS) != TESTS[0]:
         return known
     terms, typ = terms_of(question), typ_of(question)
-    margins = margins if question.is_summed else _with_response(margins, question)
+    if not question.is_summed:  # records with a number for the response, as in the table of means
+        response = response_of(question)
+        known_response = ~np.isnan(numbers(question, response))
+        if not known_response.all():
+            margins = within(margins, (response,), known_response)
     design, places = cell_design(margins, question, terms), places_of_terms(margins, terms)
     model = NoisyFits(margins, question, design)
     try:
@@ -241,13 +240,6 @@ def f_with_noise(margins: Margins, question: CheckedQuestion, known: AnalysisAns
         "anova", (*names, "Residual"), _COLUMNS, np.array([*rows, (full.degrees, np.nan, np.nan)])
     )
     return replace(known, tables=(table, *known.tables))
-
-
-def _with_response(margins: Margins, question: CheckedQuestion) -> Margins:
-    """Margins of the records with a number for the response, as the table of means has them."""
-    response = response_of(question)
-    known = ~np.isnan(numbers(question, response))
-    return margins if known.all() else within(margins, (response,), known)
 
 
 def _tested(
@@ -308,7 +300,9 @@ class NoisyFits:
         if self.question.is_summed:
             _check_eigenvalues(self._exact.scale[np.ix_(columns, columns)], len(fit.kept))
             return summed_equations(margins, self.question, design, fit, kept)
-        _check_rank(of_columns(self._moments, columns), len(fit.kept))
+        # Columns that others determine leave eigenvalues of 0; noise leaves negative ones.
+        m = of_columns(self._moments, columns)
+        _check_eigenvalues(m.xx + m.n * np.outer(m.centres, m.centres), len(fit.kept))
         response = design.required_response()
         values = one_number(response.attribute, response.numbers(margins))
         blocks = kept_blocks(design, kept)

@@ -7,10 +7,11 @@ before noisy psi gives it.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import compress
 from math import exp, log
 from typing import NamedTuple
 
-from gencard.analysis.answers.answer import AnalysisAnswer, AnswerTable, Scalar
+from gencard.analysis.answers.answer import AnalysisAnswer
 from gencard.core.statistics.formula import Analysis
 
 COEFFICIENTS, SCALARS = "coefficients", "scalars"
@@ -277,35 +278,29 @@ def without_errors(answer: AnalysisAnswer) -> AnalysisAnswer:
 
 def rebuilt(answer: AnalysisAnswer, numbers: Numbers) -> AnalysisAnswer:
     """The answer with some of its numbers changed; scalars, columns and tables left empty are gone."""
-    scalars = (_scalar(one, numbers) for one in answer.scalars)
-    tables = (_table(one, numbers) for one in answer.tables)
-    return replace(
-        answer,
-        scalars=tuple(one for one in scalars if one.value is not None),
-        tables=tuple(one for one in tables if one.column_names),
-    )
-
-
-def _scalar(scalar: Scalar, numbers: Numbers) -> Scalar:
-    value, error, pvalue = (
-        numbers.get(Address(SCALARS, scalar.name, column))
-        for column in ("value", "standard_error", "pvalue")
-    )
-    degrees = () if pvalue is None else scalar.degrees
-    return replace(scalar, value=value, standard_error=error, pvalue=pvalue, degrees=degrees)
-
-
-def _table(table: AnswerTable, numbers: Numbers) -> AnswerTable:
-    rows = [
-        [numbers.get(Address(table.name, row, column)) for column in table.column_names]
-        for row in table.row_names
-    ]
-    some = [any(row[place] is not None for row in rows) for place in range(len(table.column_names))]
-    columns = tuple(name for name, is_some in zip(table.column_names, some, strict=True) if is_some)
-    values = tuple(
-        tuple(value for value, is_some in zip(row, some, strict=True) if is_some) for row in rows
-    )
-    return replace(table, column_names=columns, values=values)
+    scalars = []
+    for one in answer.scalars:
+        value, error, pvalue = (
+            numbers.get(Address(SCALARS, one.name, column))
+            for column in ("value", "standard_error", "pvalue")
+        )
+        degrees = () if pvalue is None else one.degrees
+        if value is not None:
+            scalars.append(
+                replace(one, value=value, standard_error=error, pvalue=pvalue, degrees=degrees)
+            )
+    tables = []
+    for table in answer.tables:
+        rows = [
+            [numbers.get(Address(table.name, row, column)) for column in table.column_names]
+            for row in table.row_names
+        ]
+        some = [any(row[place] is not None for row in rows) for place in range(len(table.column_names))]
+        if any(some):
+            columns = tuple(compress(table.column_names, some))
+            values = tuple(tuple(compress(row, some)) for row in rows)
+            tables.append(replace(table, column_names=columns, values=values))
+    return replace(answer, scalars=tuple(scalars), tables=tuple(tables))
 
 
 def names_of(addresses: Iterable[Address]) -> tuple[str, ...]:

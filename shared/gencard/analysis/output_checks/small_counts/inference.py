@@ -521,7 +521,13 @@ def _searched(
     if ranges.is_open(place):
         return SearchOutcome.OPEN
     shared = float(ranges.most[place] - ranges.least[place])
-    is_closed = _whole_span(place, ranges, program) + shared < WIDTH
+    # By how much the sum changes at most in whole records, as far as a search can bound that.
+    span = 0.0
+    for weights in ranges.rows(place) * np.array([[1.0], [-1.0]]):
+        change, most = program.bounded(weights)
+        ranges.stretch(change)
+        span += most
+    is_closed = span + shared < WIDTH
     if ranges.is_open(place):
         return SearchOutcome.OPEN
     return SearchOutcome.DISCLOSED if is_closed else SearchOutcome.UNDECIDED
@@ -544,13 +550,3 @@ def _open(place: int, ranges: _Ranges, program: LinearProgram) -> None:
     for bound in ((touched, up, np.inf), (within, -np.inf, down)):
         if not ranges.is_open(place):
             ranges.stretch(program.within(bound))
-
-
-def _whole_span(place: int, ranges: _Ranges, program: LinearProgram) -> float:
-    """By how much a sum changes at most in whole records, as far as a search can bound that."""
-    span = 0.0
-    for weights in ranges.rows(place) * np.array([[1.0], [-1.0]]):
-        change, most = program.bounded(weights)
-        ranges.stretch(change)
-        span += most
-    return span
