@@ -63,25 +63,24 @@ def edit_attribute(file: Path, edit: AttributeEdit) -> PublicSchema:
     document = _document(file)
     attributes = _tables(document, "attributes", file)
     if edit.new:
-        attributes.append(_new_attribute(attributes, edit.name))
+        if any(table.get("name") == edit.name for table in attributes):
+            raise InvalidInputError(field="attribute", problem=f"{edit.name!r} is already in the schema")
+        text = f"\n[[attributes]]\nname = {toml_text(edit.name)}\n"
+        attributes.append(tomlkit.parse(text)["attributes"][0])
     place = _place(attributes, edit.name, "attribute")
     if edit.leave_out:
         attributes.pop(place)
     else:
         _apply(attributes[place], edit)
     document["reviewed"] = False
-    return _write_schema(file, document, _answered(edit))
-
-
-def _answered(edit: AttributeEdit) -> str:
-    """Return a pattern of the comments above all attributes that an edit has answered; "" if none."""
+    # comments above all attributes that the edit has answered
     comments = {
         left_out_words(edit.name): edit.new,
         f"Does {edit.name!r} say whose a record is": edit.leave_out,
         f"Is {edit.name!r} a weight?": edit.leave_out or "description" in edit.values,
     }
     lines = [re.escape(f"# {begin}") for begin, answered in comments.items() if answered]
-    return f"(?m)^(?:{'|'.join(lines)}).*\n" if lines else ""
+    return _write_schema(file, document, f"(?m)^(?:{'|'.join(lines)}).*\n" if lines else "")
 
 
 def mark_reviewed(file: Path, declared_by: str | None = None) -> PublicSchema:
@@ -200,12 +199,6 @@ def _say_edited(table: Any, before: Mapping[str, Any]) -> None:
     table.trivia.comment = "" if comment == "#" else comment
     if not table.trivia.comment:
         table.trivia.comment_ws = ""
-
-
-def _new_attribute(attributes: AoT, name: str) -> Any:
-    if any(table.get("name") == name for table in attributes):
-        raise InvalidInputError(field="attribute", problem=f"{name!r} is already in the schema")
-    return tomlkit.parse(f"\n[[attributes]]\nname = {toml_text(name)}\n")["attributes"][0]
 
 
 def _place(tables: AoT, name: str, field: str) -> int:

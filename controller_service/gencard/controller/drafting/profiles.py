@@ -471,9 +471,6 @@ class _Look:
         """The number of records of a group; a count takes less memory than a sum."""
         return "count(*)" if self.table == _BY_RECORD else "sum(n)"
 
-    def _value(self, kind: str) -> str:
-        return self.column.number if kind == "number" else self.column.days
-
     def marks(self) -> dict[str, int]:
         """Words for missing values, and how often each occurs: no labels that the file declares."""
         text = self.column.text
@@ -572,7 +569,7 @@ class _Look:
     def quantiles(
         self, marks: dict[str, int], kind: str, points: Sequence[float], *, positive: bool = False
     ) -> tuple[float, ...]:
-        value = self._value(kind)
+        value = self.column.number if kind == "number" else self.column.days
         here = f"NOT {self.absent(marks)}" + (f" AND {value} > 0" if positive else "")
         if self.table == _BY_RECORD:  # in less memory
             exact = f"quantile_disc({value}, {[*points]})"

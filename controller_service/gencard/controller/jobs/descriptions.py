@@ -41,8 +41,6 @@ from gencard.measures.evaluation.evaluation import AllowedTogether, Evaluation, 
 from gencard.wire.box_request import Values
 from gencard.wire.documents.answer_document import Question
 
-"""Nothing was released."""
-
 
 @dataclass(frozen=True, slots=True)
 class Descriptions:

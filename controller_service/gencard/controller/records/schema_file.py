@@ -470,8 +470,11 @@ def table_of_schema(schema: PublicSchema) -> Table:
         **({} if schema.records is None else {"records": schema.records}),
         **({"person": schema.person, "most_records": schema.most_records} if schema.person else {}),
         "attributes": [
-            _attribute_table(attribute, schema.readings.get(attribute.name, PLAIN))
-            | _groups_table(schema.groups.get(attribute.name))
+            _attribute_table(
+                attribute,
+                schema.readings.get(attribute.name, PLAIN),
+                schema.groups.get(attribute.name, {}),
+            )
             for attribute in attributes
         ],
     }
@@ -482,7 +485,7 @@ def table_of_schema(schema: PublicSchema) -> Table:
     return table
 
 
-def _attribute_table(attribute: Attribute, reading: Reading) -> Table:
+def _attribute_table(attribute: Attribute, reading: Reading, groups: Groups) -> Table:
     table: Table = {"name": attribute.name}
     if attribute.description:
         table["description"] = attribute.description
@@ -507,11 +510,9 @@ def _attribute_table(attribute: Attribute, reading: Reading) -> Table:
     if missing:
         table["missing"] = list(reading.absent) or True
     table |= {"drafted": attribute.drafted} if attribute.drafted else {}
+    if groups:
+        table["groups"] = {name: list(labels) for name, labels in groups.items()}
     return table
-
-
-def _groups_table(groups: Groups | None) -> Table:
-    return {"groups": {name: list(labels) for name, labels in groups.items()}} if groups else {}
 
 
 def _number_table(edges: tuple[float, ...], decimals: int | None, age_at: date | None) -> Table:

@@ -198,7 +198,8 @@ class Namespaces:
         errors: bool = False,
     ) -> subprocess.Popen[bytes]:
         reading, writing = os.pipe()
-        whole = memory.of(_null_ended([*words, "--info-fd", str(writing)]))
+        options = [*words, "--info-fd", str(writing)]
+        whole = memory.of(b"".join(os.fsencode(option) + b"\0" for option in options))
         with open(reading, encoding="utf-8") as info:
             try:
                 process = subprocess.Popen(
@@ -306,7 +307,3 @@ def _devices() -> Iterator[str]:
     yield from ("--perms", "0755", "--dir", "/dev")
     for name in ("null", "random", "urandom"):
         yield from ("--dev-bind", f"/dev/{name}", f"/dev/{name}")
-
-
-def _null_ended(words: Sequence[str]) -> bytes:
-    return b"".join(os.fsencode(word) + b"\0" for word in words)

@@ -261,11 +261,10 @@ class ClusterTable(Section):
         )
 
 
-def _place(value: object) -> object:
-    return place_of(value) if isinstance(value, str) else value
-
-
-Place = Annotated[Path | TableAddress, BeforeValidator(_place)]
+Place = Annotated[
+    Path | TableAddress,
+    BeforeValidator(lambda value: place_of(value) if isinstance(value, str) else value),
+]
 """A file or folder of records, or the address of a table."""
 
 

@@ -234,15 +234,13 @@ class Leadership:
                 return True
             self._drop()
         try:
-            return self._try_lock() and self._is_newest()
+            if not self._try_lock():
+                return False
+            # another controller may have led in between
+            return bool(self._session().scalar(select(leader.c.holder)) == self._holder)
         except SQLAlchemyError:
             self._drop()
             raise
-
-    def _is_newest(self) -> bool:
-        """Whether no other controller led in between."""
-        present = self._session().scalar(select(leader.c.holder))
-        return bool(present == self._holder)
 
     def _drop(self) -> None:
         if self._held is not None:

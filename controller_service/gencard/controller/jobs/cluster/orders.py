@@ -126,17 +126,14 @@ class SentOrder:
         if outcome == "refused":
             raise WorkerRefusedError
         if outcome == "codes":
-            return self._decoded(message.codes)
+            try:
+                return _dataset(self.domain, self.rows, message.codes)
+            except (ValueError, GencardError):
+                pass
+            raise MalformedAnswerError("rows of a wrong size, or codes outside the declared domain")
         if outcome == "failed" and message.failed:
             return None
         raise MalformedAnswerError("an answer without an outcome")
-
-    def _decoded(self, codes: bytes) -> Dataset:
-        try:
-            return _dataset(self.domain, self.rows, codes)
-        except (ValueError, GencardError):
-            pass
-        raise MalformedAnswerError("rows of a wrong size, or codes outside the declared domain")
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,13 @@ def runner(backend: Any, address: TableAddress) -> Callable[[Any], Iterable[Any]
 @contextmanager
 def open_backend(address: TableAddress, secret: str) -> Iterator[Any]:
     """Open the backend of Ibis; raises as ``open_table``."""
-    _check_installed(address.engine)
+    extra = "spark" if address.engine in ("spark", "sc") else "ibis"
+    for module in ("ibis", *(["pyspark"] if extra == "spark" else [])):
+        try:
+            import_module(module)
+        except ImportError:
+            problem = f"needs pip install 'gencard[{extra}]'"
+            raise InvalidInputError(field="data", problem=problem) from None
     opener = {"postgresql": _postgres, "duckdb": _duckdb}.get(address.engine, _spark)
     with opener(address, secret) as backend:
         yield backend
@@ -240,13 +246,3 @@ def _run_by_duckdb(backend: Any, query: Any) -> Iterable[Any]:
     # (ibis-project/ibis#12001 is the same for tables).
     batches: Iterable[Any] = backend.con.sql(backend.compile(query)).to_arrow_reader(_BATCH)
     return batches
-
-
-def _check_installed(engine: str) -> None:
-    extra = "spark" if engine in ("spark", "sc") else "ibis"
-    for module in ("ibis", *(["pyspark"] if extra == "spark" else [])):
-        try:
-            import_module(module)
-        except ImportError:
-            problem = f"needs pip install 'gencard[{extra}]'"
-            raise InvalidInputError(field="data", problem=problem) from None

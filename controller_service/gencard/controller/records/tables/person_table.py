@@ -9,7 +9,7 @@
 """
 
 import hmac
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -155,7 +155,11 @@ class PersonTable(StreamedRecords):
             columns_sent[f"s{axis}"] = value_of(column, attribute, reading)
             numbers[attribute.name] = _number(f"s{axis}", attribute, reading, columns_sent[f"s{axis}"])
         query = self.persons.query(EngineColumn(_PERSON, "VARCHAR"), numbers, attributes)
-        yield from _answers(query, self.table.stream(columns_sent))
+        batches = self.table.stream(columns_sent)
+        with closing(silently(_engine)) as engine:  # reaches nothing but the batches
+            for batch in batches:
+                answer = silently(partial(_answer, engine, query, batch))
+                yield [column.to_numpy() for column in answer.columns]
 
 
 def _number(column: str, attribute: Attribute, reading: Reading, sent: Any) -> str:
@@ -165,14 +169,6 @@ def _number(column: str, attribute: Attribute, reading: Reading, sent: Any) -> s
         return quoted(column, '"')
     kind = "VARCHAR" if sent.type().is_string() else "DATE" if sent.type().is_date() else "DOUBLE"
     return encoder.expression(EngineColumn(column, kind))
-
-
-def _answers(query: str, batches: Iterable[Any]) -> Iterator[list[NDArray[Any]]]:
-    """Answers to a query, batch by batch of its ``records``, by an engine that reaches nothing else."""
-    with closing(silently(_engine)) as engine:
-        for batch in batches:
-            answer = silently(partial(_answer, engine, query, batch))
-            yield [column.to_numpy() for column in answer.columns]
 
 
 def _engine() -> duckdb.DuckDBPyConnection:
