@@ -278,7 +278,11 @@ def write_review(file: Path, box: str, review: ReviewTable) -> None:
     before = file.read_text(encoding="utf-8")
     after = _with_line(before, box, review_line(review))
     settings = None if after is None else _settings(after)
-    if after is None or settings is None or settings != _reviewed(_settings(before), box, review):
+    expected = _settings(before)
+    for table in (expected or {}).get("black_boxes", ()):
+        if table.get("name") == box:
+            table[_FIELD] = review.model_dump()
+    if after is None or settings is None or settings != expected:
         problem = f'has no table [[black_boxes]] with name = "{box}" that a line can be added to'
         raise InvalidInputError(field=file.name, problem=problem)
     mode, owner, group = (status := file.stat()).st_mode, status.st_uid, status.st_gid
@@ -305,11 +309,3 @@ def _settings(text: str) -> dict[str, Any] | None:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError:
         return None
-
-
-def _reviewed(settings: dict[str, Any] | None, box: str, review: ReviewTable) -> dict[str, Any] | None:
-    """Return the settings as they should be after the review."""
-    for table in (settings or {}).get("black_boxes", ()):
-        if table.get("name") == box:
-            table[_FIELD] = review.model_dump()
-    return settings

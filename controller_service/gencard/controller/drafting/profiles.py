@@ -697,11 +697,8 @@ def in_order(labels: Sequence[str]) -> tuple[tuple[str, ...], bool]:
     numbers = {label: _leading_number(label) for label in labels}
     if None not in numbers.values() and len(set(numbers.values())) == len(labels):
         return tuple(sorted(labels, key=lambda label: numbers[label] or (0.0, 0))), True
-    return tuple(sorted(labels, key=lambda label: _as_number(label) or (inf, label))), False
-
-
-def _as_number(label: str) -> tuple[float, str] | None:
-    return (float(label), label) if re.fullmatch(r"\d+", label) else None
+    whole = {label: float(label) if re.fullmatch(r"\d+", label) else inf for label in labels}
+    return tuple(sorted(labels, key=lambda label: (whole[label], label))), False
 
 
 def _leading_number(label: str) -> tuple[float, int] | None:

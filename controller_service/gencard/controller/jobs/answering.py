@@ -235,23 +235,19 @@ def _judged(
     """Return the rounded answer, and the findings of the rules on its parts."""
     try:
         if stored is None:
-            return _checked(run, part, rules)
+            margins = RecordMargins.of(part)
+            question = run.at(margins)
+            result = answered(question, Limited(margins, question.cliques))
+            judgement = judged(margins, question, result, rules)
+            rounded = released(of_rounded_counts(question, result, margins, rules), rules)
+            undecided = breaking([(Rule.UNDECIDED, undoes_rounding(question, margins, rules))])
+            return _noted(rounded, run), (*judgement.parts, ("rounding", undecided))
         judgement = stored.judged(rules)
         if judgement.colour is Colour.RED:  # a refused answer is not rounded
             return None, judgement.parts
         return _noted(stored.released(rules), run), judgement.parts
     except GencardError:
         return None, _broken("answer", Rule.UNANSWERED).parts
-
-
-def _checked(run: RunQuestion, dataset: Dataset, rules: Rules) -> tuple[AnalysisAnswer | None, Parts]:
-    margins = RecordMargins.of(dataset)
-    question = run.at(margins)
-    result = answered(question, Limited(margins, question.cliques))
-    judgement = judged(margins, question, result, rules)
-    rounded = released(of_rounded_counts(question, result, margins, rules), rules)
-    undecided = breaking([(Rule.UNDECIDED, undoes_rounding(question, margins, rules))])
-    return _noted(rounded, run), (*judgement.parts, ("rounding", undecided))
 
 
 def _stored_run(

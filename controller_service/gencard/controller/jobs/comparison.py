@@ -45,7 +45,24 @@ def compare(job: CompareJob, progress: Progress) -> CompareResult:
     An evaluation that is not possible at these records gives null, without a reason.
     """
     progress("read", 0.0)
-    material = _material(job)
+    rows = RowsFile(job.rows_file).dataset()
+    attributes, coding, psi = rows.domain.attributes, job.schema.coding, psi_of_document(job.psi)
+    original, holdout = (
+        None if records is None else _read(records, attributes) for records in (job.records, job.holdout)
+    )
+    material = Material(
+        synthetic=rows,
+        coding=coding.over(attributes),
+        cliques=job.cliques,
+        declared=job.declared,
+        seed=job.seed,
+        original=original,
+        holdout=holdout,
+        psi=psi,
+        numbers=_numbers(job, rows, places_of(psi, coding)),
+        together=job.together,
+        schema=coding,
+    )
     findings = []
     for place, name in enumerate(job.measures):
         progress(name, place / len(job.measures))
@@ -102,27 +119,6 @@ def _failing_numbers(
             names = [coding.attribute(name).coding.level_names for name in by]
             rules = tuple(map(str, one.verdict.broken))
             yield failing_table(by, rules, one.fails, one.counts, names, str(one.sum))
-
-
-def _material(job: CompareJob) -> Material:
-    rows = RowsFile(job.rows_file).dataset()
-    attributes, coding, psi = rows.domain.attributes, job.schema.coding, psi_of_document(job.psi)
-    original, holdout = (
-        None if records is None else _read(records, attributes) for records in (job.records, job.holdout)
-    )
-    return Material(
-        synthetic=rows,
-        coding=coding.over(attributes),
-        cliques=job.cliques,
-        declared=job.declared,
-        seed=job.seed,
-        original=original,
-        holdout=holdout,
-        psi=psi,
-        numbers=_numbers(job, rows, places_of(psi, coding)),
-        together=job.together,
-        schema=coding,
-    )
 
 
 def _numbers(job: CompareJob, rows: Dataset, places: Mapping[str, Places]) -> NumbersOf:

@@ -112,9 +112,6 @@ class FileFormat:
         self._check_marks()
 
     def _check_marks(self) -> None:
-        self._check_marks()
-
-    def _check_marks(self) -> None:
         marks = [mark for mark in (self.delimiter, self.quote, self.comment) if mark]
         if len(set(marks)) < len(marks):
             raise InvalidInputError(field="format.quote", problem="must differ from the other marks")

@@ -212,19 +212,7 @@ class _AttributeTable(DerivedTable):
 
     def attribute(self, stored: Coding | None = None) -> Attribute:
         """Return the attribute, derived from stored attributes if its table says so."""
-        self._check_zone()
-        coding = self._given()
-        if self.is_derived and stored is not None:
-            derived = self.derived(
-                self.name, stored, coding, UnlistedLevels(self.other, bool(self.missing))
-            )
-            return replace(derived, description=self.description)
-        if coding is None:
-            raise self._refusal("it needs either labels, edges or dates")
-        return Attribute(self.name, coding, self.description, drafted=self.drafted or "")
-
-    def _check_zone(self) -> None:
-        """Raise InvalidCodingError if zone or time of day contradict the other keys."""
+        # zone and time of day must not contradict the other keys
         if self.is_derived and (self.zone is not None or self.time_of is not None):
             raise self._refusal("zone and time_of are not allowed with a derived attribute")
         if self.time_of is not None and (self.edges is None or self.zone is not None):
@@ -237,6 +225,15 @@ class _AttributeTable(DerivedTable):
             raise self._refusal(
                 "zone is not a name of the IANA database of zones, such as America/New_York"
             )
+        coding = self._given()
+        if self.is_derived and stored is not None:
+            derived = self.derived(
+                self.name, stored, coding, UnlistedLevels(self.other, bool(self.missing))
+            )
+            return replace(derived, description=self.description)
+        if coding is None:
+            raise self._refusal("it needs either labels, edges or dates")
+        return Attribute(self.name, coding, self.description, drafted=self.drafted or "")
 
     def _given(self) -> Labels | Edges | None:
         parts = [part for part in (self.labels, self.edges, self.dates) if part is not None]
@@ -407,20 +404,17 @@ def schema_of_text(text: str, file: str) -> PublicSchema:
         if place:
             refusal = InvalidCodingError(attribute=name, problem=f"{problem} ({file}, line {place})")
     except InvalidInputError as error:
-        refusal = _named(error, table, text, file)
+        refusal = error
+        entry = re.fullmatch(
+            rf"{re.escape(file)}: attributes\.([0-9]+)\.(.+)", error.fields.get("field", "")
+        )
+        if entry is not None:  # name and line in place of the attribute's number
+            name = str(table["attributes"][int(entry[1])].get("name", ""))
+            place = _line_of(text, name)
+            where = f"{file}, line {place}" if place else file
+            field = f"{where}: {name}.{entry[2]}"
+            refusal = InvalidInputError(field=field, problem=error.fields["problem"])
     raise refusal
-
-
-def _named(error: InvalidInputError, table: Table, text: str, file: str) -> InvalidInputError:
-    """Return the error with name and line in place of an attribute's number."""
-    field = error.fields.get("field", "")
-    entry = re.fullmatch(rf"{re.escape(file)}: attributes\.([0-9]+)\.(.+)", field)
-    if entry is None:
-        return error
-    name = str(table["attributes"][int(entry[1])].get("name", ""))
-    place = _line_of(text, name)
-    where = f"{file}, line {place}" if place else file
-    return InvalidInputError(field=f"{where}: {name}.{entry[2]}", problem=error.fields["problem"])
 
 
 def place_of(path: Path, name: str) -> str:

@@ -272,22 +272,18 @@ def _steps(
         if (number := numbers[axis]) is not None:
             yield from _refuse_where(_EQUAL, number)
     for argument in arguments:
-        yield from _only_for(argument.numbers[axis], argument)
+        looked_at = [*_look(argument.position, argument.mask)]
+        for left, value in zip(reversed(range(len(argument.allowed))), argument.allowed, strict=True):
+            looked_at.append((_EQUAL, left + 1, 0, value))
+        looked_at += [(_RETURN, 0, 0, _REFUSE), (_RETURN, 0, 0, _ALLOW)]
+        yield (_EQUAL, 0, len(looked_at), argument.numbers[axis])
+        yield from looked_at
     yield (_RETURN, 0, 0, _ALLOW)
 
 
 def _refuse_where(comparison: int, constant: int) -> Iterator[Instruction]:
     yield (comparison, 0, 1, constant)
     yield (_RETURN, 0, 0, _REFUSE)
-
-
-def _only_for(number: int, argument: Argument) -> Iterator[Instruction]:
-    looked_at = [*_look(argument.position, argument.mask)]
-    for left, value in zip(reversed(range(len(argument.allowed))), argument.allowed, strict=True):
-        looked_at.append((_EQUAL, left + 1, 0, value))
-    looked_at += [(_RETURN, 0, 0, _REFUSE), (_RETURN, 0, 0, _ALLOW)]
-    yield (_EQUAL, 0, len(looked_at), number)
-    yield from looked_at
 
 
 def _look(position: int, mask: int) -> Sequence[Instruction]:

@@ -305,7 +305,11 @@ class Sandbox:
         for preloads in (True, False):
             with suppress(OSError):
                 keeper = self._confinement(program, preloads=preloads)
-                words = [_placed(word, str(keeper.program_folder)) for word in program.command]
+                folder = keeper.program_folder
+                words = [
+                    f"{folder}/{word.removeprefix('./')}" if word.startswith("./") else word
+                    for word in program.command
+                ]
                 if program.is_python:
                     words = [*PYTHON_COMMAND, *words[1:]]
                 return keeper, keeper.start(words, program.files, self.limits, errors=errors)
@@ -362,10 +366,6 @@ def _fault(answer: bytes, request: BoxRequest, most_saved: int) -> BlackBoxError
     except BlackBoxError as error:
         return error
     return None
-
-
-def _placed(word: str, folder: str) -> str:
-    return f"{folder}/{word.removeprefix('./')}" if word.startswith("./") else word
 
 
 def _check_end(process: Running) -> None:

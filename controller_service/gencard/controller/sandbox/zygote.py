@@ -97,17 +97,11 @@ def begun() -> Sequence[str]:
     for descriptor in (control.detach(), request, answer, *errors):
         os.close(descriptor)
     _drop_capabilities()
-    _report(program, service)
-    os._exit(0)
-
-
-def _report(program: int, service: socket.socket) -> None:
-    """Wait for the program, and for the orphans that end before it; say how it ended."""
     number, status = os.wait()
-    while number != program:
+    while number != program:  # orphans may end before the program
         number, status = os.wait()
-    code = os.waitstatus_to_exitcode(status)
-    service.send(str(code).encode())
+    service.send(str(os.waitstatus_to_exitcode(status)).encode())
+    os._exit(0)
 
 
 def _confine(plan: dict[str, Any], pipes: Sequence[int]) -> None:

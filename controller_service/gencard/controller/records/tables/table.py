@@ -127,7 +127,12 @@ class IbisTable:
         # by kind, so that a card's version tells it, and receipts of one card agree on it
         header = f"gencard.fingerprint.v1 {self.version_kind} {self.coding.domain}"
         fingerprint = hmac.new(salt, header.encode(), sha256)
-        for names in self._fingerprinted():
+        domain = self._with_undeclared()
+        pairs: list[Clique] = [*combinations(domain.attributes, 2)] or [domain.attributes]
+        sets = cover(domain, pairs, _TABLE_CELLS)
+        if len(sets) > _MOST_KEPT:
+            sets = cover(domain, [(name,) for name in domain.attributes], _TABLE_CELLS)
+        for names in sets:
             table = self._counted(names)
             cells = np.flatnonzero(table)
             fingerprint.update(np.column_stack([cells, table.ravel()[cells]]).astype("<i8").tobytes())
@@ -388,13 +393,6 @@ class IbisTable:
         text_counts = query.aggregate(records=lambda table: table.count())
         batches = ((texts.tolist(), counts.tolist()) for texts, counts in self._batches(text_counts))
         return {text: count for batch in batches for text, count in zip(*batch, strict=True)}
-
-    def _fingerprinted(self) -> tuple[Clique, ...]:
-        domain = self._with_undeclared()
-        pairs: list[Clique] = [*combinations(domain.attributes, 2)] or [domain.attributes]
-        sets = cover(domain, pairs, _TABLE_CELLS)
-        alone = [(name,) for name in domain.attributes]
-        return sets if len(sets) <= _MOST_KEPT else cover(domain, alone, _TABLE_CELLS)
 
     def _tables(self, cliques: Sequence[Clique]) -> Iterator[tuple[Clique, _Counts]]:
         """Yield tables on sets of attributes such that every clique lies inside one set."""
