@@ -600,8 +600,8 @@ ANSWER = JobTask("answer", "answering", AnswerJob, AnswerResult, steps=1, at_rec
 KEEP = JobTask("keep", "releasing", KeepJob, KeepResult, steps=10, at_records=True)
 DRAW = JobTask("draw", "releasing", DrawJob, RowsResult, at_records=True)
 LOOK = JobTask("look", "comparison", RiskJob, RiskResult, at_records=True)
-REHEARSE = JobTask("rehearse", "programs", RehearsalJob, ProgramResult, lent=True)
-RUN_ONCE = JobTask("run_once", "programs", ProgramJob, ProgramResult, steps=1, at_records=True)
+REHEARSE = JobTask("rehearse", "answering", RehearsalJob, ProgramResult, lent=True)
+RUN_ONCE = JobTask("run_once", "answering", ProgramJob, ProgramResult, steps=1, at_records=True)
 
 _OF_RELEASES: tuple[AnyTask, ...] = (MEASURE, SYNTHESISE, KEEP, DRAW, THIN_OUT)
 _OF_QUESTIONS: tuple[AnyTask, ...] = (
