@@ -95,6 +95,8 @@ def _profile(
         declared = Declaration(reason=NESTED)
     numbers = [float(label) for label in declared.labels] if kind.is_numeric() else []
     bounds = declared.bounds or ((min(numbers), max(numbers)) if numbers else None)
+    low, high = bounds or (0.0, 0.0)
+    steps = tuple(low + (high - low) * step / INTERVALS for step in range(INTERVALS + 1))
     return Profile(
         name,
         count,
@@ -105,16 +107,12 @@ def _profile(
         rare=0,
         longest=max(map(len, declared.labels), default=0),
         kind="number" if bounds else "text",
-        quantiles=_steps(*bounds) if bounds else (),
+        quantiles=steps if bounds else (),
         decimals=_decimals(kind, numbers),
         nullable=nullable,
         declared=True,
         reason=declared.reason,
     )
-
-
-def _steps(low: float, high: float) -> tuple[float, ...]:
-    return tuple(low + (high - low) * step / INTERVALS for step in range(INTERVALS + 1))
 
 
 def _decimals(kind: Any, numbers: Sequence[float]) -> int | None:

@@ -1,4 +1,4 @@
-"""The task that runs one of our own analyses on the records, once.
+"""Tasks that run one of our own analyses, or a program of an analyst, on the records, once.
 
 Public facts are read before the records: a question is first tried on made-up records, and costs nothing
 if it has no answer whatever the records are. Refusals because of the records all look alike afterwards:

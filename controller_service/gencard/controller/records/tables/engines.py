@@ -66,7 +66,9 @@ def open_table(
 
 def runner(backend: Any, address: TableAddress) -> Callable[[Any], Iterable[Any]]:
     """Return a function that executes an expression of Ibis and yields batches of Arrow."""
-    return partial(_run_by_duckdb if address.engine == "duckdb" else _run, backend)
+    if address.engine == "duckdb":
+        return partial(_run_by_duckdb, backend)
+    return partial(backend.to_pyarrow_batches, chunk_size=_BATCH)
 
 
 @contextmanager
@@ -196,11 +198,6 @@ def instants_of(backend: Any, records: Any) -> frozenset[str]:
         return frozenset(one.name for one in fields if one.dataType.typeName() == "timestamp")
     types = records.schema().items()
     return frozenset(name for name, one in types if one.is_timestamp() and one.timezone is not None)
-
-
-def _run(backend: Any, query: Any) -> Iterable[Any]:
-    batches: Iterable[Any] = backend.to_pyarrow_batches(query, chunk_size=_BATCH)
-    return batches
 
 
 def _one_copy(backend: Any, going: ExitStack, query: Any) -> Iterator[Any]:
