@@ -278,7 +278,7 @@ def write_review(file: Path, box: str, review: ReviewTable) -> None:
     before = file.read_text(encoding="utf-8")
     after = _with_line(before, box, review_line(review))
     settings = None if after is None else _settings(after)
-    expected = _settings(before)
+    expected = None if settings is None else _settings(before)
     for table in (expected or {}).get("black_boxes", ()):
         if table.get("name") == box:
             table[_FIELD] = review.model_dump()

@@ -88,20 +88,16 @@ def look(job: RiskJob, progress: Progress) -> RiskResult:
     records = records_over(job.cliques, job.records)
     failing = failing_tables(records, job.own, job.transform, coding)
     risk = psi_risk(records, job.cliques, progress=progress)
-    fine = _fine_counts(job.records, tuple(dict.fromkeys((*job.histograms, *job.with_step))))
+    names = tuple(dict.fromkeys((*job.histograms, *job.with_step)))
+    fine: dict[str, IntArray] = {}  # counts of the fine cells of attributes with a step
+    if names:
+        with opened(job.records) as source:
+            fine = dict(zip(names, source.summed((), names).fine_counts(), strict=True))
     histograms = (small_cells((name,), fine[name], risk.threshold) for name in job.histograms)
     own = () if job.numbers is None else _failing_numbers(job.numbers, fine, coding)
     tails = long_tails(coding, {name: fine[name] for name in job.with_step}, len(records), job.influence)
     failing = (*failing, *own)
     return RiskResult(replace(risk, failing=failing, histograms=tuple(histograms), tails=tails))
-
-
-def _fine_counts(records: RecordsSource, names: Clique) -> dict[str, IntArray]:
-    """Counts of the fine cells of attributes with a step, by attribute."""
-    if not names:
-        return {}
-    with opened(records) as source:
-        return dict(zip(names, source.summed((), names).fine_counts(), strict=True))
 
 
 def _failing_numbers(

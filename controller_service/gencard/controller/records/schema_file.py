@@ -323,15 +323,15 @@ class _ZerosTable(Section):
 
     def zeros(self, coding: Coding) -> StructuralZeros:
         levels = [coding.attribute(name).coding.level_names for name in self.clique]
-        return StructuralZeros(self.clique, tuple(self._codes(cell, levels) for cell in self.cells))
-
-    def _codes(self, cell: tuple[str, ...], levels: list[tuple[str, ...]]) -> tuple[int, ...]:
-        known = len(cell) == len(levels)
-        if not known or any(name not in names for name, names in zip(cell, levels, strict=True)):
-            raise InvalidCodingError(
-                attribute=", ".join(self.clique), problem="a structural zero names an unknown level"
-            )
-        return tuple(names.index(name) for name, names in zip(cell, levels, strict=True))
+        cells = []
+        for cell in self.cells:
+            known = len(cell) == len(levels)
+            if not known or any(name not in names for name, names in zip(cell, levels, strict=True)):
+                raise InvalidCodingError(
+                    attribute=", ".join(self.clique), problem="a structural zero names an unknown level"
+                )
+            cells.append(tuple(names.index(name) for name, names in zip(cell, levels, strict=True)))
+        return StructuralZeros(self.clique, tuple(cells))
 
 
 class _SchemaTable(Section):
