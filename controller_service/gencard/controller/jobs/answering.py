@@ -113,7 +113,7 @@ def answer(job: AnswerJob, progress: Progress) -> AnswerResult:
     check_answerable(run, job.numbers)
     if job.privacy is not None:
         # the guarantee of noisy statistics holds for all results that are computed from them
-        noisy = NoisyRun.of(job.question, coding, permitted=job.stored)
+        noisy = NoisyRun.of(job.question, run.question.coding, permitted=job.stored)
         psi = measured(job.records, [*noisy.needs.cliques, *noisy.needs.sums], job.privacy)
         try:
             result = noisy.answered(psi)
@@ -185,7 +185,7 @@ def checked(
     except GencardError:
         result, judgement = None, _broken("run", Rule.FAILED)
     if result is None or judgement.colour is Colour.RED:
-        # one reason, whatever the records are; marks are for stewards alone
+        # a refusal because of the records always has this one reason; marks are for stewards alone
         return _without_answer([OUTPUT_RULES], judgement.marks)
     return _passed(result, judgement)
 
