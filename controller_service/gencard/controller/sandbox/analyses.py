@@ -121,15 +121,11 @@ def _with_needed(names: Iterable[str], installed: dict[str, Path]) -> Iterator[s
             continue
         added_names.add(name)
         yield name
-        left += _needed(_description(installed[name]))
-
-
-def _needed(description: str) -> list[str]:
-    """Return the packages that a package's description requires, without R itself."""
-    fields = re.sub(r"\n\s+", " ", description).splitlines()
-    lists = [line.partition(":")[2] for line in fields if line.startswith(_NEEDS)]
-    names = [one.split("(")[0].strip() for text in lists for one in text.split(",")]
-    return [name for name in names if name not in ("", R)]
+        # packages that the description requires, without R itself
+        fields = re.sub(r"\n\s+", " ", _description(installed[name])).splitlines()
+        lists = [line.partition(":")[2] for line in fields if line.startswith(_NEEDS)]
+        needed = [one.split("(")[0].strip() for text in lists for one in text.split(",")]
+        left += [required for required in needed if required not in ("", R)]
 
 
 def _description(folder: Path) -> str:
