@@ -455,7 +455,6 @@ def schema_of_table(table: Table, file: str = "") -> PublicSchema:
 
 def table_of_schema(schema: PublicSchema) -> Table:
     """Return the inverse of ``schema_of_table``; also the JSON form in which jobs receive a schema."""
-    attributes = schema.coding.attributes
     table: Table = {
         "title": schema.title,
         "description": schema.description,
@@ -469,15 +468,13 @@ def table_of_schema(schema: PublicSchema) -> Table:
                 schema.readings.get(attribute.name, PLAIN),
                 schema.groups.get(attribute.name, {}),
             )
-            for attribute in attributes
+            for attribute in schema.coding.attributes
         ],
     }
     if schema.coding.structural_zeros:
-        table["structural_zeros"] = []
-    for zeros in schema.coding.structural_zeros:
-        levels = [schema.coding.attribute(name).coding.level_names for name in zeros.clique]
-        cells = [[names[code] for names, code in zip(levels, cell, strict=True)] for cell in zeros.cells]
-        table["structural_zeros"].append({"clique": list(zeros.clique), "cells": cells})
+        table["structural_zeros"] = [
+            _zeros_table(zeros, schema.coding) for zeros in schema.coding.structural_zeros
+        ]
     return table
 
 
@@ -517,3 +514,9 @@ def _number_table(edges: tuple[float, ...], decimals: int | None, age_at: date |
     if decimals == 0:
         return {"edges": list(map(int, edges)), "integer": True}
     return {"edges": list(edges)} | ({} if decimals is None else {"decimals": decimals})
+
+
+def _zeros_table(zeros: StructuralZeros, coding: Coding) -> Table:
+    levels = [coding.attribute(name).coding.level_names for name in zeros.clique]
+    cells = [[names[code] for names, code in zip(levels, cell, strict=True)] for cell in zeros.cells]
+    return {"clique": list(zeros.clique), "cells": cells}
