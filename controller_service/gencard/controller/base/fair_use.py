@@ -109,16 +109,15 @@ class Turns(Generic[Item]):
 
     def begin(self) -> tuple[WorkTurn[Item], ...]:
         """Return the work that may begin now, in order; it counts as running until its ``end``."""
-        return tuple(self._beginning())
-
-    def _beginning(self) -> Iterator[WorkTurn[Item]]:
+        begun: list[WorkTurn[Item]] = []
         while (turn := self._next()) is not None:
             queue = self._waiting.pop(turn.owner)
             queue.popleft()
             if queue:
                 self._waiting[turn.owner] = queue
             self._running.add(turn)
-            yield turn
+            begun.append(turn)
+        return tuple(begun)
 
     def _next(self) -> WorkTurn[Item] | None:
         if len(self._running) >= self._places:

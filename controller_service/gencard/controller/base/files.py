@@ -122,7 +122,8 @@ class TableOf:
         def read(value: object, section_of: Callable[[object], Section]) -> object:
             if is_dataclass(value):
                 return value  # a default
-            return self._value(kind, dict(iter(section_of(value))))  # a field may be called keys
+            values: Table = dict(iter(section_of(value)))  # a field may be called keys
+            return kind(**values) if kind is _stated(kind) else Stated(_stated(kind), values)
 
         return core_schema.no_info_wrap_validator_function(
             read,
@@ -140,9 +141,6 @@ class TableOf:
             if form is not None:
                 entries[field.name] = form if isinstance(form, tuple) else (form, usual)
         return entries
-
-    def _value(self, kind: type, values: Table) -> Any:
-        return kind(**values) if kind is _stated(kind) else Stated(_stated(kind), values)
 
     def _table(self, kind: type, value: Any) -> Table:
         """Return the table that states a value."""

@@ -54,8 +54,11 @@ def codes_in(path: Path, attribute: str) -> CodeList:
         text = read_file(path, _FIELD, LIST_LIMIT).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InvalidInputError(field=_FIELD, problem="must be encoded in UTF-8") from None
-    header, rows = "", _lines(text)
-    if ending != ".txt":
+    header = ""
+    rows: Iterator[tuple[int, list[str]]]  # line, and cells
+    if ending == ".txt":
+        rows = ((number, [line]) for number, line in enumerate(text.splitlines(), 1))
+    else:
         rows = _rows(text, ending)
         header = _header(rows, attribute)
     lines, codes, words = dict[str, int](), list[str](), list[str]()
@@ -102,12 +105,6 @@ def _problem(code: str, lines: dict[str, int]) -> str:
     if len(code) > _LONGEST:
         return f"has a code of more than {_LONGEST:,} characters"
     return f"has the code of line {lines[code]} again" if code in lines else ""
-
-
-def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
-    """Number and code of each line."""
-    for number, line in enumerate(text.splitlines(), 1):
-        yield number, [line]
 
 
 def _rows(text: str, ending: str) -> Iterator[tuple[int, list[str]]]:

@@ -259,13 +259,10 @@ def schema_text(
     parts = [_lines({name: value for name, value in table.items() if not isinstance(value, list)})]
     parts[0] += f"# {remark}\n" if remark else ""
     for name in ("attributes", "structural_zeros"):
-        parts += [_section(name, entry, notes) for entry in table.get(name, ())]
+        for entry in table.get(name, ()):
+            note = notes.get(entry.get("name", ""))
+            parts.append(f"[[{name}]]{f'  # {note}' if note else ''}\n{_lines(entry)}")
     return "\n".join(parts)
-
-
-def _section(heading: str, entry: Table, notes: Mapping[str, str]) -> str:
-    note = notes.get(entry.get("name", ""))
-    return f"[[{heading}]]{f'  # {note}' if note else ''}\n{_lines(entry)}"
 
 
 def _lines(table: Table) -> str:

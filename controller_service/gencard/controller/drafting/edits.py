@@ -63,25 +63,24 @@ def edit_attribute(file: Path, edit: AttributeEdit) -> PublicSchema:
     document = _document(file)
     attributes = _tables(document, "attributes", file)
     if edit.new:
-        attributes.append(_new_attribute(attributes, edit.name))
+        if any(table.get("name") == edit.name for table in attributes):
+            raise InvalidInputError(field="attribute", problem=f"{edit.name!r} is already in the schema")
+        text = f"\n[[attributes]]\nname = {toml_text(edit.name)}\n"
+        attributes.append(tomlkit.parse(text)["attributes"][0])
     place = _place(attributes, edit.name, "attribute")
     if edit.leave_out:
         attributes.pop(place)
     else:
         _apply(attributes[place], edit)
     document["reviewed"] = False
-    return _write_schema(file, document, _answered(edit))
-
-
-def _answered(edit: AttributeEdit) -> str:
-    """Return a pattern of the comments above all attributes that an edit has answered; "" if none."""
+    # comments above all attributes that the edit has answered
     comments = {
         left_out_words(edit.name): edit.new,
         f"Does {edit.name!r} say whose a record is": edit.leave_out,
         f"Is {edit.name!r} a weight?": edit.leave_out or "description" in edit.values,
     }
     lines = [re.escape(f"# {begin}") for begin, answered in comments.items() if answered]
-    return f"(?m)^(?:{'|'.join(lines)}).*\n" if lines else ""
+    return _write_schema(file, document, f"(?m)^(?:{'|'.join(lines)}).*\n" if lines else "")
 
 
 def mark_reviewed(file: Path, declared_by: str | None = None) -> PublicSchema:
@@ -202,12 +201,6 @@ def _say_edited(table: Any, before: Mapping[str, Any]) -> None:
         table.trivia.comment_ws = ""
 
 
-def _new_attribute(attributes: AoT, name: str) -> Any:
-    if any(table.get("name") == name for table in attributes):
-        raise InvalidInputError(field="attribute", problem=f"{name!r} is already in the schema")
-    return tomlkit.parse(f"\n[[attributes]]\nname = {toml_text(name)}\n")["attributes"][0]
-
-
 def _place(tables: AoT, name: str, field: str) -> int:
     names = [str(table.get("name")) for table in tables]
     if name in names:
@@ -285,7 +278,11 @@ def write_review(file: Path, box: str, review: ReviewTable) -> None:
     before = file.read_text(encoding="utf-8")
     after = _with_line(before, box, review_line(review))
     settings = None if after is None else _settings(after)
-    if after is None or settings is None or settings != _reviewed(_settings(before), box, review):
+    expected = None if settings is None else _settings(before)
+    for table in (expected or {}).get("black_boxes", ()):
+        if table.get("name") == box:
+            table[_FIELD] = review.model_dump()
+    if after is None or settings is None or settings != expected:
         problem = f'has no table [[black_boxes]] with name = "{box}" that a line can be added to'
         raise InvalidInputError(field=file.name, problem=problem)
     mode, owner, group = (status := file.stat()).st_mode, status.st_uid, status.st_gid
@@ -312,11 +309,3 @@ def _settings(text: str) -> dict[str, Any] | None:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError:
         return None
-
-
-def _reviewed(settings: dict[str, Any] | None, box: str, review: ReviewTable) -> dict[str, Any] | None:
-    """Return the settings as they should be after the review."""
-    for table in (settings or {}).get("black_boxes", ()):
-        if table.get("name") == box:
-            table[_FIELD] = review.model_dump()
-    return settings

@@ -471,9 +471,6 @@ class _Look:
         """The number of records of a group; a count takes less memory than a sum."""
         return "count(*)" if self.table == _BY_RECORD else "sum(n)"
 
-    def _value(self, kind: str) -> str:
-        return self.column.number if kind == "number" else self.column.days
-
     def marks(self) -> dict[str, int]:
         """Words for missing values, and how often each occurs: no labels that the file declares."""
         text = self.column.text
@@ -572,7 +569,7 @@ class _Look:
     def quantiles(
         self, marks: dict[str, int], kind: str, points: Sequence[float], *, positive: bool = False
     ) -> tuple[float, ...]:
-        value = self._value(kind)
+        value = self.column.number if kind == "number" else self.column.days
         here = f"NOT {self.absent(marks)}" + (f" AND {value} > 0" if positive else "")
         if self.table == _BY_RECORD:  # in less memory
             exact = f"quantile_disc({value}, {[*points]})"
@@ -700,11 +697,8 @@ def in_order(labels: Sequence[str]) -> tuple[tuple[str, ...], bool]:
     numbers = {label: _leading_number(label) for label in labels}
     if None not in numbers.values() and len(set(numbers.values())) == len(labels):
         return tuple(sorted(labels, key=lambda label: numbers[label] or (0.0, 0))), True
-    return tuple(sorted(labels, key=lambda label: _as_number(label) or (inf, label))), False
-
-
-def _as_number(label: str) -> tuple[float, str] | None:
-    return (float(label), label) if re.fullmatch(r"\d+", label) else None
+    whole = {label: float(label) if re.fullmatch(r"\d+", label) else inf for label in labels}
+    return tuple(sorted(labels, key=lambda label: (whole[label], label))), False
 
 
 def _leading_number(label: str) -> tuple[float, int] | None:

@@ -380,8 +380,13 @@ def _question_of_zone(profile: Profile) -> str:
 
 
 def _why_identifying(profile: Profile) -> str:
-    if profile.kind == "number" and _looks_like_a_key(profile):
-        return "it looks like a serial number"
+    if profile.kind == "number":
+        # whole numbers, nearly all different, about as dense as a running number
+        low, high = profile.quantiles[0], profile.quantiles[-1]
+        whole = low.is_integer() and high.is_integer()
+        dense = high - low < 2 * profile.records and profile.distinct > 0.9 * profile.records
+        if whole and dense:
+            return "it looks like a serial number"
     are_codes = profile.kind == "number" or profile.why
     if _NAMES_OF_PEOPLE.search(profile.name) and not (are_codes and profile.values):
         return "its name suggests an identifier"
@@ -398,13 +403,6 @@ def _why_no_labels(profile: Profile) -> str:
     if profile.distinct * 2 < profile.present:
         return f"it has more than {MOST_LABELS} values: declare labels, and other for the rest"
     return "it looks like names or identifiers"
-
-
-def _looks_like_a_key(profile: Profile) -> bool:
-    """Whole numbers, nearly all different, about as dense as a running number."""
-    low, high = profile.quantiles[0], profile.quantiles[-1]
-    whole = low.is_integer() and high.is_integer()
-    return whole and high - low < 2 * profile.records and profile.distinct > 0.9 * profile.records
 
 
 def _age_day(profile: Profile, today: date) -> date:

@@ -87,7 +87,12 @@ def declarations(
 ) -> dict[str, Declaration]:
     """Return the declarations by column, without empty ones; errors are the engine's own."""
     declared = {name: _of_labels(tuple(labels)) for name, labels in _enums(backend, address)}
-    constraints = _constraints(backend, address)
+    constraints: list[tuple[str, ...]] = []
+    if address.engine == "postgresql":
+        constraints = backend.con.execute(_CONSTRAINTS, _place(address)).fetchall()
+    if address.engine == "duckdb":
+        place = [("main", *address.table_parts)[-2], address.name]
+        constraints = backend.con.execute(_CONSTRAINTS_OF_DUCKDB, place).fetchall()
     checks: dict[str, list[str]] = defaultdict(list)
     for name, kind, text, *target in constraints:
         if kind in ("p", "u", "PRIMARY KEY", "UNIQUE"):
@@ -118,16 +123,6 @@ def _enums(backend: Any, address: TableAddress) -> Iterator[tuple[str, list[str]
         for name, kind in zip(table.columns, table.types, strict=True):
             if kind.id == "enum":
                 yield name, dict(kind.children)["values"]
-
-
-def _constraints(backend: Any, address: TableAddress) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = []
-    if address.engine == "postgresql":
-        rows = backend.con.execute(_CONSTRAINTS, _place(address)).fetchall()
-    if address.engine == "duckdb":
-        place = [("main", *address.table_parts)[-2], address.name]
-        rows = backend.con.execute(_CONSTRAINTS_OF_DUCKDB, place).fetchall()
-    return rows
 
 
 def _place(address: TableAddress) -> dict[str, str]:
@@ -169,16 +164,11 @@ def _of_checks(texts: Iterable[str], dialect: str) -> Declaration | None:
                 checks.append(_read(sqlglot.parse_one(stated[1], dialect=dialect)))
     labels, (low, high) = _together(checks)
     if labels:
-        return _of_labels(_sorted(labels))
+        numbers = {label: number_of(label) for label in labels}
+        if None in numbers.values():  # in their declared order
+            return _of_labels(tuple(numbers))
+        return _of_labels(tuple(sorted(numbers, key=lambda label: numbers[label] or 0.0)))
     return Declaration(bounds=(low, high)) if math.isfinite(high - low) and low < high else None
-
-
-def _sorted(labels: list[str]) -> tuple[str, ...]:
-    """Return labels in their declared order, or in numeric order if all are numbers."""
-    numbers = {label: number_of(label) for label in labels}
-    if all(number is not None for number in numbers.values()):
-        return tuple(sorted(numbers, key=lambda label: numbers[label] or 0.0))
-    return tuple(numbers)
 
 
 def _read(tree: Any) -> _Demands:
@@ -188,7 +178,12 @@ def _read(tree: Any) -> _Demands:
     node = _bare(tree)
     match node:
         case exp.And():
-            return _both(node)
+            # an unreadable side is ignored, because it can only narrow the other
+            sides = []
+            for side in (node.left, node.right):
+                with suppress(ValueError):
+                    sides.append(_read(side))
+            return _together(sides)
         case exp.Or():
             first, second = (_read(_bare(side))[0] for side in (node.left, node.right))
             if not (first and second):
@@ -205,15 +200,6 @@ def _read(tree: Any) -> _Demands:
         case exp.GTE() | exp.GT() | exp.LTE() | exp.LT():
             return [], _half(node)
     raise ValueError("says something else")
-
-
-def _both(node: Any) -> _Demands:
-    """Combine both sides of AND; an unreadable side is ignored, because it can only narrow the other."""
-    sides = []
-    for side in (node.left, node.right):
-        with suppress(ValueError):
-            sides.append(_read(side))
-    return _together(sides)
 
 
 def _together(read: Sequence[_Demands]) -> _Demands:

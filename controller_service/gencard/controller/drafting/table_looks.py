@@ -95,6 +95,8 @@ def _profile(
         declared = Declaration(reason=NESTED)
     numbers = [float(label) for label in declared.labels] if kind.is_numeric() else []
     bounds = declared.bounds or ((min(numbers), max(numbers)) if numbers else None)
+    low, high = bounds or (0.0, 0.0)
+    steps = tuple(low + (high - low) * step / INTERVALS for step in range(INTERVALS + 1))
     return Profile(
         name,
         count,
@@ -105,16 +107,12 @@ def _profile(
         rare=0,
         longest=max(map(len, declared.labels), default=0),
         kind="number" if bounds else "text",
-        quantiles=_steps(*bounds) if bounds else (),
+        quantiles=steps if bounds else (),
         decimals=_decimals(kind, numbers),
         nullable=nullable,
         declared=True,
         reason=declared.reason,
     )
-
-
-def _steps(low: float, high: float) -> tuple[float, ...]:
-    return tuple(low + (high - low) * step / INTERVALS for step in range(INTERVALS + 1))
 
 
 def _decimals(kind: Any, numbers: Sequence[float]) -> int | None:
@@ -228,7 +226,14 @@ class _TableLook:
     def quantiles(
         self, marks: dict[str, int], kind: str, points: Sequence[float], *, positive: bool = False
     ) -> tuple[float, ...]:
-        value = self._value(kind)
+        import ibis  # noqa: PLC0415 - the extra ``ibis``
+
+        if kind == "number":
+            value = self._number
+        else:
+            is_number = self.column.type().is_numeric()
+            day = compact_date(self.column) if is_number else self.column.cast("date")
+            value = day.delta(ibis.date(1970, 1, 1), unit="day").cast("float64")
         here = ~self._absent(marks) & ((value > 0) if positive else True)
         some = self.records.filter(here).select(v=value)
         numbers = _rows(self.run, some.aggregate(q=some.v.quantile([*points])))[0]["q"]
@@ -307,15 +312,6 @@ class _TableLook:
     @property
     def _number(self) -> Any:
         return as_number(self.column)
-
-    def _value(self, kind: str) -> Any:
-        import ibis  # noqa: PLC0415 - the extra ``ibis``
-
-        if kind == "number":
-            return self._number
-        is_number = self.column.type().is_numeric()
-        day = compact_date(self.column) if is_number else self.column.cast("date")
-        return day.delta(ibis.date(1970, 1, 1), unit="day").cast("float64")
 
     def _absent(self, marks: Sequence[str] | dict[str, int]) -> Any:
         tests = absences(self.column, tuple(marks))

@@ -62,11 +62,13 @@ def undeclared_values(
     else:
         with OpenRecords(place, entry.format.value, explains=True) as records:
             values = [_of_file(records, one, _reading(schema, one)) for one in attributes]
-    return [
-        _listed(one, _reading(schema, one), *without_level)
-        for one, without_level in zip(attributes, values, strict=True)
-        if without_level[0]
-    ]
+    listed = []
+    for one, (counts, numbers) in zip(attributes, values, strict=True):
+        if counts:
+            ordered = dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+            own = {text: numbers[text] for text in ordered}
+            listed.append(UndeclaredValues(one.name, ordered, *_mended(one, _reading(schema, one), own)))
+    return listed
 
 
 _Counts = dict[str, int]
@@ -110,14 +112,6 @@ def _of_file(records: OpenRecords, attribute: Attribute, reading: Reading) -> tu
         for text, number, count in zip(*(part[undeclared] for part in batch), strict=True):
             numbers[text], counts[text] = float(number), counts.get(text, 0) + int(count)
     return counts, numbers
-
-
-def _listed(
-    attribute: Attribute, reading: Reading, counts: _Counts, numbers: _Numbers
-) -> UndeclaredValues:
-    ordered = dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
-    mended, notes = _mended(attribute, reading, {text: numbers[text] for text in ordered})
-    return UndeclaredValues(attribute.name, ordered, mended, notes)
 
 
 def _mended(

@@ -1,6 +1,7 @@
-"""Columns that may say whose a record is, and columns of weights, as their values and names suggest.
+"""Drafts of levels of numbers, and columns that may say whose a record is or hold weights.
 
-A draft asks about them and assumes nothing: a postcode repeats as a household's number does.
+A draft asks about persons and weights, and assumes nothing: a postcode repeats as a household's number
+does.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""The task that runs one of our own analyses on the records, once.
+"""Tasks that run one of our own analyses, or a program of an analyst, on the records, once.
 
 Public facts are read before the records: a question is first tried on made-up records, and costs nothing
 if it has no answer whatever the records are. Refusals because of the records all look alike afterwards:
@@ -31,7 +31,6 @@ from gencard.controller.jobs.tasks import (
 from gencard.controller.questions.earlier import Earlier
 from gencard.controller.questions.run_question import Limited, NoisyRun, RunQuestion
 from gencard.controller.sandbox.analyses import SandboxedAnalysis
-from gencard.core.card.noise import Privacy
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, InvalidInputError, NoAnswerError, TooLargeError
 from gencard.core.output_rules import (
@@ -113,7 +112,14 @@ def answer(job: AnswerJob, progress: Progress) -> AnswerResult:
     run = RunQuestion.new(job.question, coding, permitted=job.stored)
     check_answerable(run, job.numbers)
     if job.privacy is not None:
-        return _noisy(job, job.privacy, run)
+        # the guarantee of noisy statistics holds for all results that are computed from them
+        noisy = NoisyRun.of(job.question, run.question.coding, permitted=job.stored)
+        psi = measured(job.records, [*noisy.needs.cliques, *noisy.needs.sums], job.privacy)
+        try:
+            result = noisy.answered(psi)
+        except GencardError:  # the noisy statistics alone say so, and they are paid
+            return _without_answer([Rule.DROWNED])
+        return _passed(_noted(result, run))
     earlier = earlier_of(job.before, coding)
     cliques = [earlier.attributes_with(run)]
     stored = earlier.stored_with(run)
@@ -179,7 +185,8 @@ def checked(
     except GencardError:
         result, judgement = None, _broken("run", Rule.FAILED)
     if result is None or judgement.colour is Colour.RED:
-        return _refused(judgement)
+        # a refusal because of the records always has this one reason; marks are for stewards alone
+        return _without_answer([OUTPUT_RULES], judgement.marks)
     return _passed(result, judgement)
 
 
@@ -227,29 +234,20 @@ def _judged(
 ) -> tuple[AnalysisAnswer | None, Parts]:
     """Return the rounded answer, and the findings of the rules on its parts."""
     try:
-        return _checked(run, part, rules) if stored is None else _checked_stored(run, stored, rules)
+        if stored is None:
+            margins = RecordMargins.of(part)
+            question = run.at(margins)
+            result = answered(question, Limited(margins, question.cliques))
+            judgement = judged(margins, question, result, rules)
+            rounded = released(of_rounded_counts(question, result, margins, rules), rules)
+            undecided = breaking([(Rule.UNDECIDED, undoes_rounding(question, margins, rules))])
+            return _noted(rounded, run), (*judgement.parts, ("rounding", undecided))
+        judgement = stored.judged(rules)
+        if judgement.colour is Colour.RED:  # a refused answer is not rounded
+            return None, judgement.parts
+        return _noted(stored.released(rules), run), judgement.parts
     except GencardError:
         return None, _broken("answer", Rule.UNANSWERED).parts
-
-
-def _checked(run: RunQuestion, dataset: Dataset, rules: Rules) -> tuple[AnalysisAnswer | None, Parts]:
-    margins = RecordMargins.of(dataset)
-    question = run.at(margins)
-    result = answered(question, Limited(margins, question.cliques))
-    judgement = judged(margins, question, result, rules)
-    rounded = released(of_rounded_counts(question, result, margins, rules), rules)
-    undecided = breaking([(Rule.UNDECIDED, undoes_rounding(question, margins, rules))])
-    return _noted(rounded, run), (*judgement.parts, ("rounding", undecided))
-
-
-def _checked_stored(
-    run: RunQuestion, stored: StoredRun, rules: Rules
-) -> tuple[AnalysisAnswer | None, Parts]:
-    """Return the same for stored numbers; a refused answer is not rounded."""
-    judgement = stored.judged(rules)
-    if judgement.colour is Colour.RED:
-        return None, judgement.parts
-    return _noted(stored.released(rules), run), judgement.parts
 
 
 def _stored_run(
@@ -268,22 +266,6 @@ def _noted(answer: AnalysisAnswer, run: RunQuestion) -> AnalysisAnswer:
 def _passed(result: AnalysisAnswer, judgement: Judgement = UNJUDGED) -> AnswerResult:
     review = judgement.colour is Colour.AMBER
     return AnswerResult(result.to_json(), (), RULES_VERSION, review, judgement.marks)
-
-
-def _noisy(job: AnswerJob, privacy: Privacy, run: RunQuestion) -> AnswerResult:
-    """Return an answer from noisy statistics; their guarantee holds for all computed results."""
-    one = NoisyRun.of(job.question, run.question.coding, permitted=job.stored)
-    psi = measured(job.records, [*one.needs.cliques, *one.needs.sums], privacy)
-    try:
-        result = one.answered(psi)
-    except GencardError:  # the noisy statistics alone say so, and they are paid
-        return _without_answer([Rule.DROWNED])
-    return _passed(_noted(result, run))
-
-
-def _refused(judgement: Judgement) -> AnswerResult:
-    """Return a refusal because of the records, always with one reason; marks are for stewards alone."""
-    return _without_answer([OUTPUT_RULES], judgement.marks)
 
 
 def _without_answer(reasons: Sequence[str], marks: tuple[Mark, ...] | None = None) -> AnswerResult:

@@ -16,8 +16,7 @@ import numpy as np
 from gencard.controller.jobs.measurement import records_over
 from gencard.controller.jobs.rows_file import RowsFile
 from gencard.controller.jobs.synthesis import box_of
-from gencard.controller.jobs.tasks import AuditJob, AuditResult, RecordsSource
-from gencard.core.audit.plan import AuditPlan
+from gencard.controller.jobs.tasks import AuditJob, AuditResult
 from gencard.core.audit.report import AuditReport, WorkerRuns
 from gencard.core.audit.run import audit as core_audit
 from gencard.core.blackbox import BlackBox, in_domain, runs_of
@@ -257,6 +256,9 @@ def audit(job: AuditJob, progress: Progress) -> AuditResult:
     cliques = [*job.plan.cliques, *(statistic.clique for statistic in job.plan.linear)]
     dataset = records_over(cliques, job.records)
     with suppress(BlackBoxError, JobLimitError):
+        # The key is secret. A resumed audit has the same key, because its plan has the same seed; each
+        # audit has a seed of its own, of 64 bits.
+        key = hmac.digest(job.records.salt, f"audit-report {job.plan.seed}".encode(), "sha256")
         report = _audited(
             job,
             partial(
@@ -264,7 +266,7 @@ def audit(job: AuditJob, progress: Progress) -> AuditResult:
                 dataset=dataset,
                 plan=job.plan,
                 versions=job.versions,
-                digest_key=_digest_key(job.records, job.plan),
+                digest_key=key,
                 progress=progress,
             ),
         )
@@ -296,11 +298,3 @@ def _audited(job: AuditJob, audit_of: Callable[[BlackBox], AuditReport]) -> Audi
         return replace(report, workers=repeated.worker_runs(report.plan.terms.runs))
     journaled.forget_runs()
     return audit_of(JournaledBox(there.here, job.journal))
-
-
-def _digest_key(records: RecordsSource, plan: AuditPlan) -> bytes:
-    """Return a secret key for the digests of one report; an audit that is resumed has the same one.
-
-    Each audit has a seed of its own, of 64 bits.
-    """
-    return hmac.digest(records.salt, f"audit-report {plan.seed}".encode(), "sha256")

@@ -45,7 +45,24 @@ def compare(job: CompareJob, progress: Progress) -> CompareResult:
     An evaluation that is not possible at these records gives null, without a reason.
     """
     progress("read", 0.0)
-    material = _material(job)
+    rows = RowsFile(job.rows_file).dataset()
+    attributes, coding, psi = rows.domain.attributes, job.schema.coding, psi_of_document(job.psi)
+    original, holdout = (
+        None if records is None else _read(records, attributes) for records in (job.records, job.holdout)
+    )
+    material = Material(
+        synthetic=rows,
+        coding=coding.over(attributes),
+        cliques=job.cliques,
+        declared=job.declared,
+        seed=job.seed,
+        original=original,
+        holdout=holdout,
+        psi=psi,
+        numbers=_numbers(job, rows, places_of(psi, coding)),
+        together=job.together,
+        schema=coding,
+    )
     findings = []
     for place, name in enumerate(job.measures):
         progress(name, place / len(job.measures))
@@ -71,20 +88,16 @@ def look(job: RiskJob, progress: Progress) -> RiskResult:
     records = records_over(job.cliques, job.records)
     failing = failing_tables(records, job.own, job.transform, coding)
     risk = psi_risk(records, job.cliques, progress=progress)
-    fine = _fine_counts(job.records, tuple(dict.fromkeys((*job.histograms, *job.with_step))))
+    names = tuple(dict.fromkeys((*job.histograms, *job.with_step)))
+    fine: dict[str, IntArray] = {}  # counts of the fine cells of attributes with a step
+    if names:
+        with opened(job.records) as source:
+            fine = dict(zip(names, source.summed((), names).fine_counts(), strict=True))
     histograms = (small_cells((name,), fine[name], risk.threshold) for name in job.histograms)
     own = () if job.numbers is None else _failing_numbers(job.numbers, fine, coding)
     tails = long_tails(coding, {name: fine[name] for name in job.with_step}, len(records), job.influence)
     failing = (*failing, *own)
     return RiskResult(replace(risk, failing=failing, histograms=tuple(histograms), tails=tails))
-
-
-def _fine_counts(records: RecordsSource, names: Clique) -> dict[str, IntArray]:
-    """Counts of the fine cells of attributes with a step, by attribute."""
-    if not names:
-        return {}
-    with opened(records) as source:
-        return dict(zip(names, source.summed((), names).fine_counts(), strict=True))
 
 
 def _failing_numbers(
@@ -102,27 +115,6 @@ def _failing_numbers(
             names = [coding.attribute(name).coding.level_names for name in by]
             rules = tuple(map(str, one.verdict.broken))
             yield failing_table(by, rules, one.fails, one.counts, names, str(one.sum))
-
-
-def _material(job: CompareJob) -> Material:
-    rows = RowsFile(job.rows_file).dataset()
-    attributes, coding, psi = rows.domain.attributes, job.schema.coding, psi_of_document(job.psi)
-    original, holdout = (
-        None if records is None else _read(records, attributes) for records in (job.records, job.holdout)
-    )
-    return Material(
-        synthetic=rows,
-        coding=coding.over(attributes),
-        cliques=job.cliques,
-        declared=job.declared,
-        seed=job.seed,
-        original=original,
-        holdout=holdout,
-        psi=psi,
-        numbers=_numbers(job, rows, places_of(psi, coding)),
-        together=job.together,
-        schema=coding,
-    )
 
 
 def _numbers(job: CompareJob, rows: Dataset, places: Mapping[str, Places]) -> NumbersOf:

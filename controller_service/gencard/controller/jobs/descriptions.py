@@ -32,7 +32,7 @@ from gencard.controller.sandbox.recipes import Recipe
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.card.noise import AS_COUNTED, Privacy
 from gencard.core.card.terms import CardTerms, Proposal
-from gencard.core.coding import Coding, Edges, Labels
+from gencard.core.coding import Coding, Edges
 from gencard.core.derived_cells import computed_for, zeros_for
 from gencard.core.domain import Clique
 from gencard.core.program_outputs import Outputs
@@ -40,8 +40,6 @@ from gencard.core.statistics.linear import statistics_of
 from gencard.measures.evaluation.evaluation import AllowedTogether, Evaluation, Need
 from gencard.wire.box_request import Values
 from gencard.wire.documents.answer_document import Question
-
-"""Nothing was released."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,15 +305,12 @@ def values_of(coding: Coding) -> Values:
 
     NaN stands for missing; attributes without order are not there.
     """
-    values_by_name = {entry.name: _values(entry.coding) for entry in coding.attributes}
-    return {name: values for name, values in values_by_name.items() if values}
-
-
-def _values(coding: Edges | Labels) -> tuple[float, ...]:
-    missing = (nan,) * coding.missing
-    if isinstance(coding, Edges):
-        return (*coding.midpoints, *missing)
-    if not coding.ordered:
-        return ()
-    labels = map(float, coding.labels) if coding.integer else map(float, range(len(coding.labels)))
-    return (*labels, *missing)
+    values: dict[str, tuple[float, ...]] = {}
+    for name, levels in ((one.name, one.coding) for one in coding.attributes):
+        missing = (nan,) * levels.missing
+        if isinstance(levels, Edges):
+            values[name] = (*levels.midpoints, *missing)
+        elif levels.ordered:
+            numbers = map(float, levels.labels if levels.integer else range(len(levels.labels)))
+            values[name] = (*numbers, *missing)
+    return values

@@ -99,23 +99,21 @@ def measured(
         DatasetChangedError: The records are not the version that the job names, before or after.
     """
     with opened(records) as source:
+        noise: Noise | None = None
+        if privacy.noisy:  # only then, because the import of OpenDP is slow
+            from gencard.controller.noise import OpenDpNoise  # noqa: PLC0415
+
+            noise = OpenDpNoise()
         return door.measure(
             source,
             statistics,
             source.coding.domain,
             privacy,
-            noise=_noise() if privacy.noisy else None,
+            noise=noise,
             weights=weights,
             transform=transform,
             zeros=source.coding.structural_zeros,
         )
-
-
-def _noise() -> Noise:
-    """Import OpenDP only if noise is drawn, because the import is slow."""
-    from gencard.controller.noise import OpenDpNoise  # noqa: PLC0415 - see above
-
-    return OpenDpNoise()
 
 
 def records_over(cliques: Iterable[Clique], records: RecordsSource) -> Dataset:

@@ -5,7 +5,8 @@ made from that result, so the records are read once, and a claim of privacy is s
 """
 
 import secrets
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +23,7 @@ from gencard.controller.jobs.tasks import (
     KeepResult,
     RowsResult,
 )
-from gencard.core.blackbox import BlackBox, FittingBox, canonicalise
-from gencard.core.dataset import Dataset
+from gencard.core.blackbox import FittingBox, canonicalise
 from gencard.core.derived_cells import with_computed
 from gencard.core.errors import BlackBoxError, GencardError, StorageError
 from gencard.core.types import Progress
@@ -37,9 +37,14 @@ def keep(job: KeepJob, progress: Progress) -> KeepResult:
     box = box_of(job.recipe)
     progress("run", 0.1)
     if isinstance(box, FittingBox):
-        write_whole(job.folder / KEPT_FIT, [_fit(box, dataset, progress)])
+        with _catalogued_errors():
+            fit = box.fit(dataset, seed=_seed(), progress=progress).save()
+        write_whole(job.folder / KEPT_FIT, [fit])
     else:
-        RowsFile(job.folder / KEPT_ROWS).write(_rows(box, dataset, job.rows))
+        with _catalogued_errors():
+            output = box(dataset, job.rows, seed=_seed())
+        rows = canonicalise(output, dataset.domain, job.rows, rng=_shuffling())
+        RowsFile(job.folder / KEPT_ROWS).write(rows)
     return KeepResult()
 
 
@@ -50,32 +55,27 @@ def draw(job: DrawJob, progress: Progress) -> RowsResult:
         kept_rows = RowsFile(job.folder / KEPT_ROWS).dataset()
         drawn_rows = kept_rows.take(_shuffling().permutation(len(kept_rows))[: job.rows])
     else:
-        output = _sampled(box_of(job.recipe), _read(job.folder / KEPT_FIT), job.rows)
+        box = box_of(job.recipe)
+        saved = _read(job.folder / KEPT_FIT)
+        if not isinstance(box, FittingBox):
+            raise BlackBoxError(problem="its saved fit is missing")
+        with _catalogued_errors():
+            output = box.load(saved).sample(job.rows, seed=_seed())
         drawn_rows = canonicalise(output, job.domain, job.rows, rng=_shuffling())
     drawn_rows = with_computed(drawn_rows, job.computed)
     RowsFile(job.rows_file).write(drawn_rows)
     return RowsResult(drawn_rows.digest())
 
 
-def _fit(box: FittingBox, dataset: Dataset, progress: Progress) -> bytes:
-    """Fit the box; raises BlackBoxError if the box raises an error that is not of the catalogue."""
+@contextmanager
+def _catalogued_errors() -> Iterator[None]:
+    """Raise BlackBoxError in place of an error of a box that is not of the catalogue."""
     try:
-        return box.fit(dataset, seed=_seed(), progress=progress).save()
+        yield
     except GencardError:
         raise
     except Exception:
         raise BlackBoxError(problem="it raised an error") from None
-
-
-def _rows(box: BlackBox, dataset: Dataset, rows: int) -> Dataset:
-    """Make rows; raises BlackBoxError as ``_fit``, or for an output that breaks the contract."""
-    try:
-        output = box(dataset, rows, seed=_seed())
-    except GencardError:
-        raise
-    except Exception:
-        raise BlackBoxError(problem="it raised an error") from None
-    return canonicalise(output, dataset.domain, rows, rng=_shuffling())
 
 
 def _read(path: Path) -> bytes:
@@ -83,17 +83,6 @@ def _read(path: Path) -> bytes:
     with suppress(OSError):
         return path.read_bytes()
     raise StorageError
-
-
-def _sampled(box: BlackBox, saved: bytes, rows: int) -> object:
-    if not isinstance(box, FittingBox):
-        raise BlackBoxError(problem="its saved fit is missing")
-    try:
-        return box.load(saved).sample(rows, seed=_seed())
-    except GencardError:
-        raise
-    except Exception:
-        raise BlackBoxError(problem="it raised an error") from None
 
 
 def _seed() -> int:

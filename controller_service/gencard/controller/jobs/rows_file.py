@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
@@ -93,14 +92,10 @@ class RowsReader:
         before = sum(wire_dtype(size).itemsize for size in self.domain.sizes[:axis])
         width = wire_dtype(self.domain.sizes[axis]).itemsize
         place = self._start + self.rows * before + start * width
-        codes = _read_at(self._file, count * width, place)
+        try:
+            codes = os.pread(self._file.fileno(), count * width, place)
+        except OSError:
+            codes = b""
         if len(codes) != count * width:
             raise StorageError()
         return codes
-
-
-def _read_at(file: BinaryIO, length: int, place: int) -> bytes:
-    try:
-        return os.pread(file.fileno(), length, place)
-    except OSError:
-        return b""

@@ -56,7 +56,16 @@ def synthesise(job: SynthesisJob, progress: Progress) -> RowsResult:
 def run_black_box(job: BlackBoxJob, progress: Progress) -> RowsResult:
     """Run a black box on a made-up dataset and write its rows in canonical form."""
     dataset = RowsFile(job.upload).dataset()
-    box = _kept_box_of(job.recipe)
+    recipe = job.recipe
+    # a kept box is for lent runs alone; its program is checked before each run
+    if not _kept_boxes or _kept_boxes[0][0] != recipe:
+        _kept_boxes[:] = []
+        _kept_boxes.append((recipe, box_of(recipe, check_seconds=_CHECKED_SECONDS)))
+    elif not isinstance(recipe, ReferenceRecipe):
+        from gencard.controller.sandbox.recipes import checked_program  # noqa: PLC0415 - loaded already
+
+        checked_program(recipe)
+    box = _kept_boxes[0][1]
     progress("run", 0.0)
     try:
         output = box(dataset, job.rows, seed=job.seed)
@@ -72,18 +81,6 @@ _CHECKED_SECONDS = 1.0
 
 _kept_boxes: list[tuple["Recipe", BlackBox]] = []
 """The last lent box of this process, with its recipe: its sandbox has the libraries loaded."""
-
-
-def _kept_box_of(recipe: "Recipe") -> BlackBox:
-    """Return the black box of a recipe, for lent runs alone; raises as ``box_of``, before each run."""
-    if not _kept_boxes or _kept_boxes[0][0] != recipe:
-        _kept_boxes[:] = []
-        _kept_boxes.append((recipe, box_of(recipe, check_seconds=_CHECKED_SECONDS)))
-    elif not isinstance(recipe, ReferenceRecipe):
-        from gencard.controller.sandbox.recipes import checked_program  # noqa: PLC0415 - loaded already
-
-        checked_program(recipe)
-    return _kept_boxes[0][1]
 
 
 def _explained(

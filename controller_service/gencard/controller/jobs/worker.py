@@ -69,7 +69,8 @@ def ended(work: Callable[[Progress], _Result], progress: Progress) -> tuple[Endi
         limited = JobLimitError(what="memory")
         return Failed(limited.reason, limited.fields), None
     except Exception as error:  # the last place where an error can be caught
-        return Crashed(type(error).__name__, _place(error)), None
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        return Crashed(type(error).__name__, f"{Path(frame.filename).name}:{frame.lineno}"), None
 
 
 def limit(cpu_seconds: int, memory_mib: int) -> None:
@@ -91,11 +92,6 @@ class Reporter:
         if hundredths != self._reported:
             self._reported = hundredths
             write_frame(self._channel, packed(Reported(stage, float(fraction))))
-
-
-def _place(error: Exception) -> str:
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{Path(frame.filename).name}:{frame.lineno}"
 
 
 if __name__ == "__main__":

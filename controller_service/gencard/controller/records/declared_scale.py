@@ -55,7 +55,14 @@ class DeclaredScale:
         Raises:
             ValueError: The declaration makes no scale; its text says why.
         """
-        self._check_levels()
+        if problem := self._of_edges.problem():
+            raise ValueError(problem)
+        if not all(low < high for low, high in pairwise(self.edges)):
+            raise ValueError("edges must increase")
+        if not all(map(Decimal.is_finite, (*self.points, *self.fine_points))):
+            raise ValueError("a point is not finite")
+        self._check_points("points", self.points)
+        self._check_points("fine_points", self.fine_points, self.points)
         fine = self._fine()
         self._check_fine(fine)
         starts = self._starts(self.edges, self.points)
@@ -99,16 +106,6 @@ class DeclaredScale:
 
     def _text(self, number: Decimal) -> str:
         return time_text(number) if self.times else decimal_text(number)
-
-    def _check_levels(self) -> None:
-        if problem := self._of_edges.problem():
-            raise ValueError(problem)
-        if not all(low < high for low, high in pairwise(self.edges)):
-            raise ValueError("edges must increase")
-        if not all(map(Decimal.is_finite, (*self.points, *self.fine_points))):
-            raise ValueError("a point is not finite")
-        self._check_points("points", self.points)
-        self._check_points("fine_points", self.fine_points, self.points)
 
     def _check_points(
         self, key: str, points: Sequence[Decimal], others: Collection[Decimal] = ()

@@ -134,7 +134,8 @@ def recoded(name: str, source: Attribute, recode: Levels, form: UnlistedLevels) 
         raise InvalidCodingError(attribute=name, problem="it lists a level twice")
     _check_levels(name, source, codes)
     of_level = dict.fromkeys(source.coding.level_names, labels.index(other)) if other else {}
-    of_level |= dict.fromkeys(_absent(source), len(labels)) if missing else {}
+    if missing:  # the name of the source's missing level, if there is one
+        of_level |= dict.fromkeys(source.coding.level_names[len(_values(source)) :], len(labels))
     of_level |= codes
     if unplaced := [level for level in source.coding.level_names if level not in of_level]:
         raise InvalidCodingError(attribute=name, problem=f"it has no label for '{unplaced[0]}'")
@@ -234,8 +235,3 @@ def _values(one: Attribute) -> tuple[object, ...]:
     """Return the labels or intervals of an attribute, without "missing"."""
     coding = one.coding
     return coding.labels if isinstance(coding, Labels) else tuple(pairwise(coding.edges))
-
-
-def _absent(source: Attribute) -> tuple[str, ...]:
-    """Return the name of the missing level, if there is one."""
-    return source.coding.level_names[len(_values(source)) :]

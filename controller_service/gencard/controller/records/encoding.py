@@ -446,18 +446,16 @@ class NumberEncoder:
             case Edges():
                 return codes_of_numbers(self.name, self.coding, numbers)
             case Labels():
-                return self._codes_of_labels(self.coding, numbers)
-
-    def _codes_of_labels(self, coding: Labels, numbers: NDArray[Any]) -> NDArray[Any]:
-        levels, order = _in_order(coding)
-        nearest, absent = _nearest(numbers, levels), np.isnan(numbers)
-        if not np.all(self.declared(numbers)):
-            raise UndeclaredLevelError(attribute=self.name)
-        codes = order.astype(code_dtype(coding.size)).take(nearest)
-        if self.reading.other:
-            codes[levels.take(nearest) != numbers] = coding.labels.index(self.reading.other)
-        codes[absent] = len(levels)
-        return codes
+                coding = self.coding
+                levels, order = _in_order(coding)
+                nearest, absent = _nearest(numbers, levels), np.isnan(numbers)
+                if not np.all(self.declared(numbers)):
+                    raise UndeclaredLevelError(attribute=self.name)
+                codes = order.astype(code_dtype(coding.size)).take(nearest)
+                if self.reading.other:
+                    codes[levels.take(nearest) != numbers] = coding.labels.index(self.reading.other)
+                codes[absent] = len(levels)
+                return codes
 
 
 def _in_order(coding: Labels) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
@@ -559,7 +557,14 @@ def how_read(
     file_format: FileFormat, readings: Mapping[str, Reading], persons: tuple[str, int] | None = None
 ) -> str:
     """Format, readings and rule of persons as text, the same for what a job gets as JSON."""
-    unusual = {name: _stated(one) for name, one in readings.items() if one != PLAIN}
+    # zones only if there are some, as versions of before have none
+    unusual = {
+        name: {
+            key: value for key, value in asdict(one).items() if value or key not in ("zone", "time_of")
+        }
+        for name, one in readings.items()
+        if one != PLAIN
+    }
     stated = {
         name: value
         for name, value in asdict(file_format).items()
@@ -570,12 +575,6 @@ def how_read(
     whole |= {} if persons is None else {"persons": list(persons)}
     whole |= {"stated dates": "first"} if file_format.dates_first else {}
     return json.dumps(whole, sort_keys=True, default=str)
-
-
-def _stated(reading: Reading) -> dict[str, Any]:
-    """Return the fields of a reading; zones only if there are some, as versions of before have none."""
-    fields = asdict(reading)
-    return {name: value for name, value in fields.items() if value or name not in ("zone", "time_of")}
 
 
 def columns_of(attributes: Clique, readings: Mapping[str, Reading]) -> Clique:

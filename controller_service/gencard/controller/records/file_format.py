@@ -458,7 +458,10 @@ class ParquetFolder:
                 )
         if not names:
             raise EmptyDatasetError()
-        keys = {_keys(name) for name in names}
+        keys = {
+            tuple(part.partition("=")[0] for part in PurePosixPath(name).parts[:-1] if "=" in part)
+            for name in names
+        }
         if len(keys) > 1 or any(len(set(one)) < len(one) for one in keys):
             raise _refusal("must have the same keys in all its partitions, each once")
         return cls(path, tuple(sorted(names)), keys.pop())
@@ -551,11 +554,6 @@ def _check_entry(entry: os.DirEntry[str]) -> None:
         raise _refusal(
             problem + "'*.parquet'` lists such files; names that begin with _ or . are ignored"
         )
-
-
-def _keys(name: str) -> tuple[str, ...]:
-    parts = PurePosixPath(name).parts[:-1]
-    return tuple(part.partition("=")[0] for part in parts if "=" in part)
 
 
 def _refusal(problem: str) -> InvalidInputError:

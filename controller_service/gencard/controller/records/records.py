@@ -41,6 +41,11 @@ def entry_of(source: DatasetSource, salt: bytes) -> DatasetEntry:
         digest = records.digest(salt)
         version, kind = records.version(salt, digest), records.version_kind
         covers_values = records.covers_values
+    holdout = None
+    if source.holdout is not None:
+        with _opened(source, schema, source.holdout) as records:
+            own = records.digest(salt)
+            holdout = Holdout(source.holdout, records.version(salt, own), own)
     return DatasetEntry(
         name=f"{PREFIX}{source.name}",
         schema=schema,
@@ -49,7 +54,7 @@ def entry_of(source: DatasetSource, salt: bytes) -> DatasetEntry:
         format=source.file_format,
         version=version,
         digest=digest,
-        holdout=_holdout(source, schema, salt),
+        holdout=holdout,
         declared=source.measures,
         version_kind=kind,
         covers_values=covers_values,
@@ -258,14 +263,6 @@ def _naming(place: str, schema_file: Path) -> Iterator[None]:
         if isinstance(error, InvalidCodingError):
             error.add_note(f"Declared in {place_of(schema_file, error.fields['attribute'])}.")
         raise
-
-
-def _holdout(source: DatasetSource, schema: PublicSchema, salt: bytes) -> Holdout | None:
-    if source.holdout is None:
-        return None
-    with _opened(source, schema, source.holdout) as records:
-        digest = records.digest(salt)
-        return Holdout(source.holdout, records.version(salt, digest), digest)
 
 
 def _opened(

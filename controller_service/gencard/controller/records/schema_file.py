@@ -212,19 +212,7 @@ class _AttributeTable(DerivedTable):
 
     def attribute(self, stored: Coding | None = None) -> Attribute:
         """Return the attribute, derived from stored attributes if its table says so."""
-        self._check_zone()
-        coding = self._given()
-        if self.is_derived and stored is not None:
-            derived = self.derived(
-                self.name, stored, coding, UnlistedLevels(self.other, bool(self.missing))
-            )
-            return replace(derived, description=self.description)
-        if coding is None:
-            raise self._refusal("it needs either labels, edges or dates")
-        return Attribute(self.name, coding, self.description, drafted=self.drafted or "")
-
-    def _check_zone(self) -> None:
-        """Raise InvalidCodingError if zone or time of day contradict the other keys."""
+        # zone and time of day must not contradict the other keys
         if self.is_derived and (self.zone is not None or self.time_of is not None):
             raise self._refusal("zone and time_of are not allowed with a derived attribute")
         if self.time_of is not None and (self.edges is None or self.zone is not None):
@@ -237,6 +225,15 @@ class _AttributeTable(DerivedTable):
             raise self._refusal(
                 "zone is not a name of the IANA database of zones, such as America/New_York"
             )
+        coding = self._given()
+        if self.is_derived and stored is not None:
+            derived = self.derived(
+                self.name, stored, coding, UnlistedLevels(self.other, bool(self.missing))
+            )
+            return replace(derived, description=self.description)
+        if coding is None:
+            raise self._refusal("it needs either labels, edges or dates")
+        return Attribute(self.name, coding, self.description, drafted=self.drafted or "")
 
     def _given(self) -> Labels | Edges | None:
         parts = [part for part in (self.labels, self.edges, self.dates) if part is not None]
@@ -326,15 +323,15 @@ class _ZerosTable(Section):
 
     def zeros(self, coding: Coding) -> StructuralZeros:
         levels = [coding.attribute(name).coding.level_names for name in self.clique]
-        return StructuralZeros(self.clique, tuple(self._codes(cell, levels) for cell in self.cells))
-
-    def _codes(self, cell: tuple[str, ...], levels: list[tuple[str, ...]]) -> tuple[int, ...]:
-        known = len(cell) == len(levels)
-        if not known or any(name not in names for name, names in zip(cell, levels, strict=True)):
-            raise InvalidCodingError(
-                attribute=", ".join(self.clique), problem="a structural zero names an unknown level"
-            )
-        return tuple(names.index(name) for name, names in zip(cell, levels, strict=True))
+        cells = []
+        for cell in self.cells:
+            known = len(cell) == len(levels)
+            if not known or any(name not in names for name, names in zip(cell, levels, strict=True)):
+                raise InvalidCodingError(
+                    attribute=", ".join(self.clique), problem="a structural zero names an unknown level"
+                )
+            cells.append(tuple(names.index(name) for name, names in zip(cell, levels, strict=True)))
+        return StructuralZeros(self.clique, tuple(cells))
 
 
 class _SchemaTable(Section):
@@ -407,20 +404,17 @@ def schema_of_text(text: str, file: str) -> PublicSchema:
         if place:
             refusal = InvalidCodingError(attribute=name, problem=f"{problem} ({file}, line {place})")
     except InvalidInputError as error:
-        refusal = _named(error, table, text, file)
+        refusal = error
+        entry = re.fullmatch(
+            rf"{re.escape(file)}: attributes\.([0-9]+)\.(.+)", error.fields.get("field", "")
+        )
+        if entry is not None:  # name and line in place of the attribute's number
+            name = str(table["attributes"][int(entry[1])].get("name", ""))
+            place = _line_of(text, name)
+            where = f"{file}, line {place}" if place else file
+            field = f"{where}: {name}.{entry[2]}"
+            refusal = InvalidInputError(field=field, problem=error.fields["problem"])
     raise refusal
-
-
-def _named(error: InvalidInputError, table: Table, text: str, file: str) -> InvalidInputError:
-    """Return the error with name and line in place of an attribute's number."""
-    field = error.fields.get("field", "")
-    entry = re.fullmatch(rf"{re.escape(file)}: attributes\.([0-9]+)\.(.+)", field)
-    if entry is None:
-        return error
-    name = str(table["attributes"][int(entry[1])].get("name", ""))
-    place = _line_of(text, name)
-    where = f"{file}, line {place}" if place else file
-    return InvalidInputError(field=f"{where}: {name}.{entry[2]}", problem=error.fields["problem"])
 
 
 def place_of(path: Path, name: str) -> str:
@@ -461,7 +455,6 @@ def schema_of_table(table: Table, file: str = "") -> PublicSchema:
 
 def table_of_schema(schema: PublicSchema) -> Table:
     """Return the inverse of ``schema_of_table``; also the JSON form in which jobs receive a schema."""
-    attributes = schema.coding.attributes
     table: Table = {
         "title": schema.title,
         "description": schema.description,
@@ -470,9 +463,12 @@ def table_of_schema(schema: PublicSchema) -> Table:
         **({} if schema.records is None else {"records": schema.records}),
         **({"person": schema.person, "most_records": schema.most_records} if schema.person else {}),
         "attributes": [
-            _attribute_table(attribute, schema.readings.get(attribute.name, PLAIN))
-            | _groups_table(schema.groups.get(attribute.name))
-            for attribute in attributes
+            _attribute_table(
+                attribute,
+                schema.readings.get(attribute.name, PLAIN),
+                schema.groups.get(attribute.name, {}),
+            )
+            for attribute in schema.coding.attributes
         ],
     }
     if schema.coding.structural_zeros:
@@ -482,7 +478,7 @@ def table_of_schema(schema: PublicSchema) -> Table:
     return table
 
 
-def _attribute_table(attribute: Attribute, reading: Reading) -> Table:
+def _attribute_table(attribute: Attribute, reading: Reading, groups: Groups) -> Table:
     table: Table = {"name": attribute.name}
     if attribute.description:
         table["description"] = attribute.description
@@ -507,11 +503,9 @@ def _attribute_table(attribute: Attribute, reading: Reading) -> Table:
     if missing:
         table["missing"] = list(reading.absent) or True
     table |= {"drafted": attribute.drafted} if attribute.drafted else {}
+    if groups:
+        table["groups"] = {name: list(labels) for name, labels in groups.items()}
     return table
-
-
-def _groups_table(groups: Groups | None) -> Table:
-    return {"groups": {name: list(labels) for name, labels in groups.items()}} if groups else {}
 
 
 def _number_table(edges: tuple[float, ...], decimals: int | None, age_at: date | None) -> Table:

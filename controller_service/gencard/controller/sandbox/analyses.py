@@ -114,26 +114,18 @@ def _with_needed(names: Iterable[str], installed: dict[str, Path]) -> Iterator[s
     """Yield packages with their requirements, each once; raises InvalidInputError if one is missing."""
     left, added_names = [*names], set[str]()
     for name in left:
-        if name not in installed and not _is_base(name):
+        if name not in installed and _BASE not in _description(_home() / "library" / name):
             problem = f"name the package {name} of R, which is not installed here"
             raise InvalidInputError(field="libraries", problem=problem)
         if name in added_names or name not in installed:
             continue
         added_names.add(name)
         yield name
-        left += _needed(_description(installed[name]))
-
-
-def _is_base(name: str) -> bool:
-    return _BASE in _description(_home() / "library" / name)
-
-
-def _needed(description: str) -> list[str]:
-    """Return the packages that a package's description requires, without R itself."""
-    fields = re.sub(r"\n\s+", " ", description).splitlines()
-    lists = [line.partition(":")[2] for line in fields if line.startswith(_NEEDS)]
-    names = [one.split("(")[0].strip() for text in lists for one in text.split(",")]
-    return [name for name in names if name not in ("", R)]
+        # packages that the description requires, without R itself
+        fields = re.sub(r"\n\s+", " ", _description(installed[name])).splitlines()
+        lists = [line.partition(":")[2] for line in fields if line.startswith(_NEEDS)]
+        needed = [one.split("(")[0].strip() for text in lists for one in text.split(",")]
+        left += [required for required in needed if required not in ("", R)]
 
 
 def _description(folder: Path) -> str:
@@ -164,7 +156,13 @@ def analysis_program(text: str, libraries: Collection[str] = ()) -> Program:
     check_text(text)
     check_libraries(libraries)
     if is_r(text.encode()):
-        return _program_in_r(text, libraries)
+        if R not in libraries:
+            problem = f"must name {R} for a program in R"
+            raise InvalidInputError(field="libraries", problem=problem)
+        files_of_r = (("analysis.R", text.encode()), ("start.R", start_file()))
+        packages = tuple(sorted(name for name in libraries if name not in LIBRARIES))
+        command = r_command("./start.R", "./analysis.R")
+        return Program(command, files_of_r, {}, packages, encode=bytes_of_r_request)
     files = (("analysis.py", text.encode()), ("start.py", START.encode()))
     declared_libraries = tuple(sorted({"pandas", *libraries} & {*LIBRARIES}))
     # it runs once in each sandbox, so nothing would be gained; and no person has read it yet
@@ -179,16 +177,6 @@ def check_text(text: str) -> None:
         raise InvalidInputError(field="program", problem=f"must have 1 to {MOST_BYTES} bytes")
 
 
-def _program_in_r(text: str, libraries: Collection[str]) -> Program:
-    if R not in libraries:
-        problem = f"must name {R} for a program in R"
-        raise InvalidInputError(field="libraries", problem=problem)
-    files = (("analysis.R", text.encode()), ("start.R", start_file()))
-    declared_packages = tuple(sorted(name for name in libraries if name not in LIBRARIES))
-    command = r_command("./start.R", "./analysis.R")
-    return Program(command, files, {}, declared_packages, encode=bytes_of_r_request)
-
-
 def check_libraries(libraries: Iterable[str]) -> None:
     """Raise InvalidInputError for a library that is not R, a package of R or in ``LIBRARIES``."""
     for name in libraries:
@@ -200,11 +188,6 @@ def check_libraries(libraries: Iterable[str]) -> None:
             )
             raise InvalidInputError(field="libraries", problem=problem)
     check_installed(libraries)
-
-
-def _environment(program: Program, compiled: str) -> Environment:
-    """Return the environment of the program's sandbox; raises as ``analysis_recipe``."""
-    return program.environment(compiled) if program.is_python else r_environment(program.libraries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +228,7 @@ def analysis_recipe(
     return AnalysisRecipe(
         text,
         tuple(program.libraries),
-        _environment(program, compiled),
+        program.environment(compiled) if program.is_python else r_environment(program.libraries),
         isolation,
         replace(limits, fit_mib=1),
     )

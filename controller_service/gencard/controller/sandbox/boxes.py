@@ -195,7 +195,10 @@ def _cause(
 
 def _fault_of_answer(answer: bytes, request: BoxRequest) -> tuple[str, str] | None:
     expected = expected_line(request)
-    line, body = _split(answer)
+    line, end, body = answer.partition(b"\n")
+    while line.startswith(b'{"done":') and end:  # lines of progress come before the header
+        line, end, body = body.partition(b"\n")
+    line += end
     if line != expected:
         return (
             f"its answer begins with {_quoted(line)} in place of {_quoted(expected)}",
@@ -205,14 +208,6 @@ def _fault_of_answer(answer: bytes, request: BoxRequest) -> tuple[str, str] | No
     if wrong := _wrong_code(body, request):
         return wrong, "Give whole numbers from 0 to one less than the size of the attribute."
     return None
-
-
-def _split(answer: bytes) -> tuple[bytes, bytes]:
-    """Return the header line after all lines of progress, and the codes."""
-    line, end, body = answer.partition(b"\n")
-    while line.startswith(b'{"done":') and end:
-        line, end, body = body.partition(b"\n")
-    return line + end, body
 
 
 def _quoted(line: bytes) -> str:

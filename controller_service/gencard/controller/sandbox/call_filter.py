@@ -247,14 +247,14 @@ def call_filter(machine: str, *, one_process: bool) -> bytes:
     if machine not in MACHINES:
         raise OSError(errno.ENOSYS, "no table of system calls")
     axis = MACHINES.index(machine)
-    forks, arguments = (OF_SEVERAL, _with_threads_alone()) if one_process else ({}, ARGUMENTS)
+    forks: Mapping[str, Numbers] = {}
+    arguments: tuple[Argument, ...] = ARGUMENTS
+    if one_process:
+        forks = OF_SEVERAL
+        arguments = tuple(THREADS_ALONE if entry.call == "clone" else entry for entry in ARGUMENTS)
     refused_calls = [numbers for calls in (*REFUSED.values(), forks) for numbers in calls.values()]
     steps = _steps(machine, axis, refused_calls, arguments)
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
-
-
-def _with_threads_alone() -> tuple[Argument, ...]:
-    return tuple(THREADS_ALONE if entry.call == "clone" else entry for entry in ARGUMENTS)
 
 
 def _steps(
@@ -272,7 +272,12 @@ def _steps(
         if (number := numbers[axis]) is not None:
             yield from _refuse_where(_EQUAL, number)
     for argument in arguments:
-        yield from _only_for(argument.numbers[axis], argument)
+        looked_at = [*_look(argument.position, argument.mask)]
+        for left, value in zip(reversed(range(len(argument.allowed))), argument.allowed, strict=True):
+            looked_at.append((_EQUAL, left + 1, 0, value))
+        looked_at += [(_RETURN, 0, 0, _REFUSE), (_RETURN, 0, 0, _ALLOW)]
+        yield (_EQUAL, 0, len(looked_at), argument.numbers[axis])
+        yield from looked_at
     yield (_RETURN, 0, 0, _ALLOW)
 
 
@@ -281,20 +286,7 @@ def _refuse_where(comparison: int, constant: int) -> Iterator[Instruction]:
     yield (_RETURN, 0, 0, _REFUSE)
 
 
-def _only_for(number: int, argument: Argument) -> Iterator[Instruction]:
-    looked_at = [*_look(argument.position, argument.mask), *_one_of(argument.allowed)]
-    yield (_EQUAL, 0, len(looked_at), number)
-    yield from looked_at
-
-
 def _look(position: int, mask: int) -> Sequence[Instruction]:
     # The filter reads 32 bits at a time. On these little-endian machines that is the lower half of the
     # argument, where all flags and commands are.
     return (_LOAD, 0, 0, _ARGUMENTS + 8 * position), (_AND, 0, 0, mask)
-
-
-def _one_of(allowed: Sequence[int]) -> Iterator[Instruction]:
-    for left, value in zip(reversed(range(len(allowed))), allowed, strict=True):
-        yield (_EQUAL, left + 1, 0, value)
-    yield (_RETURN, 0, 0, _REFUSE)
-    yield (_RETURN, 0, 0, _ALLOW)

@@ -98,7 +98,17 @@ def checked(names: Iterable[str]) -> Checked:
         with suppress(GeneratorChangedError):
             if stamp_of(_checked[key].entries) == _checked[key].stamp:
                 return _checked[key]
-    _checked[key] = _compared(tuple(map(_installed, _required(key))))
+    left, known = [_normal(name) for name in key], set[str]()
+    while left:
+        name = left.pop()
+        if name in known:
+            continue
+        required = _distribution(name).requires or ()
+        known.add(name)
+        # requirements of other systems and extras may be absent
+        required_names = {_normal(words) for words in required if not _OPTIONAL.search(words)}
+        left += filter(_is_installed, required_names)
+    _checked[key] = _compared(tuple(map(_installed, sorted(known))))
     return _checked[key]
 
 
@@ -116,7 +126,9 @@ def _compared(distributions: tuple[Installed, ...]) -> Checked:
 
 def _compared_once(distributions: tuple[Installed, ...]) -> Checked:
     entries = tuple(sorted({path for each in distributions for path in each.entries}))
-    _wait_for_clock(entries)
+    # until the clock has passed the last change of a file: a change from then on shows in its time
+    newest = max((_File(*file).changed for file in _files_in(entries)), default=0)
+    time.sleep(min(_TICK, max(0.0, newest / 1e9 + _TICK - time.time())))
     files = _files_in(entries)
     stamp = _stamp(files)
     try:
@@ -139,20 +151,6 @@ def stamp_of(paths: Collection[str]) -> str:
 
 def _stamp(files: list[_Values]) -> str:
     return hashlib.sha256(repr(sorted(files)).encode()).hexdigest()
-
-
-def _required(names: Iterable[str]) -> list[str]:
-    """Return the names and their requirements; those of other systems and extras may be absent."""
-    left, known = [_normal(name) for name in names], set[str]()
-    while left:
-        name = left.pop()
-        if name in known:
-            continue
-        required = _distribution(name).requires or ()
-        known.add(name)
-        required_names = {_normal(words) for words in required if not _OPTIONAL.search(words)}
-        left += filter(_is_installed, required_names)
-    return sorted(known)
 
 
 def _normal(requirement: str) -> str:
@@ -205,7 +203,11 @@ def _is_compared(path: str) -> bool:
 
 
 def _check_hashes(distributions: Iterable[Installed], files: Collection[_File]) -> None:
-    by_path = {file.path: file for file in files if _is_compared_file(file)}
+    by_path = {
+        file.path: file
+        for file in files
+        if not any(part.endswith(".dist-info") for part in Path(file.path).parts)
+    }
     for each in distributions:
         there = [by_path.pop(path, None) for path in each.hashes]
         with ThreadPoolExecutor(_READERS) as readers:
@@ -218,10 +220,6 @@ def _check_hashes(distributions: Iterable[Installed], files: Collection[_File]) 
         raise _refusal(owner.name, f"has a file that is not in its RECORD: {Path(path).name}")
 
 
-def _is_compared_file(file: _File) -> bool:
-    return not any(part.endswith(".dist-info") for part in Path(file.path).parts)
-
-
 def _has_hash(file: _File | None, expected: str) -> bool:
     """Whether the file is there and has the hash that a RECORD writes as ``sha256=...``."""
     algorithm, _, value = expected.partition("=")
@@ -232,12 +230,6 @@ def _has_hash(file: _File | None, expected: str) -> bool:
             digest = hashlib.file_digest(stream, algorithm).digest()
         _hashes[file, algorithm] = urlsafe_b64encode(digest).rstrip(b"=").decode()
     return _hashes[file, algorithm] == value
-
-
-def _wait_for_clock(paths: Collection[str]) -> None:
-    """Until the clock has passed the last change of a file: a change from then on shows in its time."""
-    newest = max((_File(*file).changed for file in _files_in(paths)), default=0)
-    time.sleep(min(_TICK, max(0.0, newest / 1e9 + _TICK - time.time())))
 
 
 def _files_in(paths: Iterable[str]) -> list[_Values]:

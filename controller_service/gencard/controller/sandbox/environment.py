@@ -199,13 +199,10 @@ def _interpreter() -> tuple[frozenset[str], tuple[str, ...], tuple[tuple[str, st
     undeclared = [*_UNDECLARED, f"{standard}/site-packages", f"{standard}/dist-packages"]
     hidden = sorted({path for pattern in undeclared for path in glob(pattern)})
     paths = {str(path), str(Path(standard).parent), f"{sys.prefix}/pyvenv.cfg", *_ours()}
-    visible = frozenset(each for each in paths if os.path.exists(each) and not _is_of_the_system(each))
+    # the sandbox already mounts all of /usr except site-packages
+    unmounted = (each for each in paths if not each.startswith("/usr/") or "-packages/" in each)
+    visible = frozenset(filter(os.path.exists, unmounted))
     return visible, tuple(hidden), tuple(links)
-
-
-def _is_of_the_system(path: str) -> bool:
-    """Whether the sandbox already mounts this path: all of /usr except site-packages."""
-    return path.startswith("/usr/") and "-packages/" not in path
 
 
 def _ours() -> Iterator[str]:

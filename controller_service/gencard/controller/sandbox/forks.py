@@ -201,8 +201,17 @@ class Forks:
     ) -> ForkedRun:
         """Return the program, as the next fork; ``command`` begins with how Python is started."""
         with ExitStack() as resources:
-            plan = _plan(command[len(PYTHON_COMMAND) :], limits, resources)
-            run = _forked(self._zygote, plan, errors=errors)
+            root = os.geteuid() == 0
+            calls = call_filter(platform.machine(), one_process=limits.processes == 1)
+            plan = {
+                "words": list(command[len(PYTHON_COMMAND) :]),
+                "folder": str(WORK),
+                "size": limits.work_mib * _MIB,
+                "bounds": bounds_of(limits, others=others(3)),  # three processes are Gencard's
+                "user": resources.enter_context(SandboxUser()).number if root else None,
+                "calls": calls.hex(),
+            }
+            run = _forked(self._zygote, json.dumps(plan).encode(), errors=errors)
             self._user = resources.pop_all()
             return run
 
@@ -223,21 +232,6 @@ class Forks:
         """Kill the run; the zygote continues."""
         process.kill()
         self._user.close()
-
-
-def _plan(words: Sequence[str], limits: SandboxLimits, held: ExitStack) -> bytes:
-    """Return the plan by which the forked process closes itself; three processes are Gencard's."""
-    root = os.geteuid() == 0
-    calls = call_filter(platform.machine(), one_process=limits.processes == 1)
-    plan = {
-        "words": list(words),
-        "folder": str(WORK),
-        "size": limits.work_mib * _MIB,
-        "bounds": bounds_of(limits, others=others(3)),
-        "user": held.enter_context(SandboxUser()).number if root else None,
-        "calls": calls.hex(),
-    }
-    return json.dumps(plan).encode()
 
 
 def _forked(zygote: Zygote, plan: bytes, *, errors: bool) -> ForkedRun:

@@ -171,14 +171,11 @@ class Running(Protocol):
 def children_of(pid: int) -> list[int]:
     """Return the child processes of all threads of a process; raises OSError if it does not exist."""
     threads = list(Path(f"/proc/{pid}/task").iterdir())
-    return [child for thread in threads for child in _children_of_thread(thread)]
-
-
-def _children_of_thread(thread: Path) -> list[int]:
-    try:
-        return list(map(int, (thread / "children").read_text(encoding="ascii").split()))
-    except (FileNotFoundError, ProcessLookupError):
-        return []  # it has ended since
+    children: list[int] = []
+    for thread in threads:
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended since
+            children += map(int, (thread / "children").read_text(encoding="ascii").split())
+    return children
 
 
 def tree_of(pid: int) -> Iterator[int]:

@@ -198,7 +198,8 @@ class Namespaces:
         errors: bool = False,
     ) -> subprocess.Popen[bytes]:
         reading, writing = os.pipe()
-        whole = memory.of(_null_ended([*words, "--info-fd", str(writing)]))
+        options = [*words, "--info-fd", str(writing)]
+        whole = memory.of(b"".join(os.fsencode(option) + b"\0" for option in options))
         with open(reading, encoding="utf-8") as info:
             try:
                 process = subprocess.Popen(
@@ -274,14 +275,11 @@ def _closed(capabilities: Sequence[str] = ()) -> list[str]:
     alone = [*_ALONE, "--hostname", "cell", "--die-with-parent", "--new-session", "--clearenv"]
     if os.geteuid() == 0:
         return [*alone, *_SET_USER, *capabilities]
+    # user namespaces are limited by number, too, besides the filter; impossible with read-only /proc/sys
+    is_read_only = os.statvfs("/proc/sys").f_flag & os.ST_RDONLY
+    users = ["--unshare-user", *([] if is_read_only else ["--disable-userns"])]
     nobody = ["--uid", "65534", "--gid", "65534"]
-    return [*alone, "--unshare-user", *_no_more_users(), *nobody, "--cap-drop", "ALL", *capabilities]
-
-
-def _no_more_users() -> list[str]:
-    """Limit user namespaces by number, too, besides the filter; impossible with read-only /proc/sys."""
-    settings = os.statvfs("/proc/sys").f_flag
-    return [] if settings & os.ST_RDONLY else ["--disable-userns"]
+    return [*alone, *users, *nobody, "--cap-drop", "ALL", *capabilities]
 
 
 _OF_ZYGOTE = ("--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP")
@@ -306,7 +304,3 @@ def _devices() -> Iterator[str]:
     yield from ("--perms", "0755", "--dir", "/dev")
     for name in ("null", "random", "urandom"):
         yield from ("--dev-bind", f"/dev/{name}", f"/dev/{name}")
-
-
-def _null_ended(words: Sequence[str]) -> bytes:
-    return b"".join(os.fsencode(word) + b"\0" for word in words)

@@ -87,7 +87,16 @@ class Program:
                 or is too large; or the command does not name an existing interpreter.
         """
         files = tuple(sorted(_files_in(folder)))
-        _check_command(command, dict(files))
+        paths, first = {path for path, _ in files}, command[0] if command else ""
+        if not files:
+            raise _refusal("folder", "contains no files")
+        if any(word.startswith("./") and word[2:] not in paths for word in command):
+            raise _refusal("command", "names a file that is not in the folder")
+        if not (first == PYTHON or first.startswith("./") or _is_of_the_system(first)):
+            raise _refusal(
+                "command",
+                "must begin with an interpreter: python, one of the system's, or ./ and a file",
+            )
         return cls(tuple(command), files, dict(parameters), tuple(libraries))
 
     @property
@@ -142,7 +151,16 @@ class Program:
         Raises:
             InvalidInputError, GeneratorChangedError: See ``distributions.checked``.
         """
-        return python_runtime(self.libraries) if self.is_python else self._system_runtime()
+        if self.is_python:
+            return python_runtime(self.libraries)
+        first = self.command[0]
+        if first.startswith("./"):  # the interpreter that the script's first line names
+            line = dict(self.files)[first[2:]].partition(b"\n")[0]
+            first = line[2:].split()[0].decode(errors="replace") if line[2:].split() else ""
+            first = first if line.startswith(b"#!") else ""
+        path = Path(first)
+        content = path.read_bytes() if first and path.is_file() else b""
+        return Runtime(hashlib.sha256(content).hexdigest(), libc())
 
     def digest(self, runtime: Runtime) -> str:
         """Return the SHA-256, in hex, of the choices of author and steward, and of the runtime.
@@ -161,17 +179,6 @@ class Program:
                 "runtime": PLAIN.write(runtime),
             }
         )
-
-    def _system_runtime(self) -> Runtime:
-        """Return the runtime: the interpreter that the command, or the script's first line, names."""
-        first = self.command[0]
-        if first.startswith("./"):
-            line = dict(self.files)[first[2:]].partition(b"\n")[0]
-            first = line[2:].split()[0].decode(errors="replace") if line[2:].split() else ""
-            first = first if line.startswith(b"#!") else ""
-        path = Path(first)
-        content = path.read_bytes() if first and path.is_file() else b""
-        return Runtime(hashlib.sha256(content).hexdigest(), libc())
 
 
 def _imports_in(text: bytes) -> Iterator[str]:
@@ -210,18 +217,6 @@ def _is_folder(path: Path) -> bool:
     if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
         raise _refusal("folder", "contains a link or a device; only files and folders are allowed")
     return stat.S_ISDIR(mode)
-
-
-def _check_command(command: Sequence[str], files: Mapping[str, bytes]) -> None:
-    first = command[0] if command else ""
-    if not files:
-        raise _refusal("folder", "contains no files")
-    if any(word.startswith("./") and word[2:] not in files for word in command):
-        raise _refusal("command", "names a file that is not in the folder")
-    if not (first == PYTHON or first.startswith("./") or _is_of_the_system(first)):
-        raise _refusal(
-            "command", "must begin with an interpreter: python, one of the system's, or ./ and a file"
-        )
 
 
 def _is_of_the_system(interpreter: str) -> bool:

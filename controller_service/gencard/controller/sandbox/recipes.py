@@ -27,13 +27,13 @@ from gencard.wire.box_request import Values
 PROGRAM = "program"
 
 
-def _bytes_of_base64(json: object) -> bytes:
-    return b64decode(AS_IT_IS[str].of_json(json), validate=True)
-
-
 _FILES = ScalarCodec(
     lambda files: files and {path: b64encode(data).decode() for path, data in files.items()},
-    lambda json: None if json is None else {path: _bytes_of_base64(data) for path, data in json.items()},
+    lambda json: (
+        None
+        if json is None
+        else {path: b64decode(AS_IT_IS[str].of_json(data), validate=True) for path, data in json.items()}
+    ),
 )
 
 

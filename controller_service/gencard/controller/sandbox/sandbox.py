@@ -53,20 +53,19 @@ def exchange(
     # In a thread of its own: a program that answers before it has read everything would fill its pipe
     # while this side still writes, and both would wait for ever.
     threading.Thread(target=_write, args=(into, request), daemon=True).start()
-    # One byte more than the answer may have shows that it is too long, without keeping the rest.
-    while data := _next(out, end, min(_AT_ONCE, most + 1)):
+    ready = select.poll()
+    ready.register(out, select.POLLIN)
+    while True:
+        if not ready.poll(1_000 * max(0.0, end - time.monotonic())):
+            raise JobLimitError(what="time for one run of a black box")
+        # One byte more than the answer may have shows that it is too long, without keeping the rest.
+        data = os.read(out.fileno(), min(_AT_ONCE, most + 1))
+        if not data:
+            return
         most -= len(data)
         if most < 0:
             raise BlackBoxError(problem="its answer is too long")
         yield data
-
-
-def _next(out: IO[bytes], end: float, at_once: int) -> bytes:
-    ready = select.poll()
-    ready.register(out, select.POLLIN)
-    if not ready.poll(1_000 * max(0.0, end - time.monotonic())):
-        raise JobLimitError(what="time for one run of a black box")
-    return os.read(out.fileno(), at_once)
 
 
 def _write(into: IO[bytes], request: bytes) -> None:
@@ -305,7 +304,11 @@ class Sandbox:
         for preloads in (True, False):
             with suppress(OSError):
                 keeper = self._confinement(program, preloads=preloads)
-                words = [_placed(word, str(keeper.program_folder)) for word in program.command]
+                folder = keeper.program_folder
+                words = [
+                    f"{folder}/{word.removeprefix('./')}" if word.startswith("./") else word
+                    for word in program.command
+                ]
                 if program.is_python:
                     words = [*PYTHON_COMMAND, *words[1:]]
                 return keeper, keeper.start(words, program.files, self.limits, errors=errors)
@@ -362,10 +365,6 @@ def _fault(answer: bytes, request: BoxRequest, most_saved: int) -> BlackBoxError
     except BlackBoxError as error:
         return error
     return None
-
-
-def _placed(word: str, folder: str) -> str:
-    return f"{folder}/{word.removeprefix('./')}" if word.startswith("./") else word
 
 
 def _check_end(process: Running) -> None:

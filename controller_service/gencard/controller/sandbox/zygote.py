@@ -27,7 +27,6 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from itertools import chain, repeat
-from types import TracebackType
 from typing import Any
 
 _LIBC = ctypes.PyDLL(None, use_errno=True)
@@ -98,17 +97,11 @@ def begun() -> Sequence[str]:
     for descriptor in (control.detach(), request, answer, *errors):
         os.close(descriptor)
     _drop_capabilities()
-    _report(program, service)
-    os._exit(0)
-
-
-def _report(program: int, service: socket.socket) -> None:
-    """Wait for the program, and for the orphans that end before it; say how it ended."""
     number, status = os.wait()
-    while number != program:
+    while number != program:  # orphans may end before the program
         number, status = os.wait()
-    code = os.waitstatus_to_exitcode(status)
-    service.send(str(code).encode())
+    service.send(str(os.waitstatus_to_exitcode(status)).encode())
+    os._exit(0)
 
 
 def _confine(plan: dict[str, Any], pipes: Sequence[int]) -> None:
@@ -122,20 +115,18 @@ def _confine(plan: dict[str, Any], pipes: Sequence[int]) -> None:
         resource.setrlimit(getattr(resource, f"RLIMIT_{name.upper()}"), (soft, hard))
     # The order matters. The bounding set needs CAP_SETPCAP, which the change of user takes away; groups
     # can only be dropped as root; the filter needs no_new_privs, which `_drop_capabilities` sets.
-    _drop_bounding_set()
+    read, drop = 23, 24
+    for capability in range(64):
+        if _LIBC.prctl(read, capability, 0, 0, 0) > 0:
+            _call("prctl", drop, capability, 0, 0, 0)
     if plan["user"] is not None:
         os.setgroups([])
         os.setresgid(*[plan["user"]] * 3)
         os.setresuid(*[plan["user"]] * 3)
     _drop_capabilities()
-    _filter(bytes.fromhex(plan["calls"]))
-
-
-def _drop_bounding_set() -> None:
-    read, drop = 23, 24
-    for capability in range(64):
-        if _LIBC.prctl(read, capability, 0, 0, 0) > 0:
-            _call("prctl", drop, capability, 0, 0, 0)
+    calls = bytes.fromhex(plan["calls"])
+    seccomp, by_program = 22, 2
+    _call("prctl", seccomp, by_program, ctypes.byref(_Filter(len(calls) // 8, calls)), 0, 0)
 
 
 def _drop_capabilities() -> None:
@@ -148,11 +139,6 @@ def _drop_capabilities() -> None:
 
 class _Filter(ctypes.Structure):
     _fields_ = (("steps", ctypes.c_ushort), ("program", ctypes.c_char_p))
-
-
-def _filter(calls: bytes) -> None:
-    seccomp, by_program = 22, 2
-    _call("prctl", seccomp, by_program, ctypes.byref(_Filter(len(calls) // 8, calls)), 0, 0)
 
 
 def _call(name: str, *arguments: Any) -> None:
@@ -245,7 +231,10 @@ def run_script(path: str) -> int:
     except SystemExit as end:
         code = _code_of(end)
     except BaseException as error:
-        error.__traceback__ = _of_program(error.__traceback__)
+        trace = error.__traceback__
+        while trace and trace.tb_frame.f_code.co_filename in {__file__, "<frozen runpy>"}:
+            trace = trace.tb_next
+        error.__traceback__ = trace
         sys.excepthook(type(error), error, error.__traceback__)
         code = 1
     threading._shutdown()  # type: ignore[attr-defined]  # as the interpreter does: wait for threads
@@ -256,13 +245,6 @@ def run_script(path: str) -> int:
         except (OSError, ValueError):
             code = code or 120
     return code
-
-
-def _of_program(trace: TracebackType | None) -> TracebackType | None:
-    """Return a traceback without the frames that Python itself would not show."""
-    while trace and trace.tb_frame.f_code.co_filename in {__file__, "<frozen runpy>"}:
-        trace = trace.tb_next
-    return trace
 
 
 def _code_of(end: SystemExit) -> int:

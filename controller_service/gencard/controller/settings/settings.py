@@ -261,11 +261,10 @@ class ClusterTable(Section):
         )
 
 
-def _place(value: object) -> object:
-    return place_of(value) if isinstance(value, str) else value
-
-
-Place = Annotated[Path | TableAddress, BeforeValidator(_place)]
+Place = Annotated[
+    Path | TableAddress,
+    BeforeValidator(lambda value: place_of(value) if isinstance(value, str) else value),
+]
 """A file or folder of records, or the address of a table."""
 
 
@@ -366,17 +365,6 @@ class Settings(BaseSettings):
             )
         return self
 
-    def _with_file_limit(self) -> "Settings":
-        """Give each dataset's format the limit of all files, if it states none."""
-        limit = {"file_mib": self.limits.file_mib}
-        datasets = [
-            entry.model_copy(
-                update={"format": replace(entry.format, values={**limit, **entry.format.values})}
-            )
-            for entry in self.datasets
-        ]
-        return self.model_copy(update={"datasets": tuple(datasets)})
-
     @classmethod
     def load(cls, path: Path) -> "Settings":
         """Return the settings in a file, with absolute paths.
@@ -398,7 +386,15 @@ class Settings(BaseSettings):
             refusal = refusal_of(error, path.name, cls.model_fields)
         else:
             anchored: Settings = _anchored(settings, path.absolute().parent)
-            return anchored._with_file_limit()
+            # the limit of all files holds for a dataset's format that states none
+            limit = {"file_mib": anchored.limits.file_mib}
+            datasets = [
+                entry.model_copy(
+                    update={"format": replace(entry.format, values={**limit, **entry.format.values})}
+                )
+                for entry in anchored.datasets
+            ]
+            return anchored.model_copy(update={"datasets": tuple(datasets)})
         raise refusal
 
 

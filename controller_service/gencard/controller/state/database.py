@@ -398,12 +398,8 @@ def page_of(
     """
     size = max(1, min(limit, LARGEST_PAGE))
     if before:
-        query = query.where(number < _number_of(before))
+        if not (before.isascii() and before.isdigit() and len(before) <= 18):
+            raise InvalidInputError(field="page_token", problem="was not issued by this list")
+        query = query.where(number < int(before))
     rows = tx.execute(query.order_by(number.desc()).limit(size + 1)).mappings().all()
     return Page(tuple(map(make, rows[:size])), str(rows[size - 1][number]) if len(rows) > size else "")
-
-
-def _number_of(token: str) -> int:
-    if not (token.isascii() and token.isdigit() and len(token) <= 18):
-        raise InvalidInputError(field="page_token", problem="was not issued by this list")
-    return int(token)

@@ -109,7 +109,9 @@ class Leadership:
         try:
             database.migrate()
             with database.transaction() as tx:
-                self.fence = self._begun(tx)
+                moved_on = update(leader).values(fence=leader.c.fence + 1, holder=self._holder)
+                number = tx.execute(moved_on.returning(leader.c.fence)).scalar_one()
+                self.fence = Fence(number, self._holder, self._lose)
         finally:
             database.close()
         self._leave_mark(self.fence.number)
@@ -175,14 +177,6 @@ class Leadership:
                 self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 write_whole(self._file, [f"{self._seen.number} {self._seen.entries}\n".encode()])
 
-    def _begun(self, tx: Connection) -> Fence:
-        number = tx.execute(
-            update(leader)
-            .values(fence=leader.c.fence + 1, holder=self._holder)
-            .returning(leader.c.fence)
-        ).scalar_one()
-        return Fence(number, self._holder, self._lose)
-
     def _session(self) -> Connection:
         """Return the session of the lock, opened again if it was lost."""
         if self._held is None:
@@ -234,15 +228,13 @@ class Leadership:
                 return True
             self._drop()
         try:
-            return self._try_lock() and self._is_newest()
+            if not self._try_lock():
+                return False
+            # another controller may have led in between
+            return bool(self._session().scalar(select(leader.c.holder)) == self._holder)
         except SQLAlchemyError:
             self._drop()
             raise
-
-    def _is_newest(self) -> bool:
-        """Whether no other controller led in between."""
-        present = self._session().scalar(select(leader.c.holder))
-        return bool(present == self._holder)
 
     def _drop(self) -> None:
         if self._held is not None:

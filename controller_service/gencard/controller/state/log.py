@@ -218,21 +218,25 @@ class _Walk:
 
     def step(self, entry: Entry) -> None:
         """Take the next entry as it is stored."""
-        event = self._event(entry)
+        if leaf_hash(entry.body) != entry.leaf:
+            raise VerificationError(problem=f"entry {self.size} of the log was changed")
+        try:
+            event = event_of(entry.body)
+        except VerificationError:
+            raise VerificationError(problem=f"entry {self.size} of the log is not an entry") from None
         if event.index != self.size:
             raise VerificationError(problem=f"entry {self.size} of the log is missing or out of place")
         if event.previous != self._leaf:
             raise VerificationError(problem=f"entry {max(self.size - 1, 0)} of the log was changed")
-        if event.time < self._time and not self._corrects(event):
+        # only a correction may be earlier than the entry in front, and says by how much
+        if event.time < self._time and not (
+            event.action == CORRECTION and event.details.get("before") == time_text(self._time)
+        ):
             raise VerificationError(problem=f"entry {self.size} of the log goes back in time")
         self._peaks.append(entry.leaf)
         self._leaf, self._time = entry.leaf, event.time
         self.size += 1
         self._compare()
-
-    def _corrects(self, event: Event) -> bool:
-        """Return True if the event may be earlier than the one in front: it says so, and by how much."""
-        return event.action == CORRECTION and event.details.get("before") == time_text(self._time)
 
     def end(self) -> None:
         """End the check: every checkpoint must have been passed."""
@@ -241,14 +245,6 @@ class _Walk:
             raise VerificationError(
                 problem=f"entry {self.size} of the log is missing: a checkpoint covers {size} entries"
             )
-
-    def _event(self, entry: Entry) -> Event:
-        if leaf_hash(entry.body) != entry.leaf:
-            raise VerificationError(problem=f"entry {self.size} of the log was changed")
-        try:
-            return event_of(entry.body)
-        except VerificationError:
-            raise VerificationError(problem=f"entry {self.size} of the log is not an entry") from None
 
     def _compare(self) -> None:
         """Every checkpoint of the present size must have the present root."""
@@ -334,8 +330,14 @@ class EventLog:
 
     def _added(self, tx: Connection, event: Event) -> Event:
         """Store an event, which names the one in front."""
-        body = event.body
-        _store(tx, event.index, body)
+        body, node = event.body, _node_of(tx)
+        level, position, digest = 0, event.index, merkle.leaf_hash(body)
+        tx.execute(insert(events).values(index=event.index, body=body, leaf=digest))
+        # the entry completes one node of the tree for each trailing 1 of its index
+        while position & 1:
+            digest = merkle.node_hash(node(level, position - 1), digest)
+            level, position = level + 1, position >> 1
+            tx.execute(insert(log_nodes).values(level=level, position=position, hash=digest))
         self.newest, self._own = event.time, (body, event)
         return event
 
@@ -491,17 +493,6 @@ def signed_checkpoint(key: Ed25519PrivateKey, root: bytes, size: int, now: datet
     """Return the envelope over the root of the first ``size`` entries."""
     facts = {"root": root.hex(), "size": str(size), "time": time_text(now)}
     return dsse.sign(statement(CHECKPOINT, "log", facts, root.hex()), [key])
-
-
-def _store(tx: Connection, index: int, body: bytes) -> None:
-    """Store an entry, and the nodes of the tree that it completes: one per trailing 1 of its index."""
-    node = _node_of(tx)
-    level, position, digest = 0, index, merkle.leaf_hash(body)
-    tx.execute(insert(events).values(index=index, body=body, leaf=digest))
-    while position & 1:
-        digest = merkle.node_hash(node(level, position - 1), digest)
-        level, position = level + 1, position >> 1
-        tx.execute(insert(log_nodes).values(level=level, position=position, hash=digest))
 
 
 def _node_of(tx: Connection) -> merkle.Node:

@@ -49,7 +49,10 @@ class Request:
         # a reused id must not return the answer to a different request as if it were this one's
         if (row["method"], row["request_digest"]) != (self.method, self.digest):
             raise RequestIdReusedError()
-        return _unpacked(bytes(row["answer"]))
+        # Older answers were stored without packing. None of them begins as zlib's output does: a card
+        # begins with 0x0A, its first field, and a name with ``operations/``.
+        stored = bytes(row["answer"])
+        return zlib.decompress(stored) if stored.startswith(_ZLIB) else stored
 
     def once(self, tx: Connection, who: Identity, now: datetime, make: Callable[[], bytes]) -> bytes:
         """Return the stored answer, or the one that ``make`` gives now.
@@ -92,15 +95,6 @@ def _packed(answer: bytes) -> bytes:
     """Bytes are compressed if that is shorter: the body of a card contains its purpose three times."""
     packed = zlib.compress(answer)
     return packed if len(packed) < len(answer) or answer.startswith(_ZLIB) else answer
-
-
-def _unpacked(stored: bytes) -> bytes:
-    """Return the answer as it was given, even if it was stored before there was packing.
-
-    No stored answer begins as zlib's output does: a card begins with 0x0A, its first field, and a name
-    with ``operations/``.
-    """
-    return zlib.decompress(stored) if stored.startswith(_ZLIB) else stored
 
 
 def _check_random_uuid(text: str) -> None:

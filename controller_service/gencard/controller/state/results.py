@@ -13,7 +13,7 @@ from enum import StrEnum
 from itertools import chain
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
 
 from gencard.controller.state.database import Page, find_one, get_named, insert_if_absent, only, page_of
 from gencard.controller.state.tables import audits, cards, measures, psis, releases, runs
@@ -335,12 +335,17 @@ def audits_of_family(tx: Connection, row: AuditRow) -> tuple[AuditRow, ...]:
     The family of an audit are audits of boxes with the same name and author, and of the same bytes under
     any name. An unknown author counts as every author. ``row`` itself is not among them.
     """
+    same_name_and_author = audits.c.black_box == row.black_box
+    if row.author:
+        # an unknown author is taken for every author: leaving it out must not start a new family
+        author = or_(audits.c.author.is_(None), audits.c.author.in_(["", row.author]))
+        same_name_and_author = and_(same_name_and_author, author)
     query = select(audits).where(
         audits.c.dataset == row.dataset,
         audits.c.name != row.name,
         audits.c.verdict.is_not(None),
         audits.c.cleared.is_(None),
-        or_(audits.c.box_digest == row.box_digest, _same_name_and_author(row)),
+        or_(audits.c.box_digest == row.box_digest, same_name_and_author),
     )
     rows = tx.execute(query.order_by(audits.c.ended, audits.c.number)).mappings()
     return tuple(_audit_of(other) for other in rows)
@@ -362,15 +367,6 @@ def clear_audits(tx: Connection, dataset: str, black_box: str, now: datetime) ->
         audits.c.cleared.is_(None),
     )
     return tx.execute(statement.values(cleared=now)).rowcount
-
-
-def _same_name_and_author(row: AuditRow) -> ColumnElement[bool]:
-    same_name = audits.c.black_box == row.black_box
-    # an unknown author is taken for every author: leaving it out must not start a new family
-    if not row.author:
-        return same_name
-    known = or_(audits.c.author.is_(None), audits.c.author.in_(["", row.author]))
-    return and_(same_name, known)
 
 
 def _audit_of(row: Mapping[Any, Any]) -> AuditRow:

@@ -64,8 +64,14 @@ class SharedFiles(StateFiles):
             StorageError: The file cannot be fetched, or differs from the stored file.
         """
         path = self.folder / name
-        if not path.exists():
-            self._fetch(name, path)
+        if path.exists():
+            return path
+        with self._database.reading() as tx:
+            row = tx.execute(select(files).where(files.c.name == name)).mappings().one_or_none()
+            if row is not None:
+                with suppress(OSError):
+                    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                write_whole(path, _pieces_of(tx, row["digest"], row["size"]))
         return path
 
     def stored(self, prefix: str) -> tuple[str, ...]:
@@ -118,15 +124,6 @@ class SharedFiles(StateFiles):
                     row = {"digest": digest, "number": number, "bytes": _read(path, parts[number])}
                     insert_if_absent(tx, pieces, row)
         return StoredFile(name, digest, size)
-
-    def _fetch(self, name: str, path: Path) -> None:
-        with self._database.reading() as tx:
-            row = tx.execute(select(files).where(files.c.name == name)).mappings().one_or_none()
-            if row is None:
-                return
-            with suppress(OSError):
-                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_whole(path, _pieces_of(tx, row["digest"], row["size"]))
 
 
 def _pieces_of(tx: Connection, digest: str, size: int) -> Iterator[bytes]:

@@ -155,7 +155,10 @@ def add_message(tx: Connection, name: str, channel: str, kinds: Collection[str],
 def next_message(tx: Connection, channel: str) -> MessageRow | None:
     """Return the oldest that a channel has not sent, whether or not it is due."""
     row = tx.execute(_waiting(channel).order_by(messages.c.number).limit(1)).mappings().first()
-    return None if row is None else _message_of(row)
+    if row is None:
+        return None
+    values = {name: row[name] for name in ("name", "channel", "tries", "due", "created")}
+    return MessageRow(**values, kinds=tuple(json.loads(row["kinds"])))
 
 
 def newest_message_time(tx: Connection) -> datetime | None:
@@ -188,8 +191,3 @@ def _waiting(channel: str) -> Any:
 
 def _text(kinds: Collection[str]) -> str:
     return json.dumps(sorted(set(kinds)))
-
-
-def _message_of(row: Mapping[Any, Any]) -> MessageRow:
-    values = {name: row[name] for name in ("name", "channel", "tries", "due", "created")}
-    return MessageRow(**values, kinds=tuple(json.loads(row["kinds"])))

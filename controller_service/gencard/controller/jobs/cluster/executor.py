@@ -217,15 +217,12 @@ def examined(workers: Mapping[str, str], folder: Path) -> dict[str, Member | Non
     Raises:
         ClusterError: The files of the certificate cannot be read.
     """
+    members: dict[str, Member | None] = dict.fromkeys(workers)
     with connections(workers, folder) as opened:
-        return {connection.name: _described(connection) for connection in opened}
-
-
-def _described(connection: WorkerConnection) -> Member | None:
-    try:
-        return connection.describe()
-    except WorkerLostError:
-        return None
+        for connection in opened:
+            with suppress(WorkerLostError):
+                members[connection.name] = connection.describe()
+    return members
 
 
 PATIENCE = 30.0

@@ -126,17 +126,14 @@ class SentOrder:
         if outcome == "refused":
             raise WorkerRefusedError
         if outcome == "codes":
-            return self._decoded(message.codes)
+            try:
+                return _dataset(self.domain, self.rows, message.codes)
+            except (ValueError, GencardError):
+                pass
+            raise MalformedAnswerError("rows of a wrong size, or codes outside the declared domain")
         if outcome == "failed" and message.failed:
             return None
         raise MalformedAnswerError("an answer without an outcome")
-
-    def _decoded(self, codes: bytes) -> Dataset:
-        try:
-            return _dataset(self.domain, self.rows, codes)
-        except (ValueError, GencardError):
-            pass
-        raise MalformedAnswerError("rows of a wrong size, or codes outside the declared domain")
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,8 +242,13 @@ class Performer:
 
     def _box(self, recipe: Recipe) -> BlackBox:
         if self._built is None or self._built[0] != recipe:
+            here = recipe
+            if isinstance(recipe, ProgramRecipe) and recipe.isolation is not Isolation.NAMESPACES:
+                raise _RefusedError("isolation")
             try:
-                self._built = recipe, box_of(_recipe_here(recipe, self._compiled))
+                if isinstance(recipe, ProgramRecipe):
+                    here = received(recipe, self._compiled)
+                self._built = recipe, box_of(here)
             except (GeneratorChangedError, InvalidInputError):
                 raise _RefusedError("box digest") from None
         return self._built[1]
@@ -254,14 +256,6 @@ class Performer:
 
 class _RefusedError(BaseException):
     """Passes the handler that ends a run in an error: the run is for another worker."""
-
-
-def _recipe_here(recipe: Recipe, compiled: str) -> Recipe:
-    if not isinstance(recipe, ProgramRecipe):
-        return recipe
-    if recipe.isolation is not Isolation.NAMESPACES:
-        raise _RefusedError("isolation")
-    return received(recipe, compiled)
 
 
 def main() -> None:

@@ -82,7 +82,9 @@ class TableAddress:
         if not self.is_protected:
             how = "use_ssl=true" if self.engine == "sc" else f"sslmode={' or '.join(_VERIFIED)}"
             raise _refusal(f"is on another machine: it needs {how}")
-        if self.engine == "sc" and self.options.keys() & _SECRETS and not self._may_send_token:
+        # Spark's client speaks TLS to every name but localhost, whatever the address says.
+        is_safe = self._has_tls or urlsplit(self.text).hostname == "localhost"
+        if self.engine == "sc" and self.options.keys() & _SECRETS and not is_safe:
             raise _refusal("sends a token: it needs use_ssl=true, or the host name localhost")
 
     def __str__(self) -> str:
@@ -154,11 +156,6 @@ class TableAddress:
     def _has_tls(self) -> bool:
         """Whether an address of Spark Connect uses TLS."""
         return "use_ssl=true" in urlsplit(self.text).path.split(";")
-
-    @property
-    def _may_send_token(self) -> bool:
-        """Spark's client speaks TLS to any other name, whatever the address says."""
-        return self._has_tls or urlsplit(self.text).hostname == "localhost"
 
     def secret(self) -> str:
         """Return the password, read now; empty if there is none.

@@ -66,13 +66,21 @@ def open_table(
 
 def runner(backend: Any, address: TableAddress) -> Callable[[Any], Iterable[Any]]:
     """Return a function that executes an expression of Ibis and yields batches of Arrow."""
-    return partial(_run_by_duckdb if address.engine == "duckdb" else _run, backend)
+    if address.engine == "duckdb":
+        return partial(_run_by_duckdb, backend)
+    return partial(backend.to_pyarrow_batches, chunk_size=_BATCH)
 
 
 @contextmanager
 def open_backend(address: TableAddress, secret: str) -> Iterator[Any]:
     """Open the backend of Ibis; raises as ``open_table``."""
-    _check_installed(address.engine)
+    extra = "spark" if address.engine in ("spark", "sc") else "ibis"
+    for module in ("ibis", *(["pyspark"] if extra == "spark" else [])):
+        try:
+            import_module(module)
+        except ImportError:
+            problem = f"needs pip install 'gencard[{extra}]'"
+            raise InvalidInputError(field="data", problem=problem) from None
     opener = {"postgresql": _postgres, "duckdb": _duckdb}.get(address.engine, _spark)
     with opener(address, secret) as backend:
         yield backend
@@ -192,11 +200,6 @@ def instants_of(backend: Any, records: Any) -> frozenset[str]:
     return frozenset(name for name, one in types if one.is_timestamp() and one.timezone is not None)
 
 
-def _run(backend: Any, query: Any) -> Iterable[Any]:
-    batches: Iterable[Any] = backend.to_pyarrow_batches(query, chunk_size=_BATCH)
-    return batches
-
-
 def _one_copy(backend: Any, going: ExitStack, query: Any) -> Iterator[Any]:
     """Yield batches by COPY; a half-read COPY is cancelled before the next, or when ``going`` closes.
 
@@ -240,13 +243,3 @@ def _run_by_duckdb(backend: Any, query: Any) -> Iterable[Any]:
     # (ibis-project/ibis#12001 is the same for tables).
     batches: Iterable[Any] = backend.con.sql(backend.compile(query)).to_arrow_reader(_BATCH)
     return batches
-
-
-def _check_installed(engine: str) -> None:
-    extra = "spark" if engine in ("spark", "sc") else "ibis"
-    for module in ("ibis", *(["pyspark"] if extra == "spark" else [])):
-        try:
-            import_module(module)
-        except ImportError:
-            problem = f"needs pip install 'gencard[{extra}]'"
-            raise InvalidInputError(field="data", problem=problem) from None

@@ -9,7 +9,7 @@
 """
 
 import hmac
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -34,7 +34,7 @@ from gencard.controller.records.persons import Gathered, Persons, check_number
 from gencard.controller.records.source import StreamedRecords, check_version
 from gencard.controller.records.tables.codes import key_text, value_of
 from gencard.controller.records.tables.table import IbisTable
-from gencard.core.coding import PLAIN, Attribute, Coding, Reading
+from gencard.core.coding import PLAIN, Coding, Reading
 from gencard.core.dataset import code_dtype
 from gencard.core.domain import Clique
 from gencard.core.errors import UndeclaredLevelError
@@ -152,27 +152,21 @@ class PersonTable(StreamedRecords):
         numbers: dict[str, str] = {}
         for axis, (attribute, column) in enumerate(zip(stored_attributes, columns, strict=True)):
             reading = self.readings.get(attribute.name, PLAIN)
-            columns_sent[f"s{axis}"] = value_of(column, attribute, reading)
-            numbers[attribute.name] = _number(f"s{axis}", attribute, reading, columns_sent[f"s{axis}"])
+            sent = columns_sent[f"s{axis}"] = value_of(column, attribute, reading)
+            encoder = encoder_of(attribute, replace(reading, absent=()))
+            if isinstance(encoder, TextEncoder):
+                numbers[attribute.name] = quoted(f"s{axis}", '"')
+                continue
+            kind = (
+                "VARCHAR" if sent.type().is_string() else "DATE" if sent.type().is_date() else "DOUBLE"
+            )
+            numbers[attribute.name] = encoder.expression(EngineColumn(f"s{axis}", kind))
         query = self.persons.query(EngineColumn(_PERSON, "VARCHAR"), numbers, attributes)
-        yield from _answers(query, self.table.stream(columns_sent))
-
-
-def _number(column: str, attribute: Attribute, reading: Reading, sent: Any) -> str:
-    """Return SQL for an encoder's number, from the value that ``value_of`` selected."""
-    encoder = encoder_of(attribute, replace(reading, absent=()))
-    if isinstance(encoder, TextEncoder):
-        return quoted(column, '"')
-    kind = "VARCHAR" if sent.type().is_string() else "DATE" if sent.type().is_date() else "DOUBLE"
-    return encoder.expression(EngineColumn(column, kind))
-
-
-def _answers(query: str, batches: Iterable[Any]) -> Iterator[list[NDArray[Any]]]:
-    """Answers to a query, batch by batch of its ``records``, by an engine that reaches nothing else."""
-    with closing(silently(_engine)) as engine:
-        for batch in batches:
-            answer = silently(partial(_answer, engine, query, batch))
-            yield [column.to_numpy() for column in answer.columns]
+        batches = self.table.stream(columns_sent)
+        with closing(silently(_engine)) as engine:  # reaches nothing but the batches
+            for batch in batches:
+                answer = silently(partial(_answer, engine, query, batch))
+                yield [column.to_numpy() for column in answer.columns]
 
 
 def _engine() -> duckdb.DuckDBPyConnection:

@@ -127,13 +127,21 @@ class IbisTable:
         # by kind, so that a card's version tells it, and receipts of one card agree on it
         header = f"gencard.fingerprint.v1 {self.version_kind} {self.coding.domain}"
         fingerprint = hmac.new(salt, header.encode(), sha256)
-        for names in self._fingerprinted():
+        domain = self._with_undeclared()
+        pairs: list[Clique] = [*combinations(domain.attributes, 2)] or [domain.attributes]
+        sets = cover(domain, pairs, _TABLE_CELLS)
+        if len(sets) > _MOST_KEPT:
+            sets = cover(domain, [(name,) for name in domain.attributes], _TABLE_CELLS)
+        for names in sets:
             table = self._counted(names)
             cells = np.flatnonzero(table)
             fingerprint.update(np.column_stack([cells, table.ravel()[cells]]).astype("<i8").tobytes())
             self._kept.setdefault(names, table)
         if scales_of(self.coding):
-            fingerprint.update(f"gencard.numbers.v1 {self._hashed()}".encode())
+            # the sum of the hashes of all records, of their codes and units
+            records, _, _ = self._with_units(self.coding.stored, tuple(scales_of(self.coding)))
+            (batch,) = self._batches(sum_of_hashes(records))
+            fingerprint.update(f"gencard.numbers.v1 {int(batch[0][0])}".encode())
         self._looks.append(fingerprint.hexdigest())
         return self._looks[-1]
 
@@ -311,12 +319,6 @@ class IbisTable:
             {name: table[f"u{axis}"] for axis, name in enumerate(numbers)},
         )
 
-    def _hashed(self) -> int:
-        """Sum of the hashes of all records, of their codes and units."""
-        table, _, _ = self._with_units(self.coding.stored, tuple(scales_of(self.coding)))
-        (batch,) = self._batches(sum_of_hashes(table))
-        return int(batch[0][0])
-
     def dataset(self, attributes: Clique, *, most_records: int) -> Dataset:
         """Return the records on some attributes, held in memory; raises as ``read``."""
         return self.read(attributes, (), most_records=most_records)[0]
@@ -338,7 +340,12 @@ class IbisTable:
         names = tuple(dict.fromkeys((*attributes, *uncoded)))
         self._check_columns(sources_of(self.coding, names))
         check_numbers(self.coding, uncoded)
-        values = {f"v{axis}": self._stored(name) for axis, name in enumerate(uncoded)}
+        values = {
+            f"v{axis}": stored_number(
+                self.records[name], self.coding.attribute(name), self._reading(name)
+            )
+            for axis, name in enumerate(uncoded)
+        }
         coded, codes_of = self._coded(names, **values)
         expressions = {f"c{axis}": code for axis, code in enumerate(codes_of)}
         expressions |= {name: coded[name] for name in values}
@@ -387,13 +394,6 @@ class IbisTable:
         batches = ((texts.tolist(), counts.tolist()) for texts, counts in self._batches(text_counts))
         return {text: count for batch in batches for text, count in zip(*batch, strict=True)}
 
-    def _fingerprinted(self) -> tuple[Clique, ...]:
-        domain = self._with_undeclared()
-        pairs: list[Clique] = [*combinations(domain.attributes, 2)] or [domain.attributes]
-        sets = cover(domain, pairs, _TABLE_CELLS)
-        alone = [(name,) for name in domain.attributes]
-        return sets if len(sets) <= _MOST_KEPT else cover(domain, alone, _TABLE_CELLS)
-
     def _tables(self, cliques: Sequence[Clique]) -> Iterator[tuple[Clique, _Counts]]:
         """Yield tables on sets of attributes such that every clique lies inside one set."""
         rest = [one for one in cliques if not any(set(one) <= set(names) for names in self._kept)]
@@ -439,9 +439,6 @@ class IbisTable:
 
     def _code(self, name: str) -> Any:
         return code_of(self.records[name], self.coding.attribute(name), self._reading(name))
-
-    def _stored(self, name: str) -> Any:
-        return stored_number(self.records[name], self.coding.attribute(name), self._reading(name))
 
     def _numbers(self, name: str, values: NDArray[Any], codes: NDArray[Any]) -> FloatArray:
         attribute = self.coding.attribute(name)
