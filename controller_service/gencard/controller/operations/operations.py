@@ -205,7 +205,9 @@ class Run:
         job.add_done_callback(lambda _: is_over.set())
         try:
             while not is_over.wait(self.ticks.left()):
-                self._report_heard()
+                report, self._heard = self._heard, None
+                if report is not None:
+                    self._progress(*report)
         except GencardError:
             if job.cancel():
                 self.executor.await_end(job)
@@ -220,11 +222,6 @@ class Run:
 
     def _hear(self, stage: str, fraction: float) -> None:
         self._heard = (stage, fraction)
-
-    def _report_heard(self) -> None:
-        report, self._heard = self._heard, None
-        if report is not None:
-            self._progress(*report)
 
     def _progress(self, stage: str, fraction: float) -> None:
         self.note(stage, round(1000 * min(max(fraction, 0.0), 1.0)))
@@ -490,19 +487,15 @@ class Operations:
             failure = InternalError(incident=incident)
         try:
             if failure is not None:
-                self._surely_fail(row, failure)
+                while not self._stopping.is_set():
+                    try:
+                        self._fail(row, failure)
+                        break
+                    except StorageError:
+                        self._stopping.wait(RETRY_SECONDS)
         finally:
             with self._lock:
                 self._runs.pop(row.name, None)
-
-    def _surely_fail(self, row: OperationRow, error: GencardError) -> None:
-        """End an operation, and retry while the state cannot be written: a caller waits for its end."""
-        while not self._stopping.is_set():
-            try:
-                self._fail(row, error)
-                break
-            except StorageError:
-                self._stopping.wait(RETRY_SECONDS)
 
     def _note(self, name: str, stage: str, permille: int) -> None:
         with self._database.transaction() as tx:

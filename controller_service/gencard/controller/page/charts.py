@@ -94,8 +94,10 @@ def curve(course: Course, now: datetime) -> SpendingCurve | None:
     is_cap_visible = cap is not None and largest >= _FLAT * cap
     top = float(max(largest, cap if is_cap_visible and cap is not None else largest)) * _ROOM
     across, up = _scale(start, end), _height(top)
+    first, total = course.days[0][0], course.days[-1][1]
+    total_text = f"{course.amount.currency}: {number(total)} spent since {first:%Y-%m-%d}"
     return SpendingCurve(
-        label=_in_words(course),
+        label=f"{total_text}; {in_words(course)}",
         spent=_points(_steps(course, today, across, up)),
         forecast=_points([(across(when), up(value)) for when, value in ahead]),
         cap=up(cap) if is_cap_visible and cap is not None else None,
@@ -130,12 +132,6 @@ def _steps(
         place = across(min(_noon(day), today))
         points += [(place, points[-1][1]), (place, up(value))]
     return [*points, (across(today), points[-1][1])]
-
-
-def _in_words(course: Course) -> str:
-    first, total = course.days[0][0], course.days[-1][1]
-    total_text = f"{course.amount.currency}: {number(total)} spent since {first:%Y-%m-%d}"
-    return f"{total_text}; {in_words(course)}"
 
 
 def in_words(course: Course) -> str:

@@ -167,7 +167,12 @@ class Oidc:
         # Mix-up attack (RFC 9207): the answer of another issuer would have its code sent to this one.
         if answer.get("iss", "" if names_itself else self.issuer.address) != self.issuer.address:
             raise UnauthenticatedError
-        subject = self._subject(self._token(answer.get("code", ""), state), self._drawn("nonce", state))
+        token = self._token(answer.get("code", ""), state)
+        nonce = self._drawn("nonce", state)
+        claims = self._claims(token, KEPT_SECONDS) or self._claims(token, AGAIN_SECONDS)
+        if claims is None or not self._are_right(claims, nonce):
+            raise UnauthenticatedError
+        subject = str(claims["sub"])
         if subject not in self.table.subjects:
             raise UnauthenticatedError
         return subject, self.table.subjects[subject]
@@ -192,13 +197,6 @@ class Oidc:
         )
         endpoint = str(self.issuer.metadata()["token_endpoint"])
         return str(self.issuer.fetched("POST", endpoint, data=form, auth=who).get("id_token", ""))
-
-    def _subject(self, token: str, nonce: str) -> str:
-        """Return the subject of an ID token; raises UnauthenticatedError if it is of another attempt."""
-        claims = self._claims(token, KEPT_SECONDS) or self._claims(token, AGAIN_SECONDS)
-        if claims is None or not self._are_right(claims, nonce):
-            raise UnauthenticatedError
-        return str(claims["sub"])
 
     def _claims(self, token: str, seconds: float) -> CodeIDToken | None:
         """Return the claims of a token that a key of the issuer signed; else None."""

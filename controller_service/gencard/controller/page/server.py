@@ -63,7 +63,14 @@ class PatientProtocol(H11Protocol):
         super().connection_made(transport)
         self._since = self.loop.time()
         if len(self.connections) > MOST_CONNECTIONS:
-            self._make_room()
+            # Otherwise a client that holds all connections open would lock stewards out.
+            others = (one for one in self.connections if isinstance(one, PatientProtocol))
+            waiting = [one for one in others if one is not self and one.has_no_request]
+            if waiting:
+                connections = Counter(one.host for one in waiting)
+                oldest = min(waiting, key=lambda one: (-connections[one.host], one._since))
+                self.connections.discard(oldest)  # its end is noticed a moment later
+                oldest.transport.abort()
         self._wait()
 
     def data_received(self, data: bytes) -> None:
@@ -73,19 +80,6 @@ class PatientProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._stop_waiting()
-
-    def _make_room(self) -> None:
-        """Close the oldest connection without a whole request, of the address that has most of them.
-
-        Otherwise a client that holds all connections open would lock stewards out.
-        """
-        others = (one for one in self.connections if isinstance(one, PatientProtocol))
-        waiting = [one for one in others if one is not self and one.has_no_request]
-        if waiting:
-            connections = Counter(one.host for one in waiting)
-            oldest = min(waiting, key=lambda one: (-connections[one.host], one._since))
-            self.connections.discard(oldest)  # its end is noticed a moment later
-            oldest.transport.abort()
 
     @property
     def has_no_request(self) -> bool:

@@ -124,7 +124,10 @@ class BoxRelease:
             self._store(failed.parent)
             return
         except OperationCancelledError:
-            _throw_away(failed.parent)
+            folder = failed.parent
+            with suppress(OSError):
+                for name in (tasks.KEPT_FIT, tasks.KEPT_ROWS):
+                    (folder / name).unlink(missing_ok=True)
             raise
         except (*NOTHING_LEARNT, ServiceUnavailableError):
             raise
@@ -188,12 +191,6 @@ class BoxRelease:
         )
 
 
-def _throw_away(folder: Path) -> None:
-    with suppress(OSError):
-        for name in (tasks.KEPT_FIT, tasks.KEPT_ROWS):
-            (folder / name).unlink(missing_ok=True)
-
-
 SPARE = 1_000
 """Rows to draw in addition to twice the requested number, if replicated uniques are removed."""
 
@@ -244,7 +241,17 @@ class ReleaseRun:
     def _prepared(self, run: Run, card: CardRecord, dataset_entry: DatasetEntry) -> bytes:
         """Return psi, and keep the result of a black box's single run; tier private has no psi."""
         if is_private(card):
-            self._fitted(run, card, dataset_entry)
+            releases = self.releases
+            with releases.database.transaction() as tx:
+                releases.operations.check(tx, run.row)
+                releases.hold(tx, Identity.of(run.row.owner), card.name)
+            self.black_boxes.keep(run, card, dataset_entry)
+            with releases.database.transaction() as tx:
+                line = releases.ledger.held(tx, resource=card.name, kind=FIT)
+                if line is not None:
+                    releases.ledger.settle(tx, line.line, self.cards.clock())
+                elif releases.ledger.settled(tx, resource=card.name, kind=FIT) is None:
+                    raise OperationCancelledError  # taken back meanwhile
             return b""
         psi = self._stored(card) or self._shared(run, card) or self._measured(run, card, dataset_entry)
         if is_audited(card):
@@ -340,7 +347,14 @@ class ReleaseRun:
             with self.releases.database.transaction() as tx:
                 beside = self._beside(tx, agreed_card)
                 if beside == before:
-                    self._keep_psi(tx, run, card, psi)
+                    now = self.cards.clock()
+                    line = self.releases.ledger.held(tx, resource=card.name, kind=SPENT_ON)
+                    if line is None:  # taken back meanwhile
+                        raise OperationCancelledError
+                    self.cards.usable(tx, Identity.of(run.row.owner), card.name)
+                    self._log(tx, "measure", card.name, {"psi_digest": sha256(psi)})
+                    results.put_psi(tx, card.name, psi, sha256(psi), now)
+                    self.releases.ledger.settle(tx, line.line, now)
                     return psi
             before = beside  # sums are judged beside all others, also those released meanwhile
 
@@ -350,30 +364,6 @@ class ReleaseRun:
             return NOTHING_BEFORE
         dataset, version = card.terms.dataset, card.version
         return released_before(tx, self.cards, dataset=dataset, version=version, but=card.name)
-
-    def _keep_psi(self, tx: Connection, run: Run, card: CardRecord, psi: bytes) -> None:
-        now = self.cards.clock()
-        line = self.releases.ledger.held(tx, resource=card.name, kind=SPENT_ON)
-        if line is None:  # taken back meanwhile
-            raise OperationCancelledError
-        self.cards.usable(tx, Identity.of(run.row.owner), card.name)
-        self._log(tx, "measure", card.name, {"psi_digest": sha256(psi)})
-        results.put_psi(tx, card.name, psi, sha256(psi), now)
-        self.releases.ledger.settle(tx, line.line, now)
-
-    def _fitted(self, run: Run, card: CardRecord, dataset_entry: DatasetEntry) -> None:
-        """Fit a private black box, once for a card; its price is held before records are opened."""
-        releases = self.releases
-        with releases.database.transaction() as tx:
-            releases.operations.check(tx, run.row)
-            releases.hold(tx, Identity.of(run.row.owner), card.name)
-        self.black_boxes.keep(run, card, dataset_entry)
-        with releases.database.transaction() as tx:
-            line = releases.ledger.held(tx, resource=card.name, kind=FIT)
-            if line is not None:
-                releases.ledger.settle(tx, line.line, self.cards.clock())
-            elif releases.ledger.settled(tx, resource=card.name, kind=FIT) is None:
-                raise OperationCancelledError  # taken back meanwhile
 
     def _publish(self, run: Run, card: CardRecord, digest: str, made: Path) -> None:
         """Write log, receipt, rows and the operation's end in one transaction.

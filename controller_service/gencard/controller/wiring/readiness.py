@@ -201,7 +201,14 @@ def check_policies(catalogue: Catalogue, generators: Collection[str], facts: Fac
         for field, problem in _mistakes(dataset_entry, generators):
             raise InvalidInputError(field=f"{dataset_entry.name}: policy.{field}", problem=problem)
         _check_libraries(dataset_entry)
-        _check_columns(dataset_entry)
+        coding = dataset_entry.schema.coding
+        numbers = {name for name in coding.stored if isinstance(coding.attribute(name).coding, Edges)}
+        unknown = sorted(set(dataset_entry.policy.analyses.columns) - numbers)
+        if unknown:
+            raise InvalidInputError(
+                field=f"{dataset_entry.name}: policy.analyses.columns",
+                problem=f"names '{unknown[0]}', which has no edges, or is derived from other attributes",
+            )
         for problem in _private_mistakes(dataset_entry.policy, facts):
             raise InvalidInputError(field=f"{dataset_entry.name}: policy.generators", problem=problem)
 
@@ -214,18 +221,6 @@ def _check_libraries(dataset_entry: DatasetEntry) -> None:
     except InvalidInputError as error:
         problem = error.fields["problem"]
     raise InvalidInputError(field=f"{dataset_entry.name}: policy.analyses.libraries", problem=problem)
-
-
-def _check_columns(dataset_entry: DatasetEntry) -> None:
-    """Raise InvalidInputError if a policy offers stored numbers of an attribute without intervals."""
-    coding = dataset_entry.schema.coding
-    numbers = {name for name in coding.stored if isinstance(coding.attribute(name).coding, Edges)}
-    unknown = sorted(set(dataset_entry.policy.analyses.columns) - numbers)
-    if unknown:
-        raise InvalidInputError(
-            field=f"{dataset_entry.name}: policy.analyses.columns",
-            problem=f"names '{unknown[0]}', which has no edges, or is derived from other attributes",
-        )
 
 
 def _mistakes(dataset_entry: DatasetEntry, generators: Collection[str]) -> list[tuple[str, str]]:

@@ -144,17 +144,13 @@ def _text(name: str, value: Any, key: bytes) -> str:
     if isinstance(value, SecretStr):
         value = value.get_secret_value()
     elif not isinstance(value, Path) and name.rpartition(".")[2] not in _PRIVATE_FIELDS:
-        return _public(value)
+        if value is None or value == {}:
+            return "none"
+        if isinstance(value, tuple | list | frozenset):
+            return json.dumps(value, default=str, ensure_ascii=True)
+        return str(value).lower() if isinstance(value, bool) else str(value)
     message = f"gencard.rules.v1\0{name}\0{value}".encode()
     return f"not shown, keyed digest {hmac.new(key, message, 'sha256').hexdigest()[:32]}"
-
-
-def _public(value: Any) -> str:
-    if value is None or value == {}:
-        return "none"
-    if isinstance(value, tuple | list | frozenset):
-        return json.dumps(value, default=str, ensure_ascii=True)
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 SERVICE = "service"
