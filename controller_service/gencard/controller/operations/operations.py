@@ -26,7 +26,7 @@ from sqlalchemy import Connection
 
 from gencard.controller.base.fair_use import Turns, WorkTurn, trace_id, traced, working_for
 from gencard.controller.jobs.executor import ProcessExecutor, Report
-from gencard.controller.jobs.tasks import AnyTask, JobTask, continue_at_once
+from gencard.controller.jobs.tasks import JobTask, continue_at_once
 from gencard.controller.operations.failures import (
     Refusals,
     as_reported,
@@ -139,14 +139,17 @@ class Run:
             ServiceUnavailableError: The service stops; the operation goes on at the next start.
             GencardError: Error with which the job ended.
         """
+
+        def hear(stage: str, fraction: float) -> None:
+            self._heard = (stage, fraction)
+
+        progress: Progress = self._progress if self.ticks.left() is None else hear
+        if task.steps is not None and self._role is Role.ANALYST:
+            progress = InSteps(progress, task.steps)  # times of single steps may depend on records
         with self._lock:
             self.check()
             self._job = job = self.executor.submit(
-                task,
-                request,
-                owner=self.row.owner,
-                progress=self._telling(task),
-                hold=self._hold,
+                task, request, owner=self.row.owner, progress=progress, hold=self._hold
             )
         with suppress(CancelledError):
             self._follow(job)
@@ -212,16 +215,6 @@ class Run:
             if job.cancel():
                 self.executor.await_end(job)
             raise
-
-    def _telling(self, task: AnyTask) -> Progress:
-        """Return the progress to report: analysts see few steps, whose times may depend on records."""
-        report = self._progress if self.ticks.left() is None else self._hear
-        if task.steps is None or self._role is not Role.ANALYST:
-            return report
-        return InSteps(report, task.steps)
-
-    def _hear(self, stage: str, fraction: float) -> None:
-        self._heard = (stage, fraction)
 
     def _progress(self, stage: str, fraction: float) -> None:
         self.note(stage, round(1000 * min(max(fraction, 0.0), 1.0)))

@@ -135,17 +135,6 @@ def start_page(
         listener.listen(BACKLOG)
     port = listeners[0].getsockname()[1]
     origin = table.origin or f"https://localhost:{port}"
-    config = _config(_application(table, state, desk, origin, report), tls)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, args=(listeners,), name="page", daemon=True)
-    thread.start()
-    return PageServer(server, thread, origin)
-
-
-def _application(
-    table: PageTable, state: ControllerState, desk: Desk, origin: str, report: Report
-) -> ASGIApp:
-    passkeys = state.passkeys
 
     def includes(who: Identity) -> bool:
         return desk.person(who) is not None
@@ -155,12 +144,17 @@ def _application(
         return "" if person is None else " ".join(sorted(person.keys_in_force))
 
     idle = timedelta(minutes=table.idle_minutes)
-    sessions = Sessions(idle, key, passkeys.is_kept, state.cards.clock)
-    ceremonies = Ceremonies(passkeys, origin, includes)
+    sessions = Sessions(idle, key, state.passkeys.is_kept, state.cards.clock)
+    ceremonies = Ceremonies(state.passkeys, origin, includes)
     views = [view for module in MODULES for view in module.VIEWS]
     changes = [change for module in MODULES for change in module.CHANGES]
     oidc = None if table.oidc is None else oidc_of(table.oidc, origin, state.cards.clock)
-    return PageParts(desk, ceremonies, sessions, report, views, changes, oidc).application()
+    parts = PageParts(desk, ceremonies, sessions, report, views, changes, oidc)
+    config = _config(parts.application(), tls)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, args=(listeners,), name="page", daemon=True)
+    thread.start()
+    return PageServer(server, thread, origin)
 
 
 def _config(application: ASGIApp, tls: TlsFiles) -> uvicorn.Config:

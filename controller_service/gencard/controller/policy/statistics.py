@@ -49,8 +49,7 @@ def acceptable_cliques(
         TooLargeError: There are too many smaller cliques to look at.
     """
     objections = [(clique, objection(clique, policy, domain)) for clique in terms.marginals]
-    cliques = (clique for clique, reason in objections if reason)
-    sizes = [len(clique) for clique in cliques]
+    sizes = [len(clique) for clique, reason in objections if reason]
     orders = range(1, min(policy.largest_order, max(sizes, default=0)) + 1)
     if sum(comb(size, order) for size in sizes for order in orders) > MOST_PARTS:
         raise TooLargeError(what="The number of smaller marginals", limit=MOST_PARTS)

@@ -59,7 +59,9 @@ class Shown:
 
 def _budget(request: Request, desk: Desk, who: Identity) -> Context:
     archive = desk.archive(who)
-    dataset = _dataset(request.path_params.get("name", ""), archive.datasets)
+    dataset = request.path_params.get("name") or next(iter(archive.datasets), "")
+    if dataset not in archive.datasets:
+        raise NotFoundError(what=f"dataset '{dataset.removeprefix(PREFIX)}'")
     accounts, now = desk.accounts(who, dataset), desk.clock()
     days = archive.days(dataset)
     gauges: dict[Scope, list[Shown]] = {scope: [] for scope in Scope}
@@ -77,14 +79,6 @@ def _budget(request: Request, desk: Desk, who: Identity) -> Context:
         "lines": page,
         "card_of": card_of,
     }
-
-
-def _dataset(name: str, datasets: tuple[str, ...]) -> str:
-    """Return the dataset of a path; the first dataset if the path names none."""
-    dataset = name or next(iter(datasets), "")
-    if dataset not in datasets:
-        raise NotFoundError(what=f"dataset '{dataset.removeprefix(PREFIX)}'")
-    return dataset
 
 
 def _shown(account: BudgetAccount, course: tuple[Course, ...], now: datetime) -> Iterator[Shown]:

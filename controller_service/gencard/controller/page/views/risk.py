@@ -60,12 +60,18 @@ def maps_of(report: PsiRisk) -> list[Shades]:
     """Return heat maps of pairs of attributes: small cells, and certain inferences between the two."""
     largest = max((max(row, default=0) for row in report.small_pairs), default=0)
     few = f"cells of fewer than {report.threshold} records"
+
+    def count(row: int, column: int) -> Shade:
+        value = report.small_pairs[row][column]
+        level = 0 if not value else min(4, 1 + 4 * value // (largest + 1))
+        return Shade(f"{value:,}" if value else "", level, f"{value:,} {few}")
+
     return [
         _shades(
             report,
             "Small cells",
             f"{few.capitalize()} in the table of two attributes; on the diagonal, of one.",
-            lambda row, column: _count(report.small_pairs[row][column], largest, few),
+            count,
             below=True,
         ),
         _shades(
@@ -91,11 +97,6 @@ def _shades(
         for row, name in enumerate(names)
     )
     return Shades(title, hint, tuple(names), rows)
-
-
-def _count(value: int, largest: int, few: str) -> Shade:
-    level = 0 if not value else min(4, 1 + 4 * value // (largest + 1))
-    return Shade(f"{value:,}" if value else "", level, f"{value:,} {few}")
 
 
 def _share(share: float) -> Shade:
