@@ -281,30 +281,24 @@ class EvaluationRun:
         with evaluations.cards.database.transaction() as tx:
             evaluations.card_of(tx, Identity.of(run.row.owner), card.name)  # it may have ended meanwhile
             for one in findings:
-                results.insert_evaluation(tx, self._row(run, card, one))
+                document = {"format": FORMAT, "card": card.name, "measure": one.name}
+                price = price_of_measures(
+                    [evaluation_named(one.name)], evaluations.cards.entry_of(card), offer_of(card).terms
+                )
+                row = EvaluationRow(
+                    name=f"{card.name}/measures/{one.name}",
+                    card=card.name,
+                    measure=one.name,
+                    submitter=run.row.owner,
+                    statistics=price.statistics,
+                    document=json.dumps(document | {"found": one.document}).encode(),
+                    created=evaluations.cards.clock(),
+                )
+                results.insert_evaluation(tx, row)
             if request["line"] is not None:
                 evaluations.ledger.settle(tx, request["line"], evaluations.cards.clock())
             response = self.response(card.name, request["asked"])
             evaluations.operations.finish(tx, run.row.name, response)
-
-    def _row(self, run: Run, card: CardRecord, finding: tasks.FindingDocument) -> EvaluationRow:
-        dataset_entry, terms = self.evaluations.cards.entry_of(card), offer_of(card).terms
-        name = finding.name
-        document = {
-            "format": FORMAT,
-            "card": card.name,
-            "measure": name,
-            "found": finding.document,
-        }
-        return EvaluationRow(
-            name=f"{card.name}/measures/{name}",
-            card=card.name,
-            measure=name,
-            submitter=run.row.owner,
-            statistics=price_of_measures([evaluation_named(name)], dataset_entry, terms).statistics,
-            document=json.dumps(document).encode(),
-            created=self.evaluations.cards.clock(),
-        )
 
 
 def records_in(psi: Psi) -> int:

@@ -16,7 +16,7 @@ from gencard.controller.sandbox.boxes import check_isolation
 from gencard.controller.settings.settings import Settings
 from gencard.controller.state.ledger import Ledger
 from gencard.core.card.analyses import NO_ANALYSES
-from gencard.core.card.noise import AS_COUNTED, Mechanism, Privacy
+from gencard.core.card.noise import AS_COUNTED, Mechanism
 from gencard.core.coding import Edges
 from gencard.core.errors import InvalidInputError
 from gencard.core.policy import Policy
@@ -237,7 +237,11 @@ def _mistakes(dataset_entry: DatasetEntry, generators: Collection[str]) -> list[
             policy.noise is None and set(policy.mechanisms) != {Mechanism.EXACT}
         ),
         ("noise", "must be one of the mechanisms, and within most_per_card"): (
-            policy.noise is not None and not _is_on_offer(policy.noise, policy)
+            policy.noise is not None
+            and not (
+                policy.noise.mechanism in policy.mechanisms
+                and policy.noise.price.fits(policy.most_per_card)
+            )
         ),
     }
     return [mistake for mistake, is_made in wrong.items() if is_made]
@@ -259,7 +263,3 @@ def _private_mistakes(policy: Policy, facts: Facts) -> Iterator[str]:
         if not privacy.price.fits(policy.most_per_card):
             price = privacy.price
             yield f"names '{name}', whose price of {price} for a card exceeds most_per_card"
-
-
-def _is_on_offer(noise: Privacy, policy: Policy) -> bool:
-    return noise.mechanism in policy.mechanisms and noise.price.fits(policy.most_per_card)

@@ -205,7 +205,9 @@ class RuleLog:
         before = kept_rules(tx)
         digests = {"settings_before": rules_digest(before), "settings": rules_digest(rules)}
         for change in rule_changes(before, rules):
-            self._append(tx, change.action, change.resource, _details(change) | digests)
+            texts = {"field": change.field, "before": change.before, "after": change.after}
+            details = {name: _short(text) for name, text in texts.items() if text}
+            self._append(tx, change.action, change.resource, details | digests)
         keep_rules(tx, rules)
 
     def _append(self, tx: Connection, action: str, resource: str, details: Mapping[str, str]) -> None:
@@ -217,11 +219,6 @@ class RuleLog:
             details=details,
             now=self.clock(),
         )
-
-
-def _details(change: RuleChange) -> dict[str, str]:
-    texts = {"field": change.field, "before": change.before, "after": change.after}
-    return {name: _short(text) for name, text in texts.items() if text}
 
 
 def _short(text: str) -> str:
