@@ -307,9 +307,8 @@ class Audits:
             TooManyAuditsError: The submitter has begun as many as may be.
         """
         with self.database.reading() as tx:
-            if (
-                request.answer(tx, who) is None
-            ):  # what cannot run is refused before it is counted and paid
+            # an audit that cannot run is refused before it is counted and paid
+            if request.answer(tx, who) is None:
                 readable = self.at_records(tx, who, card)
                 coding = self.cards.entry_of(readable).schema.coding
                 domain = coding.domain.covered_by(offer_of(readable).terms.cliques)

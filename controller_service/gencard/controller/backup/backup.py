@@ -239,7 +239,7 @@ def _filled(controller_state: ControllerState, draft: Path, steward: str) -> Bac
             tx, action="backup", actor=steward, resource="state", details={}, now=now
         )
         controller_state.log.checkpoint(tx, now)
-        made = time_text(event.time)
+        made = time_text(event.time)  # of an entry that a checkpoint covers
     controller_state.database.copy_to(draft / DATABASE)
     copy = Database(f"sqlite:///{draft / DATABASE}")
     try:

@@ -248,21 +248,17 @@ def scratch_folder(work: Path, name: str) -> Iterator[Path]:
         StorageError: The folder cannot be made.
     """
     folder = work / name.replace("/", "-")
-    if not _made(folder):
+    shutil.rmtree(folder, ignore_errors=True)
+    is_made = False
+    with suppress(OSError):
+        folder.mkdir(mode=0o700, parents=True)
+        is_made = True
+    if not is_made:
         raise StorageError
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _made(folder: Path) -> bool:
-    shutil.rmtree(folder, ignore_errors=True)
-    try:
-        folder.mkdir(mode=0o700, parents=True)
-    except OSError:
-        return False
-    return True
 
 
 class OperationRunner(Protocol):
@@ -480,6 +476,7 @@ class Operations:
             failure = InternalError(incident=incident)
         try:
             if failure is not None:
+                # the caller waits for its end, so retry while the state cannot be written
                 while not self._stopping.is_set():
                     try:
                         self._fail(row, failure)

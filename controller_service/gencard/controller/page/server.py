@@ -63,7 +63,8 @@ class PatientProtocol(H11Protocol):
         super().connection_made(transport)
         self._since = self.loop.time()
         if len(self.connections) > MOST_CONNECTIONS:
-            # Otherwise a client that holds all connections open would lock stewards out.
+            # Otherwise a client that holds all connections open would lock stewards out: the oldest
+            # connection without a whole request ends, of the address that has most of them.
             others = (one for one in self.connections if isinstance(one, PatientProtocol))
             waiting = [one for one in others if one is not self and one.has_no_request]
             if waiting:

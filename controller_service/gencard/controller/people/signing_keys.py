@@ -155,9 +155,7 @@ class KeyRotation:
             details={"key": key_id(new.public_key())},
             now=self.clock(),
         )
-        newest = newest_change(tx, key.use)
-        number = 1 if newest is None else key_change_of(newest).number + 1
-        time = time_text(event.time)  # of the log: it never goes back
+        time, number = time_text(event.time), _number(tx, key.use)  # of the log: it never goes back
         change = KeyChange(key.use, number, old.public_key(), new.public_key(), time)
         add_change(tx, key.use, change.number, change.signed(old, new))
         return change
@@ -172,3 +170,9 @@ def key_history(tx: Connection, key: SigningKey) -> KeyHistory:
     """Return all keys of one use, checked; raises VerificationError."""
     current = key.current(tx).public_key()
     return KeyHistory(current, key.use).followed(all_changes(tx))
+
+
+def _number(tx: Connection, use: str) -> int:
+    """Return the number of the next key change."""
+    newest = newest_change(tx, use)
+    return 1 if newest is None else key_change_of(newest).number + 1

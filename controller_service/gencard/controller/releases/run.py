@@ -408,7 +408,7 @@ class ReleaseRun:
             entry = self._log(tx, "release", name, details)
             dataset_entry = self.cards.entry_of(card)
             same = dataset_entry.version == signed_card(card).version
-            kind = dataset_entry.version_kind if same else None  # of the card's version
+            kind = dataset_entry.version_kind if same else None  # another by now
             receipt = Receipt(
                 name=name,
                 card_digest=offer_of(card).digest,

@@ -66,6 +66,12 @@ def maps_of(report: PsiRisk) -> list[Shades]:
         level = 0 if not value else min(4, 1 + 4 * value // (largest + 1))
         return Shade(f"{value:,}" if value else "", level, f"{value:,} {few}")
 
+    def share(row: int, column: int) -> Shade:
+        part = report.certain[row][column]
+        text = "" if not part else "<1" if part < 0.01 else f"{100 * part:.0f}"  # never 0 if above 0
+        level = 0 if not part else 1 if part < 0.01 else 2 if part < 0.1 else 3 if part < 0.5 else 4
+        return Shade(text, level, f"{text or 0} % of the records")
+
     return [
         _shades(
             report,
@@ -78,7 +84,7 @@ def maps_of(report: PsiRisk) -> list[Shades]:
             report,
             "Certain",
             "% of the records for which the attribute of the row determines that of the column.",
-            lambda row, column: _share(report.certain[row][column]),
+            share,
         ),
     ]
 
@@ -97,13 +103,6 @@ def _shades(
         for row, name in enumerate(names)
     )
     return Shades(title, hint, tuple(names), rows)
-
-
-def _share(share: float) -> Shade:
-    """Return the shade of a share; a share above 0 is never shown as 0."""
-    text = "" if not share else "<1" if share < 0.01 else f"{100 * share:.0f}"
-    level = 0 if not share else 1 if share < 0.01 else 2 if share < 0.1 else 3 if share < 0.5 else 4
-    return Shade(text, level, f"{text or 0} % of the records")
 
 
 def run_risk(form: Form, desk: Desk, who: Identity) -> ChangeResult:
