@@ -319,3 +319,12 @@ class OpenCalls:
             for caller, context in calls:
                 if self._may_not_call(caller):
                     context.cancel()
+
+    def _may_not_call(self, caller: Caller) -> bool:
+        try:
+            self._check(caller)
+        except UnauthenticatedError:
+            return True
+        except Exception:  # noqa: S110  # such as a full disk: the next look decides
+            pass
+        return False
