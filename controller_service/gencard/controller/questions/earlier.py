@@ -304,7 +304,7 @@ class Earlier:
         Scopes that add the fewest cells come first, so that many wide scopes displace no narrow scope.
         """
         outputs = (*self.runs, *self.tables)
-        attributes = [
+        attributes: list[_Attributes] = [
             (one.level_attributes, one.output.attributes)
             if isinstance(one, RunQuestion)
             else (frozenset(one), frozenset[str]())
