@@ -303,8 +303,8 @@ class Earlier:
 
         Scopes that add the fewest cells come first, so that many wide scopes displace no narrow scope.
         """
-        outputs = (*self.runs, *self.tables)
-        attributes: list[_Attributes] = [
+        outputs: list[RunQuestion | Clique] = [*self.runs, *self.tables]
+        attributes = [
             (one.level_attributes, one.output.attributes)
             if isinstance(one, RunQuestion)
             else (frozenset(one), frozenset[str]())
