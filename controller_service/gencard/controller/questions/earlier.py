@@ -241,6 +241,7 @@ class Earlier:
         """
         about = run.output.attributes
         cliques = (about.union(clique) for clique in (*run.question.cliques, *run.output.cliques))
+        # exact statistics that determine the answer leave nothing new to disclose
         if all(any(one <= {*clique} for clique in self.cliques) for one in cliques):
             return SearchOutcome.OPEN
         whole = _Scope(self, run, run.level_attributes, run.output.attributes)
