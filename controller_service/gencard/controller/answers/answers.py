@@ -180,7 +180,10 @@ class Answers:
         name = f"{card.name}/answers/{secrets.token_hex(8)}"
         tier = RunTier.REVIEWED if question.kind == PROGRAM else RunTier.CHECKED
         analyses = offer_of(card).terms.analyses
-        self._check_room(tx, card, tier)
+        most = analyses.checked_runs if tier is RunTier.CHECKED else analyses.reviewed_runs
+        if results.count_runs(tx, card.name, tier) >= most:
+            limit, advice = f"{most} on the card; propose another card", "Propose a card with more runs."
+            raise TooLargeError(what=f"The number of {tier} runs", limit=limit, advice=advice)
         line = self.decisions.ledger.reserve(
             tx,
             dataset=dataset_of(card.name),
@@ -216,14 +219,6 @@ class Answers:
             now=self.cards.clock(),
         )
         return operation
-
-    def _check_room(self, tx: Connection, card: CardRecord, tier: RunTier) -> None:
-        """Raise TooLargeError if the card has had all its runs of a tier."""
-        analyses = offer_of(card).terms.analyses
-        most = analyses.checked_runs if tier is RunTier.CHECKED else analyses.reviewed_runs
-        if results.count_runs(tx, card.name, tier) >= most:
-            limit, advice = f"{most} on the card; propose another card", "Propose a card with more runs."
-            raise TooLargeError(what=f"The number of {tier} runs", limit=limit, advice=advice)
 
 
 def _short(names: Sequence[str]) -> str:
@@ -354,18 +349,15 @@ class AnswerRun:
             return
         line = None if run.line is None else answers.decisions.ledger.line(tx, run.line)
         exact = line is not None and line.price == Price(statistics=line.price.statistics)
-        early = exact and self._ended_early(tx, row, error)
+        has_looked = requests.get_operation(tx, row.name).stage in AT_RECORDS
+        # an analyst may have ended the run because its job on the records took long
+        early = exact and has_looked and isinstance(error, ENDED_EARLY)
         if early or not isinstance(error, NOTHING_LEARNT):
             values = {"statistics": self._charged(tx, run, line, error), "counts": int(early)}
             results.move_run(tx, name, RunState.FAILED, ended=answers.cards.clock(), **values)
             return
         refund(tx, line, error, ledger=answers.decisions.ledger, cards=answers.cards)
         results.forget_run(tx, name)
-
-    def _ended_early(self, tx: Connection, row: OperationRow, error: GencardError) -> bool:
-        """Whether an analyst may have ended a run because its job on the records took long."""
-        has_looked = requests.get_operation(tx, row.name).stage in AT_RECORDS
-        return has_looked and isinstance(error, ENDED_EARLY)
 
     def _charged(self, tx: Connection, run: RunRow, line: Spend | None, error: GencardError) -> int:
         """Return the price of a failed run: that of a refusal, because only the failure is disclosed.
@@ -417,7 +409,12 @@ class AnswerRun:
 
 def outcome_of(result: AnswerResult, analyses: Analyses) -> RunOutcome:
     """Return the outcome of a job's result, on which the rules or a steward decide."""
-    numbers = numbers_in_json(_without_noise(result.answer))
+    judged = result.answer
+    if isinstance(judged, dict) and judged.get("noise", EXACT) != EXACT:
+        # A question is tried on exact counts before it is paid: its noisy answer must not have more
+        # numbers. The sizes of the noise say nothing more about the records.
+        judged = judged | {"tables": [one for one in judged["tables"] if one["name"] != NOISE]}
+    numbers = numbers_in_json(judged)
     if numbers > analyses.numbers:
         return RunOutcome.refused(Rule.NUMBERS)
     return RunOutcome(
@@ -428,13 +425,3 @@ def outcome_of(result: AnswerResult, analyses: Analyses) -> RunOutcome:
         review=result.review,
         marks=JOBS.write(result)["marks"],
     )
-
-
-def _without_noise(answer: Any) -> Any:
-    """Return an answer without the sizes of its noise, which say nothing more about the records.
-
-    A question is tried on exact counts before it is paid: its noisy answer must not have more numbers.
-    """
-    if not isinstance(answer, dict) or answer.get("noise", EXACT) == EXACT:
-        return answer
-    return answer | {"tables": [one for one in answer["tables"] if one["name"] != NOISE]}

@@ -31,7 +31,6 @@ from gencard.core.errors import CardStateError, InvalidInputError
 from gencard.core.output_rules import OUTPUT_RULES, RULES_VERSION, USUAL_RULES, Colour, Rule, Rules
 from gencard.core.program_outputs import (
     Number,
-    Output,
     Outputs,
     outputs_of_json,
     outputs_to_json,
@@ -371,22 +370,18 @@ def answer_of(digest: str, outputs: Outputs, dry: Outputs, notes: tuple[str, ...
         notes: How the attributes were passed to the program.
         base: Base of which numbers of records are multiples.
     """
-    pairs = list(zip(outputs, dry, strict=True))
-    tables = [table for output, before in pairs for table in _tables(output, before)]
+    tables: list[AnswerTable] = []
+    for output, before in zip(outputs, dry, strict=True):
+        differences = tuple(
+            tuple(
+                None if value is None or dry_value is None else value - dry_value
+                for value, dry_value in zip(row, dry_row, strict=False)
+            )
+            for row, dry_row in zip(output.values, before.values, strict=True)
+        )
+        names = output.row_names, output.column_names
+        tables.append(AnswerTable(output.name, *names, output.values))
+        tables.append(AnswerTable(ON_SYNTHETIC_ROWS.format(output.name), *names, differences))
     multiples = (_MULTIPLES.format(base),) if base > 1 else ()
     notes = (*notes, _SEEN, *multiples)
     return AnalysisAnswer("program", digest, 0.0, tables=tuple(tables), notes=notes).to_json()
-
-
-def _tables(output: Output, dry: Output) -> Iterator[AnswerTable]:
-    differences = tuple(
-        tuple(map(_difference, row, before))
-        for row, before in zip(output.values, dry.values, strict=True)
-    )
-    yield AnswerTable(output.name, output.row_names, output.column_names, output.values)
-    name = ON_SYNTHETIC_ROWS.format(output.name)
-    yield AnswerTable(name, output.row_names, output.column_names, differences)
-
-
-def _difference(value: Number, before: Number) -> Number:
-    return None if value is None or before is None else value - before

@@ -212,7 +212,15 @@ def resumed(
         InvalidInputError: The audit was not cancelled, was resumed before, or had another box.
         GeneratorChangedError: Another box goes by its name now.
     """
-    request = _cancelled(tx, who, card, name)
+    known = {row.name: row for row in requests.operations_of_kind(tx, KIND, card)}
+    row = known.get(name)
+    if row is None or row.owner != who.uri:
+        raise NotFoundError(what="operation")
+    if row.state is not OperationState.CANCELLED:
+        raise InvalidInputError(field="resume", problem="names an audit that was not cancelled")
+    if any(_request(other).get("resumes") == name for other in known.values()):
+        raise InvalidInputError(field="resume", problem="names an audit that was already resumed")
+    request = _request(row)
     if seed:
         raise InvalidInputError(field="seed", problem="must be omitted: a resumed audit keeps its seed")
     if black_box not in ("", request["box"]):
@@ -224,34 +232,24 @@ def resumed(
 
 def tidy(tx: Connection, cards: CardBook, journals: Journals) -> None:
     """Delete the runs of audits that have ended or cannot be resumed."""
-    rows = [row for row in requests.operations_of_kind(tx, KIND) if _waits(row)]
+    rows = [
+        row
+        for row in requests.operations_of_kind(tx, KIND)
+        if row.state in (*UNFINISHED, OperationState.CANCELLED)
+    ]
     unfinished = [results.get_audit(tx, _request(row)["audit"]) for row in rows]
-    journals.keep([audit.name for audit in unfinished if _can_go_on(tx, cards, audit)])
-
-
-def _can_go_on(tx: Connection, cards: CardBook, audit: AuditRow) -> bool:
-    return audit.verdict is None and cards.card(tx, audit.card).state in AUDITABLE
-
-
-def _cancelled(tx: Connection, who: Identity, card: str, name: str) -> dict[str, Any]:
-    known = {row.name: row for row in requests.operations_of_kind(tx, KIND, card)}
-    row = known.get(name)
-    if row is None or row.owner != who.uri:
-        raise NotFoundError(what="operation")
-    if row.state is not OperationState.CANCELLED:
-        raise InvalidInputError(field="resume", problem="names an audit that was not cancelled")
-    if any(_request(other).get("resumes") == name for other in known.values()):
-        raise InvalidInputError(field="resume", problem="names an audit that was already resumed")
-    return _request(row)
+    journals.keep(
+        [
+            audit.name
+            for audit in unfinished
+            if audit.verdict is None and cards.card(tx, audit.card).state in AUDITABLE
+        ]
+    )
 
 
 def _request(row: OperationRow) -> dict[str, Any]:
     request: dict[str, Any] = json.loads(row.request)
     return request
-
-
-def _waits(row: OperationRow) -> bool:
-    return row.state in (*UNFINISHED, OperationState.CANCELLED)
 
 
 VERDICT_PRICE = Price(statistics=1)
@@ -309,8 +307,12 @@ class Audits:
             TooManyAuditsError: The submitter has begun as many as may be.
         """
         with self.database.reading() as tx:
+            # an audit that cannot run is refused before it is counted and paid
             if request.answer(tx, who) is None:
-                self._check_bounds(self.at_records(tx, who, card))
+                readable = self.at_records(tx, who, card)
+                coding = self.cards.entry_of(readable).schema.coding
+                domain = coding.domain.covered_by(offer_of(readable).terms.cliques)
+                basis_of(domain, plan_of(readable, coding, seed=0, attempt=1))
 
         def make(tx: Connection) -> bytes:
             card_in_force = self.at_records(tx, who, card)
@@ -325,7 +327,16 @@ class Audits:
                 description = {"audit": name, "card": card, "box": box, "seed": _drawn(seed)}
                 description["attempt"] = self._begin(tx, who, name, box)
             self.card_audits.begin(tx, card_in_force, box)
-            description["line"] = self._reserve(tx, who, description["audit"])
+            description["line"] = self.ledger.reserve(
+                tx,
+                dataset=dataset_of(card),
+                project=who.project,
+                analyst=who.uri,
+                resource=description["audit"],
+                kind=KIND,
+                price=VERDICT_PRICE,
+                now=self.cards.clock(),
+            )
             return self.operations.create(tx, who, KIND, card, description).encode()
 
         with self.database.transaction() as tx:
@@ -380,12 +391,6 @@ class Audits:
         policy = self.cards.catalogue.named(dataset_of(card.name)).policy
         check_unprotected(signed_card(card), policy, "An audit")
 
-    def _check_bounds(self, card: CardRecord) -> None:
-        """Refuse an audit that cannot run, before it is counted and paid."""
-        coding = self.cards.entry_of(card).schema.coding
-        domain = coding.domain.covered_by(offer_of(card).terms.cliques)
-        basis_of(domain, plan_of(card, coding, seed=0, attempt=1))
-
     def _begin(self, tx: Connection, who: Identity, name: str, box: str) -> int:
         """Store the attempt before it runs; return its number."""
         card = name.partition("/audits/")[0]
@@ -410,18 +415,6 @@ class Audits:
             now=self.cards.clock(),
         )
         return attempt
-
-    def _reserve(self, tx: Connection, who: Identity, audit: str) -> int:
-        return self.ledger.reserve(
-            tx,
-            dataset=dataset_of(audit),
-            project=who.project,
-            analyst=who.uri,
-            resource=audit,
-            kind=KIND,
-            price=VERDICT_PRICE,
-            now=self.cards.clock(),
-        )
 
     def _seen(self, tx: Connection, who: Identity, name: str) -> AuditRow:
         row = results.get_audit(tx, name)

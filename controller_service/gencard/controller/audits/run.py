@@ -26,8 +26,7 @@ from gencard.controller.state import requests, results
 from gencard.controller.state.cards import offer_of, signed_card
 from gencard.controller.state.requests import UNFINISHED, OperationRow
 from gencard.controller.state.results import AuditRow, Conclusion
-from gencard.core.audit.plan import AuditPlan
-from gencard.core.audit.report import AuditReport, EarlierTry, Verdict, WorkerRuns, false_runs
+from gencard.core.audit.report import AuditReport, EarlierTry, Verdict, false_runs
 from gencard.core.audit.wording import report_to_json_object, wording
 from gencard.core.card.card import CardRecord
 from gencard.core.dataset import Dataset
@@ -192,14 +191,20 @@ class AuditRun:
         """Run one audit and store its verdict."""
         with self.audits.database.reading() as tx:
             card = self.audits.at_records(tx, Identity.of(run.row.owner), run.row.resource)
+            row = results.get_audit(tx, run.request["audit"])
+            earlier = self.audits.card_audits.families.earlier(tx, row, offer_of(card).terms)
         dataset_entry = self.audits.cards.entry_of(card)
-        plan = plan_of(card, dataset_entry.schema.coding, run.request["seed"], self._next_try(run, card))
+        # the number of this try in the family if no other try ends before it
+        plan = plan_of(card, dataset_entry.schema.coding, run.request["seed"], len(earlier) + 1)
         journal = self.audits.journals.open(run.request["audit"])
+        box, boxes = run.request["box"], self.audits.card_audits.boxes
+        if boxes.digest(box) != row.box_digest:  # the name belongs to another box now
+            raise GeneratorChangedError
         run.note = partial(self._note, run.note, run.request["audit"])
         job = self.jobs.audit(
             dataset_entry,
             signed_card(card).version,
-            self._recipe(run, plan),
+            boxes.recipe(box, [*plan.cliques, *plan.linear]),
             plan,
             VERSIONS,
             journal=journal,
@@ -212,12 +217,6 @@ class AuditRun:
         """Note progress and store the journal: a controller that takes over repeats no noted run."""
         note(stage, permille)
         self.audits.journals.store(audit)
-
-    def _next_try(self, run: Run, card: CardRecord) -> int:
-        """Number of this try in the family if no other try ends before it."""
-        with self.audits.database.reading() as tx:
-            row = results.get_audit(tx, run.request["audit"])
-            return len(self.audits.card_audits.families.earlier(tx, row, offer_of(card).terms)) + 1
 
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
         """Return the price. The attempt stays counted; a cancelled attempt can be resumed."""
@@ -245,24 +244,15 @@ class AuditRun:
             self.audits.journals.forget_since(run.request["audit"], run.ticks.last())
             raise
         except WorkerError as error:
-            self._refuse_worker(error, run.row.name)
+            # no audit uses the worker again until an operator admits it
+            cards, operation = self.audits.cards, run.row.name
+            name = self.audits.refused_workers.refuse(error, operation)
+            details = {"operation": operation, "reason": error.reason}
+            with self.audits.database.transaction() as tx:
+                log_worker(
+                    tx, cards.log, "refuse-worker", cards.controller, name, cards.clock(), **details
+                )
             raise
-
-    def _refuse_worker(self, error: WorkerError, operation: str) -> None:
-        """No audit uses the worker again until an operator admits it."""
-        cards, details = self.audits.cards, {"operation": operation, "reason": error.reason}
-        name = self.audits.refused_workers.refuse(error, operation)
-        with self.audits.database.transaction() as tx:
-            log_worker(tx, cards.log, "refuse-worker", cards.controller, name, cards.clock(), **details)
-
-    def _recipe(self, run: Run, plan: AuditPlan) -> Recipe:
-        """Return the recipe; raises GeneratorChangedError if the name belongs to another box now."""
-        box, boxes = run.request["box"], self.audits.card_audits.boxes
-        with self.audits.database.reading() as tx:
-            digest = results.get_audit(tx, run.request["audit"]).box_digest
-        if boxes.digest(box) != digest:
-            raise GeneratorChangedError
-        return boxes.recipe(box, [*plan.cliques, *plan.linear])
 
     def _conclude(self, run: Run, card: CardRecord, alone: AuditReport) -> None:
         """Pool the evidence; write log, verdict, ledger and the operation's end in one transaction.
@@ -273,57 +263,41 @@ class AuditRun:
         """
         audits = self.audits
         with audits.database.transaction() as tx:
-            self._check_heard(tx, run, card)
+            who = Identity.of(run.row.owner)
+            if who.role is Role.ANALYST:  # an auditor's verdict counts although the card has ended
+                audits.agreed(tx, who, card.name)
             now = audits.cards.clock()
             row = results.get_audit(tx, run.request["audit"])
             families, terms = audits.card_audits.families, offer_of(card).terms
             report = pooled(alone, families.earlier(tx, row, terms))
-            outcome = _outcome(report, families.is_known_leak(tx, row, terms))
+            verdict, wording_text = report.verdict, wording(report)
+            if verdict is Verdict.NO_EVIDENCE and families.is_known_leak(tx, row, terms):
+                verdict, wording_text = Verdict.LEAKAGE, KNOWN_LEAK  # a leak that is known stays one
+            outcome = verdict, wording_text
             document = json.dumps(report_to_json_object(report)).encode()
-            self._log(tx, row, outcome[0], now)
+            audits.cards.log.append(
+                tx,
+                action="verdict",
+                actor=audits.cards.controller,
+                resource=row.name,
+                details={"verdict": str(verdict), "black_box": row.black_box},
+                now=now,
+            )
             payload = _payload(row, card, report, document, outcome, now)
             attestation = sign(payload, [audits.cards.signing_key(tx)])
             conclusion = Conclusion(
                 repr(report.plan.level), *outcome, attestation, document, report.plan.attempt
             )
             results.conclude_audit(tx, row.name, conclusion, now)
-            audits.card_audits.conclude(tx, row, outcome[0], attestation)
+            audits.card_audits.conclude(tx, row, verdict, attestation)
             audits.ledger.settle(tx, run.request["line"], now)
             concluded = self.response(results.get_audit(tx, row.name))
             audits.operations.finish(tx, run.row.name, concluded)
-
-    def _check_heard(self, tx: Connection, run: Run, card: CardRecord) -> None:
-        """Check that the card is still in force if its analyst is to receive the verdict.
-
-        Raises:
-            CardStateError, CardExpiredError: The card ended meanwhile. An auditor's verdict still
-                counts.
-        """
-        who = Identity.of(run.row.owner)
-        if who.role is Role.ANALYST:
-            self.audits.agreed(tx, who, card.name)
-
-    def _log(self, tx: Connection, row: AuditRow, verdict: Verdict, now: datetime) -> None:
-        self.audits.cards.log.append(
-            tx,
-            action="verdict",
-            actor=self.audits.cards.controller,
-            resource=row.name,
-            details={"verdict": str(verdict), "black_box": row.black_box},
-            now=now,
-        )
 
 
 def pooled(alone: AuditReport, earlier: tuple[EarlierTry, ...]) -> AuditReport:
     """Return the report of one try, judged together with the earlier tries of its family."""
     return replace(alone, plan=replace(alone.plan, attempt=len(earlier) + 1), earlier=earlier)
-
-
-def _outcome(report: AuditReport, known: bool) -> tuple[Verdict, str]:
-    """Return verdict and wording of all tries together; a leak that is known already stays one."""
-    if known and report.verdict is Verdict.NO_EVIDENCE:
-        return Verdict.LEAKAGE, KNOWN_LEAK
-    return report.verdict, wording(report)
 
 
 def _payload(
@@ -342,7 +316,7 @@ def _payload(
     """
     verdict, wording_text = outcome
     runs = report.plan.terms.runs
-    facts = {
+    facts: dict[str, object] = {
         "attempt": str(report.plan.attempt),
         "blackBox": row.black_box,
         "boxDigest": {"sha256": row.box_digest},
@@ -355,17 +329,15 @@ def _payload(
         "time": time_text(now),
         **({"author": row.author} if row.author else {}),
         **({"triesPooled": str(len(report.earlier) + 1)} if report.earlier else {}),
-        **({"workers": _workers(report.workers, runs)} if report.workers else {}),
     }
-    return statement(VERDICT, row.name, facts, offer_of(card).digest)
-
-
-def _workers(workers: WorkerRuns, runs: int) -> dict[str, object]:
-    """Checks of the runs of workers. Numbers of runs a side depend on no record; sums might."""
-    return {
-        "drawnOfEachSide": str(workers.drawn),
-        "weighedOfEachSide": str(workers.weighed),
-        "foundByDrawing": {
+    if (workers := report.workers) is not None:
+        # numbers of runs a side depend on no record; sums might
+        by_drawing = {
             str(false): f"{workers.probability(false, runs):.3f}" for false in false_runs(runs)
-        },
-    }
+        }
+        facts["workers"] = {
+            "drawnOfEachSide": str(workers.drawn),
+            "weighedOfEachSide": str(workers.weighed),
+            "foundByDrawing": by_drawing,
+        }
+    return statement(VERDICT, row.name, facts, offer_of(card).digest)

@@ -22,7 +22,6 @@ from gencard.controller.base.disk import ROWS, check_new, whole_folder, write_wh
 from gencard.controller.controller_state import ControllerState
 from gencard.controller.jobs.rows_file import RowsFile
 from gencard.controller.people.signing_keys import key_history
-from gencard.controller.settings.settings import State
 from gencard.controller.state import results
 from gencard.controller.state.database import Database
 from gencard.controller.state.ledger import accounts_of, columns_of
@@ -65,18 +64,8 @@ def check_state(controller_state: ControllerState, tx: Connection, known: Iterab
     return max([size, *sizes.values()])
 
 
-def _check_releases(controller_state: ControllerState, tx: Connection) -> None:
-    """Check that the rows of every release are the signed rows."""
-    keys, files = key_history(tx, controller_state.keys[CARDS]), controller_state.files
-    for release in results.all_releases(tx):
-        signed = predicate_of(keys.payload_of(release.receipt), RECEIPT)
-        digests = {release.digest, receipt_of_document(signed).rows_digest}
-        if digests != {RowsFile(files.path(f"{ROWS}/{release.file_name}")).dataset().digest()}:
-            raise VerificationError(problem=f"the rows of {release.name} are not those that were signed")
-
-
 def _check_ledger(controller_state: ControllerState, tx: Connection) -> None:
-    """Balances must be the sums of lines."""
+    """Check that balances are the sums of lines."""
     sums: Counter[tuple[str, ...]] = Counter()
     for line in controller_state.ledger.all(tx):
         if line.state is not SpendState.VOIDED:
@@ -89,6 +78,16 @@ def _check_ledger(controller_state: ControllerState, tx: Connection) -> None:
             stored_totals[row["scope"], row["dataset"], row["holder"], name] = row[name]
     if +sums != +stored_totals:
         raise VerificationError(problem="the ledger's balances are not the sums of its lines")
+
+
+def _check_releases(controller_state: ControllerState, tx: Connection) -> None:
+    """Check that the rows of every release are the signed rows."""
+    keys, files = key_history(tx, controller_state.keys[CARDS]), controller_state.files
+    for release in results.all_releases(tx):
+        signed = predicate_of(keys.payload_of(release.receipt), RECEIPT)
+        digests = {release.digest, receipt_of_document(signed).rows_digest}
+        if digests != {RowsFile(files.path(f"{ROWS}/{release.file_name}")).dataset().digest()}:
+            raise VerificationError(problem=f"the rows of {release.name} are not those that were signed")
 
 
 PATIENCE = 2.0
@@ -105,7 +104,10 @@ def state_lock(folder: Path) -> Iterator[None]:
     """
     lock = _opened(folder / "lock")
     try:
-        if not _taken(lock):
+        end = time.monotonic() + PATIENCE
+        while not (is_taken := _took(lock)) and time.monotonic() < end:
+            time.sleep(0.05)
+        if not is_taken:
             problem = "is in use by another service; stop it first, or name another folder"
             raise InvalidInputError(field="state.folder", problem=problem)
         yield
@@ -131,13 +133,6 @@ def _opened(path: Path) -> int:
     except OSError:
         pass
     raise StorageError
-
-
-def _taken(lock: int) -> bool:
-    end = time.monotonic() + PATIENCE
-    while not (is_taken := _took(lock)) and time.monotonic() < end:
-        time.sleep(0.05)
-    return is_taken
 
 
 def _took(lock: int) -> bool:
@@ -239,7 +234,12 @@ def back_up(controller_state: ControllerState, folder: Path, steward: str) -> Ba
 
 def _filled(controller_state: ControllerState, draft: Path, steward: str) -> BackupList:
     with controller_state.database.transaction() as tx:
-        time = _logged(tx, controller_state, steward)
+        now = controller_state.cards.clock()
+        event = controller_state.log.append(
+            tx, action="backup", actor=steward, resource="state", details={}, now=now
+        )
+        controller_state.log.checkpoint(tx, now)
+        made = time_text(event.time)  # of an entry that a checkpoint covers
     controller_state.database.copy_to(draft / DATABASE)
     copy = Database(f"sqlite:///{draft / DATABASE}")
     try:
@@ -250,30 +250,12 @@ def _filled(controller_state: ControllerState, draft: Path, steward: str) -> Bac
         copy.close()
     state = controller_state.settings.state
     files = {DATABASE: digest_of_file(draft / DATABASE)}
-    files |= dict(_copies(draft, "releases", state.releases, names))
-    files |= dict(_kept(draft, state))
-    contents = BackupList(files, entries, time)
+    for name in names:
+        files[f"releases/{name}"] = copied(state.releases / name, draft / "releases" / name)
+    for path in sorted(state.kept.glob("*/[!.]*")):  # files that runs of black boxes left
+        with suppress(FileNotFoundError):  # deleted meanwhile
+            name = f"kept/{path.parent.name}/{path.name}"
+            files[name] = copied(path, draft / name)
+    contents = BackupList(files, entries, made)
     write_whole(draft / FILE, [contents.encoded()])
     return contents
-
-
-def _logged(tx: Connection, controller_state: ControllerState, steward: str) -> str:
-    """Return the time of the entry; a checkpoint covers it."""
-    now = controller_state.cards.clock()
-    event = controller_state.log.append(
-        tx, action="backup", actor=steward, resource="state", details={}, now=now
-    )
-    controller_state.log.checkpoint(tx, now)
-    return time_text(event.time)
-
-
-def _copies(draft: Path, place: str, folder: Path, names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    for name in names:
-        yield f"{place}/{name}", copied(folder / name, draft / place / name)
-
-
-def _kept(draft: Path, state: State) -> Iterator[tuple[str, str]]:
-    """Copy the files that runs of black boxes left; a file that was deleted meanwhile is skipped."""
-    for path in sorted(state.kept.glob("*/[!.]*")):
-        with suppress(FileNotFoundError):
-            yield from _copies(draft, f"kept/{path.parent.name}", path.parent, [path.name])

@@ -273,65 +273,35 @@ def take_over(
             controller_state.passkeys.forget_all(tx, steward)
             stewards.forget_all_first_decisions(tx)
         reason = "complete" if complete else "older"
-        _log(controller_state, tx, steward, {"reason": reason, **(agreed or {})}, restored)
+        details = {"reason": reason, **(agreed or {}), "entries": str(entries)}
+        controller_state.log.append(
+            tx,
+            action="restore",
+            actor=steward,
+            resource="state",
+            details={**details, "known_entries": str(most)},
+            now=controller_state.cards.clock(),
+        )
     _forget_list(controller_state.settings.state)
     return restored
 
 
 def _close(controller_state: ControllerState, tx: Connection, entries: int, known: int) -> Restored:
-    ended_count = _end_operations(controller_state, tx)
-    settled_count = _settle(controller_state, tx)
-    held_lines = tuple(
-        line for name in controller_state.ledger.datasets if (line := _hold(controller_state, tx, name))
-    )
-    return Restored(entries, known, held_lines, settled_count, ended_count)
-
-
-def _end_operations(controller_state: ControllerState, tx: Connection) -> int:
-    """Cancel unfinished operations, which may have ended after the backup; return their number."""
-    waiting = requests.unfinished_operations(tx)
-    audits = CardAudits(controller_state.cards, controller_state.boxes)
+    """Cancel unfinished operations, settle reservations and hold the rest of each budget."""
+    cards, ledger = controller_state.cards, controller_state.ledger
+    waiting = requests.unfinished_operations(tx)  # they may have ended after the backup
+    audits = CardAudits(cards, controller_state.boxes)
     for operation in waiting:
-        requests.cancel_operation(tx, operation.name, controller_state.cards.clock())
+        requests.cancel_operation(tx, operation.name, cards.clock())
         if operation.kind == AUDIT:
             audits.give_up(tx, operation.resource, ())
-    return len(waiting)
-
-
-def _settle(controller_state: ControllerState, tx: Connection) -> int:
-    """Settle open reservations as spent, but not what earlier restores held; return their number."""
-    lines = [line for line in controller_state.ledger.all(tx) if line.state is SpendState.RESERVED]
-    used_lines = [line for line in lines if line.kind != HELD]
-    for line in used_lines:
-        controller_state.ledger.settle(tx, line.line, controller_state.cards.clock())
-    return len(used_lines)
-
-
-def _hold(controller_state: ControllerState, tx: Connection, dataset: str) -> Spend | None:
-    controller = controller_state.cards.controller
-    project = Identity.of(controller).project
-    now = controller_state.cards.clock()
-    return controller_state.ledger.hold_rest(
-        tx, dataset, project=project, holder=controller, kind=HELD, now=now
-    )
-
-
-def _log(
-    controller_state: ControllerState,
-    tx: Connection,
-    steward: str,
-    facts: Mapping[str, str],
-    restored: Restored,
-) -> None:
-    details = {
-        **facts,
-        "entries": str(restored.entries),
-        "known_entries": str(restored.known),
-    }
-    now = controller_state.cards.clock()
-    controller_state.log.append(
-        tx, action="restore", actor=steward, resource="state", details=details, now=now
-    )
+    # Open reservations count as spent, but not what earlier restores held.
+    lines = [line for line in ledger.all(tx) if line.state is SpendState.RESERVED and line.kind != HELD]
+    for line in lines:
+        ledger.settle(tx, line.line, cards.clock())
+    facts = {"project": Identity.of(cards.controller).project, "holder": cards.controller, "kind": HELD}
+    held = [ledger.hold_rest(tx, name, **facts, now=cards.clock()) for name in ledger.datasets]
+    return Restored(entries, known, tuple(filter(None, held)), len(lines), len(waiting))
 
 
 def _forget_list(state: State) -> None:

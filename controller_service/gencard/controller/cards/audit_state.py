@@ -50,11 +50,15 @@ class Families:
             row: The audit that is judged, or is about to run.
             terms: Terms of the audit's card.
         """
-        return tuple(
-            try_of_object(json.loads(other.report), same_bytes=other.box_digest == row.box_digest)
-            for other in results.audits_of_family(tx, row)
-            if other.report and self._is_comparable(tx, other, terms)
-        )
+        tries: list[EarlierTry] = []
+        for other in results.audits_of_family(tx, row):
+            if not other.report:
+                continue
+            theirs = self._terms(tx, other.card)
+            if covers(theirs, terms) and theirs.audit.order >= min(terms.audit.order, USUAL_ORDER):
+                same = other.box_digest == row.box_digest
+                tries.append(try_of_object(json.loads(other.report), same_bytes=same))
+        return tuple(tries)
 
     def is_known_leak(self, tx: Connection, row: AuditRow, terms: Proposal) -> bool:
         """Whether the family was found to use more than a Phi that holds all of this one."""
@@ -62,11 +66,6 @@ class Families:
             other.card for other in results.audits_of_family(tx, row) if other.verdict is Verdict.LEAKAGE
         }
         return any(covers(self._terms(tx, card), terms) for card in leaks)
-
-    def _is_comparable(self, tx: Connection, other: AuditRow, terms: Proposal) -> bool:
-        theirs = self._terms(tx, other.card)
-        order = min(terms.audit.order, USUAL_ORDER)
-        return covers(theirs, terms) and theirs.audit.order >= order
 
     def _terms(self, tx: Connection, card: str) -> Proposal:
         return offer_of(self.cards.card(tx, card)).terms
@@ -116,7 +115,10 @@ class CardAudits:
             return
         state = card.state
         if is_audited(card):
-            state = _after(verdict, state)
+            if verdict is Verdict.LEAKAGE:
+                state = CardState.AUDIT_FAILED
+            elif state in (CardState.AGREED, CardState.AUDITING):
+                state = CardState.AUDITED
         self.cards.attest(tx, card, state, "verdict", fact)
 
     def passed(self, tx: Connection, card: CardRecord) -> AuditedBox:
@@ -154,9 +156,3 @@ def is_audited(card: CardRecord) -> bool:
 def is_private(card: CardRecord) -> bool:
     """Whether the card's generator adds the noise itself: it has no psi and no audit on the records."""
     return signed_card(card).tier is Tier.PRIVATE
-
-
-def _after(verdict: Verdict, state: CardState) -> CardState:
-    if verdict is Verdict.LEAKAGE:
-        return CardState.AUDIT_FAILED
-    return CardState.AUDITED if state in (CardState.AGREED, CardState.AUDITING) else state

@@ -47,7 +47,6 @@ from gencard.core.errors import (
     NotFoundError,
     ProposalRefusedError,
 )
-from gencard.core.policy import Policy
 from gencard.core.statistics.linear import statistics_of
 from gencard.wire.codecs.card_codec import card_bytes, card_of_bytes
 from gencard.wire.documents.card_document import card_document
@@ -237,7 +236,13 @@ class CardBook:
     ) -> CardTerms:
         facts = for_persons(self.facts, dataset_entry.policy.most_records)
         generator = facts(outcome.terms.generator)
-        coding = dataset_entry.schema.coding
+        coding, policy = dataset_entry.schema.coding, dataset_entry.policy
+        summary = policy.summary
+        if generator.tier is Tier.PRIVATE:  # psi is not released at all
+            summary = (
+                "no psi; one fit with noise of the controller's own, at most "
+                f"{policy.most_per_card} for a card"
+            )
         return CardTerms(
             name=card.name,
             controller=self.controller,
@@ -250,14 +255,14 @@ class CardBook:
             price=outcome.price,
             tier=generator.tier,
             generator_digest=generator.digest,
-            agreed_by_policy=_why_safe(dataset_entry.policy, generator.tier),
+            agreed_by_policy=summary,
             offer_time=time_text(now),
             expire_time=time_text(expires),
             nonce=secrets.token_hex(16),
             parameters=generator.parameters,
             claim=generator.claim,
             reviewed_by=generator.reviewed_by if generator.tier is Tier.AUDITED else "",
-            most_records=dataset_entry.policy.most_records,
+            most_records=policy.most_records,
             derivations=derived_in(coding, coding.domain.covered_by(outcome.terms.cliques).attributes),
         )
 
@@ -357,11 +362,3 @@ def _check_part(terms: Proposal, dataset_entry: DatasetEntry) -> None:
     groups = [*terms.cliques, *(one.by for one in terms.sums), *(() for _ in terms.histograms)]
     if not all(set(attributes) <= set(clique) for clique in groups):
         raise ProposalRefusedError(reasons=OUTSIDE)
-
-
-def _why_safe(policy: Policy, tier: Tier) -> str:
-    """Return the policy in a sentence; of tier private, that psi is not released at all."""
-    if tier is Tier.PRIVATE:
-        most = policy.most_per_card
-        return f"no psi; one fit with noise of the controller's own, at most {most} for a card"
-    return policy.summary

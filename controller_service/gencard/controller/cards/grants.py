@@ -31,7 +31,6 @@ from gencard.core.card.terms import CardTerms, Proposal
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import ProposalRefusedError, TooLargeError
-from gencard.core.moment import Moment
 from gencard.core.statistics.marginals import Grant, dimension, shows_a_difference
 from gencard.core.statistics.rank import rank
 from gencard.wire.codecs.card_codec import card_of_bytes
@@ -122,9 +121,10 @@ class Grants:
         now = self.clock()
         measured_cards = names_of_measured(tx, dataset) | names_with_runs(tx, dataset)
         for row in granted_cards(tx, dataset):
-            granted_by_card, expires = _grant_and_expiry(row.body)
+            signed, expires = _granted_card(row.body)
             if now < expires or row.name in measured_cards:
-                yield granted_by_card
+                privacy = signed.terms.privacy
+                yield _unit_of(privacy) if privacy.noisy else _grant_of(signed)
 
 
 # Every proposal and every release looks at all cards granted before, and reading one takes 1.5 ms.
@@ -133,13 +133,6 @@ def _granted_card(body: bytes) -> tuple[CardTerms, datetime]:
     """Return a card that was granted, and its end."""
     card = card_of_bytes(body)
     return signed_card(card), offer_of(card).expire_time
-
-
-def _grant_and_expiry(body: bytes) -> tuple[Grant | Unit | None, datetime]:
-    """Return a granted card's disclosure (exact counts, or the unit of its noise) and its expiry."""
-    signed, expires = _granted_card(body)
-    exact = not signed.terms.privacy.noisy
-    return _grant_of(signed) if exact else _unit_of(signed.terms.privacy), expires
 
 
 def _unit_of(privacy: Privacy) -> Unit | None:
@@ -171,11 +164,14 @@ def held_cards(
 
     Revoked cards are left out: they give their analyst nothing more.
     """
-    return tuple(
-        card
-        for card in _measured(tx, analyst, dataset)
-        if (card.version, card.coding_digest) == (version, coding_digest)
-    )
+    measured_cards = names_of_measured(tx, dataset)
+    cards = [
+        _granted_card(row.body)[0]
+        for row in granted_cards(tx, dataset, analyst)
+        if row.state is not CardState.REVOKED and row.name in measured_cards
+    ]
+    present = (version, coding_digest)
+    return tuple(card for card in cards if (card.version, card.coding_digest) == present)
 
 
 def charge(
@@ -217,13 +213,6 @@ def same_noisy_psi(terms: Proposal, held: Sequence[CardTerms]) -> CardTerms | No
     return next((card for card in reversed(held) if _measured_alike(card.terms, terms)), None)
 
 
-def _measured(tx: Connection, analyst: str, dataset: str) -> Iterator[CardTerms]:
-    measured_cards = names_of_measured(tx, dataset)
-    for row in granted_cards(tx, dataset, analyst):
-        if row.state is not CardState.REVOKED and row.name in measured_cards:
-            yield _granted_card(row.body)[0]
-
-
 def _measured_alike(held: Proposal, terms: Proposal) -> bool:
     """Whether both name the same statistics with the same noise on each."""
     fields = ("marginals", "moments", "histograms", "sums", "privacy", "weights")
@@ -241,7 +230,12 @@ def _new_statistics(
     """Independent statistics of the terms outside the span of all that is held."""
     known = [clique for one in held for clique in one.marginals]
     together = [*known, *terms.marginals]
-    moments = [moment for moment in terms.moments if not _is_held(moment, held)]
+    wholes, held_moments = list(map(set, known)), [moment for one in held for moment in one.moments]
+    moments = [
+        moment
+        for moment in terms.moments
+        if moment not in held_moments and not any(set(moment.attributes) <= whole for whole in wholes)
+    ]
     histograms = [name for one in held for name in one.histograms]
     sums = [total for one in held for total in one.sums]
     try:
@@ -255,8 +249,3 @@ def _new_statistics(
         return number + sums_price(together, moments, domain)
     except TooLargeError:  # too many subsets to list: no discount
         return price_of(terms, domain, coding).statistics
-
-
-def _is_held(moment: Moment, held: Sequence[Proposal]) -> bool:
-    inside = any(set(moment.attributes) <= set(clique) for one in held for clique in one.marginals)
-    return inside or any(moment in one.moments for one in held)

@@ -191,7 +191,12 @@ class Negotiations:
             self.cards.grants.check_joins(tx, signed_card(card))
             accepted = replace(card, state=CardState.ACCEPTED, turn=Turn.CONTROLLER)
             accepted = self.cards.stepped(accepted, who.uri, "accept")
-            envelope = self._countersigned(tx, statement, key, signature)
+            ours = self.cards.signing_key(tx)
+            signatures = {
+                key_id(key): signature,
+                key_id(ours.public_key()): signature_of(statement, ours),
+            }
+            envelope = envelope_of(statement, signatures)
             agreed_card = replace(accepted, state=CardState.AGREED, turn=Turn.NOBODY, envelope=envelope)
             agreed_card = self.cards.stepped(agreed_card, self.cards.controller, "sign")
             return self.cards.move(tx, card, accepted, agreed_card)
@@ -267,13 +272,6 @@ class Negotiations:
         self, tx: Connection, card: CardRecord, dataset_entry: DatasetEntry, outcome: CounterOffer
     ) -> CardRecord:
         return self.cards.offered(tx, card, dataset_entry, outcome, self.cards.controller)
-
-    def _countersigned(
-        self, tx: Connection, statement: bytes, key: Ed25519PublicKey, signature: bytes
-    ) -> bytes:
-        ours = self.cards.signing_key(tx)
-        signatures = {key_id(key): signature, key_id(ours.public_key()): signature_of(statement, ours)}
-        return envelope_of(statement, signatures)
 
     def _to_move(self, tx: Connection, who: Identity, name: str, etag: str) -> CardRecord:
         """Return the caller's card, with an offer that the caller is to answer."""

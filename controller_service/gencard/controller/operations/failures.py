@@ -84,10 +84,12 @@ def refund(
     if line is None or line.state is not SpendState.RESERVED:
         return
     ends = [end for end in (error, *before) if not isinstance(end, NOTHING_LEARNT)]
+    # statistics alone, and therefore at least the price of a refusal
+    priced = line.price == Price(statistics=line.price.statistics) and REFUSAL_PRICE.fits(line.price)
     details = {"line": str(line.line), "reason": ends[0].reason if ends else error.reason}
     if not ends:
         ledger.void(tx, line.line, cards.clock())
-    elif _is_priced(line.price) and not any(isinstance(end, OF_SERVICE) for end in ends):
+    elif priced and not any(isinstance(end, OF_SERVICE) for end in ends):
         ledger.settle_at(tx, line.line, REFUSAL_PRICE, cards.clock())
         details |= {"statistics": str(REFUSAL_PRICE.statistics)}
     else:
@@ -100,11 +102,6 @@ def refund(
         details=details,
         now=cards.clock(),
     )
-
-
-def _is_priced(price: Price) -> bool:
-    """Whether a line holds statistics alone, and therefore at least the price of a refusal."""
-    return price == Price(statistics=price.statistics) and REFUSAL_PRICE.fits(price)
 
 
 def error_document(error: GencardError) -> bytes:
@@ -236,8 +233,16 @@ class Refusals:
         """
         counting = self._counting(tx)
         numbers = _numbers(counting)
-        reviewable = (one for one in counting if not one.waits)
-        return [one for one in reviewable if not one.signed or self._stops(one, numbers)]
+        limits = (self.most, OF_PROJECT * self.most)
+        return [
+            one
+            for one in counting
+            if not one.waits
+            and (
+                not one.signed
+                or any(numbers[key] >= most for key, most in zip(one.accounts, limits, strict=True))
+            )
+        ]
 
     def look_at(self, tx: Connection, name: str) -> Refused:
         """Stop counting a failure or refusal that a steward has reviewed.
@@ -254,25 +259,21 @@ class Refusals:
 
     def _counting(self, tx: Connection, dataset: str | None = None) -> list[Refused]:
         """Return all failures and refusals that count, on one dataset or all, oldest first."""
-        failed = map(Refused.operation, _refused(requests.unseen_operations(tx)))
+        failed = [
+            Refused.operation(row)
+            for row in requests.unseen_operations(tx)
+            if Identity.of(row.owner).role is Role.ANALYST
+            and error_of_document(row.error).reason in _REASONS
+        ]
         of_dataset = (one for one in failed if dataset in (None, dataset_of(one.resource)))
         refused = map(Refused.run, results.counted_runs(tx, dataset))
         return sorted((*of_dataset, *refused), key=lambda one: one.time)
-
-    def _stops(self, one: Refused, numbers: Mapping[tuple[str, str], int]) -> bool:
-        limits = (self.most, OF_PROJECT * self.most)
-        return any(numbers[key] >= most for key, most in zip(one.accounts, limits, strict=True))
 
 
 def _numbers(counting: Iterable[Refused]) -> Counter[tuple[str, str]]:
     """Return the number of failures against each analyst and each project, by dataset."""
     looks = {(key, one.owner, one.look) for one in counting for key in one.accounts}
     return Counter(key for key, *_ in looks)
-
-
-def _refused(rows: Iterable[OperationRow]) -> list[OperationRow]:
-    failures = ((Identity.of(row.owner).role, error_of_document(row.error).reason, row) for row in rows)
-    return [row for role, reason, row in failures if role is Role.ANALYST and reason in _REASONS]
 
 
 _UNTRIED = (*UNSEEN, ServiceUnavailableError)

@@ -26,7 +26,7 @@ from sqlalchemy import Connection
 
 from gencard.controller.base.fair_use import Turns, WorkTurn, trace_id, traced, working_for
 from gencard.controller.jobs.executor import ProcessExecutor, Report
-from gencard.controller.jobs.tasks import AnyTask, JobTask, continue_at_once
+from gencard.controller.jobs.tasks import JobTask, continue_at_once
 from gencard.controller.operations.failures import (
     Refusals,
     as_reported,
@@ -139,14 +139,17 @@ class Run:
             ServiceUnavailableError: The service stops; the operation goes on at the next start.
             GencardError: Error with which the job ended.
         """
+
+        def hear(stage: str, fraction: float) -> None:
+            self._heard = (stage, fraction)
+
+        progress: Progress = self._progress if self.ticks.left() is None else hear
+        if task.steps is not None and self._role is Role.ANALYST:
+            progress = InSteps(progress, task.steps)  # times of single steps may depend on records
         with self._lock:
             self.check()
             self._job = job = self.executor.submit(
-                task,
-                request,
-                owner=self.row.owner,
-                progress=self._telling(task),
-                hold=self._hold,
+                task, request, owner=self.row.owner, progress=progress, hold=self._hold
             )
         with suppress(CancelledError):
             self._follow(job)
@@ -205,26 +208,13 @@ class Run:
         job.add_done_callback(lambda _: is_over.set())
         try:
             while not is_over.wait(self.ticks.left()):
-                self._report_heard()
+                report, self._heard = self._heard, None
+                if report is not None:
+                    self._progress(*report)
         except GencardError:
             if job.cancel():
                 self.executor.await_end(job)
             raise
-
-    def _telling(self, task: AnyTask) -> Progress:
-        """Return the progress to report: analysts see few steps, whose times may depend on records."""
-        report = self._progress if self.ticks.left() is None else self._hear
-        if task.steps is None or self._role is not Role.ANALYST:
-            return report
-        return InSteps(report, task.steps)
-
-    def _hear(self, stage: str, fraction: float) -> None:
-        self._heard = (stage, fraction)
-
-    def _report_heard(self) -> None:
-        report, self._heard = self._heard, None
-        if report is not None:
-            self._progress(*report)
 
     def _progress(self, stage: str, fraction: float) -> None:
         self.note(stage, round(1000 * min(max(fraction, 0.0), 1.0)))
@@ -258,21 +248,17 @@ def scratch_folder(work: Path, name: str) -> Iterator[Path]:
         StorageError: The folder cannot be made.
     """
     folder = work / name.replace("/", "-")
-    if not _made(folder):
+    shutil.rmtree(folder, ignore_errors=True)
+    is_made = False
+    with suppress(OSError):
+        folder.mkdir(mode=0o700, parents=True)
+        is_made = True
+    if not is_made:
         raise StorageError
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _made(folder: Path) -> bool:
-    shutil.rmtree(folder, ignore_errors=True)
-    try:
-        folder.mkdir(mode=0o700, parents=True)
-    except OSError:
-        return False
-    return True
 
 
 class OperationRunner(Protocol):
@@ -490,19 +476,16 @@ class Operations:
             failure = InternalError(incident=incident)
         try:
             if failure is not None:
-                self._surely_fail(row, failure)
+                # the caller waits for its end, so retry while the state cannot be written
+                while not self._stopping.is_set():
+                    try:
+                        self._fail(row, failure)
+                        break
+                    except StorageError:
+                        self._stopping.wait(RETRY_SECONDS)
         finally:
             with self._lock:
                 self._runs.pop(row.name, None)
-
-    def _surely_fail(self, row: OperationRow, error: GencardError) -> None:
-        """End an operation, and retry while the state cannot be written: a caller waits for its end."""
-        while not self._stopping.is_set():
-            try:
-                self._fail(row, error)
-                break
-            except StorageError:
-                self._stopping.wait(RETRY_SECONDS)
 
     def _note(self, name: str, stage: str, permille: int) -> None:
         with self._database.transaction() as tx:

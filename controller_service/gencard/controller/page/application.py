@@ -270,22 +270,18 @@ class PageParts:
         except UnauthenticatedError:
             session = None
         if session is None:
-            return self._to_sign_in(request)
+            if request.headers.get("hx-request") == "true":
+                response = Response(status_code=204, headers={"hx-redirect": "/sign-in"})
+            elif request.method == "POST":
+                response = self._refusal(UnauthenticatedError(advice="Sign in, then decide again."))
+            else:
+                response = RedirectResponse("/sign-in", 303)
+            forget_session(response)
+            return response
         if request.method == "POST":
             session.check_csrf(Form(request).text("csrf"))
         with self.shares.taken(session.who.uri):
             return answer(session, request)
-
-    def _to_sign_in(self, request: Request) -> Response:
-        """Send the browser to the sign-in; a POST gets an error with that advice instead."""
-        if request.headers.get("hx-request") == "true":
-            response = Response(status_code=204, headers={"hx-redirect": "/sign-in"})
-        elif request.method == "POST":
-            response = self._refusal(UnauthenticatedError(advice="Sign in, then decide again."))
-        else:
-            response = RedirectResponse("/sign-in", 303)
-        forget_session(response)
-        return response
 
     def _ending(self, path: str, answer: Callable[[], Response]) -> Response:
         """Return the answer to a request; every exception becomes an error of the catalogue."""

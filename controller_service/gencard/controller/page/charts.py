@@ -4,7 +4,7 @@ The browser stretches a figure to the width of its place: x goes from 0 to ``WID
 top, to ``HEIGHT``. Lines therefore have a stroke that does not scale, and labels are outside the SVG.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -93,10 +93,23 @@ def curve(course: Course, now: datetime) -> SpendingCurve | None:
     cap = course.amount.cap
     is_cap_visible = cap is not None and largest >= _FLAT * cap
     top = float(max(largest, cap if is_cap_visible and cap is not None else largest)) * _ROOM
-    across, up = _scale(start, end), _height(top)
+
+    def across(when: datetime) -> float:
+        return round((when - start) / (end - start) * WIDTH, 2)
+
+    def up(value: Decimal) -> float:
+        return round(HEIGHT - float(value) / top * HEIGHT, 2)
+
+    steps = [(0.0, up(Decimal(0)))]
+    for day, value in course.days:
+        place = across(min(_noon(day), today))
+        steps += [(place, steps[-1][1]), (place, up(value))]
+    steps.append((across(today), steps[-1][1]))
+    first, total = course.days[0][0], course.days[-1][1]
+    total_text = f"{course.amount.currency}: {number(total)} spent since {first:%Y-%m-%d}"
     return SpendingCurve(
-        label=_in_words(course),
-        spent=_points(_steps(course, today, across, up)),
+        label=f"{total_text}; {in_words(course)}",
+        spent=_points(steps),
         forecast=_points([(across(when), up(value)) for when, value in ahead]),
         cap=up(cap) if is_cap_visible and cap is not None else None,
         today=across(today),
@@ -117,25 +130,6 @@ def _ahead(course: Course, today: datetime, end: datetime) -> list[tuple[datetim
     days = Decimal((until - today) / timedelta(days=1))
     spent = course.amount.spent
     return [(today, spent), (until, spent + max(days, Decimal(0)) * plan.daily)]
-
-
-def _steps(
-    course: Course,
-    today: datetime,
-    across: Callable[[datetime], float],
-    up: Callable[[Decimal], float],
-) -> list[tuple[float, float]]:
-    points = [(0.0, up(Decimal(0)))]
-    for day, value in course.days:
-        place = across(min(_noon(day), today))
-        points += [(place, points[-1][1]), (place, up(value))]
-    return [*points, (across(today), points[-1][1])]
-
-
-def _in_words(course: Course) -> str:
-    first, total = course.days[0][0], course.days[-1][1]
-    total_text = f"{course.amount.currency}: {number(total)} spent since {first:%Y-%m-%d}"
-    return f"{total_text}; {in_words(course)}"
 
 
 def in_words(course: Course) -> str:
@@ -219,14 +213,6 @@ def _mean(values: Sequence[float]) -> float:
 
 def _noon(day: date) -> datetime:
     return datetime.combine(day, time(12), UTC)
-
-
-def _scale(start: datetime, end: datetime) -> Callable[[datetime], float]:
-    return lambda when: round((when - start) / (end - start) * WIDTH, 2)
-
-
-def _height(top: float) -> Callable[[Decimal], float]:
-    return lambda value: round(HEIGHT - float(value) / top * HEIGHT, 2)
 
 
 def _points(points: Sequence[tuple[float, float]]) -> str:

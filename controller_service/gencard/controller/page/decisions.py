@@ -1,7 +1,7 @@
 """Decisions on the page: from the fields of a form to an action of the desk, and back."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -12,7 +12,7 @@ from gencard.controller.page.views import ChangeResult
 from gencard.controller.stewards.desk import Desk
 from gencard.core.errors import InvalidInputError, PermissionDeniedError, UnauthenticatedError
 from gencard.wire.documents.enrolment import grouped
-from gencard.wire.steward import Action, Decision, Kind
+from gencard.wire.steward import Action, Kind
 
 _LONGEST_NUMBER = 12
 
@@ -97,6 +97,9 @@ _DONE = {
     Kind.ENABLE: "The person is enabled.",
     Kind.ROTATE: "The key is replaced.",
 }
+_FIRST_OF_TWO = (
+    "Your decision is in the log. It takes effect when another steward makes the same decision."
+)
 
 
 def action_of(form: Form) -> Action:
@@ -111,17 +114,14 @@ def action_of(form: Form) -> Action:
         kind = None
     if kind is None:
         raise InvalidInputError(field="kind", problem="is not a kind of decision")
-    arguments = dict(_arguments(form, ARGUMENTS.get(kind, {})))
-    return Action(kind, form.text("resource"), arguments, form.text("reason"), form.text("shown"))
-
-
-def _arguments(form: Form, fields: Mapping[str, Field]) -> Iterator[tuple[str, Any]]:
-    for name, field in fields.items():
+    arguments: dict[str, Any] = {}
+    for name, field in ARGUMENTS.get(kind, {}).items():
         texts = [text for text in form.texts(name) if text.strip()]
         if field.many and texts:
-            yield name, [field.read(text, name) for text in texts]
+            arguments[name] = [field.read(text, name) for text in texts]
         elif texts:
-            yield name, field.read(form.text(name), name)
+            arguments[name] = field.read(form.text(name), name)
+    return Action(kind, form.text("resource"), arguments, form.text("reason"), form.text("shown"))
 
 
 def fields_of(kind: str, arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -167,7 +167,8 @@ class DecisionPages:
             name = action.resource.rpartition("/")[2]
             context = {"title": f"{name} is enrolled", "name": name, "grouped": grouped}
             return ChangeResult(place, template="enrolled.html", context={**context, **decision.result})
-        return ChangeResult(place, _notice(decision))
+        notice = _DONE[Kind(decision.kind)] if decision.done else _FIRST_OF_TWO
+        return ChangeResult(place, notice)
 
     def _signed(self, session: Session, action: Action, answer: str) -> str:
         """Name of the passkey that signed the action; raises PermissionDeniedError."""
@@ -194,9 +195,3 @@ def request_id_of(form: Form) -> str:
     except ValueError:
         pass
     raise InvalidInputError(field="request_id", problem="is not a UUID")
-
-
-def _notice(decision: Decision) -> str:
-    if decision.done:
-        return _DONE[Kind(decision.kind)]
-    return "Your decision is in the log. It takes effect when another steward makes the same decision."

@@ -12,9 +12,9 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -97,11 +97,12 @@ class Issuer:
 
     async def _body(self, method: str, address: str, sent: Mapping[str, Any]) -> bytes:
         """Return the body of a response, within one timeout: slow headers evade every other timeout."""
+        headers = {"accept": "application/json", "accept-encoding": "identity"}
         body = bytearray()
         async with (
             asyncio.timeout(ANSWER_SECONDS),
             httpx.AsyncClient(verify=self.trust, timeout=ANSWER_SECONDS, trust_env=False) as client,
-            client.stream(method, address, **_plain(sent)) as answer,
+            client.stream(method, address, headers=headers, **sent) as answer,
         ):
             # Raw: a small compressed answer could unpack to far more than LARGEST.
             async for part in answer.aiter_raw(8_192):
@@ -109,11 +110,6 @@ class Issuer:
                 if len(body) > LARGEST:
                     raise ValueError
             return bytes(body) if answer.status_code == httpx.codes.OK else b""
-
-
-def _plain(sent: Mapping[str, Any]) -> Mapping[str, Any]:
-    headers = {"accept": "application/json", "accept-encoding": "identity", **sent.get("headers", {})}
-    return {**sent, "headers": headers}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,23 +157,25 @@ class Oidc:
             UnauthenticatedError: The answer is wrong, or the settings do not name its subject.
         """
         state = answer.get("state", "")
-        self._take(browser, state)
-        metadata = self.issuer.metadata()
-        names_itself = metadata.get("authorization_response_iss_parameter_supported") is True
-        # Mix-up attack (RFC 9207): the answer of another issuer would have its code sent to this one.
-        if answer.get("iss", "" if names_itself else self.issuer.address) != self.issuer.address:
-            raise UnauthenticatedError
-        subject = self._subject(self._token(answer.get("code", ""), state), self._drawn("nonce", state))
-        if subject not in self.table.subjects:
-            raise UnauthenticatedError
-        return subject, self.table.subjects[subject]
-
-    def _take(self, browser: str, state: str) -> None:
         try:
             challenge = bytes.fromhex(state)
         except ValueError:
             challenge = b""
         self.attempts.take(challenge, _purpose(browser))
+        metadata = self.issuer.metadata()
+        names_itself = metadata.get("authorization_response_iss_parameter_supported") is True
+        # Mix-up attack (RFC 9207): the answer of another issuer would have its code sent to this one.
+        if answer.get("iss", "" if names_itself else self.issuer.address) != self.issuer.address:
+            raise UnauthenticatedError
+        token = self._token(answer.get("code", ""), state)
+        nonce = self._drawn("nonce", state)
+        claims = self._claims(token, KEPT_SECONDS) or self._claims(token, AGAIN_SECONDS)
+        if claims is None or not self._are_right(claims, nonce):
+            raise UnauthenticatedError
+        subject = str(claims["sub"])
+        if subject not in self.table.subjects:
+            raise UnauthenticatedError
+        return subject, self.table.subjects[subject]
 
     def _token(self, code: str, state: str) -> str:
         form = {
@@ -193,18 +191,17 @@ class Oidc:
         endpoint = str(self.issuer.metadata()["token_endpoint"])
         return str(self.issuer.fetched("POST", endpoint, data=form, auth=who).get("id_token", ""))
 
-    def _subject(self, token: str, nonce: str) -> str:
-        """Return the subject of an ID token; raises UnauthenticatedError if it is of another attempt."""
-        claims = self._claims(token, KEPT_SECONDS) or self._claims(token, AGAIN_SECONDS)
-        if claims is None or not self._are_right(claims, nonce):
-            raise UnauthenticatedError
-        return str(claims["sub"])
-
     def _claims(self, token: str, seconds: float) -> CodeIDToken | None:
         """Return the claims of a token that a key of the issuer signed; else None."""
         published = self.issuer.keys(seconds)
         try:
-            keys = KeySet.import_key_set({"keys": [one for one in published["keys"] if _signs(one)]})
+            # keys of known kinds that are not there to encrypt to
+            usable = [
+                key
+                for key in published["keys"]
+                if key.get("kty") in ("EC", "OKP", "RSA") and key.get("use") != "enc"
+            ]
+            keys = KeySet.import_key_set({"keys": usable})
             token_content = jwt.decode(token, keys, algorithms=ALGORITHMS)
         except _FOREIGN:
             return None
@@ -226,11 +223,6 @@ class Oidc:
         return hmac.new(self._key, f"{what} {state}".encode(), "sha256").hexdigest()
 
 
-def _signs(key: Mapping[str, Any]) -> bool:
-    """Whether a published key is of a known kind, and not there to encrypt to."""
-    return key.get("kty") in ("EC", "OKP", "RSA") and key.get("use") != "enc"
-
-
 def _purpose(browser: str) -> str:
     return f"oidc {sha256(browser.encode())}"
 
@@ -246,12 +238,7 @@ def oidc_of(table: OidcTable, origin: str, clock: Callable[[], datetime]) -> Oid
         secret = (
             secret_bytes(table.secret_file, "page.oidc.secret_file").decode(errors="replace").strip()
         )
-    return Oidc(table, Issuer(table.issuer, _trust(table.authority)), secret, origin, clock)
-
-
-def _trust(authority: Path | None) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=None if authority is None else str(authority))
-    except (OSError, ssl.SSLError):
-        pass
+    with suppress(OSError, ssl.SSLError):
+        trust = ssl.create_default_context(cafile=table.authority and str(table.authority))
+        return Oidc(table, Issuer(table.issuer, trust), secret, origin, clock)
     raise InvalidInputError(field="page.oidc.authority", problem="is not a file of certificates")

@@ -143,7 +143,8 @@ class Sessions:
                 session = None
         if session is None:
             raise UnauthenticatedError
-        if not self._stands(session):
+        is_passkey_kept = not session.passkey or self.is_kept(session.passkey)
+        if not (is_passkey_kept and self._key(session.who) == session.key):
             self.close(token)
             raise UnauthenticatedError
         if by_person:
@@ -154,11 +155,6 @@ class Sessions:
         """End a session, if there is one."""
         with self._lock:
             self._sessions.pop(_name(token), None)
-
-    def _stands(self, session: Session) -> bool:
-        """Whether the steward may enter still, with the same keys and the same passkey."""
-        is_passkey_kept = not session.passkey or self.is_kept(session.passkey)
-        return is_passkey_kept and self._key(session.who) == session.key
 
     def _key(self, who: Identity) -> str:
         return self.key_of(who) if who.role is Role.STEWARD else ""

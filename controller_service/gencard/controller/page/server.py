@@ -63,7 +63,15 @@ class PatientProtocol(H11Protocol):
         super().connection_made(transport)
         self._since = self.loop.time()
         if len(self.connections) > MOST_CONNECTIONS:
-            self._make_room()
+            # Otherwise a client that holds all connections open would lock stewards out: the oldest
+            # connection without a whole request ends, of the address that has most of them.
+            others = (one for one in self.connections if isinstance(one, PatientProtocol))
+            waiting = [one for one in others if one is not self and one.has_no_request]
+            if waiting:
+                connections = Counter(one.host for one in waiting)
+                oldest = min(waiting, key=lambda one: (-connections[one.host], one._since))
+                self.connections.discard(oldest)  # its end is noticed a moment later
+                oldest.transport.abort()
         self._wait()
 
     def data_received(self, data: bytes) -> None:
@@ -73,19 +81,6 @@ class PatientProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._stop_waiting()
-
-    def _make_room(self) -> None:
-        """Close the oldest connection without a whole request, of the address that has most of them.
-
-        Otherwise a client that holds all connections open would lock stewards out.
-        """
-        others = (one for one in self.connections if isinstance(one, PatientProtocol))
-        waiting = [one for one in others if one is not self and one.has_no_request]
-        if waiting:
-            connections = Counter(one.host for one in waiting)
-            oldest = min(waiting, key=lambda one: (-connections[one.host], one._since))
-            self.connections.discard(oldest)  # its end is noticed a moment later
-            oldest.transport.abort()
 
     @property
     def has_no_request(self) -> bool:
@@ -141,17 +136,6 @@ def start_page(
         listener.listen(BACKLOG)
     port = listeners[0].getsockname()[1]
     origin = table.origin or f"https://localhost:{port}"
-    config = _config(_application(table, state, desk, origin, report), tls)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, args=(listeners,), name="page", daemon=True)
-    thread.start()
-    return PageServer(server, thread, origin)
-
-
-def _application(
-    table: PageTable, state: ControllerState, desk: Desk, origin: str, report: Report
-) -> ASGIApp:
-    passkeys = state.passkeys
 
     def includes(who: Identity) -> bool:
         return desk.person(who) is not None
@@ -161,12 +145,17 @@ def _application(
         return "" if person is None else " ".join(sorted(person.keys_in_force))
 
     idle = timedelta(minutes=table.idle_minutes)
-    sessions = Sessions(idle, key, passkeys.is_kept, state.cards.clock)
-    ceremonies = Ceremonies(passkeys, origin, includes)
+    sessions = Sessions(idle, key, state.passkeys.is_kept, state.cards.clock)
+    ceremonies = Ceremonies(state.passkeys, origin, includes)
     views = [view for module in MODULES for view in module.VIEWS]
     changes = [change for module in MODULES for change in module.CHANGES]
     oidc = None if table.oidc is None else oidc_of(table.oidc, origin, state.cards.clock)
-    return PageParts(desk, ceremonies, sessions, report, views, changes, oidc).application()
+    parts = PageParts(desk, ceremonies, sessions, report, views, changes, oidc)
+    config = _config(parts.application(), tls)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, args=(listeners,), name="page", daemon=True)
+    thread.start()
+    return PageServer(server, thread, origin)
 
 
 def _config(application: ASGIApp, tls: TlsFiles) -> uvicorn.Config:

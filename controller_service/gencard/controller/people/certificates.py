@@ -150,7 +150,11 @@ def certify(
     Raises:
         InvalidInputError: ``uri`` is not exactly an identity's; a service would refuse its holder.
     """
-    _check_identity(uri)
+    try:
+        Identity.of(uri)
+    except UnauthenticatedError:
+        form = "spiffe://TRUST-DOMAIN/PROJECT/ROLE/NAME in a-z, 0-9, dot, - and (in the name) _"
+        raise InvalidInputError(field="uri", problem=f"must have the form {form}") from None
     builder = _builder(_name(uri.rpartition("/")[2]), uri, key, now=now, life=LEAF_LIFE, hosts=hosts)
     uses = [_SERVER if hosts else _CLIENT]
     builder = (
@@ -164,16 +168,6 @@ def certify(
         )
     )
     return builder.sign(authority.key, hashes.SHA256())
-
-
-def _check_identity(uri: str) -> None:
-    try:
-        Identity.of(uri)
-        return
-    except UnauthenticatedError:
-        pass
-    form = "spiffe://TRUST-DOMAIN/PROJECT/ROLE/NAME in a-z, 0-9, dot, - and (in the name) _"
-    raise InvalidInputError(field="uri", problem=f"must have the form {form}")
 
 
 def new_signing_key(path: Path) -> Ed25519PublicKey:
@@ -280,8 +274,14 @@ def renew(
     if hosts and not served:
         raise InvalidInputError(field="host", problem="applies only to the service's certificate")
     certificate = certify(authority, uri, key, now, hosts=hosts or served)
-    _replace(file, certificate.public_bytes(Encoding.PEM))
-    return certificate.not_valid_after_utc
+    fresh = file.with_name(f".{file.name}.new")
+    try:
+        fresh.write_bytes(certificate.public_bytes(Encoding.PEM))
+        os.replace(fresh, file)
+        return certificate.not_valid_after_utc
+    except OSError:
+        fresh.unlink(missing_ok=True)
+    raise StorageError
 
 
 def _issued(file: Path, authority: KeyPair) -> tuple[x509.Certificate, EllipticCurvePublicKey]:
@@ -297,17 +297,6 @@ def _issued(file: Path, authority: KeyPair) -> tuple[x509.Certificate, EllipticC
     if not isinstance(key, EllipticCurvePublicKey) or key == authority.key.public_key():
         raise InvalidInputError(field=file.name, problem="was not issued by this controller")
     return certificate, key
-
-
-def _replace(file: Path, content: bytes) -> None:
-    fresh = file.with_name(f".{file.name}.new")
-    try:
-        fresh.write_bytes(content)
-        os.replace(fresh, file)
-        return
-    except OSError:
-        fresh.unlink(missing_ok=True)
-    raise StorageError
 
 
 def certificate_ends(*certificates: Path) -> Iterator[tuple[str, datetime]]:

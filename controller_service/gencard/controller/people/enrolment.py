@@ -6,7 +6,7 @@ stay there (``gencard.client.connection.enrolment``).
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -158,7 +158,13 @@ class Roster:
         stamp = _stamp(self._folder)
         if stamp == self._seen[0]:
             return self._seen[1]
-        people = _usable(self._folder / name for name, *_ in stamp)
+        paths = (self._folder / name for name, *_ in stamp)
+        people_by_uri: dict[str, list[Enrolled]] = {}
+        for path in paths:
+            with suppress(GencardError):
+                enrolled = enrolled_in(path)
+                people_by_uri.setdefault(enrolled.identity.uri, []).append(enrolled)
+        people = {uri: people[0] for uri, people in people_by_uri.items() if len(people) == 1}
         if self._on_change is not None:
             self._on_change(people)
         if len(people) == len(stamp):  # else look again: a file that could not be read now may be soon
@@ -193,15 +199,6 @@ def _stamp(folder: Path) -> _Stamp:
         files = [(entry.name, entry.stat()) for entry in entries if entry.name.endswith(".toml")]
         return tuple(sorted((name, file.st_mtime_ns, file.st_size, file.st_ino) for name, file in files))
     return ()
-
-
-def _usable(paths: Iterable[Path]) -> Mapping[str, Enrolled]:
-    people_by_uri: dict[str, list[Enrolled]] = {}
-    for path in paths:
-        with suppress(GencardError):
-            enrolled = enrolled_in(path)
-            people_by_uri.setdefault(enrolled.identity.uri, []).append(enrolled)
-    return {uri: people[0] for uri, people in people_by_uri.items() if len(people) == 1}
 
 
 def enrolled_in(path: Path) -> Enrolled:

@@ -88,7 +88,9 @@ def with_measures(
         Change("measures", name, "", bound if bound and name in measures else NOT_OFFERED)
         for name in dropped_names
     ]
-    why = _why_uniques_stay(without_uniques, bound, terms.generator)
+    why = bound or (GENERATOR_READS_RECORDS if is_black_box(terms.generator) else None)
+    if not without_uniques:
+        why = NOT_OFFERED
     if terms.without_uniques and why:
         changes.append(Change("without_uniques", "true", "false", why))
     terms = replace(terms, measures=measures_kept, without_uniques=terms.without_uniques and not why)
@@ -109,13 +111,6 @@ def with_uniques_kept(terms: Proposal, whole: str | None) -> tuple[Proposal, tup
         return terms, ()
     change = Change("without_uniques", "true", "false", whole)
     return replace(terms, without_uniques=False), (change,)
-
-
-def _why_uniques_stay(offered: bool, bound: str | None, generator: str) -> str | None:
-    """Return the reason code for keeping replicated uniques; None if they may be removed."""
-    if not offered:
-        return NOT_OFFERED
-    return bound or (GENERATOR_READS_RECORDS if is_black_box(generator) else None)
 
 
 RUNS, NUMBERS = "TOO_MANY_RUNS", "TOO_MANY_NUMBERS"

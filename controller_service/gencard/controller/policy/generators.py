@@ -164,17 +164,13 @@ def _well_audited(terms: Proposal) -> tuple[Proposal, tuple[Change, ...]]:
 
     Audits under any card make runs enough to keep their level.
     """
-    requested = terms.audit
-    least = _as_usual(requested) if is_black_box(terms.generator) else requested.sufficient
+    requested, least, usual = terms.audit, terms.audit.sufficient, USUAL_AUDIT
+    if is_black_box(terms.generator):
+        alpha = max(requested.alpha, usual.alpha, key=lambda level: decimal_of(level, "audit.alpha"))
+        least = AuditTerms(max(requested.runs, usual.runs), max(requested.order, usual.order), alpha)
     changes = tuple(
         Change(f"audit.{name}", str(getattr(requested, name)), str(getattr(least, name)), WEAK_AUDIT)
         for name in ("runs", "order", "alpha")
         if getattr(requested, name) != getattr(least, name)
     )
     return replace(terms, audit=least), changes
-
-
-def _as_usual(requested: AuditTerms) -> AuditTerms:
-    usual = USUAL_AUDIT
-    alpha = max(requested.alpha, usual.alpha, key=lambda level: decimal_of(level, "audit.alpha"))
-    return AuditTerms(max(requested.runs, usual.runs), max(requested.order, usual.order), alpha)

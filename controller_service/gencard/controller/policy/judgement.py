@@ -128,7 +128,12 @@ def check_model(
     except ModelTooLargeError as error:
         if most == limits.model_cells:
             raise
-        raise ModelTooLargeError(**{**error.fields, "advice": _memory_advice(limits, most)}) from None
+        advice = (
+            f"The memory of a job, {limits.memory_mib:,} MiB (limits.memory_mib), holds {most:,} cells "
+            "of this generator. Use `--generator auto`, which takes a generator whose model fits, or "
+            "request fewer marginals on these attributes."
+        )
+        raise ModelTooLargeError(**{**error.fields, "advice": advice}) from None
     if terms.moments and isinstance(generator, LinearGenerator):
         cells = sum(domain.project(clique).cells for clique in terms.marginals)
         sums = sum(1 + moment.functions(domain) for moment in terms.moments)
@@ -136,14 +141,6 @@ def check_model(
     if not terms.privacy.noisy:
         with _ONE_TRIAL:
             check_fittable(generator, terms.marginals, covered, zeros=impossible, max_cells=most)
-
-
-def _memory_advice(limits: ProposalLimits, most: int) -> str:
-    return (
-        f"The memory of a job, {limits.memory_mib:,} MiB (limits.memory_mib), holds {most:,} cells of "
-        "this generator. Use `--generator auto`, which takes a generator whose model fits, or request "
-        "fewer marginals on these attributes."
-    )
 
 
 NOTHING_LEFT = "NOTHING_LEFT"

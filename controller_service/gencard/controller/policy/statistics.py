@@ -49,7 +49,10 @@ def acceptable_cliques(
         TooLargeError: There are too many smaller cliques to look at.
     """
     objections = [(clique, objection(clique, policy, domain)) for clique in terms.marginals]
-    _check_parts((clique for clique, reason in objections if reason), policy)
+    sizes = [len(clique) for clique, reason in objections if reason]
+    orders = range(1, min(policy.largest_order, max(sizes, default=0)) + 1)
+    if sum(comb(size, order) for size in sizes for order in orders) > MOST_PARTS:
+        raise TooLargeError(what="The number of smaller marginals", limit=MOST_PARTS)
     changes: list[Change] = []
     cliques_kept: dict[Clique, None] = {}
     for clique, reason in objections:
@@ -84,14 +87,6 @@ def objection(clique: Clique, policy: Policy, domain: Domain, cells: int | None 
     return CELLS if number > policy.largest_marginal_cells else None
 
 
-def _check_parts(cliques: Iterable[Clique], policy: Policy) -> None:
-    """Refuse to search smaller cliques if there are too many."""
-    sizes = [len(clique) for clique in cliques]
-    orders = range(1, min(policy.largest_order, max(sizes, default=0)) + 1)
-    if sum(comb(size, order) for size in sizes for order in orders) > MOST_PARTS:
-        raise TooLargeError(what="The number of smaller marginals", limit=MOST_PARTS)
-
-
 def _nearest(clique: Clique, policy: Policy, domain: Domain) -> Iterator[Clique]:
     """Yield the largest acceptable cliques inside a clique that is not acceptable, each once."""
     covered: set[Attributes] = set()
@@ -122,16 +117,12 @@ def _affordable(
             cliques_kept.append(clique)
             paid_subsets |= fresh
             left -= price
-    return _ordered(cliques_kept, domain), dropped
+    return tuple(sorted(cliques_kept, key=lambda clique: (len(clique), domain.axes(clique)))), dropped
 
 
 def _clique_change(proposed: Clique, offered: Iterable[Clique], reason: str) -> Change:
     new = "; ".join(", ".join(clique) for clique in offered)
     return Change("marginals", ", ".join(proposed), new, reason)
-
-
-def _ordered(cliques: Iterable[Clique], domain: Domain) -> tuple[Clique, ...]:
-    return tuple(sorted(cliques, key=lambda clique: (len(clique), domain.axes(clique))))
 
 
 MECHANISM = "MECHANISM_NOT_OFFERED"

@@ -239,7 +239,10 @@ class Earlier:
         disclose about these attributes and as many more as fit. A lattice that is too large is not
         decided.
         """
-        if self._is_told(run):
+        about = run.output.attributes
+        cliques = (about.union(clique) for clique in (*run.question.cliques, *run.output.cliques))
+        # exact statistics that determine the answer leave nothing new to disclose
+        if all(any(one <= {*clique} for clique in self.cliques) for one in cliques):
             return SearchOutcome.OPEN
         whole = _Scope(self, run, run.level_attributes, run.output.attributes)
         if not whole.attributes:  # numbers of all records disclose no level's count
@@ -254,12 +257,6 @@ class Earlier:
             if outcome is SearchOutcome.DISCLOSED:
                 break
         return outcome
-
-    def _is_told(self, run: RunQuestion) -> bool:
-        """Whether exact statistics determine the answer, which then discloses nothing new."""
-        about = run.output.attributes
-        cliques = (about.union(clique) for clique in (*run.question.cliques, *run.output.cliques))
-        return all(any(one <= {*clique} for clique in self.cliques) for one in cliques)
 
     def _tells(self, run: RunQuestion, scope: _Scope, dataset: Dataset, rules: Rules) -> SearchOutcome:
         """Return the same outcome for one lattice."""
@@ -307,7 +304,17 @@ class Earlier:
 
         Scopes that add the fewest cells come first, so that many wide scopes displace no narrow scope.
         """
-        pairs = self._related(scope, (*self.runs, *self.tables))
+        outputs: list[RunQuestion | Clique] = [*self.runs, *self.tables]
+        attributes = [
+            (one.level_attributes, one.output.attributes)
+            if isinstance(one, RunQuestion)
+            else (frozenset(one), frozenset[str]())
+            for one in outputs
+        ]
+        own = self._with_sources(scope.attributes)
+        pairs = [
+            pair for pair in dict.fromkeys(attributes) if own & self._with_sources(pair[0] | pair[1])
+        ]
         related = sorted(pairs, key=lambda pair: scope.with_(*pair).size)
         joined = list[_Scope]()
         for pair in related:
@@ -330,19 +337,6 @@ class Earlier:
         ]:
             scope = min(wider, key=lambda one: (one.size, sorted(one.attributes)))
         return scope
-
-    def _related(self, scope: _Scope, outputs: Iterable[RunQuestion | Clique]) -> list[_Attributes]:
-        """Attributes of runs and marginals that share some with a scope, or sources of some."""
-        attributes = [
-            (one.level_attributes, one.output.attributes)
-            if isinstance(one, RunQuestion)
-            else (frozenset(one), frozenset[str]())
-            for one in outputs
-        ]
-        own = self._with_sources(scope.attributes)
-        return [
-            pair for pair in dict.fromkeys(attributes) if own & self._with_sources(pair[0] | pair[1])
-        ]
 
     def _with_sources(self, attributes: frozenset[str]) -> frozenset[str]:
         """Return attributes together with the sources of derived ones."""

@@ -1,7 +1,7 @@
 """The question of a run, read by the schema alone: by the service before it is paid, and by the job."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -109,9 +109,9 @@ class Population:
             rules: Version of the output rules under which a run of the question ended.
         """
         values, of_present = _options(question).get("values"), rules in OF_PRESENT
-        where = (
-            _condition(question.where, coding, values, of_present=of_present) if question.where else None
-        )
+        where = None
+        if question.where:
+            where = Condition(*read_condition(question.where, coding, values, of_present=of_present))
         conditions = [] if where is None else [where]
         if question.missing == "drop":
             names = read_formula(question.formula, coding).attributes
@@ -196,7 +196,8 @@ class RunQuestion:
                 chosen = tuple(sorted(used.attributes))
         stored = () if by_policy else chosen
         in_pairs = stored and kind is Analysis.CORRELATION
-        complete = _with_missing(names if in_pairs else stored, coding)
+        needed = names if in_pairs else stored
+        complete = tuple(name for name in needed if coding.attribute(name).coding.missing)
         for one in not_missing(complete, coding.domain):
             possible[one.attributes[0]] &= one.cells
         read = read_question(
@@ -346,13 +347,10 @@ def means_another(question: Question, coding: Coding, rules: str, *, permitted: 
         now, before = (Population.of(question, coding, one) for one in (RULES_VERSION, rules))
         if now.chosen != before.chosen:
             return True
-    is_chosen = "response" in _options(question)
-    return rules in OF_LEVELS and permitted and not is_chosen and _takes_numbers(question, coding)
-
-
-def _takes_numbers(question: Question, coding: Coding) -> bool:
     options = _options(question)
-    return "values" not in options and bool(_numbers_by_choice(question, coding, options))
+    if rules not in OF_LEVELS or not permitted or not {"response", "values"}.isdisjoint(options):
+        return False
+    return bool(_numbers_by_choice(question, coding, options))
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,11 +420,6 @@ def _options(question: Question) -> dict[str, Any]:
     return options
 
 
-def _condition(text: str, coding: Coding, values: Values | None, *, of_present: bool) -> Condition:
-    attributes, mask = read_condition(text, coding, values, of_present=of_present)
-    return Condition(attributes, mask)
-
-
 def _possible(name: str, conditions: Sequence[Condition], domain: Domain) -> NDArray[np.bool_]:
     """Return the levels that a population leaves."""
     possible = np.ones(domain.size(name), dtype=bool)
@@ -456,10 +449,6 @@ def _numbers_by_choice(question: Question, coding: Coding, options: Mapping[str,
     if chosen is not None:  # also numbers without a step
         usable = [one for one in names if isinstance(coding.attribute(one).coding, Edges)]
     return tuple(one for one in usable if one not in cut)
-
-
-def _with_missing(names: Iterable[str], coding: Coding) -> Clique:
-    return tuple(name for name in names if coding.attribute(name).coding.missing)
 
 
 def _hashable(value: Any) -> Any:

@@ -81,7 +81,12 @@ class Evaluations:
         def make(tx: Connection) -> bytes:
             seen_card = self.card_of(tx, who, card)
             measures = self._chosen(who, seen_card, names)
-            self._check_ready(tx, card)
+            if not results.list_releases(tx, card=card, limit=1).rows:
+                raise InvalidInputError(
+                    field="card", problem="has no release yet; generate one, then try again"
+                )
+            if any(row.state in UNFINISHED for row in requests.operations_of_kind(tx, KIND, card)):
+                raise ServiceBusyError(what="concurrent evaluations of one card")
             taken_names = results.evaluated_measures(tx, card)
             fresh = [measure for measure in measures if measure.name not in taken_names]
             line = self._reserve(tx, who, seen_card, fresh)
@@ -140,15 +145,6 @@ class Evaluations:
     def unavailable(self, card: CardRecord) -> dict[str, str]:
         """Measures that a card cannot have, and why."""
         return unavailable(signed_card(card), self.cards.catalogue.named(dataset_of(card.name)))
-
-    def _check_ready(self, tx: Connection, card: str) -> None:
-        """Raise InvalidInputError before the first release, ServiceBusyError during another run."""
-        if not results.list_releases(tx, card=card, limit=1).rows:
-            raise InvalidInputError(
-                field="card", problem="has no release yet; generate one, then try again"
-            )
-        if any(row.state in UNFINISHED for row in requests.operations_of_kind(tx, KIND, card)):
-            raise ServiceBusyError(what="concurrent evaluations of one card")
 
     def _chosen(self, who: Identity, card: CardRecord, names: Sequence[str]) -> list[Evaluation]:
         """Return the evaluations to run, in the order of a report; uses public facts alone."""
@@ -240,7 +236,18 @@ class EvaluationRun:
             psi = results.get_psi(tx, card.name).document
         if run.request["measures"]:
             with scratch_folder(self.work, run.row.name) as scratch:
-                findings = self._findings(run, card, psi, scratch / "rows")
+                rows = scratch / "rows"
+                dataset_entry = self.evaluations.cards.entry_of(card)
+                self._draw(run, card, dataset_entry, psi, rows)
+                job = self.jobs.compare(
+                    dataset_entry,
+                    [evaluation_named(name) for name in run.request["measures"]],
+                    rows_file=rows,
+                    psi=psi,
+                    card=signed_card(card),
+                    seed=secrets.randbits(63),
+                )
+                findings = run.job(tasks.COMPARE, job).findings
         self._keep(run, card, findings)
 
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
@@ -249,21 +256,6 @@ class EvaluationRun:
         if number is not None:
             line = self.evaluations.ledger.line(tx, number)
             refund(tx, line, error, ledger=self.evaluations.ledger, cards=self.evaluations.cards)
-
-    def _findings(
-        self, run: Run, card: CardRecord, psi: bytes, rows: Path
-    ) -> tuple[tasks.FindingDocument, ...]:
-        dataset_entry = self.evaluations.cards.entry_of(card)
-        self._draw(run, card, dataset_entry, psi, rows)
-        job = self.jobs.compare(
-            dataset_entry,
-            [evaluation_named(name) for name in run.request["measures"]],
-            rows_file=rows,
-            psi=psi,
-            card=signed_card(card),
-            seed=secrets.randbits(63),
-        )
-        return run.job(tasks.COMPARE, job).findings
 
     def _draw(
         self, run: Run, card: CardRecord, dataset_entry: DatasetEntry, psi: bytes, rows_file: Path
@@ -289,30 +281,24 @@ class EvaluationRun:
         with evaluations.cards.database.transaction() as tx:
             evaluations.card_of(tx, Identity.of(run.row.owner), card.name)  # it may have ended meanwhile
             for one in findings:
-                results.insert_evaluation(tx, self._row(run, card, one))
+                document = {"format": FORMAT, "card": card.name, "measure": one.name}
+                price = price_of_measures(
+                    [evaluation_named(one.name)], evaluations.cards.entry_of(card), offer_of(card).terms
+                )
+                row = EvaluationRow(
+                    name=f"{card.name}/measures/{one.name}",
+                    card=card.name,
+                    measure=one.name,
+                    submitter=run.row.owner,
+                    statistics=price.statistics,
+                    document=json.dumps(document | {"found": one.document}).encode(),
+                    created=evaluations.cards.clock(),
+                )
+                results.insert_evaluation(tx, row)
             if request["line"] is not None:
                 evaluations.ledger.settle(tx, request["line"], evaluations.cards.clock())
             response = self.response(card.name, request["asked"])
             evaluations.operations.finish(tx, run.row.name, response)
-
-    def _row(self, run: Run, card: CardRecord, finding: tasks.FindingDocument) -> EvaluationRow:
-        dataset_entry, terms = self.evaluations.cards.entry_of(card), offer_of(card).terms
-        name = finding.name
-        document = {
-            "format": FORMAT,
-            "card": card.name,
-            "measure": name,
-            "found": finding.document,
-        }
-        return EvaluationRow(
-            name=f"{card.name}/measures/{name}",
-            card=card.name,
-            measure=name,
-            submitter=run.row.owner,
-            statistics=price_of_measures([evaluation_named(name)], dataset_entry, terms).statistics,
-            document=json.dumps(document).encode(),
-            created=self.evaluations.cards.clock(),
-        )
 
 
 def records_in(psi: Psi) -> int:

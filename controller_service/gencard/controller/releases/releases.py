@@ -101,7 +101,10 @@ class Releases:
         usable = self.cards.usable(tx, who, card)
         self._check(tx, usable, rows, seed)
         size = rows * self._bytes_of_row(usable)
-        self._check_quota(tx, who, size)
+        number, bytes_held = results.released_to(tx, who.uri)
+        unfinished = self.operations.unfinished(tx, who.uri, KIND)
+        to_come = sum(int(json.loads(row.request).get("bytes", 0)) for row in unfinished)
+        self.cards.quotas.check_release(number + len(unfinished), bytes_held + to_come + size)
         self.hold(tx, who, card)
         facts = {"card": card, "rows": rows, "seed": seed, "bytes": size}
         name = self.operations.create(tx, who, KIND, card, facts)
@@ -162,13 +165,6 @@ class Releases:
     def _bytes_of_row(self, card: CardRecord) -> int:
         domain = self.cards.entry_of(card).domain
         return row_bytes(domain.covered_by(offer_of(card).terms.cliques))
-
-    def _check_quota(self, tx: Connection, who: Identity, size: int) -> None:
-        """Raise QuotaExceededError if the caller may have no more releases, or none so large."""
-        number, bytes_held = results.released_to(tx, who.uri)
-        unfinished = self.operations.unfinished(tx, who.uri, KIND)
-        to_come = sum(int(json.loads(row.request).get("bytes", 0)) for row in unfinished)
-        self.cards.quotas.check_release(number + len(unfinished), bytes_held + to_come + size)
 
     def get(self, who: Identity, name: str) -> tuple[ReleaseRow, bytes]:
         """Return a release, and the bytes of its entry in the log."""

@@ -45,7 +45,6 @@ from gencard.core.errors import (
     StorageError,
 )
 from gencard.core.statistics.linear import statistics_of
-from gencard.core.types import VersionKind
 from gencard.wire.documents.receipt import AuditedBox, Receipt, receipt_statement
 from gencard.wire.signatures.canonical import sha256, time_text
 from gencard.wire.signatures.dsse import sign
@@ -124,7 +123,9 @@ class BoxRelease:
             self._store(failed.parent)
             return
         except OperationCancelledError:
-            _throw_away(failed.parent)
+            with suppress(OSError):
+                for name in (tasks.KEPT_FIT, tasks.KEPT_ROWS):
+                    (failed.parent / name).unlink(missing_ok=True)
             raise
         except (*NOTHING_LEARNT, ServiceUnavailableError):
             raise
@@ -188,12 +189,6 @@ class BoxRelease:
         )
 
 
-def _throw_away(folder: Path) -> None:
-    with suppress(OSError):
-        for name in (tasks.KEPT_FIT, tasks.KEPT_ROWS):
-            (folder / name).unlink(missing_ok=True)
-
-
 SPARE = 1_000
 """Rows to draw in addition to twice the requested number, if replicated uniques are removed."""
 
@@ -244,9 +239,12 @@ class ReleaseRun:
     def _prepared(self, run: Run, card: CardRecord, dataset_entry: DatasetEntry) -> bytes:
         """Return psi, and keep the result of a black box's single run; tier private has no psi."""
         if is_private(card):
-            self._fitted(run, card, dataset_entry)
+            self._fit_private(run, card, dataset_entry)
             return b""
-        psi = self._stored(card) or self._shared(run, card) or self._measured(run, card, dataset_entry)
+        with self.releases.database.reading() as tx:
+            row = results.find_psi(tx, card.name)
+        stored = None if row is None else row.document
+        psi = stored or self._shared(run, card) or self._measured(run, card, dataset_entry)
         if is_audited(card):
             self.black_boxes.keep(run, card, dataset_entry)
         return psi
@@ -306,11 +304,6 @@ class ReleaseRun:
                     fits.keep(card.name, key, made.fit)
         return made.digest
 
-    def _stored(self, card: CardRecord) -> bytes | None:
-        with self.releases.database.reading() as tx:
-            row = results.find_psi(tx, card.name)
-        return None if row is None else row.document
-
     def _shared(self, run: Run, card: CardRecord) -> bytes | None:
         """Psi that the analyst holds already under another card, with the very noise: drawn once."""
         with self.releases.database.transaction() as tx:
@@ -361,7 +354,7 @@ class ReleaseRun:
         results.put_psi(tx, card.name, psi, sha256(psi), now)
         self.releases.ledger.settle(tx, line.line, now)
 
-    def _fitted(self, run: Run, card: CardRecord, dataset_entry: DatasetEntry) -> None:
+    def _fit_private(self, run: Run, card: CardRecord, dataset_entry: DatasetEntry) -> None:
         """Fit a private black box, once for a card; its price is held before records are opened."""
         releases = self.releases
         with releases.database.transaction() as tx:
@@ -413,6 +406,9 @@ class ReleaseRun:
             psi_digest = "" if private else results.get_psi(tx, card.name).digest
             details = {"data_digest": digest} | ({} if private else {"psi_digest": psi_digest})
             entry = self._log(tx, "release", name, details)
+            dataset_entry = self.cards.entry_of(card)
+            same = dataset_entry.version == signed_card(card).version
+            kind = dataset_entry.version_kind if same else None  # another by now
             receipt = Receipt(
                 name=name,
                 card_digest=offer_of(card).digest,
@@ -427,19 +423,13 @@ class ReleaseRun:
                 without_uniques=without,
                 private_box=signed_card(card).generator_digest if private else "",
                 most_records=signed_card(card).most_records,
-                version_kind=self._version_kind(card),
+                version_kind=kind,
             )
             signed = sign(receipt_statement(receipt), [self.cards.signing_key(tx)])
             row = _row_of(receipt, signed, run, file_name, now)
             results.insert_release(tx, row)
             self.cards.attest(tx, usable, CardState.RELEASED, "release", signed)
             self.releases.operations.finish(tx, run.row.name, self.response(row))
-
-    def _version_kind(self, card: CardRecord) -> VersionKind | None:
-        """Return the kind of the card's version; None if the dataset has another version by now."""
-        dataset_entry = self.cards.entry_of(card)
-        same = dataset_entry.version == signed_card(card).version
-        return dataset_entry.version_kind if same else None
 
     def _log(self, tx: Connection, action: str, resource: str, details: dict[str, str]) -> int:
         """Index of the new entry; the controller acts."""

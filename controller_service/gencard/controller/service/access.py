@@ -231,16 +231,12 @@ class Patience:
         with self._changed:
             number = next(self._numbers)
             self._waiting[number] = time.monotonic() + self._seconds, context
-            self._wake()
+            if self._watcher is None:
+                self._watcher = threading.Thread(target=self._watch, name="patience", daemon=True)
+                self._watcher.start()
+            elif self._asleep:
+                self._changed.notify()
         return number
-
-    def _wake(self) -> None:
-        """Wake the watcher, unless it waits for an earlier end already."""
-        if self._watcher is None:
-            self._watcher = threading.Thread(target=self._watch, name="patience", daemon=True)
-            self._watcher.start()
-        elif self._asleep:
-            self._changed.notify()
 
     def _watch(self) -> None:
         while self._cancel_next():

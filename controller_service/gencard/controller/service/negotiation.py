@@ -8,12 +8,11 @@ import grpc
 from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.cards.negotiations import Negotiations
 from gencard.controller.records.catalogue import Catalogue, DatasetEntry
-from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.service.guard import identity
 from gencard.controller.service.operations import page_and_token, page_size, request_of
 from gencard.core.card.terms import Proposal
 from gencard.core.catalogue import CatalogueEntry, DeclaredAttribute, GeneratorEntry
-from gencard.core.coding import PLAIN, Attribute
+from gencard.core.coding import PLAIN
 from gencard.v1 import catalog_pb2 as catalog
 from gencard.v1 import catalog_pb2_grpc, negotiation_pb2_grpc
 from gencard.v1 import negotiation_pb2 as pb
@@ -76,18 +75,17 @@ def _entry(dataset_entry: DatasetEntry, *, whole: bool) -> catalog.Dataset:
         most_records=schema.most_records,
     )
     if whole:
+        attributes = [
+            DeclaredAttribute(one, schema.readings.get(one.name, PLAIN), schema.groups.get(one.name, {}))
+            for one in schema.coding.attributes
+        ]
         summary = replace(
             summary,
-            attributes=tuple(_declared(one, schema) for one in schema.coding.attributes),
+            attributes=tuple(attributes),
             structural_zeros=schema.coding.structural_zeros,
             policy=dataset_entry.policy.public,
         )
     return message_of(summary, catalog.Dataset)
-
-
-def _declared(attribute: Attribute, schema: PublicSchema) -> DeclaredAttribute:
-    reading = schema.readings.get(attribute.name, PLAIN)
-    return DeclaredAttribute(attribute, reading, schema.groups.get(attribute.name, {}))
 
 
 ALL = "datasets/-"

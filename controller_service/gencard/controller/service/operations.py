@@ -20,7 +20,6 @@ from gencard.controller.state.log import EventLog, all_changes
 from gencard.controller.state.requests import UNFINISHED, OperationRow, OperationState, Request
 from gencard.controller.state.results import AuditRow, EvaluationRow, ReleaseRow
 from gencard.core.errors import (
-    GencardError,
     InvalidInputError,
     InvalidNumberError,
     OperationCancelledError,
@@ -142,13 +141,10 @@ def operation_message(row: OperationRow) -> operations_pb2.Operation:
         message.response.Pack(RESPONSE[row.kind].FromString(row.response or b""))
     elif row.state not in UNFINISHED:
         message.done = True
-        message.error.CopyFrom(status_message(_error(row)))
+        cancelled = row.state is OperationState.CANCELLED
+        error = OperationCancelledError() if cancelled else error_of_document(row.error)
+        message.error.CopyFrom(status_message(error))
     return message
-
-
-def _error(row: OperationRow) -> GencardError:
-    cancelled = row.state is OperationState.CANCELLED
-    return OperationCancelledError() if cancelled else error_of_document(row.error)
 
 
 @dataclass(frozen=True, slots=True)

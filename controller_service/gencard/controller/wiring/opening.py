@@ -39,7 +39,10 @@ def open_controller_state(
         InvalidInputError, StorageError, DatasetError: Settings, state or records cannot be used.
     """
     salt = secret_bytes(settings.signing.version_salt, "signing.version_salt")
-    keys = _signing_keys(settings)
+    keys = {
+        CARDS: SigningKey(CARDS, settings.signing.card_key, "signing.card_key"),
+        LOG: SigningKey(LOG, settings.signing.log_key, "signing.log_key"),
+    }
     database = Database(settings.state.database_url, fence)
     database.migrate()
     with database.reading() as tx:
@@ -62,11 +65,12 @@ def open_controller_state(
         opened.decisions.end_with_cards(tx, card)
         opened.fits.drop(card)
 
+    names = (field.name for field in fields(ProposalLimits))
     cards = CardBook(
         database=database,
         log=log,
         catalogue=catalogue,
-        limits=_limits(settings),
+        limits=ProposalLimits(**{name: getattr(bounds, name) for name in names}),
         quotas=quotas_of(settings),
         facts=boxes.facts,
         controller=settings.identity.uri,
@@ -95,19 +99,6 @@ def _entries(
     served = {one.name: one for one in read if one.versions.items() <= rules.get(one.name, {}).items()}
     for table in settings.datasets:
         yield served.get(f"{PREFIX}{table.name}") or entry_of(table, salt)
-
-
-def _signing_keys(settings: Settings) -> Mapping[str, SigningKey]:
-    files = settings.signing
-    return {
-        CARDS: SigningKey(CARDS, files.card_key, "signing.card_key"),
-        LOG: SigningKey(LOG, files.log_key, "signing.log_key"),
-    }
-
-
-def _limits(settings: Settings) -> ProposalLimits:
-    names = (field.name for field in fields(ProposalLimits))
-    return ProposalLimits(**{name: getattr(settings.limits, name) for name in names})
 
 
 def caps_of(settings: Settings) -> dict[str, Caps]:

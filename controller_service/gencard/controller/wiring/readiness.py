@@ -16,7 +16,7 @@ from gencard.controller.sandbox.boxes import check_isolation
 from gencard.controller.settings.settings import Settings
 from gencard.controller.state.ledger import Ledger
 from gencard.core.card.analyses import NO_ANALYSES
-from gencard.core.card.noise import AS_COUNTED, Mechanism, Privacy
+from gencard.core.card.noise import AS_COUNTED, Mechanism
 from gencard.core.coding import Edges
 from gencard.core.errors import InvalidInputError
 from gencard.core.policy import Policy
@@ -201,7 +201,14 @@ def check_policies(catalogue: Catalogue, generators: Collection[str], facts: Fac
         for field, problem in _mistakes(dataset_entry, generators):
             raise InvalidInputError(field=f"{dataset_entry.name}: policy.{field}", problem=problem)
         _check_libraries(dataset_entry)
-        _check_columns(dataset_entry)
+        coding = dataset_entry.schema.coding
+        numbers = {name for name in coding.stored if isinstance(coding.attribute(name).coding, Edges)}
+        unknown = sorted(set(dataset_entry.policy.analyses.columns) - numbers)
+        if unknown:
+            raise InvalidInputError(
+                field=f"{dataset_entry.name}: policy.analyses.columns",
+                problem=f"names '{unknown[0]}', which has no edges, or is derived from other attributes",
+            )
         for problem in _private_mistakes(dataset_entry.policy, facts):
             raise InvalidInputError(field=f"{dataset_entry.name}: policy.generators", problem=problem)
 
@@ -214,18 +221,6 @@ def _check_libraries(dataset_entry: DatasetEntry) -> None:
     except InvalidInputError as error:
         problem = error.fields["problem"]
     raise InvalidInputError(field=f"{dataset_entry.name}: policy.analyses.libraries", problem=problem)
-
-
-def _check_columns(dataset_entry: DatasetEntry) -> None:
-    """Raise InvalidInputError if a policy offers stored numbers of an attribute without intervals."""
-    coding = dataset_entry.schema.coding
-    numbers = {name for name in coding.stored if isinstance(coding.attribute(name).coding, Edges)}
-    unknown = sorted(set(dataset_entry.policy.analyses.columns) - numbers)
-    if unknown:
-        raise InvalidInputError(
-            field=f"{dataset_entry.name}: policy.analyses.columns",
-            problem=f"names '{unknown[0]}', which has no edges, or is derived from other attributes",
-        )
 
 
 def _mistakes(dataset_entry: DatasetEntry, generators: Collection[str]) -> list[tuple[str, str]]:
@@ -242,7 +237,11 @@ def _mistakes(dataset_entry: DatasetEntry, generators: Collection[str]) -> list[
             policy.noise is None and set(policy.mechanisms) != {Mechanism.EXACT}
         ),
         ("noise", "must be one of the mechanisms, and within most_per_card"): (
-            policy.noise is not None and not _is_on_offer(policy.noise, policy)
+            policy.noise is not None
+            and not (
+                policy.noise.mechanism in policy.mechanisms
+                and policy.noise.price.fits(policy.most_per_card)
+            )
         ),
     }
     return [mistake for mistake, is_made in wrong.items() if is_made]
@@ -264,7 +263,3 @@ def _private_mistakes(policy: Policy, facts: Facts) -> Iterator[str]:
         if not privacy.price.fits(policy.most_per_card):
             price = privacy.price
             yield f"names '{name}', whose price of {price} for a card exceeds most_per_card"
-
-
-def _is_on_offer(noise: Privacy, policy: Policy) -> bool:
-    return noise.mechanism in policy.mechanisms and noise.price.fits(policy.most_per_card)

@@ -213,14 +213,13 @@ class InForce:
 def digest_of(config: Path, settings: Settings | None) -> str:
     """Return a digest of the settings file and of the schema files that it names."""
     schemas = [] if settings is None else [table.schema_file for table in settings.datasets]
-    files = [config.absolute(), *schemas]
-    return sha256(b"".join(sha256(_bytes_of(file)).digest() for file in files)).hexdigest()
-
-
-def _bytes_of(file: Path) -> bytes:
-    with suppress(OSError):
-        return file.read_bytes()
-    return b""
+    digests: list[bytes] = []
+    for file in (config.absolute(), *schemas):
+        content = b""  # of a file that cannot be read
+        with suppress(OSError):
+            content = file.read_bytes()
+        digests.append(sha256(content).digest())
+    return sha256(b"".join(digests)).hexdigest()
 
 
 class SettingsWatch:

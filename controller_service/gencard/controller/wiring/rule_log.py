@@ -144,17 +144,13 @@ def _text(name: str, value: Any, key: bytes) -> str:
     if isinstance(value, SecretStr):
         value = value.get_secret_value()
     elif not isinstance(value, Path) and name.rpartition(".")[2] not in _PRIVATE_FIELDS:
-        return _public(value)
+        if value is None or value == {}:
+            return "none"
+        if isinstance(value, tuple | list | frozenset):
+            return json.dumps(value, default=str, ensure_ascii=True)
+        return str(value).lower() if isinstance(value, bool) else str(value)
     message = f"gencard.rules.v1\0{name}\0{value}".encode()
     return f"not shown, keyed digest {hmac.new(key, message, 'sha256').hexdigest()[:32]}"
-
-
-def _public(value: Any) -> str:
-    if value is None or value == {}:
-        return "none"
-    if isinstance(value, tuple | list | frozenset):
-        return json.dumps(value, default=str, ensure_ascii=True)
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 SERVICE = "service"
@@ -209,7 +205,9 @@ class RuleLog:
         before = kept_rules(tx)
         digests = {"settings_before": rules_digest(before), "settings": rules_digest(rules)}
         for change in rule_changes(before, rules):
-            self._append(tx, change.action, change.resource, _details(change) | digests)
+            texts = {"field": change.field, "before": change.before, "after": change.after}
+            details = {name: _short(text) for name, text in texts.items() if text}
+            self._append(tx, change.action, change.resource, details | digests)
         keep_rules(tx, rules)
 
     def _append(self, tx: Connection, action: str, resource: str, details: Mapping[str, str]) -> None:
@@ -221,11 +219,6 @@ class RuleLog:
             details=details,
             now=self.clock(),
         )
-
-
-def _details(change: RuleChange) -> dict[str, str]:
-    texts = {"field": change.field, "before": change.before, "after": change.after}
-    return {name: _short(text) for name, text in texts.items() if text}
 
 
 def _short(text: str) -> str:

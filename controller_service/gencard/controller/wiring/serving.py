@@ -52,7 +52,7 @@ from gencard.controller.service.operations import (
 from gencard.controller.service.releases import AuditServicer, MeasuresServicer, SynthesisServicer
 from gencard.controller.service.server import Registration, Service, stand_by, start
 from gencard.controller.service.stewards import StewardServicer
-from gencard.controller.settings.settings import Limits, Settings
+from gencard.controller.settings.settings import Settings
 from gencard.controller.state.leadership import Leadership
 from gencard.controller.state.log import Clock, Event, ahead_of
 from gencard.controller.stewards.deciding import Way
@@ -95,8 +95,11 @@ def servicers(
     audits = _audits(controller_state, operations, jobs)
     boxes = BoxRelease(database, audits.card_audits, jobs, controller_state.files)
     releases = _releases(controller_state, operations, jobs, audits, boxes)
-    evaluations = _evaluations(controller_state, operations, jobs, boxes)
-    _register_risks(controller_state, operations, jobs)
+    evaluations = Evaluations(cards, controller_state.ledger, operations)
+    operations.carries(EVALUATION, EvaluationRun(evaluations, jobs, work, boxes, evaluation_response))
+    risks = Risks(database, cards, operations)
+    risks.tidy()
+    operations.carries(RISK, RiskRun(risks, operations, jobs))
     lent_boxes = frozenset(settings.lending.black_boxes)
     remote_runs = RemoteRuns(audits, jobs, executor, work, settings.limits.upload_rows, lent_boxes)
     signing_key = Roster(settings.signing.identities).signing_key
@@ -163,27 +166,6 @@ def _releases(
     )
     operations.carries(RELEASE, ReleaseRun(releases, jobs, state.work, boxes, release_response))
     return releases
-
-
-def _evaluations(
-    controller_state: ControllerState, operations: Operations, jobs: Descriptions, boxes: BoxRelease
-) -> Evaluations:
-    evaluations = Evaluations(controller_state.cards, controller_state.ledger, operations)
-    operations.carries(
-        EVALUATION,
-        EvaluationRun(
-            evaluations, jobs, controller_state.settings.state.work, boxes, evaluation_response
-        ),
-    )
-    return evaluations
-
-
-def _register_risks(
-    controller_state: ControllerState, operations: Operations, jobs: Descriptions
-) -> None:
-    risks = Risks(controller_state.database, controller_state.cards, operations)
-    risks.tidy()
-    operations.carries(RISK, RiskRun(risks, operations, jobs))
 
 
 def _answers(
@@ -385,7 +367,10 @@ def _served(
     )
     check_catalogue(controller_state.cards.catalogue, controller_state.boxes, unreviewed=unreviewed)
     check_cells(settings)
-    executor = _executor(settings.limits)
+    limits = settings.limits
+    executor = ProcessExecutor(
+        limits.workers, cpu_seconds=limits.cpu_seconds, memory_mib=limits.memory_mib, report=report
+    )
     operations = _operations(controller_state, executor)
     rule_log = RuleLog(
         controller_state.database,
@@ -457,12 +442,6 @@ def _page(controller_state: ControllerState, operations: Operations) -> "PageSer
         raise InvalidInputError(field="page", problem=problem) from None
     desk = controller_state.desk(Way("page"), operations=operations)
     return start_page(table, controller_state, desk, tls, report)
-
-
-def _executor(limits: Limits) -> ProcessExecutor:
-    return ProcessExecutor(
-        limits.workers, cpu_seconds=limits.cpu_seconds, memory_mib=limits.memory_mib, report=report
-    )
 
 
 def _operations(controller_state: ControllerState, executor: ProcessExecutor) -> Operations:

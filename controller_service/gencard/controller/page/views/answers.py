@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
 
 from starlette.requests import Request
 
@@ -14,7 +13,6 @@ from gencard.controller.page.views import Context, FormAction, View
 from gencard.controller.stewards.desk import Desk
 from gencard.core.output_rules import Colour, Rule
 from gencard.core.program_outputs import DIGITS, Number
-from gencard.wire.documents.answer_document import Question
 from gencard.wire.signatures.identity import Identity
 from gencard.wire.steward import ReviewedNumber
 
@@ -78,6 +76,8 @@ def _answer(request: Request, desk: Desk, who: Identity) -> Context:
     view = desk.answer(who, request.path_params["name"])
     answer = None if view.document is None else AnalysisAnswer.of_json(view.document)
     cells = [_marked(cell) for cell in view.cells]
+    known = {str(rule): text for rule, text in RULES.items()}
+    options = json.loads(view.summary.question.options or "{}")
     outputs = groupby(zip(view.cells, cells, strict=True), key=lambda pair: pair[0].output)
     return {
         "title": f"Answer for {view.summary.analyst.rpartition('/')[2]}",
@@ -86,12 +86,19 @@ def _answer(request: Request, desk: Desk, who: Identity) -> Context:
         "counts": {str(colour): sum(one.colour is colour for one in cells) for colour in Colour},
         "numbers": len(cells),
         "missing": MISSING_WORDS[view.summary.question.missing],
-        "options": _options(view.summary.question),
+        "options": [(name, json.dumps(one, ensure_ascii=False)) for name, one in options.items()],
         "about": None
         if answer is None
         else {"n": _text(answer.n), "noise": answer.noise, "notes": answer.notes},
         "tables": [] if answer is None else list(_tables(answer)),
-        "marks": [(*_mark(mark), mark["part"]) for mark in view.marks or ()],
+        "marks": [
+            (
+                str(mark["colour"]),
+                "; ".join(known.get(rule, rule) for rule in mark["rules"]),
+                mark["part"],
+            )
+            for mark in view.marks or ()
+        ],
         "digits": range(1, DIGITS + 1),
         "tones": TONES,
     }
@@ -104,28 +111,21 @@ MISSING_WORDS = {
 """Treatment of missing values, by the keyword of a question."""
 
 
-def _options(question: Question) -> list[tuple[str, str]]:
-    options = json.loads(question.options) if question.options else {}
-    return [(name, json.dumps(value, ensure_ascii=False)) for name, value in options.items()]
-
-
 def _marked(cell: ReviewedNumber) -> Marked:
+    difference = ""
+    if cell.value is not None and cell.dry:
+        percent = f"{100 * (cell.value - cell.dry) / abs(cell.dry):+.3g} %"
+        difference = percent.replace("-", "\N{MINUS SIGN}")
     return Marked(
         f"{cell.output}/{cell.row}/{cell.column}",
         cell.row,
         cell.column,
         _text(cell.value),
         _text(cell.dry),
-        _difference(cell.value, cell.dry),
+        difference,
         cell.mark,
         tuple(RULES[Rule(rule)] for rule in cell.rules),
     )
-
-
-def _mark(mark: Mapping[str, Any]) -> tuple[str, str]:
-    """Return colour and text of the rules' finding on a part of a checked run's answer."""
-    known = {str(rule): text for rule, text in RULES.items()}
-    return str(mark["colour"]), "; ".join(known.get(rule, rule) for rule in mark["rules"])
 
 
 def _tables(
@@ -145,13 +145,6 @@ def _tables(
 
 def _text(value: Number) -> str:
     return "missing" if value is None else f"{value:,.{DIGITS}g}".replace("-", "\N{MINUS SIGN}")
-
-
-def _difference(value: Number, dry: Number) -> str:
-    if value is None or not dry:
-        return ""
-    percent = f"{100 * (value - dry) / abs(dry):+.3g} %"
-    return percent.replace("-", "\N{MINUS SIGN}")
 
 
 VIEWS = (

@@ -1,8 +1,6 @@
 """The view of budgets: every account as a gauge and over time, and the lines that it was spent on."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from decimal import Decimal
 
 from starlette.requests import Request
@@ -16,7 +14,6 @@ from gencard.controller.stewards.desk import Desk
 from gencard.controller.stewards.registers import LINE
 from gencard.core.errors import NotFoundError
 from gencard.wire.signatures.identity import Identity
-from gencard.wire.steward import BudgetAccount
 
 _TITLES = {Scope.DATASET: "All together", Scope.PROJECT: "Projects", Scope.ANALYST: "Analysts"}
 _LINES = 50
@@ -59,14 +56,21 @@ class Shown:
 
 def _budget(request: Request, desk: Desk, who: Identity) -> Context:
     archive = desk.archive(who)
-    dataset = _dataset(request.path_params.get("name", ""), archive.datasets)
+    dataset = request.path_params.get("name") or next(iter(archive.datasets), "")
+    if dataset not in archive.datasets:
+        raise NotFoundError(what=f"dataset '{dataset.removeprefix(PREFIX)}'")
     accounts, now = desk.accounts(who, dataset), desk.clock()
     days = archive.days(dataset)
     gauges: dict[Scope, list[Shown]] = {scope: [] for scope in Scope}
     for one in accounts:
         spending = days.get(Account(Scope(one.scope), dataset, one.holder), {})
         course = courses(amounts(one.spent, one.reserved, one.cap), spending, now)
-        gauges[Scope(one.scope)] += _shown(one, course, now)
+        *path, holder = one.holder.split("/")
+        project = path[-2] if one.scope == Scope.ANALYST and len(path) > 1 else ""
+        for currency in course:
+            bar = gauge(currency.amount, holder or "all together")
+            line, forecast = curve(currency, now), in_words(currency)
+            gauges[Scope(one.scope)].append(Shown(holder, project, currency, bar, line, forecast))
     page = desk.lines(who, dataset, _LINES, request.query_params.get("before", ""))
     return {
         "firsts": [one for one in desk.first_decisions(who) if one.resource.startswith(LINE)],
@@ -77,22 +81,6 @@ def _budget(request: Request, desk: Desk, who: Identity) -> Context:
         "lines": page,
         "card_of": card_of,
     }
-
-
-def _dataset(name: str, datasets: tuple[str, ...]) -> str:
-    """Return the dataset of a path; the first dataset if the path names none."""
-    dataset = name or next(iter(datasets), "")
-    if dataset not in datasets:
-        raise NotFoundError(what=f"dataset '{dataset.removeprefix(PREFIX)}'")
-    return dataset
-
-
-def _shown(account: BudgetAccount, course: tuple[Course, ...], now: datetime) -> Iterator[Shown]:
-    *path, holder = account.holder.split("/")
-    project = path[-2] if account.scope == Scope.ANALYST and len(path) > 1 else ""
-    for one in course:
-        amount_gauge = gauge(one.amount, holder or "all together")
-        yield Shown(holder, project, one, amount_gauge, curve(one, now), in_words(one))
 
 
 def card_of(resource: str) -> str:

@@ -136,20 +136,17 @@ def budgets(desk: Desk, who: Identity, card: CardRecord, price: Price | None) ->
     """Return the rests of the budgets of dataset, project and analyst that have accounts."""
     analyst = Identity.of(card.analyst)
     own = {Scope.DATASET: "", Scope.PROJECT: analyst.project, Scope.ANALYST: analyst.uri}
-    return [
-        BudgetLeft(f"Left of the {one.scope}'s budget", left, price is not None and not price.fits(left))
-        for one in desk.accounts(who, dataset_of(card.name))
-        if own[Scope(one.scope)] == one.holder
-        for left in [_left(one.cap, one.spent)]
-    ]
-
-
-def _left(cap: Price, spent: Price) -> Price:
-    return Price(
-        max(0, cap.statistics - spent.statistics),
-        max(ZERO, cap.epsilon - spent.epsilon),
-        max(ZERO, cap.rho - spent.rho),
-    )
+    rests: list[BudgetLeft] = []
+    for one in desk.accounts(who, dataset_of(card.name)):
+        if own[Scope(one.scope)] == one.holder:
+            left = Price(
+                max(0, one.cap.statistics - one.spent.statistics),
+                max(ZERO, one.cap.epsilon - one.spent.epsilon),
+                max(ZERO, one.cap.rho - one.spent.rho),
+            )
+            short = price is not None and not price.fits(left)
+            rests.append(BudgetLeft(f"Left of the {one.scope}'s budget", left, short))
+    return rests
 
 
 _ENDS = {CardState.OFFERED: "Offer ends", CardState.AGREED: "Card ends", CardState.RELEASED: "Card ends"}
@@ -208,21 +205,17 @@ def _statistics(terms: Proposal) -> Iterator[str]:
 
 def _terms(terms: Proposal) -> Mapping[tuple[str, str], str]:
     """Single terms as texts, by field and label."""
+    exact = terms.transform == AS_COUNTED
     texts = {
         ("purpose", "purpose"): terms.purpose,
         ("generator", "generator"): terms.generator,
         ("rows", "rows, at most"): f"{terms.rows:,}",
-        ("privacy", "measured"): _privacy(terms),
+        ("privacy", "measured"): str(terms.privacy) if exact else f"{terms.privacy}, {terms.transform}",
         ("measures", "evaluations on the records"): ", ".join(terms.measures),
         ("without_uniques", "replicated uniques"): "removed" if terms.without_uniques else "",
     }
     texts |= {("analyses", title.lower()): value for title, value in terms.analyses.about}
     return {name: text for name, text in texts.items() if text}
-
-
-def _privacy(terms: Proposal) -> str:
-    text = str(terms.privacy)
-    return text if terms.transform == AS_COUNTED else f"{text}, {terms.transform}"
 
 
 def heat_map(together: Together) -> HeatMap:

@@ -1,7 +1,6 @@
 """The view of the log: search, and single entries with their proof."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from starlette.requests import Request
 
@@ -41,16 +40,11 @@ def _entries(desk: Desk, who: Identity, query: str, token: str) -> Context:
         "query": query,
         "problem": problem,
         "later": bool(token),
-        "entries": [_line(event) for event in page.rows],
+        "entries": [
+            {"event": event, "link": link_of(event.resource), "details": list(_details(event))}
+            for event in page.rows
+        ],
         "next_token": page.next_token,
-    }
-
-
-def _line(event: Event) -> Mapping[str, Any]:
-    return {
-        "event": event,
-        "link": link_of(event.resource),
-        "details": list(_details(event)),
     }
 
 

@@ -24,7 +24,7 @@ _EFFECTS = {
     "replaced": "Already enrolled: the keys are replaced. The old signing key can no longer sign; what "
     "it signed stays valid. Passkeys are removed, and sessions end.",
 }
-_ORDER = ("steward", "auditor", "analyst")
+_ORDER = {"steward": 0, "auditor": 1, "analyst": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,10 @@ class PersonRow:
 
 
 def _people(request: Request, desk: Desk, who: Identity) -> Context:  # noqa: ARG001
-    people = sorted(desk.people(who), key=_by_role)
+    people = sorted(
+        desk.people(who),
+        key=lambda person: (_ORDER.get(person.identity.role, len(_ORDER)), person.identity.name),
+    )
     firsts = [one for one in desk.first_decisions(who) if one.resource.startswith(("people/", "keys/"))]
     return {
         "rows": list(_rows(people, desk.clock())),
@@ -47,12 +50,6 @@ def _people(request: Request, desk: Desk, who: Identity) -> Context:  # noqa: AR
         "roles": PERSONS,
         "grouped": grouped,
     }
-
-
-def _by_role(person: Person) -> tuple[int, str]:
-    who = person.identity
-    place = _ORDER.index(who.role) if who.role in _ORDER else len(_ORDER)
-    return place, who.name
 
 
 def _rows(people: list[Person], now: datetime) -> Iterator[PersonRow]:

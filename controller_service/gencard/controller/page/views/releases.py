@@ -7,7 +7,6 @@ from starlette.requests import Request
 
 from gencard.controller.page.charts import Lane, bar, lanes
 from gencard.controller.page.views import Context, FormAction, View
-from gencard.controller.stewards.archive import BoxEvidence
 from gencard.controller.stewards.desk import Desk
 from gencard.core.audit.exploration import BlockEvidence
 from gencard.core.audit.report import AuditReport, CheckResult, Verdict
@@ -32,13 +31,17 @@ def _releases(request: Request, desk: Desk, who: Identity) -> Context:
         "address": f"/releases/of/{dataset}" if dataset else "/releases",
         "releases": archive.releases(dataset, query.get("before", "")),
         "audits": archive.audits(dataset, query.get("audits-before", "")),
-        "evidence": [{"box": one, "shown": _clearing(desk, who, one)} for one in evidence],
+        "evidence": [
+            {
+                "box": one,
+                # the digest for a decision to clear the evidence
+                "shown": desk.preview(
+                    who, Kind.CLEAR_AUDITS, one.dataset, {"black_box": one.black_box}
+                ).shown,
+            }
+            for one in evidence
+        ],
     }
-
-
-def _clearing(desk: Desk, who: Identity, box: BoxEvidence) -> str:
-    """Return the digest for a decision to clear the evidence."""
-    return desk.preview(who, Kind.CLEAR_AUDITS, box.dataset, {"black_box": box.black_box}).shown
 
 
 def _release(request: Request, desk: Desk, who: Identity) -> Context:

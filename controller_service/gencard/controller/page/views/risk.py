@@ -60,19 +60,31 @@ def maps_of(report: PsiRisk) -> list[Shades]:
     """Return heat maps of pairs of attributes: small cells, and certain inferences between the two."""
     largest = max((max(row, default=0) for row in report.small_pairs), default=0)
     few = f"cells of fewer than {report.threshold} records"
+
+    def count(row: int, column: int) -> Shade:
+        value = report.small_pairs[row][column]
+        level = 0 if not value else min(4, 1 + 4 * value // (largest + 1))
+        return Shade(f"{value:,}" if value else "", level, f"{value:,} {few}")
+
+    def share(row: int, column: int) -> Shade:
+        part = report.certain[row][column]
+        text = "" if not part else "<1" if part < 0.01 else f"{100 * part:.0f}"  # never 0 if above 0
+        level = 0 if not part else 1 if part < 0.01 else 2 if part < 0.1 else 3 if part < 0.5 else 4
+        return Shade(text, level, f"{text or 0} % of the records")
+
     return [
         _shades(
             report,
             "Small cells",
             f"{few.capitalize()} in the table of two attributes; on the diagonal, of one.",
-            lambda row, column: _count(report.small_pairs[row][column], largest, few),
+            count,
             below=True,
         ),
         _shades(
             report,
             "Certain",
             "% of the records for which the attribute of the row determines that of the column.",
-            lambda row, column: _share(report.certain[row][column]),
+            share,
         ),
     ]
 
@@ -91,18 +103,6 @@ def _shades(
         for row, name in enumerate(names)
     )
     return Shades(title, hint, tuple(names), rows)
-
-
-def _count(value: int, largest: int, few: str) -> Shade:
-    level = 0 if not value else min(4, 1 + 4 * value // (largest + 1))
-    return Shade(f"{value:,}" if value else "", level, f"{value:,} {few}")
-
-
-def _share(share: float) -> Shade:
-    """Return the shade of a share; a share above 0 is never shown as 0."""
-    text = "" if not share else "<1" if share < 0.01 else f"{100 * share:.0f}"
-    level = 0 if not share else 1 if share < 0.01 else 2 if share < 0.1 else 3 if share < 0.5 else 4
-    return Shade(text, level, f"{text or 0} % of the records")
 
 
 def run_risk(form: Form, desk: Desk, who: Identity) -> ChangeResult:
