@@ -48,8 +48,8 @@ MUTANTS = (
     mutant(
         "psi of other statistics passes where its domain is the card's",
         REBUILT,
-        "if not same or psi.domain !=",
-        "if not same and psi.domain !=",
+        "        not same\n        or psi.domain !=",
+        "        not same\n        and psi.domain !=",
         CARD,
     ),
     mutant(

@@ -349,7 +349,9 @@ def _check_files(settings: Settings) -> None:
     for entry in settings.datasets:
         for key, place in (("data", entry.data), ("holdout", entry.holdout)):
             if isinstance(place, Path):
-                _check_file(place, f"datasets/{entry.name}: {key}")
+                field = f"datasets/{entry.name}: {key}"
+                if not (place.is_file() or place.is_dir()):
+                    raise InvalidInputError(field=field, problem=f"there is no file or folder {place}")
     tls_files(settings)
     read_identities(settings.signing.identities)
 
@@ -401,12 +403,6 @@ def _say_too_many(small: Sequence[tuple[DatasetTable, SmallCells]], most: int) -
                 "measured; black boxes, audits, evaluations and runs on the records are "
                 "refused."
             )
-
-
-def _check_file(path: Path, field: str) -> None:
-    """Raise InvalidInputError if neither a file nor a folder is there."""
-    if not (path.is_file() or path.is_dir()):
-        raise InvalidInputError(field=field, problem=f"there is no file or folder {path}")
 
 
 GRACE_SECONDS = 10.0

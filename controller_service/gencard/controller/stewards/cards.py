@@ -74,7 +74,12 @@ class CardEffect(InTheState):
         if card.state is not CardState.REQUESTED:
             return None, None
         try:
-            return self._counter_offer(tx, card, card.proposed), None
+            terms = card.proposed
+            dataset_entry = self.cards.catalogue.named(dataset_of(card.name))
+            outcome = self.cards.judged(tx, dataset_entry, terms)
+            changes = changes_between(card.proposed, outcome.terms, outcome.changes, STEWARD)
+            price = self.cards.charge(tx, card.analyst, dataset_entry, outcome.terms).price
+            return CounterOffer(outcome.terms, changes, price), None
         except _REFUSALS as error:
             return None, error
 
@@ -100,7 +105,11 @@ class CardEffect(InTheState):
             end = CardState.TERMINATED
             moved_card = self.cards.end(tx, self._waiting(card), end, by, "reject", remark=remark)
         else:
-            moved_card = self._offered(tx, card, by, self._terms(card, action))
+            terms = self._terms(card, action)
+            dataset_entry = self.cards.catalogue.named(dataset_of(card.name))
+            outcome = self.cards.judged(tx, dataset_entry, terms)
+            offered = self.cards.offered(tx, self._waiting(card), dataset_entry, outcome, by)
+            moved_card = self.cards.move(tx, card, offered)
         return Applied({"state": str(moved_card.state), "etag": moved_card.etag})
 
     def together(self, tx: Connection, card: CardRecord, offer: CounterOffer | None) -> Together:
@@ -146,19 +155,6 @@ class CardEffect(InTheState):
         rows = argument(action.arguments, "rows", int, terms.rows)
         left_out = frozenset(texts(action.arguments, "without"))
         return replace(without_attributes(without(terms, dropped), left_out), rows=rows)
-
-    def _counter_offer(self, tx: Connection, card: CardRecord, terms: Proposal) -> CounterOffer:
-        dataset_entry = self.cards.catalogue.named(dataset_of(card.name))
-        outcome = self.cards.judged(tx, dataset_entry, terms)
-        changes = changes_between(card.proposed, outcome.terms, outcome.changes, STEWARD)
-        price = self.cards.charge(tx, card.analyst, dataset_entry, outcome.terms).price
-        return CounterOffer(outcome.terms, changes, price)
-
-    def _offered(self, tx: Connection, card: CardRecord, by: str, terms: Proposal) -> CardRecord:
-        dataset_entry = self.cards.catalogue.named(dataset_of(card.name))
-        outcome = self.cards.judged(tx, dataset_entry, terms)
-        offered = self.cards.offered(tx, self._waiting(card), dataset_entry, outcome, by)
-        return self.cards.move(tx, card, offered)
 
     def _revoked(self, tx: Connection, card: CardRecord, by: str, remark: str) -> CardRecord:
         """Return the card ended for good, with a signed revocation.

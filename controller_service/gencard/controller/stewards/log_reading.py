@@ -91,7 +91,9 @@ def search(tx: Connection, query: LogQuery, token: str = "", limit: int = _PAGE)
     """
     rows = select(events.c.body).order_by(events.c.index.desc()).limit(MOST_READ)
     if token:
-        rows = rows.where(events.c.index < _index(token))
+        if not (token.isascii() and token.isdigit() and len(token) <= 18):
+            raise InvalidInputError(field="page_token", problem="was not issued by this list")
+        rows = rows.where(events.c.index < int(token))
     entries: list[Event] = []
     event = None
     for number, body in enumerate(tx.execute(rows, execution_options={"yield_per": 500}).scalars(), 1):
@@ -201,12 +203,6 @@ def _day(name: str, text: str) -> date:
         return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).date()
     except ValueError:
         raise InvalidInputError(field=name, problem="is not a day written YYYY-MM-DD") from None
-
-
-def _index(token: str) -> int:
-    if not (token.isascii() and token.isdigit() and len(token) <= 18):
-        raise InvalidInputError(field="page_token", problem="was not issued by this list")
-    return int(token)
 
 
 class LogReader:

@@ -12,7 +12,7 @@ from typing import Any
 from cryptography.x509 import load_pem_x509_certificate
 from sqlalchemy import Connection
 
-from gencard.controller.people.certificates import LEAF_LIFE, KeyPair, read_authority
+from gencard.controller.people.certificates import LEAF_LIFE, read_authority
 from gencard.controller.people.enrolment import (
     Enrolled,
     Enrolment,
@@ -191,7 +191,9 @@ class PersonEffect:
         enrolment = self.examined(action.resource, action.arguments)
         self._check_fingerprint(action.arguments, enrolment.request.fingerprint)
         address = argument(action.arguments, "address", str, "") or self.address
-        authority, now = self._authority(), self.clock()
+        if not (self.authority_key or self.folder / "authority" / "key.pem").is_file():
+            raise AuthorityElsewhereError
+        authority, now = read_authority(self.folder / "authority", self.authority_key), self.clock()
         answer = answer_to(self.folder, enrolment, authority, address=address, now=now)
         facts = enrolment.facts
         self.log.append(tx, action="enrol", actor=by, resource=action.resource, details=facts, now=now)
@@ -210,11 +212,6 @@ class PersonEffect:
                 advice="Compare what you typed with what the person gave you. If it is the same, ask "
                 "the person for the request again.",
             )
-
-    def _authority(self) -> KeyPair:
-        if not (self.authority_key or self.folder / "authority" / "key.pem").is_file():
-            raise AuthorityElsewhereError
-        return read_authority(self.folder / "authority", self.authority_key)
 
     def _certificate_end(self, name: str, certified: Mapping[str, datetime]) -> datetime | None:
         file = self.folder / "people" / name / "certificate.pem"

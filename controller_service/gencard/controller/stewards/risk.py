@@ -144,7 +144,10 @@ class Risks:
         request = Request("RunRisk", request_id, sha256(name.encode()))
 
         def make(tx: Connection) -> bytes:
-            self.tables(tx, self._standing(tx, name))
+            card = self.cards.card(tx, name)
+            if card.state in ENDED:
+                raise CardStateError(state=card.state)
+            self.tables(tx, card)
             self.log(tx, who.uri, name)
             for row in requests.operations_of_kind(tx, KIND, name):
                 if row.state in UNFINISHED:
@@ -173,15 +176,21 @@ class Risks:
                 self.log(tx, who.uri, name)
                 readers = json.dumps([*known_readers, who.uri])
                 tx.execute(update(risks).where(risks.c.card == name).values(seen=readers))
-            digest = self._digest(tx, card)
+            try:
+                digest = self.tables(tx, card).digest
+            except InvalidInputError:
+                digest = ""
         return self._view(name, row, newest[0] if newest else None, digest)
 
     def tables(self, tx: Connection, card: CardRecord) -> ExactTables:
         """Raises InvalidInputError if there are no exact counts."""
-        dataset_entry = self._entry(card)
+        dataset_entry = self.cards.catalogue.named(dataset_of(card.name))
         granted = self.cards.grants.exact(tx, dataset_entry)
         others = {other: terms for other, terms in granted.items() if other != card.name}
-        terms = self._terms(tx, card)
+        # Approving would offer these terms; the policy may grant less than is proposed.
+        would_be, _ = CardEffect(self.cards).offer(tx, card)
+        offer = card.offer if would_be is None else would_be
+        terms = card.proposed if offer is None else offer.terms
         own = None if terms.privacy.noisy else terms
         exact, coding = [*others.values(), *([own] if own else [])], dataset_entry.schema.coding
         cliques = tuple(clique for one in exact for clique in one.counted(coding))
@@ -204,12 +213,6 @@ class Risks:
         """Return the report on a card, if its tables are still those that were examined."""
         view = self.view(who, name)
         return view.report if view.state is RiskState.READY else None
-
-    def _terms(self, tx: Connection, card: CardRecord) -> Proposal:
-        """Return the terms that approving would offer; the policy may grant less than is proposed."""
-        would_be, _ = CardEffect(self.cards).offer(tx, card)
-        offer = card.offer if would_be is None else would_be
-        return card.proposed if offer is None else offer.terms
 
     def log(self, tx: Connection, actor: str, name: str) -> None:
         """Log that a steward views the risk."""
@@ -260,22 +263,6 @@ class Risks:
         report = PLAIN.read(PsiRisk, json.loads(row["report"]), field="risk")
         others, worst = tuple(json.loads(row["cards"])), worst_of(report, coding)
         return RiskReview(name, state, *how_far, problem, report, worst, others, row["created"])
-
-    def _standing(self, tx: Connection, name: str) -> CardRecord:
-        card = self.cards.card(tx, name)
-        if card.state in ENDED:
-            raise CardStateError(state=card.state)
-        return card
-
-    def _entry(self, card: CardRecord) -> DatasetEntry:
-        return self.cards.catalogue.named(dataset_of(card.name))
-
-    def _digest(self, tx: Connection, card: CardRecord) -> str:
-        """Return the digest of the tables as they are now; empty if there are none any more."""
-        try:
-            return self.tables(tx, card).digest
-        except InvalidInputError:
-            return ""
 
 
 @dataclass(frozen=True, slots=True)
