@@ -16,7 +16,7 @@ from benchmarks.peers import ONE_THREAD, Figures, Peer, Peers, peers_python
 from benchmarks.raking import pairs
 from gencard.controller.noise import OpenDpNoise
 from gencard.core.card.budget import Neighbouring
-from gencard.core.card.noise import Gaussian
+from gencard.core.card.privacy import Gaussian
 from gencard.core.dataset import Dataset
 from gencard.core.generators.contract import rng_of
 from gencard.core.generators.registry import generator_named

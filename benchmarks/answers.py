@@ -31,7 +31,7 @@ from gencard.analysis.answers.kinds import answered, plain_answer
 from gencard.analysis.answers.margins import Margins, PsiMargins, RecordMargins
 from gencard.analysis.answers.noise.bootstrap import Bootstrap, bootstrapped
 from gencard.analysis.answers.noise.reconciled import NoisyMargins
-from gencard.core.card.noise import laplace
+from gencard.core.card.privacy import laplace
 from gencard.core.errors import ComputationError, InvalidInputError, NoiseDrownsError
 from gencard.core.generators.family import ipf
 from gencard.core.statistics.noise import noisy

@@ -30,7 +30,7 @@ from gencard.analysis.answers.noise.numbers import (
     use_of,
 )
 from gencard.analysis.answers.noise.reconciled import NoisyMargins
-from gencard.core.card.noise import Gaussian, Laplace, Mechanism
+from gencard.core.card.privacy import Gaussian, Laplace, Mechanism
 from gencard.core.errors import GencardError
 from gencard.core.statistics.formula import Analysis
 from gencard.core.statistics.noise import noisy

@@ -17,7 +17,7 @@ from gencard.analysis.answers.noise.numbers import (
     numbers_of,
 )
 from gencard.analysis.formulas.answering import read_question
-from gencard.core.card.noise import AddedNoise, gaussian, laplace
+from gencard.core.card.privacy import AddedNoise, gaussian, laplace
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.domain import Clique
 from gencard.core.statistics.formula import Analysis

@@ -17,7 +17,7 @@ from benchmarks.diagnosis import survey
 from benchmarks.raab import FIRST_SEED
 from benchmarks.scores import Array, Scores
 from gencard.controller.noise import OpenDpNoise
-from gencard.core.card.noise import laplace
+from gencard.core.card.privacy import laplace
 from gencard.core.domain import Domain
 from gencard.core.generators.contract import Model, rng_of
 from gencard.core.generators.family import graphical

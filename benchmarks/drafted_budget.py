@@ -14,7 +14,7 @@ from examples.fair_survey import SCHEMA, write_records
 from gencard.controller.noise import OpenDpNoise
 from gencard.controller.records.schema_file import read_schema
 from gencard.controller.records.vault import Vault
-from gencard.core.card.noise import EXACT, gaussian
+from gencard.core.card.privacy import EXACT, gaussian
 from gencard.core.generators.family import ipf
 from gencard.core.statistics.measure import measure, measure_dataset
 from tests.system.house import SCHEMA as MADE_UP_SCHEMA

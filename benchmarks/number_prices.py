@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks import bench
-from gencard.core.card.noise import AddedNoise, gaussian, laplace
+from gencard.core.card.privacy import AddedNoise, gaussian, laplace
 from gencard.core.card.sums import Sum, product_ends, scale_of
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.domain import Clique

@@ -28,7 +28,7 @@ from benchmarks.peers import Peers
 from gencard.controller.drafting.schema_draft import SchemaDraft, draft_schema
 from gencard.controller.noise import OpenDpNoise
 from gencard.controller.records.vault import Vault
-from gencard.core.card.noise import EXACT, Privacy, gaussian
+from gencard.core.card.privacy import EXACT, Privacy, gaussian
 from gencard.core.card.sums import Histogram, Sum, scale_of
 from gencard.core.coding import Attribute, Coding, Edges
 from gencard.core.dataset import Dataset

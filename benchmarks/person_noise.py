@@ -25,7 +25,7 @@ from gencard.controller.noise import OpenDpNoise
 from gencard.controller.records.persons import Persons
 from gencard.controller.records.vault import Vault
 from gencard.core.card.budget import Neighbouring
-from gencard.core.card.noise import AddedNoise, Mechanism, Noise, noise_with
+from gencard.core.card.privacy import AddedNoise, Mechanism, Noise, noise_with
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.statistics.noise import epsilon_of, noisy_marginal
 from gencard.core.statistics.psi import Measurement, Psi

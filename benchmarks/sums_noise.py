@@ -43,7 +43,7 @@ from gencard.analysis.formulas.answering import answer_of
 from gencard.analysis.formulas.predicting import predicted
 from gencard.client.terms import measured_with
 from gencard.controller.records.vault import Vault
-from gencard.core.card.noise import AddedNoise, gaussian, laplace
+from gencard.core.card.privacy import AddedNoise, gaussian, laplace
 from gencard.core.card.terms import Proposal
 from gencard.core.coding import Coding, Edges
 from gencard.core.errors import NoiseDrownsError

@@ -20,7 +20,7 @@ from gencard.core.statistics.marginals import dimension
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.types import VersionKind
 from gencard.wire.documents.card_document import card_document, card_statement
-from gencard.wire.documents.enrolment import CARDS, KeyChange
+from gencard.wire.documents.keys import CARDS, KeyChange
 from gencard.wire.documents.psi_document import psi_document
 from gencard.wire.documents.receipt import Receipt, receipt_statement
 from gencard.wire.documents.schema_document import coding_digest, coding_document

@@ -27,7 +27,7 @@ from gencard.controller.shell.main import app as steward_shell
 from gencard.controller.state.ledger import Caps
 from gencard.controller.state.log import signed_checkpoint
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.card.noise import USUAL_CHECKS
+from gencard.core.card.privacy import USUAL_CHECKS
 from gencard.core.output_rules import Rule
 from gencard.core.policy import Policy
 from gencard.wire.documents.card_document import card_of_document

@@ -8,7 +8,7 @@ import pytest
 from benchmarks import mipfp, raab, synthpop
 from benchmarks.contest import Margin
 from benchmarks.scores import Scores
-from gencard.core.card.noise import laplace
+from gencard.core.card.privacy import laplace
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.generators.family import ipf

@@ -8,7 +8,7 @@ import pytest
 from benchmarks import dcr, dcr_once, person_noise, reconstruction
 from benchmarks.peers import Peer, Peers, record
 from gencard.core.card.budget import Neighbouring
-from gencard.core.card.noise import Mechanism
+from gencard.core.card.privacy import Mechanism
 from tests.core.seeded_noise import SeededNoise
 from tests.shared_data import oracle_file
 

@@ -93,7 +93,7 @@ for package in (client, core, wire):
         import_module(one.name)
 """
     names = imported_by(program, whole=True)
-    assert {"gencard.client.shell.catalogue", "gencard.core.policy"} <= names
+    assert {"gencard.client.shell.connecting", "gencard.core.policy"} <= names
     assert not {name.partition(".")[0] for name in names} & {"pydantic", "pydantic_core"}
 
 

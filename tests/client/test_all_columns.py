@@ -22,7 +22,7 @@ from gencard.controller.records.schema_file import schema_of_text
 from gencard.controller.settings.settings import DatasetTable, Limits
 from gencard.core.card.budget import Price
 from gencard.core.card.card import CounterOffer
-from gencard.core.card.noise import gaussian
+from gencard.core.card.privacy import gaussian
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.card.terms import USUAL_AUDIT
 from gencard.core.catalogue import DeclaredAttribute

@@ -19,7 +19,7 @@ from gencard.client.question import KINDS, TAKES, AnalystQuestion, AnswerOptions
 from gencard.client.shell.main import app
 from gencard.core import errors
 from gencard.core.card.card import CardState
-from gencard.core.card.noise import Mechanism, laplace
+from gencard.core.card.privacy import Mechanism, laplace
 from gencard.core.statistics.formula import Analysis
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.noise import noisy

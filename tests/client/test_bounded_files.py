@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 from typer.testing import CliRunner
 
-from gencard.client.answers.running import text_of
+from gencard.client.answers.runs import text_of
 from gencard.client.audit import Report
 from gencard.client.checking.bundle import Bundle
 from gencard.client.common.files import parquet as rows_in_parquet

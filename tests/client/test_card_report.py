@@ -17,7 +17,7 @@ from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import Verdict
 from gencard.core.audit.run import audit as run_audit
 from gencard.core.audit.uniques import made_up
-from gencard.core.card.noise import AS_COUNTED, gaussian
+from gencard.core.card.privacy import AS_COUNTED, gaussian
 from gencard.core.card.terms import AuditTerms
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset

@@ -12,7 +12,7 @@ from gencard.client.checking.verify import Outcome, verify
 from gencard.client.connection.credentials import Credentials
 from gencard.client.connection.keys import KEYS_SEEN
 from gencard.core.errors import VerificationError
-from gencard.wire.documents.enrolment import CARDS, LOG, KeyChange, changes_file
+from gencard.wire.documents.keys import CARDS, LOG, KeyChange, changes_file
 from gencard.wire.signatures.canonical import time_text
 from tests.client.fake_world import NOW, World
 

@@ -23,7 +23,7 @@ from gencard.client.shell.main import app
 from gencard.core import errors
 from gencard.core.card.budget import Price
 from gencard.core.card.card import CardState
-from gencard.core.card.noise import EXACT, InsideGenerator, gaussian
+from gencard.core.card.privacy import EXACT, InsideGenerator, gaussian
 from gencard.v1 import common_pb2
 from gencard.v1 import ledger_pb2 as ledger
 from gencard.wire.codec import message_of

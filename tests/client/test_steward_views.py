@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from gencard.client.stewards import reading
-from gencard.client.stewards.card_review import Decision, command_of
+from gencard.client.stewards.views import Decision, command_of
 from gencard.core import errors
 from gencard.core.card.budget import Price
 from gencard.shell import visible

@@ -18,9 +18,9 @@ from gencard.client import all_marginals, card_view, histogram, mean, total
 from gencard.client.card_view import NEXT
 from gencard.client.catalogue import _HEADS, CatalogueEntry, ShownPolicy
 from gencard.client.common.display import Diff, Entries, Listed, notebook_bar
-from gencard.client.shell.catalogue import _document
+from gencard.client.shell.connecting import _document
 from gencard.client.shell.terminal import moment_said
-from gencard.client.stewards.card_review import WIDEST_MAP, together_grid
+from gencard.client.stewards.views import WIDEST_MAP, together_grid
 from gencard.client.terms import phi_of
 from gencard.core import errors
 from gencard.core.card.budget import Price

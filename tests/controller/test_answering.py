@@ -17,7 +17,7 @@ from gencard.controller.jobs.tasks import ANSWER, AnswerJob, Before, EndedQuesti
 from gencard.controller.records.file_format import USUAL
 from gencard.controller.records.schema_file import PublicSchema, read_schema
 from gencard.controller.records.vault import Vault
-from gencard.core.card.noise import Mechanism, privacy_with
+from gencard.core.card.privacy import Mechanism, privacy_with
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.errors import InvalidInputError, UndeclaredLevelError, UnknownAttributeError
 from gencard.core.output_rules import OUTPUT_RULES, USUAL_RULES

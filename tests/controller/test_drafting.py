@@ -28,7 +28,7 @@ from gencard.controller.people.enrolment import demo_people, read_identities
 from gencard.controller.records.schema_file import read_schema, schema_of_text
 from gencard.controller.records.vault import OpenRecords, Vault
 from gencard.controller.settings.settings import Settings
-from gencard.core.card.noise import USUAL_CHECKS, Mechanism, gaussian
+from gencard.core.card.privacy import USUAL_CHECKS, Mechanism, gaussian
 from gencard.core.coding import Attribute, Labels, codes_of_numbers
 from gencard.core.errors import EmptyDatasetError, InvalidInputError, StorageError
 from gencard.core.generators.registry import GENERATORS

@@ -21,7 +21,7 @@ from gencard.controller.jobs.process import WorkerProcess, packed, write_frame
 from gencard.controller.jobs.rows_file import RowsFile
 from gencard.controller.records.file_format import USUAL
 from gencard.controller.records.schema_file import PublicSchema
-from gencard.core.card.noise import AS_COUNTED, EXACT
+from gencard.core.card.privacy import AS_COUNTED, EXACT
 from gencard.core.coding import Attribute, Coding, Derivation, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain

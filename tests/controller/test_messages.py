@@ -74,7 +74,7 @@ from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.recipes import ProgramRecipe
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.run import audit
-from gencard.core.card.noise import EXACT, USUAL_CHECKS, Mechanism, privacy_with
+from gencard.core.card.privacy import EXACT, USUAL_CHECKS, Mechanism, privacy_with
 from gencard.core.card.terms import AuditTerms
 from gencard.core.coding import Attribute, Coding, Derivation, Edges, Labels, Reading, StructuralZeros
 from gencard.core.dataset import Dataset

@@ -35,7 +35,7 @@ from gencard.core.errors import (
     VerificationError,
     WrongTurnError,
 )
-from gencard.wire.documents.enrolment import CARDS, LOG, KeyHistory
+from gencard.wire.documents.keys import CARDS, LOG, KeyHistory
 from gencard.wire.signatures.dsse import is_signed_by, key_id, opened, signature_of
 from gencard.wire.signatures.identity import Identity
 from tests.system.house import build

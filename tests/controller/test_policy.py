@@ -20,7 +20,7 @@ from gencard.controller.policy.statistics import price_of
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Neighbouring, Price
 from gencard.core.card.card import CounterOffer, Refusal
-from gencard.core.card.noise import EXACT, Gaussian, InsideGenerator, Laplace, Mechanism, Transform
+from gencard.core.card.privacy import EXACT, Gaussian, InsideGenerator, Laplace, Mechanism, Transform
 from gencard.core.card.sums import Sum
 from gencard.core.card.terms import AuditTerms, Proposal, Tier
 from gencard.core.domain import Domain

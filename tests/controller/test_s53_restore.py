@@ -11,7 +11,7 @@ from gencard.controller.backup.backup import BackupList
 from gencard.controller.backup.restoration import approved_by
 from gencard.controller.people.enrolment import Enrolled
 from gencard.core.errors import InvalidInputError, SecondStewardError
-from gencard.wire.documents.enrolment import LIFE, RestoreApproval, backup_facts
+from gencard.wire.documents.keys import LIFE, RestoreApproval, backup_facts
 from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import time_text
 from gencard.wire.signatures.dsse import CARD, DOCUMENT, statement

@@ -19,7 +19,7 @@ from gencard.controller.settings.policy import MOST_DAYS, POLICY
 from gencard.controller.settings.settings import Settings
 from gencard.controller.state.ledger import Caps
 from gencard.core.card.budget import Neighbouring, Price
-from gencard.core.card.noise import Mechanism, Transform, gaussian
+from gencard.core.card.privacy import Mechanism, Transform, gaussian
 from gencard.core.errors import GencardError, InvalidInputError
 from gencard.core.moment import MomentKind
 from gencard.core.policy import AnalysesPolicy, AnswerRelease, MomentPolicy, Policy, TwoStewards

@@ -6,7 +6,7 @@ import pytest
 
 from gencard.controller.stewards.cards import without_attributes
 from gencard.core.card.analyses import Analyses
-from gencard.core.card.noise import gaussian
+from gencard.core.card.privacy import gaussian
 from gencard.core.card.sums import Sum
 from gencard.core.card.terms import Proposal
 from gencard.core.errors import InvalidInputError

@@ -14,7 +14,7 @@ from gencard.controller.records.schema_file import schema_of_text
 from gencard.controller.records.vault import Vault
 from gencard.core.card.budget import Price
 from gencard.core.card.card import CounterOffer
-from gencard.core.card.noise import AS_COUNTED, EXACT, InsideGenerator, Transform, gaussian, laplace
+from gencard.core.card.privacy import AS_COUNTED, EXACT, InsideGenerator, Transform, gaussian, laplace
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.card.terms import Proposal
 from gencard.core.errors import (

@@ -23,7 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gencard.core.card.budget import Neighbouring
-from gencard.core.card.noise import Mechanism, Privacy, gaussian, laplace
+from gencard.core.card.privacy import Mechanism, Privacy, gaussian, laplace
 from gencard.core.statistics.linear import Function, LinearStatistic
 from gencard.core.statistics.noise import epsilon_of, rho_of, rho_of_pure, scales, sum_scales, together
 

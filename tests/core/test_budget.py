@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.core.card.budget import Neighbouring, Price, decimal_of, delta_of
-from gencard.core.card.noise import EXACT, Gaussian, Laplace, Mechanism, privacy_with
+from gencard.core.card.privacy import EXACT, Gaussian, Laplace, Mechanism, privacy_with
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 
 amounts = st.decimals(0, 1000, places=9)

@@ -3,7 +3,7 @@ from decimal import Decimal
 import pytest
 
 from gencard.core.card.budget import Neighbouring
-from gencard.core.card.noise import Laplace, Transform
+from gencard.core.card.privacy import Laplace, Transform
 from gencard.core.card.terms import LONGEST_PURPOSE, MOST_MARGINALS, MOST_ROWS, AuditTerms, Proposal
 from gencard.core.domain import Domain
 from gencard.core.errors import (

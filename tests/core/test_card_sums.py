@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gencard.analysis.output_checks.card_sums import NumberedRecords, ReleasedNumbers, judged_sums
 from gencard.analysis.output_checks.influence import of_means, of_person_means
-from gencard.core.card.noise import Transform
+from gencard.core.card.privacy import Transform
 from gencard.core.card.sums import Sum
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset

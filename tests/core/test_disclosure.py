@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gencard.core.card.noise import AS_COUNTED, USUAL_CHECKS, Transform, laplace
+from gencard.core.card.privacy import AS_COUNTED, USUAL_CHECKS, Transform, laplace
 from gencard.core.coding import StructuralZeros, impossible_cells
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain

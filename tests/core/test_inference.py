@@ -19,7 +19,7 @@ from gencard.analysis.output_checks.small_counts import facts, inference, linear
 from gencard.analysis.output_checks.small_counts.inference import SearchOutcome, tells_small_counts
 from gencard.analysis.output_checks.small_counts.lattice import WIDTH, CountFacts, Lattice
 from gencard.analysis.output_checks.small_counts.linear_programs import LinearProgram
-from gencard.core.card.noise import Transform
+from gencard.core.card.privacy import Transform
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.output_rules import USUAL_RULES

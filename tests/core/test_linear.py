@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.core.card.budget import Neighbouring
-from gencard.core.card.noise import Transform, gaussian, laplace
+from gencard.core.card.privacy import Transform, gaussian, laplace
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import (

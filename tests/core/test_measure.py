@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 
 from gencard.core.card.budget import Neighbouring
-from gencard.core.card.noise import InsideGenerator, Laplace
+from gencard.core.card.privacy import InsideGenerator, Laplace
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import (

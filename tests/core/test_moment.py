@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.core.card.noise import Transform, laplace
+from gencard.core.card.privacy import Transform, laplace
 from gencard.core.card.terms import Proposal
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset

@@ -16,7 +16,7 @@ from gencard.boxes.marginals.models import NoisyModel
 from gencard.boxes.marginals.mst import KeptLevels, MergedLevels, Mst
 from gencard.boxes.registry import box_named
 from gencard.controller.noise import OpenDpNoise
-from gencard.core.card.noise import gaussian, laplace
+from gencard.core.card.privacy import gaussian, laplace
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidCliqueError, ModelTooLargeError, UnknownAttributeError

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.core.card.budget import FREE, Neighbouring
-from gencard.core.card.noise import EXACT, NOISES, Gaussian, Laplace, gaussian, laplace
+from gencard.core.card.privacy import EXACT, NOISES, Gaussian, Laplace, gaussian, laplace
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidPsiError

@@ -25,7 +25,7 @@ from gencard.boxes.entry import Surroundings
 from gencard.boxes.nets.pate_gan import options_of
 from gencard.boxes.registry import BOXES, box_named, complete
 from gencard.core.card.budget import Neighbouring
-from gencard.core.card.noise import gaussian, laplace
+from gencard.core.card.privacy import gaussian, laplace
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.statistics.linear import Function, LinearStatistic

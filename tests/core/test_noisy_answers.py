@@ -15,7 +15,7 @@ from gencard.analysis.answers.noise.bootstrap import INTERVALS, Bootstrap, boots
 from gencard.analysis.answers.noise.reconciled import NoisyMargins, margins_of
 from gencard.analysis.formulas.answering import answer_of, read_question
 from gencard.analysis.formulas.conditions import read_condition
-from gencard.core.card.noise import NOISES, Mechanism, laplace
+from gencard.core.card.privacy import NOISES, Mechanism, laplace
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.errors import InvalidInputError, LackingMarginalsError, NoiseDrownsError
 from gencard.core.statistics.formula import Analysis

@@ -27,7 +27,7 @@ from gencard.analysis.answers.noise.numbers import (
 from gencard.analysis.answers.noise.reconciled import NoisyMargins, margins_of
 from gencard.analysis.formulas.answering import answer_of, read_question
 from gencard.analysis.formulas.formulas import read_formula
-from gencard.core.card.noise import gaussian, laplace
+from gencard.core.card.privacy import gaussian, laplace
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.errors import GencardError, NoEstimateError, NoiseDrownsError, TooLargeError
 from gencard.core.statistics.formula import Analysis, sufficient_cliques

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from gencard.controller.drafting.schema_draft import draft_schema
 from gencard.controller.noise import OpenDpNoise
 from gencard.controller.records.vault import Vault
-from gencard.core.card.noise import EXACT, gaussian
+from gencard.core.card.privacy import EXACT, gaussian
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.coding import PLAIN, Attribute, Coding, Edges, Labels, codes_of_numbers
 from gencard.core.dataset import Dataset

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gencard.core.card.analyses import Analyses
 from gencard.core.card.budget import Neighbouring
 from gencard.core.card.card import NOT_EXPLAINED, STEWARD, Change, changes_between
-from gencard.core.card.noise import EXACT, Gaussian, Transform
+from gencard.core.card.privacy import EXACT, Gaussian, Transform
 from gencard.core.card.sums import Sum
 from gencard.core.card.terms import AuditTerms, Proposal
 from gencard.core.moment import Moment, MomentKind

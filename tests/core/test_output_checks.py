@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.analysis.output_checks import models, rounding, tables
-from gencard.core.card.noise import USUAL_CHECKS, Transform
+from gencard.core.card.privacy import USUAL_CHECKS, Transform
 from gencard.core.errors import InvalidNumberError
 from gencard.core.output_rules import (
     PASSED,

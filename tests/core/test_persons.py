@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.core.card.budget import MOST_RECORDS, Neighbouring
-from gencard.core.card.noise import gaussian, laplace
+from gencard.core.card.privacy import gaussian, laplace
 from gencard.core.errors import InvalidNumberError
 from gencard.core.statistics.linear import Function, LinearStatistic
 from gencard.core.statistics.noise import sensitivity

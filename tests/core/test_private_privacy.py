@@ -12,7 +12,7 @@ from gencard.boxes.nets.pate_gan_accountant import delta_of_votes, rho_of_votes
 from gencard.boxes.registry import BOXES, box_named, complete
 from gencard.controller.noise import OpenDpNoise
 from gencard.core.card.budget import Neighbouring
-from gencard.core.card.noise import InsideGenerator, Mechanism, laplace
+from gencard.core.card.privacy import InsideGenerator, Mechanism, laplace
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError

@@ -9,7 +9,7 @@ import pytest
 from gencard.boxes.marginals import privbayes
 from gencard.boxes.marginals.privbayes import PrivBayes
 from gencard.controller.noise import OpenDpNoise
-from gencard.core.card.noise import laplace
+from gencard.core.card.privacy import laplace
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidNumberError

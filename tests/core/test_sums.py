@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import bench, number_prices
-from gencard.core.card.noise import gaussian, laplace
+from gencard.core.card.privacy import gaussian, laplace
 from gencard.core.card.sums import Sum, product_ends
 from gencard.core.coding import Attribute, Coding, Derivation, Edges, Labels
 from gencard.core.errors import InvalidCodingError, InvalidInputError, UnknownAttributeError

@@ -12,7 +12,7 @@ from gencard.boxes.entry import Surroundings
 from gencard.boxes.registry import BOXES, box_named
 from gencard.boxes.synthpop.box import SynthPop
 from gencard.boxes.synthpop.options import Options
-from gencard.boxes.synthpop.tree import LEAF, placed
+from gencard.boxes.synthpop.trees import LEAF, placed
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import Verdict
 from gencard.core.audit.run import audit

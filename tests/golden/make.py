@@ -36,7 +36,7 @@ from gencard.core.errors import GencardError
 from gencard.core.generators.registry import BY_CONSTRUCTION
 from gencard.measures.evaluation.evaluation import finding_to_json_object
 from gencard.wire.codecs.error_table import BY_REASON, status_message
-from gencard.wire.documents.enrolment import request_of_document
+from gencard.wire.documents.keys import request_of_document
 from gencard.wire.documents.psi_document import psi_document
 from gencard.wire.signatures.canonical import json_bytes
 from gencard.wire.signatures.dsse import REVOCATION, opened

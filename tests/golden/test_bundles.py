@@ -18,7 +18,7 @@ from gencard.core.statistics.linear import statistics_of
 from gencard.core.statistics.places import places_of
 from gencard.run.levels import Numbers
 from gencard.wire.documents.card_document import card_statement
-from gencard.wire.documents.enrolment import CARDS, LOG, KeyHistory
+from gencard.wire.documents.keys import CARDS, LOG, KeyHistory
 from gencard.wire.documents.psi_document import psi_document, psi_of_document
 from gencard.wire.documents.receipt import receipt_of_document, receipt_statement
 from gencard.wire.documents.schema_document import coding_document, coding_of_document

@@ -9,7 +9,7 @@ from gencard.wire.box_request import bytes_of_request, read_request
 from gencard.wire.codecs.psi_codec import psi_chunks, psi_of_chunks
 from gencard.wire.documents.answer_document import answer_of_document, answer_statement
 from gencard.wire.documents.card_document import card_of_document, card_statement
-from gencard.wire.documents.enrolment import changes_file, changes_in, key_change_of
+from gencard.wire.documents.keys import changes_file, changes_in, key_change_of
 from gencard.wire.documents.psi_document import psi_document, psi_of_document
 from gencard.wire.documents.receipt import receipt_of_document, receipt_statement
 from gencard.wire.documents.schema_document import coding_document, coding_of_document

@@ -10,7 +10,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from gencard.core.card.budget import Claim, Price
 from gencard.core.card.card import Offer
-from gencard.core.card.noise import Transform
+from gencard.core.card.privacy import Transform
 from gencard.core.card.terms import Proposal
 from gencard.core.coding import Attribute, StructuralZeros
 from gencard.core.moment import Moment

@@ -11,7 +11,7 @@ from gencard.core.audit.wording import report_of_json_object, report_to_json_obj
 from gencard.measures.evaluation.evaluation import finding_to_json_object
 from gencard.measures.evaluation.registry import EVALUATIONS, finding_of_json_object
 from gencard.wire.codecs.error_table import BY_REASON, error_of, status_message
-from gencard.wire.documents.enrolment import answer_of_document, request_of_document
+from gencard.wire.documents.keys import answer_of_document, request_of_document
 from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import json_bytes
 from gencard.wire.signatures.dsse import ENROLMENT_REQUEST, predicate_of, statement

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from gencard.controller.state.log import signed_checkpoint
 from gencard.core.card.analyses import Analyses
 from gencard.core.card.budget import NO_CLAIM, Claim, Neighbouring, Price
-from gencard.core.card.noise import USUAL_CHECKS, InsideGenerator, Transform, gaussian, laplace
+from gencard.core.card.privacy import USUAL_CHECKS, InsideGenerator, Transform, gaussian, laplace
 from gencard.core.card.terms import AuditTerms, CardTerms, Proposal, Tier
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
@@ -34,7 +34,7 @@ from gencard.wire.documents.answer_document import (
     answer_statement,
 )
 from gencard.wire.documents.card_document import card_statement
-from gencard.wire.documents.enrolment import CARDS, LOG, KeyChange, changes_file
+from gencard.wire.documents.keys import CARDS, LOG, KeyChange, changes_file
 from gencard.wire.documents.psi_document import psi_document
 from gencard.wire.documents.receipt import AuditedBox, Receipt, receipt_statement
 from gencard.wire.documents.schema_document import coding_document

@@ -3,7 +3,7 @@
 from tests.mutation.mutant import mutants_of
 
 MECHANISMS = "gencard.core.statistics.noise"
-NOISE = "gencard.core.card.noise"
+NOISE = "gencard.core.card.privacy"
 DECIMALS = "gencard.core.card.budget"
 
 SCALES = ("tests/core/test_noise.py",)

@@ -13,7 +13,7 @@ from gencard.client import install_answer, new_request
 from gencard.controller.state.tables import releases
 from gencard.core.card.budget import Price
 from gencard.core.errors import AnswerWaitingError
-from gencard.wire.documents.enrolment import grouped
+from gencard.wire.documents.keys import grouped
 from gencard.wire.signatures.canonical import sha256
 from gencard.wire.signatures.identity import Identity
 from tests.page.browsing import needs_chromium

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from gencard.controller.page import security, server
-from gencard.wire.documents import enrolment
+from gencard.wire.documents import keys
 from tests.page.furniture import MARK
 from tests.page.hostile_requests import answer_to, connected, mutants
 
@@ -130,9 +130,9 @@ def test_s57_markup_in_a_request_for_enrolment_goes_nowhere(sam, monkeypatch, pa
     """Signed as it should be, by a client that checks nothing."""
     markup = f"<b {MARK}>eve</b>"
     with monkeypatch.context() as patch:
-        patch.setattr(enrolment, "checked_identity", lambda *_parts: None)
-        keys = ec.generate_private_key(ec.SECP256R1()), Ed25519PrivateKey.generate()
-        request = enrolment.request_document(*keys, **({"name": "eve"} | {part: markup})).decode()
+        patch.setattr(keys, "checked_identity", lambda *_parts: None)
+        pair = ec.generate_private_key(ec.SECP256R1()), Ed25519PrivateKey.generate()
+        request = keys.request_document(*pair, **({"name": "eve"} | {part: markup})).decode()
     form = {"csrf": sam.field("/", "csrf"), "role": "analyst", "project": "survey"}
     for sent in ({"request": request}, {"request": markup}, {"request": request, part: markup}):
         answer = sam.http.post("/people/request", data=form | sent)

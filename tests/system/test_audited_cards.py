@@ -18,7 +18,7 @@ from gencard.controller.operations import operations as run_module
 from gencard.controller.policy.generators import READS_RECORDS, WEAK_AUDIT, with_generator
 from gencard.core.card.budget import NO_CLAIM, Neighbouring, Price, decimal_of
 from gencard.core.card.card import CardState, Refusal
-from gencard.core.card.noise import AS_COUNTED, EXACT, Laplace, Transform
+from gencard.core.card.privacy import AS_COUNTED, EXACT, Laplace, Transform
 from gencard.core.card.terms import USUAL_AUDIT, AuditTerms, Proposal, Tier
 from gencard.core.errors import (
     AuditRequiredError,

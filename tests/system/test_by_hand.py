@@ -16,7 +16,7 @@ from gencard.controller.drafting.folder import draft
 from gencard.controller.records.schema_file import read_schema
 from gencard.controller.shell.main import app as steward_shell
 from gencard.core.card.budget import Price
-from gencard.core.card.noise import gaussian
+from gencard.core.card.privacy import gaussian
 from gencard.core.coding import Edges
 from gencard.core.errors import BudgetExceededError
 from tests.system.house import House, survey

@@ -16,7 +16,7 @@ from gencard.controller.people.enrolment import read_identities
 from gencard.controller.service.health import is_serving
 from gencard.controller.state.log import event_of
 from gencard.core.errors import InvalidInputError, UnauthenticatedError
-from gencard.wire.documents.enrolment import (
+from gencard.wire.documents.keys import (
     answer_of_document,
     grouped,
     request_document,

@@ -7,7 +7,7 @@ import pytest
 from gencard.core import errors
 from gencard.core.audit.report import Verdict
 from gencard.core.card.budget import Neighbouring
-from gencard.core.card.noise import EXACT, Gaussian, Privacy
+from gencard.core.card.privacy import EXACT, Gaussian, Privacy
 from gencard.core.card.terms import AuditTerms, Tier
 from gencard.core.generators.registry import BY_CONSTRUCTION, GENERATORS, most_cells
 from tests.system.house import SCHEMA, House, build, survey

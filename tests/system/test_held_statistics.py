@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gencard.controller.cards.grants import charge
 from gencard.controller.policy.statistics import price_of
 from gencard.core.card.budget import FREE, Neighbouring, Price
-from gencard.core.card.noise import EXACT, Gaussian
+from gencard.core.card.privacy import EXACT, Gaussian
 from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.domain import Domain
 from gencard.core.errors import CardStateError

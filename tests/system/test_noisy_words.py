@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from gencard.client.shell.main import app
 from gencard.core.card.budget import Price
 from gencard.core.card.card import CardState
-from gencard.core.card.noise import EXACT, gaussian, laplace
+from gencard.core.card.privacy import EXACT, gaussian, laplace
 from gencard.core.errors import InvalidInputError, InvalidNumberError, ProposalRefusedError
 from gencard.v1 import common_pb2 as common
 from gencard.v1 import negotiation_pb2

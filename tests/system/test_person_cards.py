@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gencard.client.terms import stddevs
-from gencard.core.card.noise import laplace
+from gencard.core.card.privacy import laplace
 from gencard.core.errors import ProposalRefusedError, RunRefusedError
 from tests.system.house import SCHEMA, build, survey
 from tests.system.raw_calls import configure

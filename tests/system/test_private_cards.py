@@ -31,7 +31,7 @@ from gencard.controller.wiring import serving as wiring
 from gencard.core.audit.uniques import made_up
 from gencard.core.card.budget import Neighbouring, Price, SpendState
 from gencard.core.card.card import CardState
-from gencard.core.card.noise import Mechanism, gaussian
+from gencard.core.card.privacy import Mechanism, gaussian
 from gencard.core.card.terms import Tier
 from gencard.core.errors import (
     BlackBoxError,

@@ -29,7 +29,7 @@ from gencard.core.errors import (
     UnauthenticatedError,
     VerificationError,
 )
-from gencard.wire.documents.enrolment import backup_facts
+from gencard.wire.documents.keys import backup_facts
 from gencard.wire.signatures.identity import Role
 from tests.controller.state import revisions
 from tests.system import consistency

@@ -12,7 +12,7 @@ from gencard.client.card import Card
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.core.card.budget import SpendState
 from gencard.core.card.card import CardState
-from gencard.core.card.noise import USUAL_CHECKS, Transform
+from gencard.core.card.privacy import USUAL_CHECKS, Transform
 from gencard.core.errors import MeasurementRefusedError, VerificationError
 from gencard.core.statistics.psi import Measurement, Psi, rounded, rounding_stddev
 from gencard.v1 import common_pb2, negotiation_pb2

@@ -18,7 +18,7 @@ from docs.house.sources import SOURCES, imported_by, reached_from
 from gencard.controller.jobs.measurement import _noise
 from gencard.controller.noise import OpenDpNoise
 from gencard.core.card.budget import Neighbouring
-from gencard.core.card.noise import NOISES, AddedNoise, Gaussian, Laplace, gaussian, laplace
+from gencard.core.card.privacy import NOISES, AddedNoise, Gaussian, Laplace, gaussian, laplace
 from gencard.core.domain import Domain
 from gencard.core.statistics.noise import noisy, scales
 from gencard.core.statistics.psi import Measurement, Psi
@@ -208,7 +208,7 @@ class TestBanList:
         reached = reached_from("gencard.controller.jobs.measurement") | {"gencard.controller.noise"}
         rooms = (".core.statistics.", ".core.noise.", ".core.card.", ".controller.")
         path = {name for name in reached if any(room in name for room in rooms)}
-        assert {"gencard.core.card.noise", "gencard.core.statistics.measure"} <= path
+        assert {"gencard.core.card.privacy", "gencard.core.statistics.measure"} <= path
         sandbox = {f"gencard.controller.sandbox.{name}" for name in ("namespaces", "zygote")}
         assert {name for name in path - sandbox if random_in(SOURCES[name])} == set()
 

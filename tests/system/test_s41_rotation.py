@@ -31,7 +31,7 @@ from gencard.core.errors import (
     UnauthenticatedError,
     VerificationError,
 )
-from gencard.wire.documents.enrolment import CARDS, LOG
+from gencard.wire.documents.keys import CARDS, LOG
 from gencard.wire.signatures.dsse import key_id, opened
 from gencard.wire.signatures.identity import Role
 from tests.system.consistency import assert_consistent, assert_ledger_and_log

@@ -21,7 +21,7 @@ from gencard.controller.state.stewards import LIFE
 from gencard.controller.stewards.deciding import Way
 from gencard.core.errors import InvalidInputError, SecondStewardError, StaleEtagError
 from gencard.core.policy import TwoStewards
-from gencard.wire.documents.enrolment import request_document, request_of_document
+from gencard.wire.documents.keys import request_document, request_of_document
 from gencard.wire.signatures.dsse import key_id
 from gencard.wire.signatures.identity import Identity, Role
 from gencard.wire.steward import Action, Kind

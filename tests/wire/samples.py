@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Claim, Neighbouring, Price
 from gencard.core.card.card import CardRecord, CardState, Change, Offer, Step, Turn
-from gencard.core.card.noise import EXACT, Gaussian, InsideGenerator, Laplace
+from gencard.core.card.privacy import EXACT, Gaussian, InsideGenerator, Laplace
 from gencard.core.card.terms import AuditTerms, CardTerms, Proposal, Tier
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.dataset import Dataset

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from gencard.core.card.budget import Neighbouring
-from gencard.core.card.noise import Gaussian
+from gencard.core.card.privacy import Gaussian
 from gencard.core.errors import VerificationError
 from gencard.core.policy import AnalysesPolicy
 from gencard.wire.documents.answer_document import Question

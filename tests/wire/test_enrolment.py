@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from gencard.controller.people.certificates import certify, issue, new_authority
 from gencard.core.errors import InvalidInputError
-from gencard.wire.documents.enrolment import (
+from gencard.wire.documents.keys import (
     EnrolmentAnswer,
     answer_of_document,
     grouped,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.core.errors import VerificationError
-from gencard.wire.documents.enrolment import (
+from gencard.wire.documents.keys import (
     CARDS,
     LOG,
     KeyChange,

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from gencard.client.answers.answer import Answer
-    from gencard.client.answers.running import DryRun, RunOnRecords
+    from gencard.client.answers.runs import DryRun, RunOnRecords
     from gencard.client.audit import Audit
     from gencard.client.evaluation import CardMeasures
     from gencard.client.findings.fidelity import FidelityReport
@@ -393,16 +393,16 @@ class Card(CardView):
             ProgramNotRunError: The program fails there on synthetic rows; nothing is charged.
             VerificationError: What came back is not signed, or not the answer to this question.
         """
-        from gencard.client.answers import running  # noqa: PLC0415 - loads scipy.stats
+        from gencard.client.answers import runs  # noqa: PLC0415 - loads scipy.stats
 
         if (formula is None) == (program is None):
             raise InvalidInputError(field="formula", problem="or program is required, but not both")
         if program is not None:
-            running.check_granted(self.terms.analyses, program, libraries)
+            runs.check_granted(self.terms.analyses, program, libraries)
             rehearsed = self.dry_run(program, seed=seed, progress=progress)
-            return running.run_program(self.agreement, rehearsed, progress)
-        question = running.sent(AnalystQuestion.of(formula or "", kind, options))
-        return running.run(self.agreement, question, progress)
+            return runs.run_program(self.agreement, rehearsed, progress)
+        question = runs.sent(AnalystQuestion.of(formula or "", kind, options))
+        return runs.run(self.agreement, question, progress)
 
     @checked()
     def dry_run(
@@ -424,18 +424,18 @@ class Card(CardView):
             InvalidInputError: The program cannot be read, fails or gives no valid output, or the card
                 has no release.
         """
-        from gencard.client.answers import running  # noqa: PLC0415 - loads scipy.stats
+        from gencard.client.answers import runs  # noqa: PLC0415 - loads scipy.stats
 
-        release = running.newest_release(self.agreement, progress)
+        release = runs.newest_release(self.agreement, progress)
         columns = self.terms.analyses.columns
-        return running.dry_run(release, program, seed=seed, stored=columns)
+        return runs.dry_run(release, program, seed=seed, stored=columns)
 
     def answers(self) -> "Listed[RunOnRecords]":
         """The runs on the records under this card, newest first."""
-        from gencard.client.answers import running  # noqa: PLC0415 - loads scipy.stats
+        from gencard.client.answers import runs  # noqa: PLC0415 - loads scipy.stats
 
-        all_answers = running.listed(self.agreement)
-        return Listed(all_answers, "Answers", running.LIST_HEADS, running.list_line)
+        all_answers = runs.listed(self.agreement)
+        return Listed(all_answers, "Answers", runs.LIST_HEADS, runs.list_line)
 
     @checked()
     def replay(self, data: "pd.DataFrame | Release") -> Replayed:

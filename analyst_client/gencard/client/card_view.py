@@ -13,7 +13,7 @@ from gencard.client.question import AnalystQuestion
 from gencard.client.terms import measured_with, stddevs
 from gencard.core.card.budget import FREE, NO_CLAIM, Price
 from gencard.core.card.card import CardRecord, CardState, Change, Offer, Turn, changes_between
-from gencard.core.card.noise import AddedNoise, InsideGenerator
+from gencard.core.card.privacy import AddedNoise, InsideGenerator
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.coding import Coding

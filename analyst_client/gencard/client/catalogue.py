@@ -11,7 +11,7 @@ from gencard.client.common.display import Displayable, Entries, Facts, Listed, P
 from gencard.client.connection.connection import Connection, pages
 from gencard.core import catalogue as core_catalogue
 from gencard.core.card.budget import FREE, Price, Spend, counted
-from gencard.core.card.noise import CURRENCIES, NOISES
+from gencard.core.card.privacy import CURRENCIES, NOISES
 from gencard.core.card.terms import Proposal
 from gencard.core.errors import ModelTooLargeError, NotFoundError, TooLargeError, advice_on
 from gencard.core.json_codecs import written

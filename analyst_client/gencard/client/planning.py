@@ -18,7 +18,7 @@ from gencard.client.common.display import Diff, Displayable, Facts, Grid, Part, 
 from gencard.client.connection.connection import ProgressDisplay
 from gencard.core.card.budget import Price
 from gencard.core.card.card import OPEN, USABLE, WAITING, CardState, Change
-from gencard.core.card.noise import AddedNoise, InsideGenerator, Mechanism, Privacy
+from gencard.core.card.privacy import AddedNoise, InsideGenerator, Mechanism, Privacy
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.card.terms import LONGEST_PURPOSE, CardTerms
 from gencard.core.coding import Coding

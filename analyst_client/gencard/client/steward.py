@@ -23,7 +23,8 @@ from gencard.client.connection.connection import (
 )
 from gencard.client.connection.credentials import read
 from gencard.client.stewards import reading
-from gencard.client.stewards.card_review import (
+from gencard.client.stewards.reading import RiskReview
+from gencard.client.stewards.views import (
     ACCOUNT_HEADS,
     ANSWER_HEADS,
     LINE_HEADS,
@@ -43,12 +44,11 @@ from gencard.client.stewards.card_review import (
     Waiting,
     spend_line,
 )
-from gencard.client.stewards.reading import RiskReview
 from gencard.core.card.budget import Spend
 from gencard.core.errors import InvalidInputError
 from gencard.v1 import steward_pb2 as pb
 from gencard.wire.codec import message_of, value_of
-from gencard.wire.documents.enrolment import LARGEST, request_of_document
+from gencard.wire.documents.keys import LARGEST, request_of_document
 from gencard.wire.log import LogEntry
 from gencard.wire.signatures.canonical import json_bytes
 from gencard.wire.steward import Action, kind_of

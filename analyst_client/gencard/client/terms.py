@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypedDict
 from gencard.client.common.arguments import checked, names_only, whole
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Neighbouring, decimal_of, neighbouring_of
-from gencard.core.card.noise import (
+from gencard.core.card.privacy import (
     CURRENCIES,
     EXACT,
     AddedNoise,

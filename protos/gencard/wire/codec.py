@@ -41,7 +41,7 @@ from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from gencard.core.card.budget import Neighbouring, decimal_text
-from gencard.core.card.noise import AddedNoise, Mechanism, Privacy, privacy_with
+from gencard.core.card.privacy import AddedNoise, Mechanism, Privacy, privacy_with
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 from gencard.core.json_codecs import CodecField, entries_of
 from gencard.core.typed_json import PLAIN, members_of

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gencard.core.blackbox import BlackBox
 from gencard.core.card.budget import Claim, Neighbouring, decimal_of, delta_of, neighbouring_of
-from gencard.core.card.noise import AddedNoise, Gaussian, InsideGenerator, Noise, Privacy
+from gencard.core.card.privacy import AddedNoise, Gaussian, InsideGenerator, Noise, Privacy
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from gencard.core.card.noise import Transform
+from gencard.core.card.privacy import Transform
 from gencard.core.errors import InvalidNumberError
 from gencard.core.json_codecs import written
 

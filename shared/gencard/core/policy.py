@@ -11,7 +11,7 @@ from typing import TypeVar
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Price
 from gencard.core.card.card import Change
-from gencard.core.card.noise import AS_COUNTED, AddedNoise, Mechanism, Transform
+from gencard.core.card.privacy import AS_COUNTED, AddedNoise, Mechanism, Transform
 from gencard.core.card.terms import Proposal
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError

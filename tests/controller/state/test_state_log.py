@@ -24,7 +24,7 @@ from gencard.core.errors import (
     VerificationError,
 )
 from gencard.wire import log as merkle
-from gencard.wire.documents.enrolment import LOG, KeyHistory
+from gencard.wire.documents.keys import LOG, KeyHistory
 from gencard.wire.signatures.canonical import time_text
 from tests.controller.state.samples import ANA, CARD, NOW
 

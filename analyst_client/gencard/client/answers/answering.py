@@ -14,7 +14,7 @@ from gencard.client.common.arguments import checked, level_values, text
 from gencard.client.connection.connection import progress_bar
 from gencard.client.connection.credentials import Credentials
 from gencard.client.question import AnalystQuestion, AnswerOptions
-from gencard.core.card.noise import Mechanism
+from gencard.core.card.privacy import Mechanism
 from gencard.core.card.terms import CardTerms
 from gencard.core.coding import Coding
 from gencard.core.errors import VerificationError

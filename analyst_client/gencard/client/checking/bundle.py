@@ -36,7 +36,7 @@ from gencard.files import (
     too_large,
 )
 from gencard.files.endings import WRITTEN
-from gencard.wire.documents.enrolment import CARDS, LINKS, LOG, KeyHistory, changes_in
+from gencard.wire.documents.keys import CARDS, LINKS, LOG, KeyHistory, changes_in
 from gencard.wire.documents.psi_document import PSI_OPENS, psi_document, psi_of_document
 from gencard.wire.documents.receipt import Receipt
 from gencard.wire.documents.schema_document import coding_digest, coding_document, coding_of_document

@@ -14,7 +14,7 @@ from gencard.wire.documents.answer_document import (
     answer_of_document,
 )
 from gencard.wire.documents.card_document import card_of_document, card_statement
-from gencard.wire.documents.enrolment import KeyHistory
+from gencard.wire.documents.keys import KeyHistory
 from gencard.wire.documents.receipt import AuditedBox, Receipt, receipt_of_document, receipt_statement
 from gencard.wire.documents.schema_document import coding_digest
 from gencard.wire.signatures import dsse

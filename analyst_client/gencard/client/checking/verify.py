@@ -29,7 +29,7 @@ from gencard.core.coding import Coding
 from gencard.core.errors import GencardError, VerificationError
 from gencard.wire import log as wire_log
 from gencard.wire.documents.answer_document import SignedAnswer
-from gencard.wire.documents.enrolment import grouped
+from gencard.wire.documents.keys import grouped
 from gencard.wire.documents.receipt import Receipt
 from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import Document, document_of, sha256, time_of, time_text

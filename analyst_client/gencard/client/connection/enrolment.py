@@ -24,7 +24,7 @@ from gencard.client.common.files.folder import appearing
 from gencard.client.connection.credentials import Credentials, private_key, read_secret
 from gencard.core.errors import InvalidInputError, unwritable
 from gencard.files import DOCUMENT_LIMIT, KEY_LIMIT, read_file
-from gencard.wire.documents.enrolment import (
+from gencard.wire.documents.keys import (
     LARGEST,
     EnrolmentAnswer,
     answer_of_document,

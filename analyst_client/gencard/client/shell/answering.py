@@ -10,7 +10,7 @@ import typer
 from gencard.client.answers.answer import Answer
 from gencard.client.answers.answering import answer as answer_of_saved
 from gencard.client.answers.display import FORMATS
-from gencard.client.answers.running import LIST_HEADS, list_line
+from gencard.client.answers.runs import LIST_HEADS, list_line
 from gencard.client.common.files.folder import check_free
 from gencard.client.planning import Plan
 from gencard.client.question import KINDS

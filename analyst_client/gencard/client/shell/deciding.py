@@ -24,12 +24,12 @@ from gencard.client.shell.terminal import (
     say_next,
 )
 from gencard.client.steward import Steward
-from gencard.client.stewards.card_review import Decision, Preview
+from gencard.client.stewards.views import Decision, Preview
 from gencard.core.errors import InvalidInputError, PermissionDeniedError
 from gencard.core.program_outputs import DIGITS
 from gencard.files import LIST_LIMIT, read_file
 from gencard.wire.documents.card_document import json_of
-from gencard.wire.documents.enrolment import (
+from gencard.wire.documents.keys import (
     LARGEST,
     LIFE,
     LONGEST_REASON,

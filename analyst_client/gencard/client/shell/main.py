@@ -8,9 +8,9 @@ from gencard.core.errors import GencardError
 from gencard.shell import Home, LazyGroup, new_shell, print_error
 
 ANSWERING = "gencard.client.shell.answering"
-CATALOGUE = "gencard.client.shell.catalogue"
+CATALOGUE = "gencard.client.shell.connecting"
 CHECKING = "gencard.client.shell.checking"
-ENROLLING = "gencard.client.shell.catalogue"
+ENROLLING = "gencard.client.shell.connecting"
 NEGOTIATION = "gencard.client.shell.negotiation"
 REPORTS = "gencard.client.shell.checking"
 STEWARDING = "gencard.client.shell.stewarding"

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from gencard.client.common.display import Displayable, Grid, Part, named, percent
-from gencard.client.stewards.card_review import WIDEST_MAP, AnswerReview, CardReview
+from gencard.client.stewards.views import WIDEST_MAP, AnswerReview, CardReview
 from gencard.core.errors import GencardError, VerificationError
 from gencard.measures.psi_risk.risk import PsiRisk
 from gencard.v1 import steward_pb2 as pb

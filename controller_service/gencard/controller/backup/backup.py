@@ -31,7 +31,7 @@ from gencard.controller.state.tables import CURRENCIES, balances
 from gencard.core.card.budget import SpendState
 from gencard.core.errors import InvalidInputError, StorageError, VerificationError
 from gencard.files import LIST_LIMIT, open_file, read_file
-from gencard.wire.documents.enrolment import BACKUP, CARDS, LOG
+from gencard.wire.documents.keys import BACKUP, CARDS, LOG
 from gencard.wire.documents.receipt import receipt_of_document
 from gencard.wire.signatures.canonical import (
     document_of,

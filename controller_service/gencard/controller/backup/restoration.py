@@ -40,7 +40,7 @@ from gencard.core.errors import (
     StorageError,
     VerificationError,
 )
-from gencard.wire.documents.enrolment import LIFE, RestoreApproval, approval_of
+from gencard.wire.documents.keys import LIFE, RestoreApproval, approval_of
 from gencard.wire.signatures.canonical import sha256, time_of
 from gencard.wire.signatures.identity import Identity, Role
 

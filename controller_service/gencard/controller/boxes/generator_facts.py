@@ -13,7 +13,7 @@ from gencard.controller.boxes.entries import (
     ProgramBox,
 )
 from gencard.core.card.budget import NO_CLAIM, Claim, decimal_text, person_words
-from gencard.core.card.noise import InsideGenerator, Privacy
+from gencard.core.card.privacy import InsideGenerator, Privacy
 from gencard.core.card.terms import Tier
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import (

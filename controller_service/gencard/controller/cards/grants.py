@@ -26,7 +26,7 @@ from gencard.controller.state.cards import (
 )
 from gencard.core.card.budget import FREE, Neighbouring, Price
 from gencard.core.card.card import CardState
-from gencard.core.card.noise import AS_COUNTED, Mechanism, Privacy
+from gencard.core.card.privacy import AS_COUNTED, Mechanism, Privacy
 from gencard.core.card.terms import CardTerms, Proposal
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique, Domain

@@ -30,7 +30,7 @@ from gencard.controller.records.tables.address import TableAddress, secret_of
 from gencard.controller.sandbox.analyses import AnalysisRecipe
 from gencard.controller.sandbox.recipes import Recipe
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.card.noise import AS_COUNTED, Privacy
+from gencard.core.card.privacy import AS_COUNTED, Privacy
 from gencard.core.card.terms import CardTerms, Proposal
 from gencard.core.coding import Coding, Edges
 from gencard.core.derived_cells import computed_for, zeros_for

@@ -9,7 +9,7 @@ from gencard.controller.jobs.tasks import Before, MeasureJob, MeasureResult, Rec
 from gencard.controller.records.source import RecordSource, check_values
 from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.records.vault import open_source
-from gencard.core.card.noise import AS_COUNTED, Noise, Privacy, Transform
+from gencard.core.card.privacy import AS_COUNTED, Noise, Privacy, Transform
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
@@ -99,21 +99,23 @@ def measured(
         DatasetChangedError: The records are not the version that the job names, before or after.
     """
     with opened(records) as source:
-        noise: Noise | None = None
-        if privacy.noisy:  # only then, because the import of OpenDP is slow
-            from gencard.controller.noise import OpenDpNoise  # noqa: PLC0415
-
-            noise = OpenDpNoise()
         return door.measure(
             source,
             statistics,
             source.coding.domain,
             privacy,
-            noise=noise,
+            noise=_noise() if privacy.noisy else None,
             weights=weights,
             transform=transform,
             zeros=source.coding.structural_zeros,
         )
+
+
+def _noise() -> Noise:
+    """Import OpenDP only if noise is drawn, because the import is slow."""
+    from gencard.controller.noise import OpenDpNoise  # noqa: PLC0415 - see above
+
+    return OpenDpNoise()
 
 
 def records_over(cliques: Iterable[Clique], records: RecordsSource) -> Dataset:

@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from gencard.core.card.noise import Mechanism, Privacy, Transform, privacy_with
+from gencard.core.card.privacy import Mechanism, Privacy, Transform, privacy_with
 from gencard.core.card.sums import Sum
 from gencard.core.coding import Derivation, StructuralZeros
 from gencard.core.domain import Clique, Domain

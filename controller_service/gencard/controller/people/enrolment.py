@@ -32,7 +32,7 @@ from gencard.controller.people.certificates import (
 )
 from gencard.core.errors import GencardError, InvalidInputError, StorageError, UnauthenticatedError
 from gencard.files import KEY_LIMIT, read_file
-from gencard.wire.documents.enrolment import (
+from gencard.wire.documents.keys import (
     EnrolmentAnswer,
     EnrolmentRequest,
     checked_identity,

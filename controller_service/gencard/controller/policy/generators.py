@@ -7,7 +7,7 @@ from gencard.controller.boxes.generator_facts import Facts
 from gencard.controller.policy.statistics import NEIGHBOURING, PERSON, PRICE, nearest_privacy
 from gencard.core.card.budget import Neighbouring, decimal_of
 from gencard.core.card.card import Change, Refusal
-from gencard.core.card.noise import AS_COUNTED, Mechanism, Privacy, Transform
+from gencard.core.card.privacy import AS_COUNTED, Mechanism, Privacy, Transform
 from gencard.core.card.terms import USUAL_AUDIT, AuditTerms, Proposal, Tier
 from gencard.core.generators.registry import GENERATORS, takes_linear
 from gencard.core.policy import Policy

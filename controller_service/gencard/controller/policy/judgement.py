@@ -29,7 +29,7 @@ from gencard.controller.policy.statistics import (
     required,
 )
 from gencard.core.card.card import Change, CounterOffer, Refusal
-from gencard.core.card.noise import AS_COUNTED, Mechanism, Privacy
+from gencard.core.card.privacy import AS_COUNTED, Mechanism, Privacy
 from gencard.core.card.sums import check_numbers
 from gencard.core.card.terms import Proposal
 from gencard.core.coding import Coding

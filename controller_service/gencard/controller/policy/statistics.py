@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from gencard.core.card.budget import Price
 from gencard.core.card.card import Change, Refusal
-from gencard.core.card.noise import AS_COUNTED, EXACT, AddedNoise, Exact, Mechanism, Privacy, Transform
+from gencard.core.card.privacy import AS_COUNTED, EXACT, AddedNoise, Exact, Mechanism, Privacy, Transform
 from gencard.core.card.sums import Histogram, Sum, has_wide_levels
 from gencard.core.card.terms import Proposal
 from gencard.core.coding import Coding

@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 from gencard.controller.base.files import Section, TableOf
 from gencard.controller.boxes.entries import Name
 from gencard.core.card.budget import Neighbouring, Price
-from gencard.core.card.noise import NOISES, AddedNoise, Mechanism, noise_with
+from gencard.core.card.privacy import NOISES, AddedNoise, Mechanism, noise_with
 from gencard.core.generators.registry import BY_CONSTRUCTION
 from gencard.core.output_rules import USUAL_RULES
 from gencard.core.policy import AnalysesPolicy, MomentPolicy

@@ -27,7 +27,7 @@ from gencard.controller.state.log import Event, event_of
 from gencard.controller.state.log import verify as verify_log
 from gencard.shell import new_typer
 from gencard.wire.codecs.card_codec import card_of_bytes
-from gencard.wire.documents.enrolment import LOG
+from gencard.wire.documents.keys import LOG
 from gencard.wire.signatures.canonical import time_of, time_text
 from gencard.wire.signatures.identity import short_name
 

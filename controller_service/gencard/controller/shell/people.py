@@ -29,8 +29,8 @@ from gencard.controller.shell.terminal import (
 from gencard.controller.stewards.people import RequestView
 from gencard.files import KEY_LIMIT, read_file
 from gencard.shell import new_typer
-from gencard.wire.documents import enrolment as wire
-from gencard.wire.documents.enrolment import (
+from gencard.wire.documents import keys as wire
+from gencard.wire.documents.keys import (
     PERSONS,
     EnrolmentRequest,
     grouped,

@@ -33,7 +33,7 @@ from gencard.controller.shell.terminal import (
 from gencard.controller.stewards.people import reachable
 from gencard.core.errors import InvalidInputError
 from gencard.shell import new_typer
-from gencard.wire.documents.enrolment import PERSONS
+from gencard.wire.documents.keys import PERSONS
 from gencard.wire.signatures.canonical import time_text
 from gencard.wire.signatures.identity import Role
 from gencard.wire.steward import Action, Kind

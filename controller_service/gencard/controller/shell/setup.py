@@ -72,7 +72,7 @@ from gencard.controller.wiring.reloading import RefusedDataset, Reload, Settings
 from gencard.controller.wiring.serving import Controller, lead, report, report_refused, tls_files
 from gencard.controller.wiring.serving import serve as serve_settings
 from gencard.core.card.analyses import NO_ANALYSES
-from gencard.core.card.noise import AS_COUNTED, Mechanism
+from gencard.core.card.privacy import AS_COUNTED, Mechanism
 from gencard.core.errors import (
     DatasetError,
     GencardError,

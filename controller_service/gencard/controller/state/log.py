@@ -27,7 +27,7 @@ from gencard.core.errors import (
     VerificationError,
 )
 from gencard.wire import log as merkle
-from gencard.wire.documents.enrolment import KeyHistory
+from gencard.wire.documents.keys import KeyHistory
 from gencard.wire.log import leaf_hash
 from gencard.wire.signatures import dsse
 from gencard.wire.signatures.canonical import document_of, json_bytes, time_of, time_text

@@ -11,7 +11,7 @@ from gencard.controller.state.database import Page
 from gencard.controller.state.log import Event, EventLog, TreeHead, checkpoint_of, event_of
 from gencard.controller.state.tables import events
 from gencard.core.errors import InvalidInputError, VerificationError
-from gencard.wire.documents.enrolment import KeyHistory
+from gencard.wire.documents.keys import KeyHistory
 from gencard.wire.log import LogEntry, check_in_log, leaf_hash
 from gencard.wire.signatures import dsse
 

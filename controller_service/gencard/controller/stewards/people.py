@@ -28,7 +28,7 @@ from gencard.controller.state.log import EventLog
 from gencard.controller.stewards.actions import Applied, Demands, argument, refuse_others
 from gencard.core.errors import AuthorityElsewhereError, InvalidInputError
 from gencard.files import KEY_LIMIT, read_file
-from gencard.wire.documents.enrolment import LARGEST, request_of_document
+from gencard.wire.documents.keys import LARGEST, request_of_document
 from gencard.wire.signatures.canonical import Document, digest_of, sha256
 from gencard.wire.signatures.dsse import key_id
 from gencard.wire.signatures.identity import Identity, Role

@@ -26,7 +26,7 @@ from gencard.analysis.output_checks import influence, tables
 from gencard.analysis.output_checks.differencing import chain_of_sums
 from gencard.analysis.output_checks.populations import Kept, cell_numbers
 from gencard.analysis.output_checks.stored import origin_of
-from gencard.core.card.noise import AS_COUNTED, Transform
+from gencard.core.card.privacy import AS_COUNTED, Transform
 from gencard.core.card.sums import Sum, scale_of
 from gencard.core.coding import Coding, Edges, impossible_cells, intervals_of
 from gencard.core.dataset import Dataset

@@ -35,7 +35,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from gencard.analysis.output_checks.populations import Condition, Kept, ToldOutput, cell_numbers
-from gencard.core.card.noise import Transform
+from gencard.core.card.privacy import Transform
 from gencard.core.dataset import Dataset
 from gencard.core.output_rules import PASSED, Rule, Rules, RuleVerdict
 from gencard.core.types import FloatArray, IntArray

@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.card.noise import Transform
+from gencard.core.card.privacy import Transform
 from gencard.core.coding import StructuralZeros, impossible_cells
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain

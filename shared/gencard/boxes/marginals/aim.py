@@ -27,7 +27,7 @@ from gencard.boxes.entry import (
     whole,
 )
 from gencard.boxes.marginals.models import KeptModel, ModelBox, NoisyModel, check_attributes
-from gencard.core.card.noise import AddedNoise, Noise
+from gencard.core.card.privacy import AddedNoise, Noise
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.generators.junction_tree import cells_needed, check_cells

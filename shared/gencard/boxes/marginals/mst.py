@@ -30,7 +30,7 @@ from gencard.boxes.entry import (
     noise_of,
 )
 from gencard.boxes.marginals.models import KeptModel, ModelBox, check_attributes
-from gencard.core.card.noise import AddedNoise, Noise
+from gencard.core.card.privacy import AddedNoise, Noise
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.generators.family import graphical, spanning_tree

@@ -10,7 +10,7 @@ from gencard.boxes.nets.layout import check_torch, declared, layout_of, repeatab
 from gencard.boxes.nets.options import PateGanOptions
 from gencard.boxes.nets.pate_gan_accountant import MOST_VOTES, rho_of_votes, scale_of
 from gencard.core.card.budget import Claim, Neighbouring, decimal_of, delta_of
-from gencard.core.card.noise import Gaussian, InsideGenerator, Noise, Privacy
+from gencard.core.card.privacy import Gaussian, InsideGenerator, Noise, Privacy
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidDatasetError, InvalidNumberError
 from gencard.core.generators.contract import rng_of

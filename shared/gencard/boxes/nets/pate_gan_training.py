@@ -9,7 +9,7 @@ from gencard.boxes.nets.fitted import FittedNet
 from gencard.boxes.nets.generator import GeneratorNet, OutputBlocks, Tensor, adam, normal, uniform
 from gencard.boxes.nets.layout import Layout, Rows
 from gencard.boxes.nets.options import PateGanOptions, shards_of
-from gencard.core.card.noise import Noise
+from gencard.core.card.privacy import Noise
 from gencard.core.types import IntArray, Progress
 
 

@@ -21,7 +21,7 @@ from gencard.boxes.synthpop.options import (
     ruled,
     rules_of,
 )
-from gencard.boxes.synthpop.tree import (
+from gencard.boxes.synthpop.trees import (
     Conditional,
     Density,
     Growth,

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field, replace
 
 from gencard.core.card.budget import FREE, Price
-from gencard.core.card.noise import EXACT, InsideGenerator, Privacy
+from gencard.core.card.privacy import EXACT, InsideGenerator, Privacy
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 from gencard.core.json_codecs import written
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Claim, Price, check_most_records, counted, decimal_of
-from gencard.core.card.noise import AS_COUNTED, EXACT, InsideGenerator, Privacy, Transform
+from gencard.core.card.privacy import AS_COUNTED, EXACT, InsideGenerator, Privacy, Transform
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique, Domain

@@ -8,7 +8,15 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from gencard.core.card.noise import AS_COUNTED, EXACT, Exact, InsideGenerator, Noise, Privacy, Transform
+from gencard.core.card.privacy import (
+    AS_COUNTED,
+    EXACT,
+    Exact,
+    InsideGenerator,
+    Noise,
+    Privacy,
+    Transform,
+)
 from gencard.core.card.sums import Histogram, Sum, check_numbers
 from gencard.core.coding import Coding, StructuralZeros
 from gencard.core.dataset import Dataset

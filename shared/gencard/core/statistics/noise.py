@@ -26,7 +26,7 @@ from math import exp, log, log1p
 import numpy as np
 
 from gencard.core.card.budget import ZERO, Neighbouring
-from gencard.core.card.noise import AddedNoise, Noise
+from gencard.core.card.privacy import AddedNoise, Noise
 from gencard.core.card.sums import product_ends
 from gencard.core.coding import Coding
 from gencard.core.errors import InvalidInputError

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.card.noise import Transform
+from gencard.core.card.privacy import Transform
 from gencard.core.card.sums import Sum
 from gencard.core.coding import StructuralZeros, impossible_cells
 from gencard.core.domain import Clique, Domain

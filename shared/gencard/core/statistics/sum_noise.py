@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from gencard.core.card.budget import Neighbouring
-from gencard.core.card.noise import AddedNoise, Noise
+from gencard.core.card.privacy import AddedNoise, Noise
 
 LARGEST_SCALE = 2.0**50
 """Largest parameter of noise that the samplers are given: draws then fit 64 bits."""

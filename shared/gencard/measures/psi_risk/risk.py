@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.card.noise import AS_COUNTED, Transform
+from gencard.core.card.privacy import AS_COUNTED, Transform
 from gencard.core.card.sums import scale_of
 from gencard.core.coding import Coding, Edges, impossible_cells
 from gencard.core.dataset import Dataset

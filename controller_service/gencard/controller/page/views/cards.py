@@ -12,7 +12,7 @@ from gencard.controller.state.ledger import Scope
 from gencard.controller.stewards.desk import Desk
 from gencard.core.card.budget import FREE, ZERO, Price
 from gencard.core.card.card import CardRecord, CardState, Change
-from gencard.core.card.noise import AS_COUNTED
+from gencard.core.card.privacy import AS_COUNTED
 from gencard.core.card.terms import Proposal
 from gencard.wire.signatures.identity import Identity
 from gencard.wire.steward import Together

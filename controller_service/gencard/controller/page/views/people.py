@@ -11,7 +11,7 @@ from gencard.controller.page.security import Form
 from gencard.controller.page.views import ChangeResult, Context, FormAction, View
 from gencard.controller.stewards.desk import Desk
 from gencard.core.errors import InvalidInputError
-from gencard.wire.documents.enrolment import CARDS, LOG, PERSONS, grouped
+from gencard.wire.documents.keys import CARDS, LOG, PERSONS, grouped
 from gencard.wire.signatures.identity import Identity
 from gencard.wire.steward import Kind, Person
 

@@ -20,7 +20,7 @@ from gencard.analysis.answers.answer import AnalysisAnswer, coefficients_of, tab
 from gencard.analysis.answers.margins import Margins, Occupied, occupied_of
 from gencard.analysis.answers.noise.numbers import without_errors
 from gencard.analysis.answers.noise.reconciled import NoisyMargins
-from gencard.core.card.noise import Mechanism
+from gencard.core.card.privacy import Mechanism
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import ComputationError, InvalidInputError, NoiseDrownsError
 from gencard.core.generators.family import ipf

@@ -24,7 +24,7 @@ from gencard.analysis.output_checks.populations import Kept, cell_numbers
 from gencard.analysis.output_checks.released import ROUNDED_FIRST
 from gencard.analysis.output_checks.slopes import slopes_of
 from gencard.analysis.output_checks.small_counts.lattice import CountFacts, Lattice, Sums
-from gencard.core.card.noise import Transform
+from gencard.core.card.privacy import Transform
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
 from gencard.core.output_rules import Rules

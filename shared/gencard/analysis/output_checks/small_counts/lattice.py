@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.analysis.output_checks.populations import Kept, cell_numbers
-from gencard.core.card.noise import Transform
+from gencard.core.card.privacy import Transform
 from gencard.core.coding import StructuralZeros, impossible_records
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain

@@ -1,4 +1,6 @@
-"""Enrolment: a person's request for a certificate, and the steward's answer.
+"""Keys: enrolment of people, approvals of a restore, and the history of signing keys.
+
+Enrolment is a person's request for a certificate, and the steward's answer.
 
 The request holds the public halves of the person's two keys. The certificate signing request (PKCS #10,
 RFC 2986) in it is signed with the TLS key and names the fingerprint of the signing key; the statement

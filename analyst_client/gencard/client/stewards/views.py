@@ -1,4 +1,4 @@
-"""A card as a steward sees it, and what became of a decision."""
+"""Views of stewards: a card, what became of a decision, and the registers."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from gencard.client.card_view import CHANGE_HEADS, CardView, change_lines
 from gencard.client.common.display import Diff, Displayable, Facts, Grid, Part, named
 from gencard.core.card.budget import Spend
 from gencard.core.card.card import CardState
-from gencard.core.card.noise import AS_COUNTED
+from gencard.core.card.privacy import AS_COUNTED
 from gencard.core.errors import GencardError
 from gencard.core.json_codecs import written
 from gencard.core.output_rules import Colour

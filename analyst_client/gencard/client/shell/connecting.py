@@ -1,4 +1,4 @@
-"""datasets, generators, budget, log: what a controller offers, and what was spent."""
+"""datasets, generators, budget, log, enrol: what a controller offers and was spent; certificates."""
 
 import shlex
 from dataclasses import asdict
@@ -36,7 +36,7 @@ from gencard.core.errors import InvalidInputError
 from gencard.core.policy import NumbersOffer, Policy
 from gencard.core.statistics.noise import USUAL_DELTA
 from gencard.wire.documents.card_document import claim_document, json_of
-from gencard.wire.documents.enrolment import PERSONS, answer_of_document, grouped
+from gencard.wire.documents.keys import PERSONS, answer_of_document, grouped
 from gencard.wire.documents.schema_document import coding_document
 from gencard.wire.signatures.canonical import time_text
 

@@ -1,4 +1,4 @@
-"""Noise on counts: one class for each mechanism, with its parameters, price, scale, stddev and draw.
+"""Privacy of counts: the mechanisms, and their noise with parameters, price, scale, stddev and draw.
 
 A new mechanism is one more class, in ``NOISES``, with its name in ``Mechanism`` and its sampler in
 ``Noise``, which ``controller/noise.py`` draws from; the protocol has its name once more. What its law is

@@ -1,4 +1,4 @@
-"""Checked runs: asked for, awaited, verified; and the answers of a card, listed."""
+"""Checked runs of questions and of programs: requested, awaited, verified; the answers of a card."""
 
 import json
 import os

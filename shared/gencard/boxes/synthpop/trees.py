@@ -1,4 +1,4 @@
-"""Decision trees: grown by scikit-learn, kept as plain arrays that can be read without running code."""
+"""Decision trees, as plain arrays that can be read without running code; distributions in leaves."""
 
 import warnings
 from collections.abc import Mapping, Sequence
