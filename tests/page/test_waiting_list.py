@@ -13,10 +13,10 @@ import pytest
 from gencard.client.steward import Steward as Client
 from gencard.controller.notify.messages import SENTENCES, sentences
 from gencard.controller.notify.notifier import post_of
-from gencard.controller.operations.failures import error_document
+from gencard.controller.operations.failures import Refusals, error_document
 from gencard.controller.people.certificates import issue, read_authority
 from gencard.controller.state import requests, stewards
-from gencard.controller.stewards.waiting import EVERY_KIND, notified_kind
+from gencard.controller.stewards.waiting import EVERY_KIND
 from gencard.core.errors import AnswerWaitingError, MeasurementRefusedError
 from gencard.wire.steward import Kind, WaitingKind
 from tests.page.by_http import http_steward, page_house
@@ -143,7 +143,7 @@ def test_pages_of_each_size_list_the_same(house, by_api):
 
 def test_notifications_say_the_same(house, by_api, tmp_path):
     waits = [one for one in by_api if one.waits_for != "the analyst"]
-    expected = {"decision" if one.waits_for == "another steward" else one.kind for one in waits}
+    expected = {one.kind for one in waits} | {"decision"}
     before = house.settings_file.read_text()
     with https_receiver(tmp_path / "receiver") as receiver:
         tell(house, receiver)
@@ -156,7 +156,8 @@ def test_notifications_say_the_same(house, by_api, tmp_path):
     assert set(document["data"]["waiting"]) == expected
     assert sentences(expected) == document["text"].splitlines()[:-1]
     with state.database.reading() as tx:
-        assert len(stewards.announced_digests(tx)) == len(waits)
+        seconds = sum(one.waits_for == "another steward" and one.kind != "decision" for one in waits)
+        assert len(stewards.announced_digests(tx)) == len(waits) + seconds
 
 
 def test_metrics_count_the_same_proposals(house, by_api):
@@ -165,11 +166,18 @@ def test_metrics_count_the_same_proposals(house, by_api):
     assert shown == {"proposal": Counter(one.kind for one in by_api)["proposal"]}
 
 
-def test_each_kind_for_a_steward_has_a_sentence(house, by_api):
+def test_each_kind_for_a_steward_has_a_sentence():
     assert {*SENTENCES} - {"long", "test"} == {*EVERY_KIND} - {WaitingKind.OFFER}
-    desk = house.controller.controller_state.desk()
-    with house.controller.controller_state.database.reading() as tx:
-        items = desk.waiting.items(tx).rows
-    assert [one.resource for one in items if notified_kind(one) is None] == [
-        one.resource for one in by_api if one.waits_for == "the analyst"
-    ]
+
+
+def test_a_first_decision_on_a_refusal_that_blocks_nobody_is_listed(house, by_api, monkeypatch):
+    """A refused run can be dismissed before it waits, and then a second steward has to know."""
+    (refusal,) = (one.resource for one in by_api if one.kind == "refusal")
+    decide(house, Kind.DISMISS_REFUSAL, refusal, "sam")
+    state = house.controller.controller_state
+    with state.database.reading() as tx:
+        assert refusal in {one.resource for one in state.desk().waiting.items(tx).rows}
+        monkeypatch.setattr(Refusals, "waiting", lambda _self, _tx: [])
+        items = state.desk().waiting.items(tx).rows
+        assert [one.kind for one in items if one.resource == refusal] == ["decision"]
+        assert refusal in {one.resource for one in state.desk().waiting.firsts(tx)}

@@ -264,7 +264,8 @@ def test_what_waits_for_long_is_told_once_a_day_and_certificates_that_end(steppe
         ends = [one.end for one in word.waiting.certificates(tx)]
         assert len(ends) >= 6, "service, authority, health, ana, aud, sam"
         clock.ahead = min(ends) - timedelta(days=13) - datetime.now(UTC)
-        kinds = set(notices(word.waiting.items(tx).rows, clock()).values())
+        firsts = word.waiting.firsts(tx)
+        kinds = set(notices(word.waiting.items(tx).rows, firsts, clock()).values())
     assert kinds == {"proposal", LONG, "certificate"}
 
 
@@ -279,7 +280,7 @@ def test_a_decision_that_waits_for_a_second_steward_is_told(house, tmp_path):
         word = post(house, Clock())
         assert word.collect()
         word.deliver(*word.channels)
-    assert json.loads(receiver.came[0][1])["data"]["waiting"] == ["decision"]
+    assert json.loads(receiver.came[0][1])["data"]["waiting"] == ["decision", "proposal"]
 
 
 def test_settings_that_would_tell_others_are_refused(house):

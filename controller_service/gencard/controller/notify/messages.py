@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from email.message import EmailMessage
 from email.utils import format_datetime
 
-from gencard.controller.stewards.waiting import notified_kind
+from gencard.controller.stewards.waiting import ANALYST
 from gencard.wire.signatures.canonical import digest_of, time_text
-from gencard.wire.steward import Waiting, WaitingKind
+from gencard.wire.steward import FirstDecision, Waiting, WaitingKind
 
 AFTER_LONG = timedelta(days=1)
 """Time after which a waiting item is notified again, once a day."""
@@ -33,14 +33,15 @@ SENTENCES: Mapping[str, str] = {
 }
 
 
-def notices(items: Iterable[Waiting], now: datetime) -> dict[str, str]:
+def notices(items: Iterable[Waiting], firsts: Iterable[FirstDecision], now: datetime) -> dict[str, str]:
     """Return the kind of each notice by its digest, by which the state remembers notified stewards.
 
-    Each item for a steward is one notice, and so is a daily reminder if an item has waited for long.
+    Each item for a steward is one notice, each first decision another: it may come later, lapse, and be
+    made again. A daily reminder is one more, if an item has waited for long.
     """
-    due: list[tuple[str, str, datetime]] = [
-        (kind, item.resource, item.since) for item in items if (kind := notified_kind(item)) is not None
-    ]
+    own = (item for item in items if item.waits_for != ANALYST and item.kind != WaitingKind.DECISION)
+    due: list[tuple[str, str, datetime]] = [(item.kind, item.resource, item.since) for item in own]
+    due += [(WaitingKind.DECISION, first.digest, first.time) for first in firsts]
     if any(now - since >= AFTER_LONG for kind, _, since in due if kind != WaitingKind.CERTIFICATE):
         due.append((LONG, "queue", datetime.combine(now.date(), datetime.min.time(), now.tzinfo)))
     return {

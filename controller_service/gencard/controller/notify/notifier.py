@@ -17,8 +17,9 @@ from gencard.controller.settings.settings import Settings
 from gencard.controller.state import stewards
 from gencard.controller.state.database import Database
 from gencard.controller.state.stewards import MessageRow, MessageState
-from gencard.controller.stewards.waiting import WaitingList
+from gencard.controller.stewards.waiting import EVERY_KIND, WaitingList
 from gencard.core.errors import StorageError
+from gencard.wire.steward import WaitingKind
 
 _AGAIN = (10, 60, 300, 900)
 """Seconds to the next try after the first ones; an hour after all others."""
@@ -56,7 +57,8 @@ class Post:
         """
         now = self.clock()
         with self.database.reading() as tx:
-            kinds = notices(self.waiting.items(tx).rows, now)
+            items = self.waiting.items(tx, EVERY_KIND - {WaitingKind.OFFER}).rows
+            kinds = notices(items, self.waiting.firsts(tx), now)
             announced, newest = stewards.announced_digests(tx), stewards.newest_message_time(tx)
         fresh = kinds.keys() - announced
         recent = newest is not None and now - newest < self.interval

@@ -112,7 +112,7 @@ class Watched(Collector):
         """Proposals alone: whether an answer or a failure waits can depend on a record."""
         family = GaugeMetricFamily("gencard_waiting", "Items waiting for a steward.", labels=("kind",))
         for kind in (WaitingKind.PROPOSAL,):
-            family.add_metric((kind,), len(self.state.desk().waiting.items(tx, (kind,)).rows))
+            family.add_metric((kind,), self.state.desk().waiting.count(tx, kind))
         return family
 
     def _shares(self, tx: Connection) -> Metric:

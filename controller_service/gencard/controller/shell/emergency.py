@@ -37,6 +37,7 @@ from gencard.controller.state.results import AuditRow
 from gencard.controller.stewards.answers import summary_of
 from gencard.controller.stewards.risk import worst_of
 from gencard.core.audit.report import Verdict
+from gencard.core.card.budget import FREE
 from gencard.core.card.card import CardRecord, CardState
 from gencard.core.program_outputs import DIGITS
 from gencard.core.statistics.noise import USUAL_DELTA, in_words, together
@@ -188,12 +189,11 @@ def revoke(
 ) -> None:
     """Revoke an agreed card permanently, by a signed revocation."""
     with local_desk(config, steward, emergency=emergency) as desk:
-        with desk.opened.database.reading() as tx:
-            card = desk.opened.cards.card(tx, name)
-        if not yes:
-            _say_list([_card_in_short(card)], False, "")
-        # before the question: what another steward decides meanwhile is not revoked unseen
+        # before the card is shown: what another steward decides from here on is not revoked unseen
         shown = desk.shown(Kind.REVOKE, name, remark=remark)
+        if not yes:
+            with desk.opened.database.reading() as tx:
+                _say_list([_card_in_short(desk.opened.cards.card(tx, name))], False, "")
         why = terminal.reason_for_good("Revoke this card permanently?", reason or remark, yes)
         _decide_on_card(desk, Kind.REVOKE, name, why, shown, remark=remark)
 
@@ -211,8 +211,11 @@ def _decide_on_card(
 
 
 def _say_card(card: CardRecord) -> None:
-    changes = () if card.offer is None else card.offer.changes
-    others = {"changes": json_of(changes), "history": json_of(card.history)}
+    others: dict[str, Any] = {"history": json_of(card.history)}
+    if card.offer is not None:
+        if card.offer.analyses_price != FREE:
+            others["runs at most, in addition"] = str(card.offer.analyses_price)
+        others["changes"] = json_of(card.offer.changes)
     for line in _plain(_card_document(card) | others):
         say(line)
 
@@ -303,7 +306,10 @@ def show_answer(
     elif as_json:
         say_json({**run, "numbers": [_number_document(cell, cell.rules) for cell in view.cells]})
     else:
-        numbers = [_number_document(cell, cell.marks) for cell in view.cells]
+        numbers = [
+            _number_document(cell, cell.marks) | {"value": _number(cell.value), "dry": _number(cell.dry)}
+            for cell in view.cells
+        ]
         for line in _plain({**run, "number": numbers}):
             say(line)
         if view.reasons:
@@ -357,6 +363,10 @@ def refuse(
 def _run_document(run: AnswerSummary) -> Document:
     question = {"kind": run.question.kind, "formula": run.question.formula}
     return {"name": run.name, "analyst": run.analyst, **question, "created": time_text(run.time)}
+
+
+def _number(value: float | None) -> str:
+    return "missing" if value is None else f"{value:.{DIGITS}g}"
 
 
 def _number_document(cell: ReviewedNumber, rules: Iterable[str]) -> Document:

@@ -79,9 +79,10 @@ class Desk(Deciding):
         """Yield the certificates of the service and of enrolled people who are not disabled."""
         for name, end in self.service_certificates():
             yield CertificateEnd(name, "", end)
+        times = self.reader.times(tx)
         # the view of people says what is wrong with a file; here it must not hide all that waits
         with suppress(GencardError):
-            for one in self.effects.people.views(*self.reader.times(tx)):
+            for one in self.effects.people.views(*times):
                 if one.certificate_until is not None and not one.disabled:
                     name = f"{PERSON}{one.identity.name}"
                     yield CertificateEnd(name, one.uri, one.certificate_until)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, and_, or_, select
+from sqlalchemy import Connection, and_, false, or_, select
 
 from gencard.controller.answers.decisions import Decisions
 from gencard.controller.cards.book import CardBook
@@ -52,16 +52,9 @@ class CertificateEnd:
     end: datetime
 
 
-def notified_kind(waiting: Waiting) -> WaitingKind | None:
-    """Return the kind under which stewards are notified of an item; None if no steward has to act."""
-    if waiting.waits_for == ANALYST:
-        return None
-    return WaitingKind.DECISION if waiting.waits_for == ANOTHER else WaitingKind(waiting.kind)
-
-
 @dataclass(frozen=True, slots=True)
 class WaitingList:
-    """Items that wait, oldest first; cards are read by an index and never decoded.
+    """Items that wait, oldest first; cards are read by an index, and only those of answers are decoded.
 
     Args:
         certificates: Returns the certificates in use.
@@ -94,6 +87,15 @@ class WaitingList:
         rows = tuple(self._with_first(tx, one, firsts) for one in items[:limit])
         return Page(rows, rows[-1].token if limit is not None and len(items) > limit else "")
 
+    def count(self, tx: Connection, kind: WaitingKind) -> int:
+        """Return the number of items of a kind, without a look at what any of them would release."""
+        return sum(1 for _ in self._of_kind(tx, kind, (), None, _after("")))
+
+    def firsts(self, tx: Connection) -> tuple[FirstDecision, ...]:
+        """Return the first decisions to which a second steward can still agree."""
+        firsts = stewards.waiting_first_decisions(tx, self.cards.clock())
+        return tuple(one for one in firsts if Kind(one.kind) not in _LISTED or self.stands(tx, one))
+
     def answers(self, tx: Connection) -> Iterator[RunRow]:
         """Yield the runs whose answers wait under cards that have not ended, oldest first."""
         in_vain = {row.name for row in self.decisions.waiting_in_vain(tx)}
@@ -103,7 +105,7 @@ class WaitingList:
         self,
         tx: Connection,
         kind: WaitingKind,
-        firsts: Iterable[FirstDecision],
+        firsts: Collection[FirstDecision],
         most: int | None,
         after: tuple[datetime, str, str],
     ) -> Iterator[Waiting]:
@@ -118,8 +120,11 @@ class WaitingList:
                 text = f"{one.kind} of {short_name(one.owner)} failed or was refused on the records"
                 yield Waiting(one.time, one.name, kind, STEWARD, text, one.owner)
         elif kind is WaitingKind.DECISION:
+            # a refusal can be dismissed before it waits: while it blocks nobody, it is not listed itself
+            refusals = {one.name for one in self.refusals.waiting(tx)} if firsts else ()
             for first in firsts:
-                if Kind(first.kind) not in _LISTED:
+                unlisted = first.kind == Kind.DISMISS_REFUSAL and first.resource not in refusals
+                if unlisted or Kind(first.kind) not in _LISTED:
                     text = f"{first.kind}, decided by {short_name(first.by)}"
                     yield Waiting(first.time, first.resource, kind, ANOTHER, text, first.by)
         else:
@@ -154,13 +159,14 @@ class WaitingList:
     def _still_offered(self) -> Any:
         now = self.cards.clock()
         return or_(
+            false(),
             *(
                 and_(
                     cards.c.dataset == entry.name,
                     cards.c.changed >= now - timedelta(days=entry.policy.valid_days),
                 )
                 for entry in self.cards.catalogue
-            )
+            ),
         )
 
     def _with_first(self, tx: Connection, waiting: Waiting, firsts: Iterable[FirstDecision]) -> Waiting:

@@ -58,7 +58,7 @@ def row_of(waiting: Waiting, purpose: str, now: datetime) -> WaitingRow:
 
 
 def place_of(waiting: Waiting) -> str:
-    """Return the address of the page on which a steward sees and decides a waiting item."""
+    """Return the address of the page on which a steward decides on an item; empty if none has it."""
     parts = waiting.resource.split("/")
     if waiting.kind == WaitingKind.REFUSAL:
         return "#failures"
@@ -71,7 +71,7 @@ def place_of(waiting: Waiting) -> str:
             return "/people"
         case ["ledger", _]:
             return "/budget"
-    return "/"
+    return ""
 
 
 VIEWS = (View("/", "queue.html", show_queue, "Queue", label="Queue", key="q"),)
