@@ -424,7 +424,7 @@ def test_of_two_worlds_only_the_end_and_the_price_differ(tmp_path, monkeypatch):
     )
     assert (other[0], waits[0]) == ("released", "ANSWER_WAITING")
     assert other[1] == waits[1]
-    assert waits[2] == [["run"]], "no name, no number"
+    assert waits[2] == [["answer"]], "no name, no number"
 
 
 # Reviewed programs ----------------------------------------------------------------------------

@@ -43,7 +43,6 @@ class Home:
             target = getattr(import_module(self.module), self.name)
         finally:
             gc.enable()
-        gc.freeze()
         if not isinstance(target, typer.Typer):
             function, target = target, new_typer()
             target.command(command)(function)
