@@ -143,7 +143,7 @@ LEFT = 0
 MOST_REPEATED_NAMES = 0
 MOST_CONVERSION_LINES = 175
 
-MOST_RUN = {"propose": 63, "generate": 112, "run": 119, "audit": 117}
+MOST_RUN = {"propose": 59, "generate": 104, "run": 114, "audit": 105}
 """Files that one call runs, on both sides; two more than seen, for what runs now and then."""
 
 MOST_CODEC_CALLS = {"propose": 119, "again": 118, "run": 560}
