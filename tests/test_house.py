@@ -72,7 +72,7 @@ controller.releases           4  1100  psi measured once, rows, receipts
 controller.sandbox           13  3700  programs that read records, isolated
 controller.service           11  2250  the gRPC edge and its guard
 controller.settings           4   750  settings in TOML, checked first
-controller.shell             14  3650  the command gencard-controller
+controller.shell             14  3700  the command gencard-controller
 controller.state             12  3550  ledger, log, cards, psi, operations
 controller.stewards          13  2700  what waits, what stewards see and decide
 controller.wiring             6  1400  from settings to a running controller
