@@ -457,8 +457,9 @@ def _own_keys(folder: Path, bundle: Bundle) -> tuple[Ed25519PublicKey, ...]:
         return ()
     credentials = Credentials.of_folder(folder)
     own, analysts = credentials.identity().uri, set()
+    # the people whom cards name as their analyst; nothing is verified here
     for file in bundle.all("card"):
-        with suppress(GencardError):  # nothing is verified here
+        with suppress(GencardError):
             analysts.add(card_of_statement(dsse.opened(file.content)[0]).analyst)
     return credentials.public_signing_keys() if own in analysts else ()
 

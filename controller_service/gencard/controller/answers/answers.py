@@ -349,9 +349,12 @@ class AnswerRun:
             return
         line = None if run.line is None else answers.decisions.ledger.line(tx, run.line)
         exact = line is not None and line.price == Price(statistics=line.price.statistics)
-        has_looked = requests.get_operation(tx, row.name).stage in AT_RECORDS
-        # an analyst may have ended the run because its job on the records took long
-        early = exact and has_looked and isinstance(error, ENDED_EARLY)
+        early = (
+            exact
+            and isinstance(error, ENDED_EARLY)
+            # an analyst may have ended the run because its job on the records took long
+            and requests.get_operation(tx, row.name).stage in AT_RECORDS
+        )
         if early or not isinstance(error, NOTHING_LEARNT):
             values = {"statistics": self._charged(tx, run, line, error), "counts": int(early)}
             results.move_run(tx, name, RunState.FAILED, ended=answers.cards.clock(), **values)

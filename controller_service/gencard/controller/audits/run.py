@@ -264,7 +264,8 @@ class AuditRun:
         audits = self.audits
         with audits.database.transaction() as tx:
             who = Identity.of(run.row.owner)
-            if who.role is Role.ANALYST:  # an auditor's verdict counts although the card has ended
+            # an analyst hears no verdict of a card that has ended; one for an auditor still counts
+            if who.role is Role.ANALYST:
                 audits.agreed(tx, who, card.name)
             now = audits.cards.clock()
             row = results.get_audit(tx, run.request["audit"])

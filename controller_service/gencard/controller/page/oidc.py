@@ -238,7 +238,9 @@ def oidc_of(table: OidcTable, origin: str, clock: Callable[[], datetime]) -> Oid
         secret = (
             secret_bytes(table.secret_file, "page.oidc.secret_file").decode(errors="replace").strip()
         )
+    trust = None
     with suppress(OSError, ssl.SSLError):
         trust = ssl.create_default_context(cafile=table.authority and str(table.authority))
-        return Oidc(table, Issuer(table.issuer, trust), secret, origin, clock)
-    raise InvalidInputError(field="page.oidc.authority", problem="is not a file of certificates")
+    if trust is None:
+        raise InvalidInputError(field="page.oidc.authority", problem="is not a file of certificates")
+    return Oidc(table, Issuer(table.issuer, trust), secret, origin, clock)

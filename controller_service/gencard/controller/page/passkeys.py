@@ -143,6 +143,7 @@ class Sessions:
                 session = None
         if session is None:
             raise UnauthenticatedError
+        # the steward may still enter, with the same keys and the same passkey
         is_passkey_kept = not session.passkey or self.is_kept(session.passkey)
         if not (is_passkey_kept and self._key(session.who) == session.key):
             self.close(token)

@@ -234,7 +234,7 @@ class Patience:
             if self._watcher is None:
                 self._watcher = threading.Thread(target=self._watch, name="patience", daemon=True)
                 self._watcher.start()
-            elif self._asleep:
+            elif self._asleep:  # else it waits for an earlier end already
                 self._changed.notify()
         return number
 

@@ -46,6 +46,7 @@ def check_free(path: Path, *, replace: bool) -> None:
     _part_of(path, "output")
     try:
         above = next(folder for folder in path.absolute().parents if folder.exists())
+        # a file without a name, in the folder or where it would be made
         with TemporaryFile(dir=path if path.is_dir() else above):
             pass
     except OSError:
