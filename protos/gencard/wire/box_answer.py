@@ -168,10 +168,10 @@ class AnswerReader:
             self._check(line == _rows_line(request.rows))
             return request.rows * record_bytes(request.dataset.domain)
         digits = line.rpartition(b":")[2][:-2]
-        length = -1  # no line of an answer has this length
+        length = -1  # where there is no number; it is refused below
         if digits.isdigit() and len(digits) < _LONGEST_NUMBER:
             length = int(digits)
-        self._check(line == _fit_line(length) and length <= self._most_saved)
+        self._check(0 <= length <= self._most_saved and line == _fit_line(length))
         return length
 
     def _whole(self) -> bytes:

@@ -269,6 +269,7 @@ def _all_in(values: pa.ChunkedArray, labels: dict[Any, str]) -> bool:
 
 def _dated(values: pa.ChunkedArray, form: str, calendar: _Calendar) -> tuple[pa.ChunkedArray, str]:
     """Return dates, timestamps and times of day in place of numbers, where the format says so."""
+    # the kind of a format such as DATE11, without its width; of another format none
     plain = form if form.startswith("%") else form.lower().rstrip("0123456789.")
     plain = _SEPARATED.sub(r"\1", plain)
     kinds = {"instant": calendar.instants, "date": calendar.dates, "time": calendar.times}

@@ -126,6 +126,7 @@ def _codes(attribute: Attribute, column: "pd.Series[Any]") -> NDArray[Any]:
     else:
         inverse, known = pd.factorize(column)
     levels = categories_of(attribute).categories
+    # levels as they are written, and the code of each interval
     codes_of = {**code_of(attribute), **{level: code for code, level in enumerate(levels)}}
     code_of_known = np.array(codes_of_values(attribute, codes_of, [*known, None]))
     codes: NDArray[np.int64] = code_of_known[inverse]  # position -1, an absent value, is the last

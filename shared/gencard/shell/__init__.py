@@ -38,11 +38,13 @@ class Home:
     def load(self, command: str) -> Any:
         """The command itself, under this name; imports its module."""
         # Nothing that an import makes is garbage, yet the collector would walk all of it several times.
+        was_on = gc.isenabled()
         gc.disable()
         try:
             target = getattr(import_module(self.module), self.name)
         finally:
-            gc.enable()
+            if was_on:
+                gc.enable()
         if not isinstance(target, typer.Typer):
             function, target = target, new_typer()
             target.command(command)(function)

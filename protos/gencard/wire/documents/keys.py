@@ -203,7 +203,8 @@ class Period:
         """Raises VerificationError where a statement was not made in this period."""
         if not self.since and not self.until:
             return
-        # A card bears the time of its offer, and is signed at any time until the offer ends.
+        # A card bears the time of its offer, and is signed at any time until the offer ends: these two
+        # times count. Every other statement has one time.
         try:
             facts = document_of(payload, "statement")["predicate"]
             names = ("offered", "expires") if "offered" in facts else ("time", "time")

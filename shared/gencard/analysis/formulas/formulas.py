@@ -100,6 +100,7 @@ class _Reader:
         tree = tokens_to_ast(list(_with_intercept(predictors)), DefaultOperatorResolver())
         formula = Written(response, self._value(tree), self._attributes)
         if any(self._response in formula.attributes_of(term) for term in formula.terms):
+            # the first operand that names the response
             using = (
                 token
                 for token in predictors

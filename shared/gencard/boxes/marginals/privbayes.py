@@ -364,7 +364,7 @@ class PrivBayes(ModelBox):
         budget = PrivacyBudget(self.privacy, self.noise)
         first = int(rng_of(seed).integers(len(dataset.domain)))
         network = self._network(dataset, dataset.domain.attributes[first], budget, progress)
-        part = budget.remaining / len(network)
+        part = budget.remaining / len(network)  # each table has an equal part of what remains
         nodes = []
         for number, pair in enumerate(network):
             progress("tables", 0.5 + 0.5 * number / len(network))

@@ -152,6 +152,7 @@ def learned(numbers: FloatArray, codes: NDArray[Any], rng: np.random.Generator) 
         method = import_module("sklearn.mixture").BayesianGaussianMixture
     except ModuleNotFoundError:
         raise missing_extra() from None
+    # Bayesian, with a Dirichlet process for the weights; values are standardised
     mixture = method(
         n_components=min(_MOST_MODES, len(values)),
         weight_concentration_prior_type="dirichlet_process",

@@ -454,7 +454,7 @@ def _ease(
     for target in targets:
         ratio = quotient(target.shares, sum_out(fitted_marginal, target.others))
         factor = np.clip(ratio, 1 / steepest, steepest)
-        for _ in range(halvings):
+        for _ in range(halvings):  # ratio ** 2 ** -halvings
             factor = np.sqrt(factor)
         fitted_marginal *= factor
     table.scale(block, quotient(fitted_marginal, marginal))

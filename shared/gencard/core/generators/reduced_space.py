@@ -116,6 +116,7 @@ class ReducedSpace:
         if not len(points):
             raise NotConvergedError(problem="structural zeros contradict psi")
         if psi.exact:
+            # the density whose largest miss of exact psi is least
             weights, miss = nearest_density(values_on(psi, points), TargetMeans.of(psi).means)
             if not miss <= self.tolerance:
                 raise NotConvergedError(problem=f"a statistic is missed by more than {self.tolerance:g}")

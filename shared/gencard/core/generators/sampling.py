@@ -253,7 +253,7 @@ class NetworkModel:
                 raise InvalidNumberError(field="probabilities", expected="zero or more, and finite")
             earlier.add(node.attribute)
         if earlier != set(self.domain.attributes):
-            raise DomainMismatchError(problem="the network does not have the self.domain's attributes")
+            raise DomainMismatchError(problem="the network does not have the domain's attributes")
         axes = self.domain.axes
         draws = tuple(
             Inversion.of(n.possible, axes(n.parents), axes((n.attribute,))) for n in self.nodes

@@ -136,6 +136,7 @@ class PsiNumbers:
             noise = sqrt(summed.variance + mean**2 * records.variance) / records.value
             value = (mean + scale.centre) * float(scale.step)
             sd = self.sd(name)
+            # scatter: about the deviation of the numbers; 0 where psi does not tell it
             noise, scatter = noise * float(scale.step), 0.0 if sd is None else sd.value
             return Known(value, value, value, summed.source, noise, scatter=scatter)
         cells = self._cells(name)

@@ -155,7 +155,7 @@ def singling_out(tables: Tables, *, width: int = 1, attacks: int, rng: np.random
 
 
 def _guesses(synthetic: Records, width: int, attacks: int, rng: np.random.Generator) -> list[Predicate]:
-    """Some of the outliers, in random order; or descriptions of random records, each of one record."""
+    """Some outliers, in random order; or different descriptions, each of one synthetic record alone."""
     if width == 1:
         candidates = list(outliers(synthetic))
         shuffled = (candidates[place] for place in rng.permutation(len(candidates)))
