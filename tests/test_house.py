@@ -73,7 +73,7 @@ controller.sandbox           13  3700  programs that read records, isolated
 controller.service           11  2250  the gRPC edge and its guard
 controller.settings           4   750  settings in TOML, checked first
 controller.shell             14  3700  the command gencard-controller
-controller.state             12  3550  ledger, log, cards, psi, operations
+controller.state             12  3600  ledger, log, cards, psi, operations
 controller.stewards          13  2700  what waits, what stewards see and decide
 controller.wiring             6  1400  from settings to a running controller
 core                          1    50  its door
@@ -104,7 +104,7 @@ measures.privacy             17  3850  distances, attacks, canaries, disclosure
 measures.psi_risk             4  1250  what psi reveals by itself
 measures.utility              9  2900  fidelity, propensity, predictions
 run                           5   850  what a program of an analyst imports
-shell                         1   300  commands that are imported when called
+shell                         2   350  commands that are imported when called
 wire                          1    50  its door
 wire.black_box                1   200  what an author of a black box imports
 wire.box_answer               1   250  standard output of a program

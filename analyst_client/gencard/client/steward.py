@@ -60,7 +60,6 @@ _READY = "ready"
 """State of a report of risk that is of the present cards."""
 
 _REVIEWED = instance("str", "AnswerReview", advice="Write answer=steward.answer(name).")
-_NOT_GIVEN: tuple[Any, ...] = (None, False, "", [])
 
 
 class Steward(Party):

@@ -26,8 +26,8 @@ from gencard.client.shell.terminal import (
 from gencard.client.steward import Steward
 from gencard.client.stewards.views import Decision, Preview
 from gencard.core.errors import InvalidInputError, PermissionDeniedError
-from gencard.core.program_outputs import DIGITS
 from gencard.files import LIST_LIMIT, read_file
+from gencard.shell.options import Complete, Digits, Drop, MostRows, Red, Withhold, Without
 from gencard.wire.documents.card_document import json_of
 from gencard.wire.documents.keys import (
     LARGEST,
@@ -84,14 +84,9 @@ def approve(
 
 def counter(
     name: CardToReview,
-    drop: Annotated[
-        list[str] | None, typer.Option(help="Marginal to leave out, such as sex,age. Repeatable.")
-    ] = None,
-    without: Annotated[
-        list[str] | None,
-        typer.Option(help="Attribute to leave out, with all statistics about it. Repeatable."),
-    ] = None,
-    rows: Annotated[int | None, typer.Option(help="Most rows in one release.")] = None,
+    drop: Drop = None,
+    without: Without = None,
+    rows: MostRows = None,
     shown: Shown = None,
     reason: Reason = None,
     yes: Yes = False,
@@ -143,16 +138,9 @@ def revoke(
 
 def release(
     name: AnswerName,
-    withhold: Annotated[
-        list[str] | None,
-        typer.Option(help="Numbers to hold back: OUTPUT, OUTPUT/ROW or OUTPUT/ROW/COLUMN. Repeatable."),
-    ] = None,
-    digits: Annotated[
-        int | None, typer.Option(min=1, max=DIGITS, help="Round all numbers to this number of digits.")
-    ] = None,
-    red: Annotated[
-        bool, typer.Option("--red", help="Release red numbers too; by default they are held back.")
-    ] = False,
+    withhold: Withhold = None,
+    digits: Digits = None,
+    red: Red = False,
     shown: Shown = None,
     reason: Reason = None,
     yes: Yes = False,
@@ -364,13 +352,7 @@ def _say(decision: Decision, as_json: bool) -> None:
 
 def approve_restore(
     backup: Annotated[Path, typer.Argument(help="The backup's list, backup.json, or a copy of it.")],
-    complete: Annotated[
-        bool,
-        typer.Option(
-            "--complete",
-            help="Confirm that nothing was decided after the backup, and release the budgets.",
-        ),
-    ] = False,
+    complete: Complete = False,
     output: Annotated[
         Path | None, typer.Option(help="File for the approval. Default: NAME-approves.json.")
     ] = None,

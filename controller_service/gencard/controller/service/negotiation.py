@@ -21,8 +21,6 @@ from gencard.wire.codecs.card_codec import card_message
 
 prepare((CatalogueEntry, catalog.Dataset), (GeneratorEntry, catalog.Generator))
 
-SECONDS_A_DAY = 86_400
-
 
 @dataclass(frozen=True, slots=True)
 class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):

@@ -42,6 +42,7 @@ from gencard.core.card.card import CardRecord, CardState
 from gencard.core.program_outputs import DIGITS
 from gencard.core.statistics.noise import USUAL_DELTA, in_words, together
 from gencard.shell import new_typer, visible
+from gencard.shell.options import Digits, Drop, MostRows, Red, Withhold, Without
 from gencard.wire.codecs.card_codec import card_of_bytes
 from gencard.wire.documents.card_document import json_of
 from gencard.wire.signatures.canonical import Document, time_text
@@ -141,14 +142,9 @@ def approve(
 @app.command()
 def counter(
     name: CardName,
-    drop: Annotated[
-        list[str] | None, typer.Option(help="Marginal to leave out, such as sex,age. Repeatable.")
-    ] = None,
-    without: Annotated[
-        list[str] | None,
-        typer.Option(help="Attribute to leave out, with all statistics about it. Repeatable."),
-    ] = None,
-    rows: Annotated[int | None, typer.Option(help="Most rows in one release.")] = None,
+    drop: Drop = None,
+    without: Without = None,
+    rows: MostRows = None,
     reason: Reason = None,
     emergency: Emergency = False,
     config: ConfigFile = HERE,
@@ -320,16 +316,9 @@ def show_answer(
 @answers.command()
 def release(
     name: AnswerName,
-    withhold: Annotated[
-        list[str] | None,
-        typer.Option(help="Numbers to hold back: OUTPUT, OUTPUT/ROW or OUTPUT/ROW/COLUMN. Repeatable."),
-    ] = None,
-    digits: Annotated[
-        int | None, typer.Option(min=1, max=DIGITS, help="Round all numbers to this number of digits.")
-    ] = None,
-    red: Annotated[
-        bool, typer.Option("--red", help="Release red numbers too; by default they are held back.")
-    ] = False,
+    withhold: Withhold = None,
+    digits: Digits = None,
+    red: Red = False,
     reason: Reason = None,
     emergency: Emergency = False,
     config: ConfigFile = HERE,

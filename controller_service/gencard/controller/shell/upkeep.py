@@ -31,6 +31,7 @@ from gencard.controller.wiring.opening import open_controller_state
 from gencard.core.errors import VerificationError
 from gencard.files import DOCUMENT_LIMIT, read_file
 from gencard.shell import new_typer
+from gencard.shell.options import Complete
 from gencard.wire.signatures.canonical import sha256
 
 
@@ -55,13 +56,7 @@ def restore(
         list[Path] | None,
         typer.Option(help="Saved checkpoint of the log. Repeatable."),
     ] = None,
-    complete: Annotated[
-        bool,
-        typer.Option(
-            "--complete",
-            help="Confirm that nothing was decided after the backup, and release the budgets.",
-        ),
-    ] = False,
+    complete: Complete = False,
     approval: Annotated[
         list[Path] | None,
         typer.Option(help="Approval made by `gencard steward approve-restore`. Repeatable."),

@@ -398,8 +398,17 @@ def page_of(
     """
     size = max(1, min(limit, LARGEST_PAGE))
     if before:
-        if not (before.isascii() and before.isdigit() and len(before) <= 18):
-            raise InvalidInputError(field="page_token", problem="was not issued by this list")
-        query = query.where(number < int(before))
+        query = query.where(number < number_of_token(before))
     rows = tx.execute(query.order_by(number.desc()).limit(size + 1)).mappings().all()
     return Page(tuple(map(make, rows[:size])), str(rows[size - 1][number]) if len(rows) > size else "")
+
+
+def number_of_token(token: str) -> int:
+    """Return the number in the token of a list whose rows have numbers.
+
+    Raises:
+        InvalidInputError: The token was not given by such a list.
+    """
+    if not (token.isascii() and token.isdigit() and len(token) <= 18):
+        raise InvalidInputError(field="page_token", problem="was not issued by this list")
+    return int(token)

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 
 from sqlalchemy import Connection, select
 
-from gencard.controller.state.database import Page
+from gencard.controller.state.database import Page, number_of_token
 from gencard.controller.state.log import Event, EventLog, TreeHead, checkpoint_of, event_of
 from gencard.controller.state.tables import events
 from gencard.core.errors import InvalidInputError, VerificationError
@@ -91,9 +91,7 @@ def search(tx: Connection, query: LogQuery, token: str = "", limit: int = _PAGE)
     """
     rows = select(events.c.body).order_by(events.c.index.desc()).limit(MOST_READ)
     if token:
-        if not (token.isascii() and token.isdigit() and len(token) <= 18):
-            raise InvalidInputError(field="page_token", problem="was not issued by this list")
-        rows = rows.where(events.c.index < int(token))
+        rows = rows.where(events.c.index < number_of_token(token))
     entries: list[Event] = []
     event = None
     for number, body in enumerate(tx.execute(rows, execution_options={"yield_per": 500}).scalars(), 1):
