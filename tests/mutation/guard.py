@@ -5,7 +5,7 @@ from tests.mutation.mutant import mutants_of
 MAY_CALL = "gencard.controller.service.access"
 GUARD = "gencard.controller.service.guard"
 SHARED = "gencard.controller.base.fair_use"
-ACCESS = ("tests/system/test_s03_access.py", "-k", "GetAuditReport or forgets_later")
+ACCESS = ("tests/system/test_s03_access.py", "-k", "every_method_and_role or forgets_later")
 SHARES = ("tests/controller/test_shares.py",)
 RATES = ("tests/system/test_s12_patience.py", "-k", "burst")
 REQUESTS = ("tests/controller/test_requests.py",)
