@@ -1,5 +1,6 @@
 """The list of mutants fits the source: each defect can be put in, compiles, and has its tests."""
 
+import re
 from collections import Counter
 
 from tests.mutation.__main__ import exit_code, table_of
@@ -27,6 +28,18 @@ def test_the_tests_of_each_mutant_exist():
         paths = [part.split("::")[0] for part in mutant.tests if part.startswith("tests/")]
         assert paths, name
         assert all((ROOT / path).is_file() for path in paths), name
+
+
+def test_each_selection_of_tests_names_tests():
+    """A selection that selects nothing of what was meant would let its mutants live."""
+    for name, mutant in BY_NAME.items():
+        if "-k" not in mutant.tests:
+            continue
+        path, _, selection = mutant.tests
+        text = (ROOT / path).read_text(encoding="utf-8")
+        tests = re.findall(r"^ *(?:def|class) ([tT]est\w+)", text, re.MULTILINE)
+        words = set(re.findall(r"\w+", re.sub(r"\bnot \w+", "", selection))) - {"and", "or"}
+        assert all(any(word in test for test in tests) for word in words), (name, words)
 
 
 def test_survivors_are_named_and_four_of_them_fail_the_check():
