@@ -15,6 +15,7 @@ from rich.console import Console
 from docs.house import comments, tree
 from docs.house.comparison import FIRST, checkout, comparison
 from docs.house.cost import cost, touched_since
+from docs.house.doors import doors
 from docs.house.measures import Measures, measure
 from docs.house.sources import ROOT
 from docs.house.trace import Trace, trace
@@ -72,6 +73,11 @@ def _name(console: Console, now: Measures, traced: Trace | None) -> None:
         "Class names defined more than once": _counted(now.repeated_names),
         "Docstrings that open badly": now.bad_openings,
         "Lines of conversions by hand": [f"{one.lines} {one.name}" for one in now.conversions],
+        "Names that other rooms import": [
+            f"{len(names)} {room}: {', '.join(sorted(names))}"
+            for room, names in doors().items()
+            if names
+        ],
         "Comment lines at the tricks": [
             f"{len(one.lines)} {one.topic}: {one.name}" for one in comments.places()
         ],
