@@ -15,7 +15,7 @@ from gencard.controller.audits.audits import Journals
 from gencard.controller.base.disk import StateFiles
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.executor import ProcessExecutor
-from gencard.controller.jobs.rows_file import RowsFile
+from gencard.controller.jobs.synthesis import RowsFile
 from gencard.controller.operations.operations import Run, Ticks
 from gencard.controller.releases.run import BoxRelease
 from gencard.core.dataset import Dataset

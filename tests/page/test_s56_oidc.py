@@ -22,7 +22,7 @@ from gencard.controller.page import application, oidc
 from gencard.controller.page.security import ATTEMPT, COOKIE
 from gencard.controller.settings.settings import Settings
 from gencard.controller.state.log import event_of
-from gencard.controller.stewards.deciding import Way
+from gencard.controller.stewards.desk import Way
 from gencard.core.errors import InvalidInputError, UnauthenticatedError
 from gencard.wire.signatures.canonical import sha256
 from gencard.wire.steward import Kind

@@ -18,16 +18,16 @@ import pytest
 from gencard.boxes.registry import BOXES
 from gencard.controller.jobs.tasks import JOBS
 from gencard.controller.sandbox import distributions, environment
-from gencard.controller.sandbox.boxes import built_in_program
-from gencard.controller.sandbox.distributions import checked, stamp_of
-from gencard.controller.sandbox.environment import CompiledCopies, python_environment
-from gencard.controller.sandbox.limits import Isolation, SandboxLimits
-from gencard.controller.sandbox.recipes import (
+from gencard.controller.sandbox.boxes import (
     ProgramRecipe,
+    built_in_program,
     built_in_recipe,
     program_recipe,
     sandboxed_box_of,
 )
+from gencard.controller.sandbox.distributions import checked, stamp_of
+from gencard.controller.sandbox.environment import CompiledCopies, python_environment
+from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.sandbox import Sandbox
 from gencard.core.errors import BlackBoxError, GeneratorChangedError, InvalidInputError
 from tests.compiled_copies import compiled_anew

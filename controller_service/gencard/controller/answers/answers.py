@@ -16,8 +16,7 @@ from sqlalchemy import Connection
 
 from gencard.analysis.answers.answer import EXACT, NOISE, numbers_in_json
 from gencard.controller.answers.decisions import PRICE, Decisions, RunOutcome
-from gencard.controller.cards.book import CardBook
-from gencard.controller.cards.released import question_of, released_before, rules_of
+from gencard.controller.cards.book import CardBook, question_of, released_before, rules_of
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.tasks import JOBS, AnswerResult

@@ -18,8 +18,7 @@ from sqlalchemy import Connection
 
 from gencard.analysis.answers.answer import AnalysisAnswer, AnswerTable
 from gencard.analysis.output_checks.tables import judged_outputs
-from gencard.controller.cards.book import CardBook
-from gencard.controller.cards.released import question_of
+from gencard.controller.cards.book import CardBook, question_of
 from gencard.controller.state import results
 from gencard.controller.state.cards import ENDED, offer_of
 from gencard.controller.state.ledger import Ledger

@@ -24,7 +24,7 @@ from gencard.controller.answers.decisions import (
     numbers_in,
 )
 from gencard.controller.base.disk import ROWS, StateFiles
-from gencard.controller.cards.released import question_of
+from gencard.controller.cards.book import question_of
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.tasks import ProgramJob, RehearsalJob
 from gencard.controller.operations.operations import Run

@@ -17,11 +17,11 @@ from gencard.controller.audits.audits import KIND, Audits, log_worker, plan_of
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.executor import ProcessExecutor
-from gencard.controller.jobs.rows_file import RowsFile
+from gencard.controller.jobs.synthesis import RowsFile
 from gencard.controller.operations.failures import refund
 from gencard.controller.operations.operations import VERSIONS, Run, scratch_folder
 from gencard.controller.records.catalogue import DatasetEntry
-from gencard.controller.sandbox.recipes import Recipe
+from gencard.controller.sandbox.boxes import Recipe
 from gencard.controller.state import requests, results
 from gencard.controller.state.cards import offer_of, signed_card
 from gencard.controller.state.requests import UNFINISHED, OperationRow

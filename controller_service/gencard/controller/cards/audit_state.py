@@ -6,7 +6,7 @@ AGREED -> AUDITING -> AUDITED -> RELEASED        no evidence
 
 The family of a black box is its name and author on one dataset, and the same bytes under another name.
 An update of a library makes another digest and no other family, so evidence is kept; only a steward's
-decision, which the log shows, clears it (``stewards.registers``).
+decision, which the log shows, clears it (``stewards.effects``).
 
 An earlier audit is comparable if a leak that it found is a leak under the judged card, too: the earlier
 card released the same statistics or more. A box may rightly use statistics under a large Phi that would

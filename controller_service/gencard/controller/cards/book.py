@@ -1,20 +1,27 @@
-"""Cards as the controller keeps them: read as of now, stepped, offered, saved with the log."""
+"""Cards as the controller keeps them: read as of now, stepped, offered, saved with the log.
 
+At the end: all that was released of some records before, under any card.
+"""
+
+import json
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import partial
+from functools import lru_cache, partial
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
+from gencard.analysis.output_checks.populations import Rounded
 from gencard.controller.boxes.generator_facts import Facts, for_persons
 from gencard.controller.cards.grants import Charge, Grants, charge, held_cards
+from gencard.controller.jobs.tasks import Before, EndedQuestion
 from gencard.controller.policy.evaluation import price_of_named
 from gencard.controller.policy.generators import relation_of
 from gencard.controller.policy.judgement import ProposalLimits, check_readable, judge
 from gencard.controller.records.catalogue import Catalogue, DatasetEntry, dataset_of
+from gencard.controller.state import results
 from gencard.controller.state.cards import (
     CardUsage,
     as_of,
@@ -22,12 +29,14 @@ from gencard.controller.state.cards import (
     get_card,
     in_force,
     insert_card,
+    names_of_measured,
     signed_card,
     update_card,
 )
 from gencard.controller.state.database import Database
 from gencard.controller.state.log import EventLog
 from gencard.controller.state.quotas import Quotas
+from gencard.controller.state.results import RunRow, RunState, RunTier
 from gencard.core.card.card import (
     STEWARD,
     CardRecord,
@@ -39,19 +48,23 @@ from gencard.core.card.card import (
     Turn,
     changes_between,
 )
+from gencard.core.card.sums import Sum
 from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.derived_cells import derived_in, impossible
+from gencard.core.domain import Clique
 from gencard.core.errors import (
     CardStateError,
     DatasetChangedError,
     NotFoundError,
     ProposalRefusedError,
 )
+from gencard.core.output_rules import OF_PRESENT
 from gencard.core.statistics.linear import statistics_of
 from gencard.wire.codecs.card_codec import card_bytes, card_of_bytes
+from gencard.wire.documents.answer_document import Question, answer_of_document
 from gencard.wire.documents.card_document import card_document
-from gencard.wire.signatures.canonical import digest_of, time_text
-from gencard.wire.signatures.dsse import CARD, statement
+from gencard.wire.signatures.canonical import digest_of, document_of, time_text
+from gencard.wire.signatures.dsse import ANSWER, CARD, DOCUMENT, opened, predicate_of, statement
 from gencard.wire.signatures.identity import Identity, Role
 
 OUTSIDE = "STATISTIC_WITHOUT_THE_ATTRIBUTES_OF_WHERE"
@@ -362,3 +375,77 @@ def _check_part(terms: Proposal, dataset_entry: DatasetEntry) -> None:
     groups = [*terms.cliques, *(one.by for one in terms.sums), *(() for _ in terms.histograms)]
     if not all(set(attributes) <= set(clique) for clique in groups):
         raise ProposalRefusedError(reasons=OUTSIDE)
+
+
+# All that was released of some records before: answers of runs, and exact statistics of cards.
+
+
+def released_before(
+    tx: Connection, cards: CardBook, *, dataset: str, version: str, but: str = ""
+) -> Before:
+    """Return all statistics that were or may be released of the same records, to any analyst, each once.
+
+    Args:
+        but: Name of the judged run or card, which is left out.
+    """
+    answered, refused = dict[EndedQuestion, None](), dict[EndedQuestion, None]()
+    for one in results.runs_of_dataset(tx, dataset):
+        if one.version == version and one.tier is RunTier.CHECKED and one.name != but:
+            ended = one.state in (RunState.REFUSED, RunState.FAILED)
+            (refused if ended else answered).update(dict.fromkeys(_populations(one)))
+    exact, rounded = set[Clique](), set[Rounded]()
+    histograms, sums = set[str](), set[Sum]()
+    entry = cards.catalogue.named(dataset)
+    for name in names_of_measured(tx, dataset) - {but}:
+        signed = signed_card(cards.card(tx, name))
+        terms = signed.terms
+        if signed.version != version or terms.privacy.noisy:
+            continue
+        same = signed.coding_digest == entry.coding_digest
+        cliques = terms.counted(entry.schema.coding) if same else terms.marginals
+        if terms.transform.rounding <= 1:
+            exact.update(cliques)
+            histograms.update(terms.histograms if same else ())
+            sums.update(terms.sums if same else ())
+        else:
+            rounded.update(Rounded(clique, terms.transform) for clique in cliques)
+    return Before(
+        tuple(answered),
+        tuple(refused),
+        tuple(sorted(exact)),
+        tuple(sorted(rounded, key=str)),
+        tuple(sorted(histograms)),
+        tuple(sorted(sums, key=str)),
+    )
+
+
+def _populations(row: RunRow) -> Iterator[EndedQuestion]:
+    """Yield the question of a run with the rules by which its condition chose records.
+
+    The rules of a failed run are not known: it is counted under both.
+    """
+    question = question_of(row)
+    rules = rules_of(row) if question.where else ""
+    if rules not in OF_PRESENT:
+        yield EndedQuestion(question)
+    if rules in OF_PRESENT or (question.where and row.state is RunState.FAILED):
+        yield EndedQuestion(question, rules or max(OF_PRESENT))
+
+
+def rules_of(row: RunRow) -> str:
+    """Return the version of the output rules under which a run ended or waits; empty if it did not."""
+    if row.outcome is not None:
+        return str(json.loads(row.outcome)["rules"])
+    if row.envelope is None:
+        return ""
+    return answer_of_document(predicate_of(opened(row.envelope)[0], ANSWER)).rules
+
+
+def question_of(row: RunRow) -> Question:
+    """Return the question of a run."""
+    return _question_of(row.request)
+
+
+@lru_cache(maxsize=1000)  # each run reads the questions of all earlier ones
+def _question_of(request: bytes) -> Question:
+    return DOCUMENT.read(Question, document_of(request, "question"), field="question")

@@ -20,7 +20,7 @@ from gencard.analysis.output_checks.released import of_rounded_counts, released,
 from gencard.analysis.output_checks.small_counts.inference import SearchOutcome
 from gencard.analysis.output_checks.stored import StoredRun
 from gencard.controller.jobs.measurement import earlier_of, measured, records_as_stored
-from gencard.controller.jobs.rows_file import RowsFile
+from gencard.controller.jobs.synthesis import RowsFile
 from gencard.controller.jobs.tasks import (
     AnswerJob,
     AnswerResult,

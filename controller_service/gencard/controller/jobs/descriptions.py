@@ -28,7 +28,7 @@ from gencard.controller.jobs.tasks import (
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.records.tables.address import TableAddress, secret_of
 from gencard.controller.sandbox.analyses import AnalysisRecipe
-from gencard.controller.sandbox.recipes import Recipe
+from gencard.controller.sandbox.boxes import Recipe
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.card.privacy import AS_COUNTED, Privacy
 from gencard.core.card.terms import CardTerms, Proposal

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gencard.controller.records.file_format import FileFormat
     from gencard.controller.records.schema_file import PublicSchema
     from gencard.controller.sandbox.analyses import AnalysisRecipe
-    from gencard.controller.sandbox.recipes import Recipe
+    from gencard.controller.sandbox.boxes import Recipe
     from gencard.core.audit.plan import AuditPlan
     from gencard.core.audit.report import AuditReport
     from gencard.core.output_rules import Mark, Rules
@@ -52,7 +52,7 @@ _MODULES = {
     "PsiRisk": "measures.psi_risk.risk",
     "PublicSchema": "controller.records.schema_file",
     "Question": "wire.documents.answer_document",
-    "Recipe": "controller.sandbox.recipes",
+    "Recipe": "controller.sandbox.boxes",
     "Rounded": "analysis.output_checks.populations",
     "Rules": "core.output_rules",
 }
@@ -592,14 +592,14 @@ AnyTask = JobTask[Any, Any]
 
 MEASURE = JobTask("measure", "measurement", MeasureJob, MeasureResult, steps=1, at_records=True)
 SYNTHESISE = JobTask("synthesise", "synthesis", SynthesisJob, RowsResult)
-AUDIT = JobTask("audit", "auditing", AuditJob, AuditResult, steps=10, at_records=True)
-COMPARE = JobTask("compare", "comparison", CompareJob, CompareResult, steps=1, at_records=True)
-THIN_OUT = JobTask("thin_out", "comparison", ThinOutJob, RowsResult, steps=1, at_records=True)
+AUDIT = JobTask("audit", "black_boxes", AuditJob, AuditResult, steps=10, at_records=True)
+COMPARE = JobTask("compare", "measurement", CompareJob, CompareResult, steps=1, at_records=True)
+THIN_OUT = JobTask("thin_out", "measurement", ThinOutJob, RowsResult, steps=1, at_records=True)
 RUN_BLACK_BOX = JobTask("run_black_box", "synthesis", BlackBoxJob, RowsResult, lent=True)
 ANSWER = JobTask("answer", "answering", AnswerJob, AnswerResult, steps=1, at_records=True)
-KEEP = JobTask("keep", "releasing", KeepJob, KeepResult, steps=10, at_records=True)
-DRAW = JobTask("draw", "releasing", DrawJob, RowsResult, at_records=True)
-LOOK = JobTask("look", "comparison", RiskJob, RiskResult, at_records=True)
+KEEP = JobTask("keep", "black_boxes", KeepJob, KeepResult, steps=10, at_records=True)
+DRAW = JobTask("draw", "black_boxes", DrawJob, RowsResult, at_records=True)
+LOOK = JobTask("look", "measurement", RiskJob, RiskResult, at_records=True)
 REHEARSE = JobTask("rehearse", "answering", RehearsalJob, ProgramResult, lent=True)
 RUN_ONCE = JobTask("run_once", "answering", ProgramJob, ProgramResult, steps=1, at_records=True)
 

@@ -21,9 +21,15 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from gencard.controller.base.fair_use import Bounds, Shares
-from gencard.controller.page.decisions import DecisionPages, fields_of
 from gencard.controller.page.oidc import ANSWER, ATTEMPT_SECONDS, Oidc
-from gencard.controller.page.passkeys import SIGN_IN, Ceremonies, Session, Sessions
+from gencard.controller.page.passkeys import (
+    SIGN_IN,
+    Ceremonies,
+    DecisionPages,
+    Session,
+    Sessions,
+    fields_of,
+)
 from gencard.controller.page.security import (
     ATTEMPT,
     NO_STORE,

@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from math import ceil
 
-from gencard.controller.stewards.budget import Amount, Course
+from gencard.controller.stewards.archive import Amount, Course
 
 WIDTH, HEIGHT = 1000.0, 200.0
 

@@ -19,8 +19,7 @@ from sqlalchemy import Connection
 
 from gencard.controller.base.disk import KEPT, ROWS, StateFiles, StoredFile, flush_folder, write_whole
 from gencard.controller.cards.audit_state import CardAudits, is_audited, is_private, rows_of_run
-from gencard.controller.cards.book import CardBook
-from gencard.controller.cards.released import released_before
+from gencard.controller.cards.book import CardBook, released_before
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.tasks import NOTHING_BEFORE, Before
@@ -28,7 +27,7 @@ from gencard.controller.operations.failures import NOTHING_LEARNT, refund, singl
 from gencard.controller.operations.operations import VERSIONS, Run, scratch_folder
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.releases.releases import SPENT_ON, Releases
-from gencard.controller.sandbox.recipes import Recipe
+from gencard.controller.sandbox.boxes import Recipe
 from gencard.controller.state import results
 from gencard.controller.state.cards import in_force, offer_of, signed_card
 from gencard.controller.state.database import Database

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from gencard.controller.sandbox.call_filter import call_filter
 from gencard.controller.sandbox.environment import COMPILED, WORK, Environment
 from gencard.controller.sandbox.limits import (
     Running,
@@ -36,6 +35,7 @@ from gencard.controller.sandbox.namespaces import (
     Namespaces,
     SandboxUser,
     await_end,
+    call_filter,
 )
 
 PYTHON_COMMAND = (

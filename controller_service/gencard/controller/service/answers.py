@@ -7,7 +7,7 @@ from google.longrunning import operations_pb2
 
 from gencard.controller.answers.answers import Answers
 from gencard.controller.answers.programs import Programs
-from gencard.controller.cards.released import question_of
+from gencard.controller.cards.book import question_of
 from gencard.controller.service.guard import identity
 from gencard.controller.service.operations import operation_message, page_size, request_of
 from gencard.controller.state.results import RunRow, RunState

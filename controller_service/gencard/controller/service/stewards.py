@@ -8,8 +8,8 @@ from google.longrunning import operations_pb2
 
 from gencard.controller.service.guard import identity, tls_key
 from gencard.controller.service.operations import operation_message, page_and_token, page_size
-from gencard.controller.stewards.answers import summary_of
 from gencard.controller.stewards.desk import Desk
+from gencard.controller.stewards.effects import summary_of
 from gencard.v1 import steward_pb2 as pb
 from gencard.v1 import steward_pb2_grpc
 from gencard.wire.codec import message_of, messages_of, value_of

@@ -55,12 +55,11 @@ from gencard.controller.service.stewards import StewardServicer
 from gencard.controller.settings.settings import Settings
 from gencard.controller.state.leadership import Leadership
 from gencard.controller.state.log import Clock, Event, ahead_of
-from gencard.controller.stewards.deciding import Way
-from gencard.controller.stewards.risk import KIND as RISK
-from gencard.controller.stewards.risk import RiskRun, Risks
-from gencard.controller.wiring.opening import open_controller_state
+from gencard.controller.stewards.cards import KIND as RISK
+from gencard.controller.stewards.cards import RiskRun, Risks
+from gencard.controller.stewards.desk import Way
+from gencard.controller.wiring.opening import InForce, Reload, Reloading, open_controller_state
 from gencard.controller.wiring.readiness import check_catalogue, check_cells
-from gencard.controller.wiring.reloading import InForce, Reload, Reloading
 from gencard.controller.wiring.rule_log import RuleLog, rules_of
 from gencard.core.errors import GencardError, InvalidInputError
 

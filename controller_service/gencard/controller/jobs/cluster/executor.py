@@ -28,7 +28,7 @@ from gencard.controller.jobs.cluster.orders import (
 )
 from gencard.controller.jobs.synthesis import box_of
 from gencard.controller.jobs.tasks import ClusterPart
-from gencard.controller.sandbox.recipes import ProgramRecipe, Recipe, carried
+from gencard.controller.sandbox.boxes import ProgramRecipe, Recipe, carried
 from gencard.core.blackbox import BlackBox
 from gencard.core.dataset import Dataset
 from gencard.core.errors import ClusterError, WorkerError

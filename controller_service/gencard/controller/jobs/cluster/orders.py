@@ -22,9 +22,9 @@ from gencard.controller.jobs.process import served, write_frame
 from gencard.controller.jobs.synthesis import box_of
 from gencard.controller.jobs.tasks import JOBS
 from gencard.controller.jobs.worker import ended, limit
+from gencard.controller.sandbox.boxes import ProgramRecipe, Recipe, received
 from gencard.controller.sandbox.environment import python_runtime
 from gencard.controller.sandbox.limits import Isolation
-from gencard.controller.sandbox.recipes import ProgramRecipe, Recipe, received
 from gencard.core.blackbox import BlackBox, in_domain
 from gencard.core.dataset import Dataset, wire_codes, wire_dtype
 from gencard.core.domain import Domain
@@ -142,7 +142,7 @@ class OrderBook:
 
     Args:
         job: Differs between jobs: no process of a worker performs runs of two.
-        recipe: Result of ``sandbox.recipes.carried``, or the recipe of a box of Gencard's own code.
+        recipe: Result of ``sandbox.boxes.carried``, or the recipe of a box of Gencard's own code.
     """
 
     job: str

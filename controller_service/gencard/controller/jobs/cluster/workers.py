@@ -28,8 +28,8 @@ from gencard.controller.jobs.cluster.executor import (
 )
 from gencard.controller.jobs.cluster.orders import code_digest, failure, order_of, recipe_of, refusal
 from gencard.controller.jobs.process import WorkerProcess
+from gencard.controller.sandbox.boxes import ProgramRecipe, Recipe
 from gencard.controller.sandbox.environment import CompiledCopies
-from gencard.controller.sandbox.recipes import ProgramRecipe, Recipe
 from gencard.core.errors import (
     GencardError,
     GeneratorChangedError,

@@ -8,7 +8,7 @@ from itertools import groupby
 from starlette.requests import Request
 
 from gencard.analysis.answers.answer import AnalysisAnswer
-from gencard.controller.cards.released import question_of
+from gencard.controller.cards.book import question_of
 from gencard.controller.page.views import Context, FormAction, View
 from gencard.controller.stewards.desk import Desk
 from gencard.core.output_rules import Colour, Rule

@@ -9,9 +9,9 @@ from gencard.controller.page.charts import Gauge, SpendingCurve, curve, gauge, i
 from gencard.controller.page.views import Context, FormAction, View
 from gencard.controller.records.catalogue import PREFIX
 from gencard.controller.state.ledger import Account, Scope
-from gencard.controller.stewards.budget import Course, amounts, courses
+from gencard.controller.stewards.archive import Course, amounts, courses
 from gencard.controller.stewards.desk import Desk
-from gencard.controller.stewards.registers import LINE
+from gencard.controller.stewards.effects import LINE
 from gencard.core.errors import NotFoundError
 from gencard.wire.signatures.identity import Identity
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from gencard.controller.page.decisions import request_id_of
+from gencard.controller.page.passkeys import request_id_of
 from gencard.controller.page.security import Form
 from gencard.controller.page.views import ChangeResult, Context, FormAction, View
 from gencard.controller.stewards.desk import Desk
