@@ -8,8 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from gencard.controller.jobs import black_boxes
-from gencard.controller.jobs import synthesis, worker
+from gencard.controller.jobs import black_boxes, synthesis, worker
 from gencard.controller.jobs.black_boxes import JournaledBox
 
 _runs_by_seed = JournaledBox.runs_by_seed

@@ -14,25 +14,16 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from gencard.controller.base.listening import TlsFiles, bound
 from gencard.controller.controller_state import ControllerState
+from gencard.controller.page import card_views, register_views, views
 from gencard.controller.page.application import PageParts, Report
 from gencard.controller.page.oidc import oidc_of
 from gencard.controller.page.passkeys import Ceremonies, Sessions
-from gencard.controller.page.views import (
-    answers,
-    budget,
-    cards,
-    log,
-    people,
-    queue,
-    releases,
-    risk,
-)
 from gencard.controller.settings.stewards import PageTable
 from gencard.controller.stewards.desk import Desk
 from gencard.core.errors import GencardError
 from gencard.wire.signatures.identity import Identity
 
-MODULES = (queue, cards, risk, answers, releases, budget, people, log)
+MODULES = (views, card_views, register_views)
 """Modules of views, in the order of the navigation."""
 
 MOST_CONNECTIONS = 100
@@ -147,10 +138,10 @@ def start_page(
     idle = timedelta(minutes=table.idle_minutes)
     sessions = Sessions(idle, key, state.passkeys.is_kept, state.cards.clock)
     ceremonies = Ceremonies(state.passkeys, origin, includes)
-    views = [view for module in MODULES for view in module.VIEWS]
+    shown = [view for module in MODULES for view in module.VIEWS]
     changes = [change for module in MODULES for change in module.CHANGES]
     oidc = None if table.oidc is None else oidc_of(table.oidc, origin, state.cards.clock)
-    parts = PageParts(desk, ceremonies, sessions, report, views, changes, oidc)
+    parts = PageParts(desk, ceremonies, sessions, report, shown, changes, oidc)
     config = _config(parts.application(), tls)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=(listeners,), name="page", daemon=True)

@@ -27,7 +27,7 @@ from gencard.controller.controller_state import ControllerState, utc_now
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.jobs.tasks import ClusterPart
-from gencard.controller.notify.notifier import Notifier, post_of
+from gencard.controller.notify import Notifier, post_of
 from gencard.controller.operations import operations as run
 from gencard.controller.operations.operations import OperationBounds, Operations
 from gencard.controller.people.enrolment import PeopleAreRead, Roster, health_check, read_identities
@@ -38,9 +38,7 @@ from gencard.controller.releases.evaluations import EvaluationRun, Evaluations
 from gencard.controller.releases.releases import KIND as RELEASE
 from gencard.controller.releases.releases import Releases
 from gencard.controller.releases.run import BoxRelease, ReleaseRun
-from gencard.controller.service.answers import AnswersServicer, answer_response
 from gencard.controller.service.guard import Guard
-from gencard.controller.service.negotiation import CatalogServicer, NegotiationServicer
 from gencard.controller.service.operations import (
     LedgerServicer,
     LogServicer,
@@ -49,9 +47,17 @@ from gencard.controller.service.operations import (
     evaluation_response,
     release_response,
 )
-from gencard.controller.service.releases import AuditServicer, MeasuresServicer, SynthesisServicer
 from gencard.controller.service.server import Registration, Service, stand_by, start
-from gencard.controller.service.stewards import StewardServicer
+from gencard.controller.service.servicers import (
+    AnswersServicer,
+    AuditServicer,
+    CatalogServicer,
+    MeasuresServicer,
+    NegotiationServicer,
+    StewardServicer,
+    SynthesisServicer,
+    answer_response,
+)
 from gencard.controller.settings.settings import Settings
 from gencard.controller.state.leadership import Leadership
 from gencard.controller.state.log import Clock, Event, ahead_of
