@@ -13,7 +13,8 @@ import pytest
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.jobs.synthesis import RowsFile
 from gencard.controller.jobs.tasks import RUN_BLACK_BOX, BlackBoxJob
-from gencard.controller.sandbox import forks, namespaces, sandbox
+from gencard.controller.sandbox import namespaces, sandbox
+from gencard.controller.sandbox import sandbox as forks
 from gencard.controller.sandbox.boxes import (
     SandboxedProgram,
     built_in_program,

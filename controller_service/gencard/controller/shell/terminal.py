@@ -27,8 +27,13 @@ from gencard.controller.settings.settings import Settings
 from gencard.controller.state.leadership import fence_of_machine
 from gencard.controller.state.log import Event, kept_rules
 from gencard.controller.stewards.desk import Desk, Way
-from gencard.controller.wiring.opening import InForce, digest_of, open_controller_state
-from gencard.controller.wiring.rule_log import RuleLog, rules_of
+from gencard.controller.wiring.opening import (
+    InForce,
+    RuleLog,
+    digest_of,
+    open_controller_state,
+    rules_of,
+)
 from gencard.core.errors import GencardError, InvalidInputError, StorageError
 from gencard.wire.signatures.identity import Identity, Role
 from gencard.wire.steward import Action, Kind

@@ -64,9 +64,15 @@ from gencard.controller.state.log import Clock, Event, ahead_of
 from gencard.controller.stewards.cards import KIND as RISK
 from gencard.controller.stewards.cards import RiskRun, Risks
 from gencard.controller.stewards.desk import Way
-from gencard.controller.wiring.opening import InForce, Reload, Reloading, open_controller_state
+from gencard.controller.wiring.opening import (
+    InForce,
+    Reload,
+    Reloading,
+    RuleLog,
+    open_controller_state,
+    rules_of,
+)
 from gencard.controller.wiring.readiness import check_catalogue, check_cells
-from gencard.controller.wiring.rule_log import RuleLog, rules_of
 from gencard.core.errors import GencardError, InvalidInputError
 
 if TYPE_CHECKING:
