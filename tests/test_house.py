@@ -52,23 +52,26 @@ client.terms                  1   550  terms from arguments
 client.waiting                1   200  waiting for a card
 controller                    1    50  its door
 controller.answers            4  1100  checked runs: judged, released, signed
-controller.audits             3   800  audits: run, resumed, pooled
+controller.audit_runs         1   350  an audit from plan to verdict
+controller.audits             1   450  audits: begun, listed, resumed
 controller.backup             3   600  backups and restores
 controller.base               6  1150  files, secrets, queues, the log of the process
 controller.boxes              4   650  black boxes that are admitted
 controller.cards              5  1200  proposals judged, offers signed, cards stored
 controller.controller_state   1   200  what a steward works at, served or not
 controller.drafting          12  3200  init and dataset add: schemas and settings
+controller.earlier            1   450  a run beside what was disclosed before
+controller.failures           1   350  failures of work on records, and refunds
 controller.jobs              14  3900  processes that may read records
 controller.noise              1    50  OpenDP's exact samplers, and no other
 controller.notify             1   500  webhook and mail to stewards
-controller.operations         3   850  long operations: queued, run, resumed
+controller.operations         1   550  long operations: queued, run, resumed
 controller.page               9  3000  the stewards' page over HTTPS
 controller.people             5  1200  identities, certificates, keys
 controller.policy             5  1150  rules, quotas and limits for proposals
-controller.questions          3   900  questions of runs, by the schema alone
 controller.records           19  5650  schema, encoding, versions, the vault
 controller.releases           4  1100  psi measured once, rows, receipts
+controller.run_question       1   500  questions of runs, by the schema alone
 controller.sandbox           10  3700  programs that read records, isolated
 controller.service            8  2250  the gRPC edge and its guard
 controller.settings           4   750  settings in TOML, checked first

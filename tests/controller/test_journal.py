@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gencard.controller.audits.audits import Journals
+from gencard.controller.audits import Journals
 from gencard.controller.base.disk import StateFiles
 from gencard.controller.jobs.black_boxes import JournaledBox
 from gencard.core.dataset import Dataset

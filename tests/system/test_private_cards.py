@@ -24,8 +24,8 @@ from gencard.client.checking.bundle import Bundle, Keys
 from gencard.client.checking.verify import Outcome, verify
 from gencard.client.connection.credentials import Credentials
 from gencard.client.connection.tables import RemoteBox
+from gencard.controller import operations as run_module
 from gencard.controller.jobs import black_boxes
-from gencard.controller.operations import operations as run_module
 from gencard.controller.records.vault import Vault
 from gencard.controller.wiring import serving as wiring
 from gencard.core.audit.uniques import made_up

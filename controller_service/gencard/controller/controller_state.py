@@ -12,8 +12,8 @@ from gencard.controller.answers.decisions import Decisions
 from gencard.controller.base.disk import StateFiles
 from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.cards.book import CardBook
-from gencard.controller.operations.failures import Refusals
-from gencard.controller.operations.operations import Operations
+from gencard.controller.failures import Refusals
+from gencard.controller.operations import Operations
 from gencard.controller.people.certificates import certificate_ends
 from gencard.controller.people.enrolment import Roster
 from gencard.controller.people.passkeys import Passkeys

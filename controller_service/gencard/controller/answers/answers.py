@@ -17,11 +17,11 @@ from sqlalchemy import Connection
 from gencard.analysis.answers.answer import EXACT, NOISE, numbers_in_json
 from gencard.controller.answers.decisions import PRICE, Decisions, RunOutcome
 from gencard.controller.cards.book import CardBook, question_of, released_before, rules_of
+from gencard.controller.failures import NOTHING_LEARNT, refund
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.tasks import JOBS, AnswerResult
-from gencard.controller.operations.failures import NOTHING_LEARNT, refund
-from gencard.controller.operations.operations import Operations, Run
+from gencard.controller.operations import Operations, Run
 from gencard.controller.records.catalogue import DatasetEntry, dataset_of
 from gencard.controller.records.source import NOT_COVERED
 from gencard.controller.state import requests, results
@@ -109,7 +109,7 @@ class Answers:
         known = results.earlier_run(tx, card.name, question.digest)
         if known is None or (rules := rules_of(known)) in ("", RULES_VERSION):
             return known
-        from gencard.controller.questions.run_question import means_another  # noqa: PLC0415 - loads pandas
+        from gencard.controller.run_question import means_another  # noqa: PLC0415 - loads pandas
 
         permitted = entry.policy.analyses.stored and not offer_of(card).terms.analyses.privacy.noisy
         another = means_another(question, entry.schema.coding, rules, permitted=permitted)
@@ -253,7 +253,7 @@ def check_question(question: Question, card: CardRecord, dataset_entry: DatasetE
         raise InvalidInputError(
             field="kind", problem=f"is not granted by the card; granted kinds: {granted}"
         )
-    from gencard.controller.questions.run_question import (  # noqa: PLC0415 - loads formulaic and pandas
+    from gencard.controller.run_question import (  # noqa: PLC0415 - loads formulaic and pandas
         NoisyRun,
         RunQuestion,
     )

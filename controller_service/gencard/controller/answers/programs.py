@@ -27,7 +27,7 @@ from gencard.controller.base.disk import ROWS, StateFiles
 from gencard.controller.cards.book import question_of
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.tasks import ProgramJob, RehearsalJob
-from gencard.controller.operations.operations import Run
+from gencard.controller.operations import Run
 from gencard.controller.sandbox.analyses import (
     AnalysisRecipe,
     analysis_digest,

@@ -19,6 +19,7 @@ from gencard.analysis.output_checks.populations import Kept
 from gencard.analysis.output_checks.released import of_rounded_counts, released, undoes_rounding
 from gencard.analysis.output_checks.small_counts.inference import SearchOutcome
 from gencard.analysis.output_checks.stored import StoredRun
+from gencard.controller.earlier import Earlier
 from gencard.controller.jobs.measurement import earlier_of, measured, records_as_stored
 from gencard.controller.jobs.synthesis import RowsFile
 from gencard.controller.jobs.tasks import (
@@ -28,8 +29,7 @@ from gencard.controller.jobs.tasks import (
     ProgramResult,
     RehearsalJob,
 )
-from gencard.controller.questions.earlier import Earlier
-from gencard.controller.questions.run_question import Limited, NoisyRun, RunQuestion
+from gencard.controller.run_question import Limited, NoisyRun, RunQuestion
 from gencard.controller.sandbox.analyses import SandboxedAnalysis
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, InvalidInputError, NoAnswerError, TooLargeError

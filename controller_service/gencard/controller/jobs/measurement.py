@@ -40,7 +40,7 @@ from gencard.wire.documents.psi_document import psi_document, psi_of_document
 
 if TYPE_CHECKING:
     from gencard.analysis.output_checks.card_sums import JudgedSum
-    from gencard.controller.questions.earlier import Earlier
+    from gencard.controller.earlier import Earlier
     from gencard.measures.psi_risk.risk import FailingTable
 
 
@@ -65,8 +65,8 @@ def measure(job: MeasureJob, progress: Progress) -> MeasureResult:
 
 def earlier_of(before: Before, coding: Coding) -> "Earlier":
     """Read what was released before by the schema."""
-    from gencard.controller.questions.earlier import Earlier  # noqa: PLC0415
-    from gencard.controller.questions.run_question import Population, RunQuestion  # noqa: PLC0415
+    from gencard.controller.earlier import Earlier  # noqa: PLC0415
+    from gencard.controller.run_question import Population, RunQuestion  # noqa: PLC0415
 
     return Earlier(
         coding,

@@ -19,9 +19,9 @@ from gencard.controller.base.disk import ROWS, StateFiles
 from gencard.controller.cards.audit_state import CardAudits, is_audited, is_private
 from gencard.controller.cards.book import CardBook
 from gencard.controller.cards.grants import same_noisy_psi
+from gencard.controller.failures import check_not_attempted
 from gencard.controller.jobs.synthesis import RowsFile
-from gencard.controller.operations.failures import check_not_attempted
-from gencard.controller.operations.operations import Operations
+from gencard.controller.operations import Operations
 from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state import requests, results
 from gencard.controller.state.cards import offer_of, signed_card

@@ -20,11 +20,11 @@ from sqlalchemy import Connection
 from gencard.controller.base.disk import KEPT, ROWS, StateFiles, StoredFile, flush_folder, write_whole
 from gencard.controller.cards.audit_state import CardAudits, is_audited, is_private, rows_of_run
 from gencard.controller.cards.book import CardBook, released_before
+from gencard.controller.failures import NOTHING_LEARNT, refund, single_attempt
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.tasks import NOTHING_BEFORE, Before
-from gencard.controller.operations.failures import NOTHING_LEARNT, refund, single_attempt
-from gencard.controller.operations.operations import VERSIONS, Run, scratch_folder
+from gencard.controller.operations import VERSIONS, Run, scratch_folder
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.releases.releases import SPENT_ON, Releases
 from gencard.controller.sandbox.boxes import Recipe

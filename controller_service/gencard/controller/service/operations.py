@@ -11,8 +11,8 @@ from google.longrunning import operations_pb2, operations_pb2_grpc
 from google.protobuf import empty_pb2
 from google.protobuf.message import Message
 
-from gencard.controller.operations.failures import error_of_document
-from gencard.controller.operations.operations import Operations
+from gencard.controller.failures import error_of_document
+from gencard.controller.operations import Operations
 from gencard.controller.service.guard import identity
 from gencard.controller.state.database import Database
 from gencard.controller.state.ledger import Account, Ledger, Scope

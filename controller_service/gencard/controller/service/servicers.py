@@ -13,8 +13,8 @@ from google.longrunning import operations_pb2
 
 from gencard.controller.answers.answers import Answers
 from gencard.controller.answers.programs import Programs
-from gencard.controller.audits.audits import Audits
-from gencard.controller.audits.run import RemoteRuns
+from gencard.controller.audit_runs import RemoteRuns
+from gencard.controller.audits import Audits
 from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.cards.book import question_of
 from gencard.controller.cards.negotiations import Negotiations

@@ -9,11 +9,11 @@ from typing import Any
 from sqlalchemy import Connection, delete, insert, select, update
 
 from gencard.controller.cards.book import CardBook, released_before
+from gencard.controller.failures import error_of_document
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.tasks import NOTHING_BEFORE, Before, RiskJob
-from gencard.controller.operations.failures import error_of_document
-from gencard.controller.operations.operations import Operations, Run
+from gencard.controller.operations import Operations, Run
 from gencard.controller.records.catalogue import DatasetEntry, dataset_of
 from gencard.controller.state import requests
 from gencard.controller.state.cards import ENDED, offer_of

@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 
 from gencard.controller.answers.decisions import STEWARD, Decisions, Review, RunOutcome
 from gencard.controller.cards.book import question_of
-from gencard.controller.operations.failures import Refusals, Refused
+from gencard.controller.failures import Refusals, Refused
 from gencard.controller.people.certificates import LEAF_LIFE, read_authority
 from gencard.controller.people.enrolment import (
     Enrolled,

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, and_, false, or_, select
 
 from gencard.controller.answers.decisions import Decisions
 from gencard.controller.cards.book import CardBook
-from gencard.controller.operations.failures import Refusals
+from gencard.controller.failures import Refusals
 from gencard.controller.state import results, stewards
 from gencard.controller.state.database import Page
 from gencard.controller.state.results import RunRow

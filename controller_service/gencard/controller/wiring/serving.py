@@ -10,12 +10,13 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gencard.controller import operations as run
 from gencard.controller.answers.answers import KIND as RUN
 from gencard.controller.answers.answers import PROGRAM, AnswerRun, Answers
 from gencard.controller.answers.programs import ProgramRun, Programs
-from gencard.controller.audits.audits import KIND as AUDIT
-from gencard.controller.audits.audits import Audits, Journals, tidy
-from gencard.controller.audits.run import AuditRun, RemoteRuns
+from gencard.controller.audit_runs import AuditRun, RemoteRuns
+from gencard.controller.audits import KIND as AUDIT
+from gencard.controller.audits import Audits, Journals, tidy
 from gencard.controller.backup.backup import state_lock
 from gencard.controller.backup.restoration import check_restored
 from gencard.controller.base.fair_use import Bounds
@@ -28,8 +29,7 @@ from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.jobs.tasks import ClusterPart
 from gencard.controller.notify import Notifier, post_of
-from gencard.controller.operations import operations as run
-from gencard.controller.operations.operations import OperationBounds, Operations
+from gencard.controller.operations import OperationBounds, Operations
 from gencard.controller.people.enrolment import PeopleAreRead, Roster, health_check, read_identities
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.records.records import check_rights, entry_of

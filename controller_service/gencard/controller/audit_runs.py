@@ -13,13 +13,13 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from gencard.controller.audits.audits import KIND, Audits, log_worker, plan_of
+from gencard.controller.audits import KIND, Audits, log_worker, plan_of
+from gencard.controller.failures import refund
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.jobs.synthesis import RowsFile
-from gencard.controller.operations.failures import refund
-from gencard.controller.operations.operations import VERSIONS, Run, scratch_folder
+from gencard.controller.operations import VERSIONS, Run, scratch_folder
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.sandbox.boxes import Recipe
 from gencard.controller.state import requests, results

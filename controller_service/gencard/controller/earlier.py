@@ -38,7 +38,7 @@ from gencard.analysis.output_checks.small_counts.lattice import (
     lattice_size,
 )
 from gencard.analysis.output_checks.stored import contributed, origin_of
-from gencard.controller.questions.run_question import Population, RunQuestion
+from gencard.controller.run_question import Population, RunQuestion
 from gencard.core.card.sums import Sum
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
