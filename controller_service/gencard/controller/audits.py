@@ -191,14 +191,7 @@ class Journals:
 
 
 def resumed(
-    tx: Connection,
-    who: Identity,
-    card: str,
-    name: str,
-    *,
-    boxes: Boxes,
-    black_box: str,
-    seed: int,
+    tx: Connection, who: Identity, card: str, name: str, *, boxes: Boxes, black_box: str, seed: int
 ) -> dict[str, Any]:
     """Return the request of a cancelled audit, to be made again.
 

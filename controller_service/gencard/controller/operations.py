@@ -25,12 +25,7 @@ from typing import Any, Protocol, TypeVar
 from sqlalchemy import Connection
 
 from gencard.controller.base.fair_use import Turns, WorkTurn, trace_id, traced, working_for
-from gencard.controller.failures import (
-    Refusals,
-    as_reported,
-    error_document,
-    error_of_document,
-)
+from gencard.controller.failures import Refusals, as_reported, error_document, error_of_document
 from gencard.controller.jobs.executor import ProcessExecutor, Report
 from gencard.controller.jobs.tasks import JobTask, continue_at_once
 from gencard.controller.state import requests

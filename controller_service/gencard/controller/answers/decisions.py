@@ -28,19 +28,9 @@ from gencard.core.card.card import CardRecord, CardState
 from gencard.core.domain import Clique
 from gencard.core.errors import CardStateError, InvalidInputError
 from gencard.core.output_rules import OUTPUT_RULES, RULES_VERSION, USUAL_RULES, Colour, Rule, Rules
-from gencard.core.program_outputs import (
-    Number,
-    Outputs,
-    outputs_of_json,
-    outputs_to_json,
-    significant,
-)
+from gencard.core.program_outputs import Number, Outputs, outputs_of_json, outputs_to_json, significant
 from gencard.core.typed_json import PLAIN
-from gencard.wire.documents.answer_document import (
-    AnswerVerdict,
-    SignedAnswer,
-    answer_statement,
-)
+from gencard.wire.documents.answer_document import AnswerVerdict, SignedAnswer, answer_statement
 from gencard.wire.signatures.canonical import digest_of, time_text
 from gencard.wire.signatures.dsse import sign
 from gencard.wire.steward import ReviewedNumber
@@ -237,11 +227,7 @@ WITHHELD, ROUNDED = "NUMBERS_WITHHELD", "NUMBERS_ROUNDED"
 
 def is_named_by(cell: ReviewedNumber, name: str) -> bool:
     """Return True if a name means this number: its output, or output/row or output/row/column."""
-    return name in (
-        cell.output,
-        f"{cell.output}/{cell.row}",
-        f"{cell.output}/{cell.row}/{cell.column}",
-    )
+    return name in (cell.output, f"{cell.output}/{cell.row}", f"{cell.output}/{cell.row}/{cell.column}")
 
 
 def leaves(cell: ReviewedNumber, withheld: Collection[str], *, red: bool) -> bool:

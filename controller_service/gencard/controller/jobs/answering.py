@@ -149,11 +149,7 @@ def check_answerable(run: RunQuestion, most: int) -> None:
 
 
 def checked(
-    run: RunQuestion,
-    earlier: Earlier,
-    dataset: Dataset,
-    numbers: Mapping[str, FloatArray],
-    rules: Rules,
+    run: RunQuestion, earlier: Earlier, dataset: Dataset, numbers: Mapping[str, FloatArray], rules: Rules
 ) -> AnswerResult:
     """Compute and check an answer from records in memory.
 

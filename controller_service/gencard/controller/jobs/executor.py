@@ -101,11 +101,7 @@ class ProcessExecutor(Executor):
         self._open = self._begins = True
 
     def submit(
-        self,
-        fn: Callable[_Arguments, _Result],
-        /,
-        *args: _Arguments.args,
-        **kwargs: _Arguments.kwargs,
+        self, fn: Callable[_Arguments, _Result], /, *args: _Arguments.args, **kwargs: _Arguments.kwargs
     ) -> Future[_Result]:
         """Queue ``Task(job, owner=...)``; ``progress=...`` is called in a thread of this process.
 

@@ -15,13 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gencard.boxes.reference import (
-    AddsMarginal,
-    CopiesRows,
-    Honest,
-    ReferenceKind,
-    ReferenceRecipe,
-)
+from gencard.boxes.reference import AddsMarginal, CopiesRows, Honest, ReferenceKind, ReferenceRecipe
 from gencard.controller.base.disk import write_whole
 from gencard.controller.jobs.tasks import BlackBoxJob, RowsResult, SynthesisJob
 from gencard.core.blackbox import BlackBox, canonicalise

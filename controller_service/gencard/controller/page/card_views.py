@@ -320,12 +320,7 @@ def maps_of(report: PsiRisk) -> list[Shades]:
 
 
 def _shades(
-    report: PsiRisk,
-    title: str,
-    hint: str,
-    shade: Callable[[int, int], Shade],
-    *,
-    below: bool = False,
+    report: PsiRisk, title: str, hint: str, shade: Callable[[int, int], Shade], *, below: bool = False
 ) -> Shades:
     names: Sequence[str] = report.attributes[:MOST_SHADES]
     rows = tuple(

@@ -124,8 +124,7 @@ class Sessions:
                 key: kept for key, kept in self._sessions.items() if not self._is_over(kept, now)
             }
             own = sorted(
-                (kept for kept in self._sessions.values() if kept.who == who),
-                key=lambda kept: kept.seen,
+                (kept for kept in self._sessions.values() if kept.who == who), key=lambda kept: kept.seen
             )
             for oldest in own[: max(0, len(own) - MOST_OF_ONE + 1)]:
                 del self._sessions[oldest.name]

@@ -117,11 +117,7 @@ def _drawn(report: AuditReport) -> Mapping[str, Any]:
         "effect": effect_sentence(report),
         "limits": limits(report),
         "sides": lanes(
-            (
-                ("low side", report.g_low),
-                ("high side", report.g_high),
-                ("dataset", report.g_original),
-            )
+            (("low side", report.g_low), ("high side", report.g_high), ("dataset", report.g_original))
         ),
         "planted": _planted(report),
         "uniques": _uniques(report),

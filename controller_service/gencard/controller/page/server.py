@@ -58,12 +58,7 @@ from gencard.controller.page.security import (
 from gencard.controller.page.views import ChangeResult, Context, FormAction, View
 from gencard.controller.settings.stewards import PageTable
 from gencard.controller.stewards.desk import Desk
-from gencard.core.errors import (
-    GencardError,
-    InternalError,
-    NotFoundError,
-    UnauthenticatedError,
-)
+from gencard.core.errors import GencardError, InternalError, NotFoundError, UnauthenticatedError
 from gencard.shell import as_written, visible
 from gencard.wire.signatures.canonical import sha256
 from gencard.wire.signatures.identity import Identity
@@ -414,13 +409,7 @@ class PageParts:
         return self._shown(session, view.template, place, context, notices=notices)
 
     def _shown(
-        self,
-        session: Session,
-        template: str,
-        place: str,
-        context: Context,
-        *,
-        notices: bool = True,
+        self, session: Session, template: str, place: str, context: Context, *, notices: bool = True
     ) -> Response:
         texts: list[str] = []
         if notices:

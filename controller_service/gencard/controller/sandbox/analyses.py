@@ -13,11 +13,7 @@ from pathlib import Path
 
 from gencard.controller.sandbox.boxes import ignore_hundredths
 from gencard.controller.sandbox.distributions import stamp_of
-from gencard.controller.sandbox.environment import (
-    ANALYSES,
-    PYTHON,
-    Environment,
-)
+from gencard.controller.sandbox.environment import ANALYSES, PYTHON, Environment
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.program import Program
 from gencard.controller.sandbox.sandbox import Sandbox

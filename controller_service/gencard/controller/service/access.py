@@ -83,12 +83,7 @@ MAY_CALL: Mapping[str, frozenset[Role]] = {
 }
 """Roles that may call each method. Methods without an entry, or with an empty set, are never served."""
 
-EXEMPT = frozenset(
-    {
-        "/grpc.health.v1.Health/Check",
-        "/google.longrunning.Operations/CancelOperation",
-    }
-)
+EXEMPT = frozenset({"/grpc.health.v1.Health/Check", "/google.longrunning.Operations/CancelOperation"})
 """Calls that count against no limit: callers must be able to check health and to cancel at any time.
 
 If the guard has just refused many calls, these calls need another connection, or a second.

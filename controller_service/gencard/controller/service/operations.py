@@ -19,11 +19,7 @@ from gencard.controller.state.ledger import Account, Ledger, Scope
 from gencard.controller.state.log import EventLog, all_changes
 from gencard.controller.state.requests import UNFINISHED, OperationRow, OperationState, Request
 from gencard.controller.state.results import AuditRow, EvaluationRow, ReleaseRow
-from gencard.core.errors import (
-    InvalidInputError,
-    InvalidNumberError,
-    OperationCancelledError,
-)
+from gencard.core.errors import InvalidInputError, InvalidNumberError, OperationCancelledError
 from gencard.v1 import (
     answers_pb2,
     audit_pb2,

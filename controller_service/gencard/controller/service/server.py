@@ -103,12 +103,7 @@ class Service:
         self.guard.stop()
 
 
-def start(
-    address: str,
-    tls: TlsFiles | None,
-    guard: Guard,
-    register: Sequence[Registration],
-) -> Service:
+def start(address: str, tls: TlsFiles | None, guard: Guard, register: Sequence[Registration]) -> Service:
     """Start serving; ``tls`` None means plaintext, which only development on loopback may ask for.
 
     Raises:

@@ -198,11 +198,7 @@ class NegotiationServicer(negotiation_pb2_grpc.NegotiationServiceServicer):
         self, request: negotiation_pb2.AcceptCardRequest, context: grpc.ServicerContext
     ) -> negotiation_pb2.AcceptCardResponse:
         card = self.negotiations.accept(
-            identity(),
-            request.name,
-            request.etag,
-            request.signature,
-            request_of("AcceptCard", request),
+            identity(), request.name, request.etag, request.signature, request_of("AcceptCard", request)
         )
         return negotiation_pb2.AcceptCardResponse(card=card_message(card))
 
@@ -375,10 +371,7 @@ class AuditServicer(audit_pb2_grpc.AuditServiceServicer):
         written: list[str] = []
         try:
             synthetic = remote_run.run(
-                dataset,
-                seed=first.start.seed,
-                on_end=context.add_callback,
-                on_errors=written.append,
+                dataset, seed=first.start.seed, on_end=context.add_callback, on_errors=written.append
             )
         except GencardError as error:
             failure = error

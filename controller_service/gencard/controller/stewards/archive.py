@@ -95,11 +95,7 @@ def by_currency(price: Price) -> dict[str, Decimal]:
     >>> by_currency(Price(12))["exact statistics"]
     Decimal('12')
     """
-    return {
-        "exact statistics": Decimal(price.statistics),
-        "epsilon": price.epsilon,
-        "rho": price.rho,
-    }
+    return {"exact statistics": Decimal(price.statistics), "epsilon": price.epsilon, "rho": price.rho}
 
 
 def amounts(spent: Price, reserved: Price, cap: Price | None) -> tuple[Amount, ...]:

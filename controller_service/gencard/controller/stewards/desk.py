@@ -47,13 +47,7 @@ from gencard.core.errors import (
     UnauthenticatedError,
 )
 from gencard.wire.codecs.card_codec import card_of_bytes
-from gencard.wire.signatures.canonical import (
-    Document,
-    digest_of,
-    document_of,
-    json_bytes,
-    sha256,
-)
+from gencard.wire.signatures.canonical import Document, digest_of, document_of, json_bytes, sha256
 from gencard.wire.signatures.dsse import DOCUMENT
 from gencard.wire.signatures.identity import Identity, Role, short_name
 from gencard.wire.steward import (

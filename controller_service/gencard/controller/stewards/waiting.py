@@ -16,9 +16,7 @@ from gencard.controller.state.results import RunRow
 from gencard.controller.state.tables import cards
 from gencard.core.card.card import CardState
 from gencard.core.errors import InvalidInputError
-from gencard.wire.signatures.canonical import (
-    time_of,
-)
+from gencard.wire.signatures.canonical import time_of
 from gencard.wire.signatures.identity import short_name
 from gencard.wire.steward import FirstDecision, Kind, Waiting, WaitingKind
 

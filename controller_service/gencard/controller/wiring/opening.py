@@ -237,12 +237,7 @@ class RuleLog:
 
     def _append(self, tx: Connection, action: str, resource: str, details: Mapping[str, str]) -> None:
         self.log.append(
-            tx,
-            action=action,
-            actor=self.actor,
-            resource=resource,
-            details=details,
-            now=self.clock(),
+            tx, action=action, actor=self.actor, resource=resource, details=details, now=self.clock()
         )
 
 
@@ -285,11 +280,7 @@ def open_controller_state(
     catalogue = Catalogue(_entries(settings, salt, rules, read))
     bounds = settings.limits
     boxes = Boxes(
-        settings.black_boxes,
-        bounds.model_cells,
-        settings.cell,
-        settings.state.work,
-        bounds.memory_mib,
+        settings.black_boxes, bounds.model_cells, settings.cell, settings.state.work, bounds.memory_mib
     )
     log = EventLog(keys[LOG].current, clock)
 

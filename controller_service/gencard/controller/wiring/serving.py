@@ -98,10 +98,7 @@ def servicers(
     controller_state.files.begin()
     controller_state.boxes.prepare()
     jobs = Descriptions(
-        controller_state.salt,
-        settings.limits.model_cells,
-        settings.limits.records,
-        _cluster(settings),
+        controller_state.salt, settings.limits.model_cells, settings.limits.records, _cluster(settings)
     )
     audits = _audits(controller_state, operations, jobs)
     boxes = BoxRelease(database, audits.card_audits, jobs, controller_state.files)
@@ -332,11 +329,7 @@ def lead(
 
 
 def serve(
-    settings: Settings,
-    clock: Clock = utc_now,
-    *,
-    unreviewed: bool = False,
-    leading: Lead | None = None,
+    settings: Settings, clock: Clock = utc_now, *, unreviewed: bool = False, leading: Lead | None = None
 ) -> Controller:
     """Start the service; unfinished operations of an earlier run are resumed.
 
@@ -371,10 +364,7 @@ def _served(
     for source in settings.datasets:
         check_rights(source, settings.datasets)
     controller_state = open_controller_state(
-        settings,
-        clock,
-        leadership.fence if leadership else None,
-        reading.entries() if reading else (),
+        settings, clock, leadership.fence if leadership else None, reading.entries() if reading else ()
     )
     check_catalogue(controller_state.cards.catalogue, controller_state.boxes, unreviewed=unreviewed)
     check_cells(settings)

@@ -20,12 +20,7 @@ from cryptography import x509
 from gencard.boxes.registry import BOXES
 from gencard.controller.base.files import secret_bytes
 from gencard.controller.base.listening import CLUSTER_CONTROLLER, MEMBER_FILES
-from gencard.controller.jobs.cluster.executor import (
-    BUSY,
-    CHANNEL_OPTIONS,
-    KEEPALIVE_SECONDS,
-    parts_of,
-)
+from gencard.controller.jobs.cluster.executor import BUSY, CHANNEL_OPTIONS, KEEPALIVE_SECONDS, parts_of
 from gencard.controller.jobs.cluster.orders import code_digest, failure, order_of, recipe_of, refusal
 from gencard.controller.jobs.process import WorkerProcess
 from gencard.controller.sandbox.boxes import ProgramRecipe, Recipe
