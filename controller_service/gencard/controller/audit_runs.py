@@ -188,7 +188,6 @@ class AuditRun:
     response: Callable[[AuditRow], bytes]
 
     def __call__(self, run: Run) -> None:
-        """Run one audit and store its verdict."""
         with self.audits.database.reading() as tx:
             card = self.audits.at_records(tx, Identity.of(run.row.owner), run.row.resource)
             row = results.get_audit(tx, run.request["audit"])
@@ -311,9 +310,8 @@ def _payload(
 ) -> bytes:
     """Return the payload to sign: verdict and wording, black box, card, and strictness of the audit.
 
-    Everybody may read the payload, so no number in it depends on records. The report, which only
-    auditors and stewards may read, is bound to the payload by its digest; the report holds the secret
-    seed.
+    Everybody may read the payload, so no number in it depends on records. Its digest of the report binds
+    the report, which only auditors and stewards may read: that holds the secret seed.
     """
     verdict, wording_text = outcome
     runs = report.plan.terms.runs

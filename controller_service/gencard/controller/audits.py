@@ -385,7 +385,6 @@ class Audits:
         check_unprotected(signed_card(card), policy, "An audit")
 
     def _begin(self, tx: Connection, who: Identity, name: str, box: str) -> int:
-        """Store the attempt before it runs; return its number."""
         card = name.partition("/audits/")[0]
         digest = self.card_audits.boxes.digest(box)
         attempt = results.begin_audit(

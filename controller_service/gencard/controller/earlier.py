@@ -112,7 +112,6 @@ class Earlier:
 
     @staticmethod
     def _sums_one(run: RunQuestion, numbers: Iterable[Clique]) -> bool:
-        """Whether a run discloses sums of one of these numbers."""
         response = run.question.formula.response or ""
         return run.question.kind in SUMMED and (response,) in numbers
 
@@ -190,7 +189,6 @@ class Earlier:
         return related if run in related and stored else []
 
     def _sums_of(self, response: str | None) -> list[Sum]:
-        """Sums of a number that cards have released."""
         return [one for one in self.sums if one.of == (response,)]
 
     def differs_by_few(self, run: RunQuestion, dataset: Dataset, threshold: int) -> bool:
@@ -259,7 +257,6 @@ class Earlier:
         return outcome
 
     def _tells(self, run: RunQuestion, scope: _Scope, dataset: Dataset, rules: Rules) -> SearchOutcome:
-        """Return the same outcome for one lattice."""
         merging, domain = scope.merged, self.coding.domain
         attributes = domain.canonical(scope.attributes)
         exact = [clique for clique in self.cliques if scope.attributes.issuperset(clique)]
@@ -415,7 +412,6 @@ class _Scope:
 
 
 def _facts(run: RunQuestion, merged: Merged, lattice: Lattice, rules: Rules) -> CountFacts:
-    """Return the facts about the lattice's cells that an answer discloses."""
     tests = tuple(map(merged.condition, run.output.tests))
     mask = replace(run.output, tests=tests).kept(lattice.cells)
     margins = RecordMargins.of(lattice.cells, (lattice.counts * mask).astype(np.float64))

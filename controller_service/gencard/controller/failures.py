@@ -271,7 +271,6 @@ class Refusals:
 
 
 def _numbers(counting: Iterable[Refused]) -> Counter[tuple[str, str]]:
-    """Return the number of failures against each analyst and each project, by dataset."""
     looks = {(key, one.owner, one.look) for one in counting for key in one.accounts}
     return Counter(key for key, *_ in looks)
 

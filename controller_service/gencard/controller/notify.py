@@ -278,7 +278,6 @@ def _webhook(table: WebhookTable) -> Webhook:
 
 
 def _line(file: Path, place: str) -> str:
-    """Return the single line of a secret file; raises InvalidInputError."""
     try:
         text = secret_bytes(file, place).decode("ascii").strip()
     except UnicodeDecodeError:
@@ -374,7 +373,6 @@ class Post:
 
 
 def _delay(tries: int) -> timedelta:
-    """Return the delay before the next try."""
     return timedelta(seconds=_AGAIN[tries] if tries < len(_AGAIN) else _LATEST)
 
 

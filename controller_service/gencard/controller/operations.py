@@ -98,7 +98,6 @@ class Ticks:
         return time.time() - (self._since() if self.seconds else 0.0)
 
     def _since(self) -> float:
-        """Seconds since the latest tick."""
         return (time.monotonic() - self.begun) % self.seconds
 
 
@@ -190,7 +189,6 @@ class Run:
         return Identity.of(self.row.owner).role
 
     def _hold(self) -> None:
-        """Wait for the next tick, unless the operation is cancelled."""
         if (left := self.ticks.left()) is not None:
             self._over.wait(left)
 
@@ -259,8 +257,7 @@ def scratch_folder(work: Path, name: str) -> Iterator[Path]:
 class OperationRunner(Protocol):
     """Runner of one kind of operation."""
 
-    def __call__(self, run: Run) -> None:
-        """Run an operation and finish it, in one transaction with its effects."""
+    def __call__(self, run: Run) -> None: ...
 
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
         """Release the budget that a failed operation held, in the transaction that ends it."""

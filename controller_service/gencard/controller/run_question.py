@@ -421,7 +421,6 @@ def _options(question: Question) -> dict[str, Any]:
 
 
 def _possible(name: str, conditions: Sequence[Condition], domain: Domain) -> NDArray[np.bool_]:
-    """Return the levels that a population leaves."""
     possible = np.ones(domain.size(name), dtype=bool)
     for one in conditions:
         if name in one.attributes:

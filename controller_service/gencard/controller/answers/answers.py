@@ -104,7 +104,6 @@ class Answers:
         return self.operations.begin(name.decode())
 
     def _asked_before(self, tx: Connection, card: CardRecord, question: Question) -> RunRow | None:
-        """Return the run of the question under a card; raises DatasetChangedError as ``entry_of``."""
         entry = self.entry_of(card)
         known = results.earlier_run(tx, card.name, question.digest)
         if known is None or (rules := rules_of(known)) in ("", RULES_VERSION):
@@ -387,9 +386,8 @@ class AnswerRun:
     def _keep(self, run: Run, row: RunRow, outcome: RunOutcome) -> None:
         """Write decision, ledger, log and the operation's end in one transaction.
 
-        Raises:
-            TooManyRefusalsError: Other runs of the analyst or project were refused meanwhile. Nothing of
-                this run is disclosed, however it ended.
+        If other runs of the analyst or project were refused meanwhile (TooManyRefusalsError), nothing of
+        this run is disclosed, however it ended.
         """
         answers = self.answers
         with answers.cards.database.transaction() as tx:

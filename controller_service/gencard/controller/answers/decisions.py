@@ -180,7 +180,6 @@ class Decisions:
         return results.get_run(tx, row.name)
 
     def _settle(self, tx: Connection, row: RunRow, outcome: RunOutcome) -> int:
-        """Settle the ledger's line; the statistics that it came to."""
         if row.line is None:
             return 0
         line = self.ledger.line(tx, row.line)

@@ -144,7 +144,6 @@ class Programs:
         return answers.operations.begin(name.decode())
 
     def _release_of(self, tx: Connection, card: CardRecord, dry: AgreedShape) -> ReleaseRow:
-        """Return the release of the dry run; raises InvalidInputError if it is not of this card."""
         rows = results.list_releases(tx, card=card.name, limit=500).rows
         for row in rows:
             if row.name == dry.release:
@@ -197,7 +196,6 @@ class ProgramRun:
     _copies: dict[tuple[str, ...], CompiledCopies] = field(default_factory=dict, init=False, repr=False)
 
     def __call__(self, run: Run) -> None:
-        """Rehearse on rows, run on the records, and let the outputs wait for a steward."""
         answers = self.checked.answers
         with answers.cards.database.reading() as tx:
             row = results.get_run(tx, run.request["run"])

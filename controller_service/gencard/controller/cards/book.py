@@ -65,8 +65,7 @@ from gencard.wire.signatures.identity import Identity, Role
 OUTSIDE = "STATISTIC_WITHOUT_THE_ATTRIBUTES_OF_WHERE"
 
 
-def _nothing_waits(tx: Connection, card: str) -> None:
-    """End nothing."""
+def _nothing_waits(tx: Connection, card: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +340,6 @@ class CardBook:
         return self.move(tx, card, self.stepped(attested_card, self.controller, action))
 
     def _write_down(self, tx: Connection, steps: Sequence[CardRecord]) -> CardRecord:
-        """Log the newest step of each of a card's states; return the last state."""
         for card in steps:
             step, details = card.history[-1], {"state": str(card.state)}
             if card.offer is not None:
@@ -358,12 +356,7 @@ class CardBook:
 
 
 def _check_part(terms: Proposal, dataset_entry: DatasetEntry) -> None:
-    """Refuse a card about a part of the records if a statistic cannot be restricted to that part.
-
-    Raises:
-        InvalidInputError, UnknownAttributeError, TooLargeError: The condition is wrong.
-        ProposalRefusedError: A statistic lacks an attribute of the condition.
-    """
+    """Refuse a card about a part of the records if a statistic cannot be restricted to that part."""
     from gencard.analysis.formulas.conditions import read_condition  # noqa: PLC0415 - loads pandas
 
     attributes, _ = read_condition(terms.where, dataset_entry.schema.coding)

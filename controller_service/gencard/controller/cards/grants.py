@@ -130,7 +130,6 @@ class Grants:
 # Every proposal and every release looks at all cards granted before, and reading one takes 1.5 ms.
 @lru_cache(maxsize=2_000)
 def _granted_card(body: bytes) -> tuple[CardTerms, datetime]:
-    """Return a card that was granted, and its end."""
     card = card_of_bytes(body)
     return signed_card(card), offer_of(card).expire_time
 
@@ -214,7 +213,6 @@ def same_noisy_psi(terms: Proposal, held: Sequence[CardTerms]) -> CardTerms | No
 
 
 def _measured_alike(held: Proposal, terms: Proposal) -> bool:
-    """Whether both name the same statistics with the same noise on each."""
     fields = ("marginals", "moments", "histograms", "sums", "privacy", "weights")
     return all(getattr(held, field) == getattr(terms, field) for field in fields)
 
@@ -227,7 +225,6 @@ def _tells_counts(held: Proposal, terms: Proposal) -> bool:
 def _new_statistics(
     terms: Proposal, domain: Domain, held: Sequence[Proposal], coding: Coding | None
 ) -> int:
-    """Independent statistics of the terms outside the span of all that is held."""
     known = [clique for one in held for clique in one.marginals]
     together = [*known, *terms.marginals]
     wholes, held_moments = list(map(set, known)), [moment for one in held for moment in one.moments]

@@ -274,7 +274,6 @@ class Negotiations:
         return self.cards.offered(tx, card, dataset_entry, outcome, self.cards.controller)
 
     def _to_move(self, tx: Connection, who: Identity, name: str, etag: str) -> CardRecord:
-        """Return the caller's card, with an offer that the caller is to answer."""
         card = self.cards.owned(tx, who, name)
         _check_etag(card, etag)
         if card.state is CardState.EXPIRED:

@@ -228,7 +228,6 @@ def _rule_of_small(run: RunQuestion, dataset: Dataset, rules: Rules) -> Rule:
 def _judged(
     run: RunQuestion, part: Dataset, rules: Rules, stored: StoredRun | None
 ) -> tuple[AnalysisAnswer | None, Parts]:
-    """Return the rounded answer, and the findings of the rules on its parts."""
     try:
         if stored is None:
             margins = RecordMargins.of(part)
@@ -249,7 +248,6 @@ def _judged(
 def _stored_run(
     run: RunQuestion, dataset: Dataset, numbers: Mapping[str, FloatArray], kept: Kept
 ) -> StoredRun:
-    """Return the run with its records, and the others of the file."""
     inside, outside = (run.records(dataset, numbers, mask) for mask in (kept, ~kept))
     return StoredRun(run.at(RecordMargins.of(inside.dataset)), inside, outside)
 

@@ -90,7 +90,6 @@ def _catalogued_errors() -> Iterator[None]:
 
 
 def _read(path: Path) -> bytes:
-    """Raises StorageError."""
     with suppress(OSError):
         return path.read_bytes()
     raise StorageError
@@ -144,12 +143,6 @@ class JournaledBox:
     performer: Callable[[int], str] = made_here
 
     def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
-        """Return the rows as they came, from the box or from its earlier run with this seed.
-
-        Raises:
-            BlackBoxError: The rows are not over the domain of ``dataset``, or have another number.
-            StorageError: A run can be neither kept nor read again.
-        """
         return next(self.runs_by_seed(dataset, rows, seeds=[seed]))
 
     def runs_by_seed(self, dataset: Dataset, rows: int, *, seeds: Sequence[int]) -> Iterator[Dataset]:
@@ -238,7 +231,6 @@ class RepeatedBox:
         self._repeated: set[int] = set()
 
     def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
-        """Return the rows of one run; raises as ``runs_by_seed`` does."""
         return next(self.runs_by_seed(dataset, rows, seeds=[seed]))
 
     def runs_by_seed(self, dataset: Dataset, rows: int, *, seeds: Sequence[int]) -> Iterator[Dataset]:
@@ -313,12 +305,7 @@ def _distances(values: FloatArray) -> FloatArray:
     """Return each run's distance from the median run, in the number with the largest distance.
 
     In units of the median distance, which false runs do not move as long as they are fewer than half.
-
-    Args:
-        values: Shape ``(runs, numbers)``.
-
-    Returns:
-        Shape ``(runs,)``.
+    ``values`` has the shape ``(runs, numbers)``.
     """
     distance = np.abs(values - np.median(values, axis=0))
     usual = np.median(distance, axis=0)
@@ -356,12 +343,6 @@ def audit(job: AuditJob, progress: Progress) -> AuditResult:
 
 
 def _audited(job: AuditJob, audit_of: Callable[[BlackBox], AuditReport]) -> AuditReport:
-    """Audit the box here, or on the workers of a cluster, whose runs are repeated in part.
-
-    Raises:
-        WorkerError: A worker gave a wrong answer.
-        ClusterError: The workers perform no run.
-    """
     if job.cluster is None:
         box = JournaledBox(box_of(job.recipe), job.journal)
         box.forget_runs()

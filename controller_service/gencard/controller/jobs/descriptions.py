@@ -289,7 +289,6 @@ class Descriptions:
         )
 
     def _whole(self, recipe: Recipe, dataset_entry: DatasetEntry) -> Recipe:
-        """Return the recipe with numbers for a sandbox, else with structural zeros and a bound."""
         coding = dataset_entry.schema.coding
         if isinstance(recipe, ReferenceRecipe):
             return replace(recipe, zeros=coding.structural_zeros, max_cells=self.model_cells)

@@ -233,7 +233,6 @@ class ProcessExecutor(Executor):
         raise JobFailedError(incident=self._incident(task.name, "no result was returned"))
 
     def _outcome(self, task: AnyTask, ending: Ending, result: object) -> object:
-        """Return the result of a job, or raise what it ended with."""
         if isinstance(ending, Failed):
             error = error_named(ending.reason, ending.fields)
             raise error or JobFailedError(incident=self._incident(task.name, "an unlisted error"))
@@ -267,10 +266,7 @@ class ProcessExecutor(Executor):
         return process
 
     def _let_wait(self, future: Future[Any]) -> list[WorkerProcess]:
-        """Let the process of a job wait for its series; returns those to be ended.
-
-        The caller holds the lock.
-        """
+        """Let a process wait for its series; return those to be ended. The caller holds the lock."""
         process = self._jobs.get(future)
         if process is None or future not in self._staying:
             return []
@@ -290,7 +286,6 @@ class ProcessExecutor(Executor):
             self._timer.start()
 
     def _end_idle(self) -> None:
-        """End the processes that have waited for long."""
         late = time.monotonic() - IDLE_SECONDS
         with self._lock:
             ended = [one.process for one in self._idle if one.since <= late]
@@ -321,7 +316,6 @@ class ProcessExecutor(Executor):
 
 
 def _started() -> WorkerProcess | None:
-    """Return a new process; None if the system has none to give at present."""
     try:
         return WorkerProcess()
     except OSError:

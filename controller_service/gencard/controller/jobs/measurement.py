@@ -285,6 +285,5 @@ def _numbers(job: CompareJob, rows: Dataset, places: Mapping[str, Places]) -> Nu
 
 
 def _read(records: RecordsSource, attributes: Clique) -> Dataset:
-    """Return the records, if they are the version named before and after."""
     with opened(records) as source:
         return source.dataset(attributes, most_records=records.most_records)

@@ -75,7 +75,6 @@ class RowsFile:
 
 
 def _parts_of(dataset: Dataset) -> Iterator[bytes | memoryview]:
-    """Yield the bytes of a file with these rows."""
     domain = dataset.domain
     header = {"attributes": domain.attributes, "sizes": domain.sizes, "rows": len(dataset)}
     yield json.dumps(header).encode() + b"\n"
@@ -175,10 +174,7 @@ _kept_boxes: list[tuple["Recipe", BlackBox]] = []
 def _explained(
     error: BlackBoxError | JobLimitError, box: BlackBox, dataset: Dataset, job: BlackBoxJob
 ) -> GencardError:
-    """Return the error of a lent run with its cause; what the program wrote is left in a file.
-
-    No record is involved, and the caller made up the dataset.
-    """
+    """Return the error of a lent run with its cause: the caller made up the dataset."""
     if isinstance(job.recipe, ReferenceRecipe):
         return error
     from gencard.controller.sandbox.boxes import SandboxedProgram  # noqa: PLC0415 - loaded already

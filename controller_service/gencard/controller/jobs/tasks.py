@@ -577,10 +577,7 @@ class JobTask(Generic[_Request, _Result]):
         progress: Progress = ignore_progress,
         hold: Callable[[], None] = continue_at_once,
     ) -> _Result:
-        """Do the job here, and ``hold`` its end back, however it ends.
-
-        For executors whose workers are not processes of this service.
-        """
+        """Do the job here, for executors without worker processes; ``hold`` holds its end back."""
         try:
             return self.function()(job, progress)
         finally:

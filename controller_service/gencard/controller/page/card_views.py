@@ -90,7 +90,6 @@ class HeatMap:
 
 
 def _attributes_of(terms: Proposal) -> list[str]:
-    """Attributes of the statistics, each once."""
     cliques = (*terms.cliques, *terms.number_cliques)
     return list(dict.fromkeys(name for clique in cliques for name in clique))
 
@@ -207,7 +206,6 @@ def _statistics(terms: Proposal) -> Iterator[str]:
 
 
 def _terms(terms: Proposal) -> Mapping[tuple[str, str], str]:
-    """Single terms as texts, by field and label."""
     exact = terms.transform == AS_COUNTED
     texts = {
         ("purpose", "purpose"): terms.purpose,

@@ -203,7 +203,6 @@ def number(amount: Decimal) -> str:
 
 
 def _rounded(amount: Decimal) -> Decimal:
-    """Three significant digits."""
     return amount.quantize(Decimal(1).scaleb(min(amount.adjusted() - 2, 0)))
 
 

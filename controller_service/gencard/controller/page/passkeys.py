@@ -531,7 +531,6 @@ class DecisionPages:
         return ChangeResult(place, notice)
 
     def _signed(self, session: Session, action: Action, answer: str) -> str:
-        """Name of the passkey that signed the action; raises PermissionDeniedError."""
         try:
             who, passkey = self.ceremonies.assertion(_purpose(session, action), answer)
             if who == session.who and session.passkey in ("", passkey.key):

@@ -46,7 +46,6 @@ _MOST_BLOCKS = 20
 
 
 def _releases(request: Request, desk: Desk, who: Identity) -> Context:
-    """Return releases and audits of the path's dataset, which may be withdrawn, or of all datasets."""
     archive, query = desk.archive(who), request.query_params
     dataset = request.path_params.get("name") or None
     evidence = [one for one in archive.evidence() if dataset in (None, one.dataset)]

@@ -101,7 +101,6 @@ class Wall:
     refuse: Callable[[GencardError], Response]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through to the page, or refuse it."""
         if scope["type"] != "http":
             return
 
@@ -126,7 +125,6 @@ class Wall:
         await refusal(scope, receive, with_headers)
 
     def _check(self, method: str, headers: Headers) -> None:
-        """Raises InvalidInputError, PermissionDeniedError."""
         # DNS rebinding: a foreign page whose name is pointed at this address sends that name as Host.
         if headers.getlist("host") != [urlsplit(self.origin).netloc]:
             raise InvalidInputError(field="host", problem="is not the address of this page")
@@ -153,12 +151,7 @@ class Wall:
 
 
 async def _body(headers: Headers, receive: Receive) -> bytes:
-    """Return the whole body.
-
-    Raises:
-        TooLargeError: The body is longer than ``LARGEST_BODY``.
-        OperationCancelledError: The body does not arrive in time, or the browser has left.
-    """
+    """Return the whole body; one that is too long, late or abandoned ends in an error."""
     length = headers.get("content-length", "0")
     if len(length) > 9 or not length.isdecimal() or int(length) > LARGEST_BODY:
         raise TooLargeError(

@@ -300,7 +300,6 @@ class PageParts:
             return answer(session, request)
 
     def _ending(self, path: str, answer: Callable[[], Response]) -> Response:
-        """Return the answer to a request; every exception becomes an error of the catalogue."""
         try:
             return answer()
         except GencardError as error:
@@ -428,7 +427,7 @@ class PageParts:
 
 
 def _part(divisor: int) -> Shares:
-    """Shares of callers who together have a part of all calls at a time."""
+    """Bounds of callers who share one part of all calls at a time."""
     return Shares(replace(_BOUNDS, calls=_BOUNDS.calls // divisor))
 
 

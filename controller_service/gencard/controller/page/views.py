@@ -261,7 +261,6 @@ def _marked(cell: ReviewedNumber) -> Marked:
 def _tables(
     answer: AnalysisAnswer,
 ) -> Iterator[tuple[str, Sequence[str], Sequence[tuple[str, list[str]]]]]:
-    """Title, heads and lines of each part of a checked run's answer."""
     if (fit := answer.coefficients) is not None:
         lines = zip(fit.names, fit.params, fit.bse.tolist(), strict=True)
         heads = ("estimate", "standard error")

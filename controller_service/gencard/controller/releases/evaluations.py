@@ -227,7 +227,6 @@ class EvaluationRun:
     response: Callable[[str, Sequence[str]], bytes]
 
     def __call__(self, run: Run) -> None:
-        """Run the evaluations that the card does not have yet, and store their results."""
         if "card" not in run.request:  # of an earlier version, which measured releases
             raise OperationCancelledError
         findings: tuple[tasks.FindingDocument, ...] = ()
@@ -260,7 +259,6 @@ class EvaluationRun:
     def _draw(
         self, run: Run, card: CardRecord, dataset_entry: DatasetEntry, psi: bytes, rows_file: Path
     ) -> None:
-        """Rows of the card's generator into a file, as many as there are records."""
         rows = records_in(psi_of_document(psi))
         if is_audited(card):
             self.black_boxes.draw(run, card, dataset_entry, rows_file, rows=rows)

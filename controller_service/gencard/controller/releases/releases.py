@@ -97,7 +97,6 @@ class Releases:
         return self.operations.begin(name.decode())
 
     def _created(self, tx: Connection, who: Identity, card: str, rows: int, seed: int) -> str:
-        """Return the name of a new operation for a release that is in order, with its price held."""
         usable = self.cards.usable(tx, who, card)
         self._check(tx, usable, rows, seed)
         size = rows * self._bytes_of_row(usable)
@@ -119,7 +118,6 @@ class Releases:
         return name
 
     def _check(self, tx: Connection, card: CardRecord, rows: int, seed: int) -> None:
-        """Raise the errors of ``start`` about cards that do not allow such a release."""
         self.cards.entry_of(card)
         terms = offer_of(card).terms
         if is_audited(card):
@@ -142,7 +140,6 @@ class Releases:
         self._check_room(tx, card, rows)
 
     def _check_room(self, tx: Connection, card: CardRecord, rows: int) -> None:
-        """Raise TooLargeError if the card has as many or as large releases as it may have."""
         number, rows_held = results.released_under(tx, card.name)
         for row in self.operations.unfinished(tx, card.analyst, KIND):
             if row.resource == card.name:
@@ -249,12 +246,7 @@ class Releases:
         return None if source is None else results.get_psi(tx, source.name)
 
     def _price(self, tx: Connection, card: CardRecord) -> Price:
-        """Return the offered price, or less if the analyst holds some of the statistics by now.
-
-        Raises:
-            DatasetChangedError: The records have another version than the card names.
-            CardStateError: The card shares the noisy psi of another card, which was revoked since.
-        """
+        """Return the offered price, or less if the analyst holds some of the statistics by now."""
         signed, dataset_entry = signed_card(card), self.cards.entry_of(card)
         if signed.version != dataset_entry.version:
             raise DatasetChangedError
@@ -279,6 +271,5 @@ def _refuse_seed(seed: int) -> None:
 
 @lru_cache(maxsize=1_000)  # every view of a release needs it, and receipts do not change
 def _log_index(receipt: bytes) -> int:
-    """Return the entry of the log that a receipt of ours names."""
     payload, _ = opened(receipt)
     return receipt_of_document(predicate_of(payload, RECEIPT)).log_index

@@ -163,7 +163,6 @@ class BoxRelease:
         return boxes.recipe(terms.generator, [*terms.marginals, *linear])
 
     def _folder(self, card: CardRecord) -> Path:
-        """Return the card's folder, with what there is of it; raises StorageError."""
         short = card.name.rpartition("/")[2]
         path = self.files.folder / KEPT / short
         with suppress(OSError):
@@ -215,7 +214,6 @@ class ReleaseRun:
         return self.releases.cards
 
     def __call__(self, run: Run) -> None:
-        """Run one release; steps that were done before a crash are not repeated."""
         with self.releases.database.reading() as tx:
             card = self.cards.usable(tx, Identity.of(run.row.owner), run.row.resource)
             self.black_boxes.audited(tx, card)
@@ -431,7 +429,6 @@ class ReleaseRun:
             self.releases.operations.finish(tx, run.row.name, self.response(row))
 
     def _log(self, tx: Connection, action: str, resource: str, details: dict[str, str]) -> int:
-        """Index of the new entry; the controller acts."""
         entry = self.cards.log.append(
             tx,
             action=action,
@@ -444,7 +441,6 @@ class ReleaseRun:
 
 
 def _row_of(receipt: Receipt, signed: bytes, run: Run, file_name: str, now: datetime) -> ReleaseRow:
-    """Return the state's row of a release, with its seed, which the receipt may leave out."""
     return ReleaseRow(
         name=receipt.name,
         card=run.row.resource,
@@ -460,7 +456,6 @@ def _row_of(receipt: Receipt, signed: bytes, run: Run, file_name: str, now: date
 
 
 def _move(source: Path, target: Path) -> None:
-    """Move a file to its place; raises StorageError if that fails."""
     try:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.replace(source, target)

@@ -125,7 +125,6 @@ def _with_needed(names: Iterable[str], installed: dict[str, Path]) -> Iterator[s
 
 
 def _description(folder: Path) -> str:
-    """Return the DESCRIPTION of a package; empty for a folder that is none."""
     file = folder / "DESCRIPTION"
     return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
 

@@ -67,13 +67,7 @@ class SandboxedProgram:
     values: Values = field(default_factory=dict)
 
     def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
-        """Return the program's rows; its progress is dropped, because it may depend on records.
-
-        Raises:
-            BlackBoxError: The program fails, or its answer is not ``rows`` rows of declared codes.
-            JobLimitError: The program takes too long.
-            IsolationError: This machine cannot run sandboxes.
-        """
+        """Return the program's rows; its progress is dropped, because it may depend on records."""
         return self.ask(BoxTask.RUN, dataset, rows, seed).rows()
 
     def runs_by_seed(self, dataset: Dataset, rows: int, *, seeds: Sequence[int]) -> Iterator[Dataset]:
@@ -156,7 +150,6 @@ def explained(
 
 
 def _limit_error(error: JobLimitError, limits: SandboxLimits) -> JobLimitError:
-    """Return the same error, with the limit and the key that sets it."""
     what = error.fields["what"]
     for begin, value, key in (
         ("time", f"{limits.wall_seconds} s", "wall_seconds"),
@@ -223,7 +216,6 @@ def _quoted(line: bytes) -> str:
 
 
 def _end(code: int) -> str:
-    """Describe the end of a process that did not end well."""
     if code < 0 or code > 128:
         number = -code if code < 0 else code - 128
         try:
@@ -234,7 +226,6 @@ def _end(code: int) -> str:
 
 
 def _advice_on(written: str, limits: SandboxLimits) -> str:
-    """Advice on the last line of standard error."""
     last = next((line for line in reversed(written.splitlines()) if line.strip()), "")
     if last.startswith(("ModuleNotFoundError", "ImportError")):
         return (
@@ -260,7 +251,6 @@ def _advice_on(written: str, limits: SandboxLimits) -> str:
 
 
 def _wrong_code(body: bytes, request: BoxRequest) -> str:
-    """Return the first attribute with a code that is not declared; or a wrong number of bytes."""
     start, rows = 0, request.rows
     domain = request.dataset.domain
     sizes = dict(zip(domain.attributes, domain.sizes, strict=True))

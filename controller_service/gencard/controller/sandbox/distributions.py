@@ -117,7 +117,6 @@ _TRIES = 5
 
 
 def _compared(distributions: tuple[Installed, ...]) -> Checked:
-    """Return the distributions after checking that their files have the hashes of their RECORDs."""
     for _ in range(_TRIES - 1):
         with suppress(GeneratorChangedError):
             return _compared_once(distributions)

@@ -163,13 +163,11 @@ def python_environment(libraries: Iterable[str], compiled: str = "") -> Environm
 
 
 def _records(libraries: Checked) -> str:
-    """Return the digest of the compared names, versions and RECORDs."""
     facts = [f"{one.name}\0{one.version}\0{one.record}\n" for one in libraries.distributions]
     return sha256("".join(facts).encode()).hexdigest()
 
 
 def _stamp(distributions: str, compiled: str) -> str:
-    """Return the stamp of distributions, combined with that of compiled copies if there are any."""
     return f"{distributions} {stamp_of([compiled])}" if compiled else distributions
 
 
@@ -409,7 +407,6 @@ def compile_sources(imports: Iterable[str], entries: Iterable[str]) -> None:
 
 
 def _source_of(module: str, places: Mapping[str, Path]) -> Path | None:
-    """Return the source file of a module of these packages; None for all other modules."""
     top, _, rest = module.partition(".")
     if top not in places:
         return None

@@ -78,7 +78,6 @@ class SandboxLimits:
     fit_mib: int = 256
 
     def __post_init__(self) -> None:
-        """Raise InvalidInputError if a process would have too little memory to start."""
         if self.address_space < _LEAST:
             problem = f"is too little: less than {_LEAST} MiB for each process, besides work_mib"
             raise InvalidInputError(field="cell.memory_mib", problem=problem)

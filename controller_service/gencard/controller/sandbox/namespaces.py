@@ -288,7 +288,6 @@ def call_filter(machine: str, *, one_process: bool) -> bytes:
 def _steps(
     machine: str, axis: int, refused: Iterable[Numbers], arguments: Iterable[Argument]
 ) -> Iterator[Instruction]:
-    """Yield the instructions. Only calls of another machine end the process."""
     # The architecture first: a 64-bit process can make 32-bit calls, whose numbers mean other calls.
     # Anything above NEWEST is refused, and with it the x32 ABI, whose numbers have bit 30 set.
     yield (_LOAD, 0, 0, _ARCHITECTURE)
@@ -539,7 +538,6 @@ class Namespaces:
 
 
 def _held(info: str) -> int | None:
-    """Return a descriptor of the first process, from bubblewrap's report; None if it has ended."""
     try:
         return os.pidfd_open(json.loads(info)["child-pid"])
     except (OSError, ValueError, KeyError):

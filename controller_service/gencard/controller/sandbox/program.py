@@ -182,7 +182,6 @@ class Program:
 
 
 def _imports_in(text: bytes) -> Iterator[str]:
-    """Absolute imports of a text in Python, by public names."""
     for modules, package_name, together, members in _IMPORT.findall(text):
         package = package_name.decode(errors="replace")
         names = _COMMENT.sub("", (modules or together or members).decode(errors="replace"))
@@ -220,7 +219,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _is_of_the_system(interpreter: str) -> bool:
-    """Whether it will be there inside."""
+    """Whether the sandbox shows the interpreter."""
     path = Path(interpreter).resolve()
     inside = any(path.is_relative_to(folder) for folder in ("/usr", "/bin", "/sbin"))
     return interpreter.startswith("/") and inside and path.is_file()

@@ -126,7 +126,6 @@ def _end(keeper: Namespaces, process: subprocess.Popen[bytes], control: socket.s
 
 
 def _parent_of(pid: int) -> Path:
-    """Return the folder in /proc of the parent of a process."""
     for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines():
         if line.startswith("PPid:"):
             return Path("/proc") / line.split()[1]
@@ -277,7 +276,6 @@ def _forked(zygote: Zygote, plan: bytes, *, errors: bool) -> ForkedRun:
 
 
 def _pipe(opened: ExitStack) -> tuple[IO[bytes], IO[bytes]]:
-    """Return the end to read and the end to write."""
     reading, writing = os.pipe()
     ends = open(reading, "rb"), open(writing, "wb")  # noqa: SIM115
     for end in ends:
@@ -286,7 +284,6 @@ def _pipe(opened: ExitStack) -> tuple[IO[bytes], IO[bytes]]:
 
 
 def _sender(talk: socket.socket) -> int:
-    """Return the process that says it is ready."""
     message, credentials, _, _ = talk.recvmsg(16, socket.CMSG_SPACE(_CREDENTIALS.size))
     for level, kind, content in credentials:
         if message == b"ready" and (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
@@ -579,7 +576,6 @@ class Sandbox:
         raise IsolationError
 
     def _confinement(self, program: Program, *, preloads: bool) -> Confinement:
-        """Return a new confinement; an isolating one shows the environment alone."""
         if self.isolation is not Isolation.NAMESPACES:
             return Processes()
         if not (self.forks and program.is_script):
@@ -617,7 +613,6 @@ class Sandbox:
 
 
 def _fault(answer: bytes, request: BoxRequest, most_saved: int) -> BlackBoxError | None:
-    """Return the fault of an answer; None if it has none."""
     reader = AnswerReader(request, lambda _hundredths: None, most_saved=most_saved)
     try:
         reader.feed(answer)
@@ -628,7 +623,6 @@ def _fault(answer: bytes, request: BoxRequest, most_saved: int) -> BlackBoxError
 
 
 def _check_end(process: Running) -> None:
-    """Raise BlackBoxError if the program did not end with success after its answer."""
     try:
         code = process.wait(_LAST_SECONDS)
     except subprocess.TimeoutExpired:

@@ -142,7 +142,6 @@ class _Filter(ctypes.Structure):
 
 
 def _call(name: str, *arguments: Any) -> None:
-    """Call a function of the C library; raises OSError if it fails."""
     if getattr(_LIBC, name)(*arguments):
         raise OSError(ctypes.get_errno(), name)
 
@@ -185,7 +184,6 @@ def load(modules: Sequence[str], imports: Sequence[str]) -> None:
 
 
 def _is_module(name: str) -> bool:
-    """Whether a module is installed; the search imports the packages that it is in."""
     parts = name.split(".")
     above = {".".join(parts[:length]) for length in range(1, len(parts) + 1)}
     try:

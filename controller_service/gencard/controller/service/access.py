@@ -173,7 +173,6 @@ def _caller_in(pem: bytes) -> Caller:
 
 
 def _certificate(pem: bytes) -> x509.Certificate:
-    """Read a certificate; raises UnauthenticatedError if ``cryptography`` cannot read it."""
     try:
         return x509.load_pem_x509_certificate(pem)
     except ValueError:

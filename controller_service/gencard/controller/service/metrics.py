@@ -154,13 +154,11 @@ class Watched(Collector):
         return most + sum(number * self._most(tx, card) for card, number in runs.items()) - cost
 
     def _evaluated(self, tx: Connection) -> dict[int, int]:
-        """Statistics that evaluations reserved, by line."""
         query = select(operations.c.request).where(operations.c.kind == EVALUATION)
         requests = map(json.loads, tx.execute(query).scalars())
         return {one["line"]: one.get("statistics", 0) for one in requests if one.get("line") is not None}
 
     def _most(self, tx: Connection, card: str) -> int:
-        """Most statistics that a run under a card may cost, as the card states it."""
         return offer_of(self.state.cards.card(tx, card)).terms.analyses.run_price.statistics
 
     def _certificates(self) -> Metric:
@@ -204,7 +202,6 @@ _FAULTS = frozenset({"INTERNAL", "UNAVAILABLE", "UNAUTHENTICATED", "PERMISSION_D
 
 
 def _code_label(method: str, code: str) -> str:
-    """Label of a call's status; empty if the call is not counted."""
     if code in _FAULTS or method.startswith(_BEFORE_RECORDS):
         return "" if method in _LOOKS and code == "OK" else code
     return "ENDED" if method in _ASKS else ""

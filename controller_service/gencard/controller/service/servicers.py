@@ -119,7 +119,6 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
 
 
 def _entry(dataset_entry: DatasetEntry, *, whole: bool) -> catalog.Dataset:
-    """Return the public description of a dataset; attributes, zeros and policy only if ``whole``."""
     schema = dataset_entry.schema
     summary = CatalogueEntry(
         name=dataset_entry.name,

@@ -207,7 +207,6 @@ def accounts(tx: Connection, ledger: Ledger, dataset: str | None) -> tuple[Budge
 
 
 def _reserved(tx: Connection, dataset: str) -> dict[tuple[Scope, str], Price]:
-    """Return the reserved amounts, by scope and holder."""
     units_of = (lines.c.statistics, lines.c.nano_epsilon, lines.c.nano_rho)
     is_reserved = lines.c.state == SpendState.RESERVED
     query = select(lines.c.project, lines.c.analyst, *units_of).where(

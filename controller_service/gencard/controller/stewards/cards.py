@@ -166,7 +166,6 @@ class CardEffect(InTheState):
             return ""
 
     def _terms(self, card: CardRecord, action: Action) -> Proposal:
-        """Return the terms that an action offers; raise InvalidInputError if it names none."""
         if action.kind is Kind.APPROVE:
             return card.proposed
         whole = argument(action.arguments, "terms", dict, {})
@@ -182,9 +181,6 @@ class CardEffect(InTheState):
         """Return the card ended for good, with a signed revocation.
 
         One that was given back or has expired too: its analyst could still fetch what was made under it.
-
-        Raises:
-            CardStateError: The card was never agreed, or was revoked before.
         """
         if not card.envelope or card.state is CardState.REVOKED:
             raise CardStateError(state=card.state)
@@ -231,11 +227,7 @@ def without_attributes(proposed: Proposal, left_out: frozenset[str]) -> Proposal
 
 
 def _only(proposed: Proposal, kept: Sequence[bool]) -> Proposal:
-    """Return the terms with some of their statistics, and the weights of these.
-
-    Args:
-        kept: Whether each statistic is kept, in the order of the weights.
-    """
+    """Return the terms with some of their statistics, and the weights of these."""
     flags = iter(kept)
     parts: dict[str, Any] = {}
     for name in ("marginals", "moments", "histograms", "sums"):
@@ -508,7 +500,6 @@ class RiskRun:
     jobs: Descriptions
 
     def __call__(self, run: Run) -> None:
-        """Keep the report; the operation's response holds nothing of it."""
         name = run.row.resource
         with self.risks.database.reading() as tx:
             card = self.risks.cards.card(tx, name)

@@ -322,7 +322,6 @@ def _decision(action: Action, by: tuple[str, ...], **others: Any) -> Decision:
 
 
 def _stored(decision: Decision) -> bytes:
-    """Return the decision without its action, as the state keeps it for a repeated request."""
     document = DOCUMENT.write(decision)
     document["expires"] = document["expires"] or ""
     return json_bytes({name: value for name, value in document.items() if name not in _OF_ACTION})
@@ -364,7 +363,6 @@ def _check_other(first: StoredDecision, who: Identity, held: frozenset[str]) -> 
 
 
 def _names(who: Identity, keys: Collection[str]) -> set[str]:
-    """Return the names under which a person acts: their own, and that of an account."""
     accounts = (key.removeprefix(ACCOUNT) for key in keys if key.startswith(ACCOUNT))
     return {who.name, *accounts}
 
@@ -401,7 +399,6 @@ class Desk(Deciding):
         )
 
     def _certificates(self, tx: Connection) -> Iterator[CertificateEnd]:
-        """Yield the certificates of the service and of enrolled people who are not disabled."""
         for name, end in self.service_certificates():
             yield CertificateEnd(name, "", end)
         times = self.reader.times(tx)

@@ -330,7 +330,6 @@ class PersonEffect:
 
     @staticmethod
     def _check_fingerprint(arguments: Mapping[str, Any], fingerprint: str) -> None:
-        """Raise InvalidInputError if the person's fingerprint is not that of the request."""
         if "".join(argument(arguments, "fingerprint", str, "").split()).lower() != fingerprint:
             raise InvalidInputError(
                 field="fingerprint",
@@ -532,7 +531,6 @@ class RefusalEffect(InTheState):
         )
 
     def _counting(self, tx: Connection, operation: str) -> Refused:
-        """Raises NotFoundError if no such operation or run counts."""
         for row in self.refusals.reviewable(tx):
             if row.name == operation:
                 return row

@@ -170,7 +170,6 @@ class WaitingList:
         )
 
     def _with_first(self, tx: Connection, waiting: Waiting, firsts: Iterable[FirstDecision]) -> Waiting:
-        """Return the same item, waiting for a second steward if a first decision is still valid."""
         same = [] if waiting.kind == WaitingKind.DECISION else firsts
         for first in (one for one in same if one.resource == waiting.resource):
             if self.stands(tx, first):

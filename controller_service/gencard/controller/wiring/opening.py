@@ -242,7 +242,6 @@ class RuleLog:
 
 
 def _short(text: str) -> str:
-    """Return a printable line for the log: a long text is cut, with the digest of all of it."""
     line = text if text.isprintable() else ascii(text)
     if len(line) <= LONGEST_DETAIL:
         return line
@@ -316,9 +315,6 @@ def _entries(
     """Yield all datasets; one in ``read`` is kept if its versions are those that were served last.
 
     They may have changed since, as under a running service: each measurement looks at their version.
-
-    Args:
-        rules: Rules in the log, by resource; empty if no dataset was read before.
     """
     served = {one.name: one for one in read if one.versions.items() <= rules.get(one.name, {}).items()}
     for table in settings.datasets:

@@ -113,7 +113,6 @@ def check_evaluations(catalogue: Catalogue) -> None:
 
 
 def _impossible_runs(policy: Policy) -> Iterator[str]:
-    """Yield the reasons why no card can have runs on the records that the policy offers."""
     most = policy.analyses.most
     if most == NO_ANALYSES:
         return
@@ -137,7 +136,6 @@ def _impossible_runs(policy: Policy) -> Iterator[str]:
 
 
 def _impossible_evaluations(dataset_entry: DatasetEntry) -> Iterator[str]:
-    """Yield the reasons why no card can have evaluations that the policy offers."""
     policy = dataset_entry.policy
     if policy.measures and (policy.transform != AS_COUNTED or Mechanism.EXACT not in policy.mechanisms):
         name = policy.measures[0]
@@ -224,7 +222,6 @@ def _check_libraries(dataset_entry: DatasetEntry) -> None:
 
 
 def _mistakes(dataset_entry: DatasetEntry, generators: Collection[str]) -> list[tuple[str, str]]:
-    """Return the mistakes in a policy: the field of the policy, and the problem with it."""
     policy, names = dataset_entry.policy, set(dataset_entry.domain.attributes)
     wrong = {
         ("forbidden", "names an attribute that the schema does not declare"): any(

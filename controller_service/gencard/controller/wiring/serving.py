@@ -129,7 +129,6 @@ def servicers(
 
 
 def _cluster(settings: Settings) -> ClusterPart | None:
-    """Return the cluster for the requests of jobs; None if the settings have none."""
     table, limits = settings.cluster, settings.limits
     if table is None or not table.workers:
         return None
@@ -358,7 +357,6 @@ def serve(
 def _served(
     settings: Settings, clock: Clock, unreviewed: bool, held: ExitStack, leading: Lead | None
 ) -> Controller:
-    """Open, check and start; on success the controller takes over the resources in ``held``."""
     leadership, reading = (leading.leadership, leading.reading) if leading else (None, None)
     people = read_identities(settings.signing.identities)
     for source in settings.datasets:
@@ -421,7 +419,6 @@ def _served(
 
 
 def _metrics(controller_state: ControllerState, service: Service) -> "MetricsServer | None":
-    """Start the metrics, if the settings have a port for them."""
     table = controller_state.settings.metrics
     if table is None:
         return None
@@ -431,7 +428,6 @@ def _metrics(controller_state: ControllerState, service: Service) -> "MetricsSer
 
 
 def _page(controller_state: ControllerState, operations: Operations) -> "PageServer | None":
-    """Start the stewards' page, if the settings have one."""
     table, tls = controller_state.settings.page, tls_files(controller_state.settings)
     if table is None or tls is None:
         return None

@@ -263,7 +263,6 @@ class ClusterBox:
     performers: dict[int, str] = field(default_factory=dict)
 
     def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
-        """Return the rows of one run; raises as ``runs_by_seed`` does."""
         return next(self.runs_by_seed(dataset, rows, seeds=[seed]))
 
     def runs_by_seed(self, dataset: Dataset, rows: int, *, seeds: Sequence[int]) -> Iterator[Dataset]:
@@ -390,7 +389,6 @@ class _Batch:
             self._changed.notify_all()
 
     def _taken(self) -> int | None:
-        """Wait for a run that no worker performs; None once the batch is over."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_over or self._left)
             if self._is_over:
@@ -416,7 +414,6 @@ class _Batch:
             self._changed.notify_all()
 
     def _pause(self, seconds: float) -> bool:
-        """Wait; whether the batch goes on."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_over, seconds)
             return not self._is_over

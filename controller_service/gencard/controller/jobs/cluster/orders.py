@@ -222,8 +222,6 @@ class Performer:
         self._built: tuple[Recipe, BlackBox] | None = None
 
     def __call__(self, order: bytes) -> bytes:
-        """Return the answer to an order; never raises."""
-
         def run(_progress: object) -> bytes:
             message = order_of(order)
             domain = Domain(tuple(message.attributes), tuple(message.sizes))

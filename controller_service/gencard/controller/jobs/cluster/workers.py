@@ -238,7 +238,6 @@ def working(address: str, files: Path, runs: int, folder: Path) -> Iterator[int]
 
 
 def _controller(files: Path) -> Identity:
-    """Return the controller of a worker's cluster, by the worker's own certificate."""
     try:
         certificate = x509.load_pem_x509_certificate((files / MEMBER_FILES[1]).read_bytes())
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
