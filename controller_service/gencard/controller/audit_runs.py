@@ -64,8 +64,7 @@ class RemoteRuns:
 
     Args:
         lent: Names of the black boxes and generators that the settings lend.
-        most_rows: Bound on rows in and out, in records.
-        work: Folder for work in progress.
+        most_rows: Bound on rows in and out.
     """
 
     audits: Audits
@@ -176,12 +175,7 @@ KNOWN_LEAK = (
 
 @dataclass(frozen=True, slots=True)
 class AuditRun:
-    """Runner of audits.
-
-    Args:
-        jobs: Describes jobs: the places of records, the salt and the limits.
-        response: Encodes a concluded audit as the operation's response.
-    """
+    """Runner of audits; ``response`` encodes a concluded audit as the operation's response."""
 
     audits: Audits
     jobs: Descriptions

@@ -254,12 +254,7 @@ MOST_ROWS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Audits:
-    """Audits on the records, and their verdicts.
-
-    Args:
-        card_audits: Effects of audits on cards.
-        most_attempts: Largest number of attempts of one submitter on one dataset.
-    """
+    """Audits on the records, and their verdicts; a submitter has so many attempts on one dataset."""
 
     database: Database
     card_audits: CardAudits

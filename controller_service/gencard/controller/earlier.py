@@ -60,7 +60,6 @@ class Earlier:
     """Earlier and pending disclosures: answers of runs, and exact statistics that cards name.
 
     Args:
-        coding: Coding of the schema.
         cliques: Exact marginals of all records.
         refused: Populations of refused runs: a refusal discloses that a rule was broken, so two
             refusals about almost the same records would disclose a fact about their difference.

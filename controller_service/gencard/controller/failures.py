@@ -200,8 +200,7 @@ class Refused:
 class Refusals:
     """Failures and refusals of analysts' work on the records that no steward has reviewed.
 
-    Args:
-        most: Number of refusals of one analyst on one dataset at which no other operation begins.
+    With ``most`` of them on one dataset, an analyst begins no other operation.
     """
 
     most: int

@@ -81,7 +81,6 @@ class Message:
         name: Name of the message, by which receivers recognise a repeated one.
         controller: Trust domain of the controller on which the items wait.
         link: Address of the page; empty if there is no page.
-        time: Time when the message was made.
     """
 
     name: str

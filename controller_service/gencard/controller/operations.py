@@ -66,14 +66,10 @@ VERSIONS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Ticks:
-    """A grid of times, from the moment at which an operation was begun.
+    """A grid of times, from the moment at which an operation was begun; 0 seconds for no grid.
 
     The duration of work on records depends on the records. A caller who is notified at the next tick
     learns only between which two ticks the work ended.
-
-    Args:
-        seconds: Seconds from one tick to the next; 0 for no grid.
-        begun: Start of the operation, by the monotonic clock.
     """
 
     seconds: float = 0.0
@@ -103,11 +99,7 @@ class Ticks:
 
 @dataclass(slots=True)
 class Run:
-    """One operation that a coordinator runs.
-
-    Args:
-        ticks: Times at which the operation may report progress and the end of a job.
-    """
+    """One operation that a coordinator runs; progress and the end of a job are reported at ticks."""
 
     row: OperationRow
     executor: ProcessExecutor

@@ -148,8 +148,7 @@ class RunQuestion:
 
     Args:
         values: Numbers of levels that the analyst gave, which runs of before could; None for none.
-        population: Records that the question is about.
-        output: The same records, and which of their marginals it tells.
+        output: The population, and which of its marginals the run tells.
         possible: The levels of each attribute of the formula that the population leaves.
         used: Numbers that count as the records have them.
         stored: Attributes whose numbers must be read.
@@ -359,7 +358,6 @@ class NoisyRun:
 
     Args:
         text: The formula.
-        request: The whole question.
         levels: Levels count as one number each; by choice, or because the policy keeps runs to them.
         needs: The statistics that are measured for it.
     """

@@ -291,12 +291,7 @@ ENDED_EARLY = (OperationCancelledError, CardStateError, CardExpiredError)
 
 @dataclass(frozen=True, slots=True)
 class AnswerRun:
-    """Runner of checked runs.
-
-    Args:
-        jobs: Describes jobs: the places of records, the salt and the limits.
-        response: Encodes a run as the operation's response.
-    """
+    """Runner of checked runs; ``response`` encodes a run as the operation's response."""
 
     answers: Answers
     jobs: Descriptions

@@ -51,7 +51,6 @@ class RunOutcome:
         answer: JSON document of the answer; None if the rules refused it.
         numbers: Number of numbers in the answer.
         reasons: Codes of the refusal: ``OUTPUT_RULES`` for every reason that depends on the records.
-        rules: Version of the output rules.
         review: Whether the rules leave the decision to a steward.
         marks: Findings of the rules on each number, for a steward alone.
     """
@@ -239,7 +238,6 @@ class Review:
     """A reviewed run that waits for a steward.
 
     Args:
-        program: Text of the program.
         outputs: Outputs on the records.
         dry: Outputs on the synthetic rows.
         rules: Output rules of the policy under which the program ran.

@@ -183,7 +183,6 @@ class ProgramRun:
 
     Args:
         checked: Runner of checked runs; it describes jobs and returns the price of failed runs.
-        files: The state's files; the rows of releases are among them.
         work: A private folder for compiled copies.
     """
 

@@ -75,7 +75,6 @@ class CardBook:
     Args:
         facts: Returns the facts on a generator, by its name; raises NotFoundError.
         controller: The controller's own URI.
-        signing_key: Returns the controller's signing key, as of a transaction.
         on_end: Ends the work that waits under a card, by its name, in the transaction that ends the
             card.
     """

@@ -145,12 +145,7 @@ def _grant_of(card: CardTerms) -> Grant:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """Price of a card for an analyst.
-
-    Args:
-        price: Price of the statistics that the analyst does not hold.
-        held_by: Names of the analyst's own cards that hold the others; empty if no card does.
-    """
+    """Price of the statistics that an analyst does not hold, and the own cards that hold the others."""
 
     price: Price
     held_by: tuple[str, ...] = ()

@@ -106,12 +106,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Negotiations:
-    """The methods with which analysts negotiate cards.
-
-    Args:
-        signing_key: Public signing key of an identity; raises UnauthenticatedError.
-        retention: Prunes old proposals before a new one is stored.
-    """
+    """The methods with which analysts negotiate cards; old proposals are pruned before a new one."""
 
     database: Database
     cards: CardBook

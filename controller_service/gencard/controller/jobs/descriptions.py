@@ -44,14 +44,7 @@ from gencard.wire.documents.answer_document import Question
 
 @dataclass(frozen=True, slots=True)
 class Descriptions:
-    """Writes the requests of jobs.
-
-    Args:
-        salt: Secret of the digests of records.
-        model_cells: Most cells of a model.
-        most_records: Most records that a job holds in memory.
-        cluster: Cluster that performs runs of audits; None for the process of the job.
-    """
+    """Writes the requests of jobs; the salt is the secret of the digests of records."""
 
     salt: bytes = field(repr=False)
     model_cells: int

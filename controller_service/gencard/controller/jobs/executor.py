@@ -42,8 +42,6 @@ IDLE_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Submission:
-    """A job as it was submitted."""
-
     future: Future[Any]
     task: AnyTask
     job: object
@@ -73,11 +71,7 @@ class ProcessExecutor(Executor):
     Jobs of one series, such as the runs of a lent audit, may share a process, one after the other: what
     the first has prepared is there for the next. Between them the process waits, and each job waits for
     its own turn. No more processes wait than there are workers, and none for longer than
-    ``IDLE_SECONDS``.
-
-    Args:
-        cpu_seconds: CPU time of one job.
-        memory_mib: Address space of one job.
+    ``IDLE_SECONDS``. The limits are those of one job.
     """
 
     def __init__(self, workers: int, *, cpu_seconds: int, memory_mib: int, report: Report) -> None:

@@ -48,10 +48,7 @@ _ENVIRONMENT = {
 class Order:
     """Head of a message to a worker; the request of its task is the body.
 
-    Args:
-        task: Name of the task.
-        cpu_seconds, memory_mib: Limits of the worker process, for good.
-        stays: Whether the process waits for another job after this one.
+    The limits are those of the worker process, for good; ``stays``: it waits for another job afterwards.
     """
 
     task: str
@@ -228,9 +225,6 @@ class WorkerProcess:
 
     It leads a session of its own, so that killing its group ends whatever it started; and it ends
     by itself when the service does, because its standard input ends then.
-
-    Args:
-        command: Another one than for jobs.
     """
 
     def __init__(self, *command: str) -> None:

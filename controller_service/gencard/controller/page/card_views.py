@@ -34,10 +34,9 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One term, as proposed and as offered.
+    """One term, as proposed and as offered; ``offered`` is None if nothing is.
 
     Args:
-        offered: The offered value; None if nothing is offered.
         change: kept, changed, removed or added.
         reason: Reason of a difference, from the policy or a steward.
     """
@@ -123,11 +122,7 @@ def show_card(request: Request, desk: Desk, who: Identity) -> Context:
 
 @dataclass(frozen=True, slots=True)
 class BudgetLeft:
-    """Rest of a budget before the card is agreed.
-
-    Args:
-        short: Whether the card's price exceeds the rest.
-    """
+    """Rest of a budget before the card is agreed, and whether the card's price exceeds it."""
 
     label: str
     left: Price
@@ -247,13 +242,7 @@ MOST_SHADES = 40
 
 @dataclass(frozen=True, slots=True)
 class Shade:
-    """A number of a heat map.
-
-    Args:
-        text: Text of the number; empty for 0.
-        level: Level of the tone, from 0 to 4.
-        words: Meaning of the number, in a sentence.
-    """
+    """A number of a heat map: its text (empty for 0), its tone from 0 to 4, its meaning in words."""
 
     text: str
     level: int

@@ -152,12 +152,7 @@ def in_words(course: Course) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Runs of one group on a common scale.
-
-    Args:
-        marks: x of each run.
-        mean: x of the mean of the runs.
-    """
+    """Runs of one group on a common scale: x of each run, and of their mean."""
 
     name: str
     label: str

@@ -51,11 +51,7 @@ Fetched = Mapping[str, Any]
 
 @dataclass(slots=True)
 class Issuer:
-    """Client of the issuer's published documents, over TLS, with limits, cached for ten minutes.
-
-    Args:
-        now: Clock in seconds that never goes back.
-    """
+    """Client of the issuer's published documents, over TLS, with limits, cached for ten minutes."""
 
     address: str
     trust: ssl.SSLContext
@@ -114,12 +110,7 @@ class Issuer:
 
 @dataclass(frozen=True, slots=True)
 class Oidc:
-    """Sign-in at the issuer.
-
-    Args:
-        origin: Origin of the page.
-        clock: For the times in a token.
-    """
+    """Sign-in at the issuer; the clock is for the times in a token."""
 
     table: OidcTable
     issuer: Issuer

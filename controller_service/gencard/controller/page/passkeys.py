@@ -96,7 +96,6 @@ class Sessions:
     Args:
         idle: Time without a request of a person after which a session ends.
         key_of: Returns a steward's key fingerprints; empty for strangers and disabled people.
-        is_kept: Returns whether a passkey is still enrolled.
     """
 
     idle: timedelta
@@ -186,11 +185,8 @@ _FOREIGN = (WebAuthnException, ValueError, KeyError, TypeError, AttributeError)
 class Challenges:
     """Challenges with their purpose and end, signed by a key of this process; only used ones are stored.
 
-    A caller who requests many challenges therefore cannot displace the challenges of others.
-
-    Args:
-        now: Clock in seconds that never goes back.
-        seconds: Lifetime of a challenge.
+    A caller who requests many challenges therefore cannot displace the challenges of others. The clock
+    ``now`` never goes back.
     """
 
     now: Callable[[], float] = time.monotonic
@@ -395,12 +391,7 @@ def _list(text: str, name: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """An argument of an action as a field of a form.
-
-    Args:
-        read: The argument from the field's text.
-        many: The field may be there more than once.
-    """
+    """An argument of an action as a field of a form, which may be there more than once if ``many``."""
 
     read: Callable[[str, str], Any] = lambda text, _name: text
     write: Callable[[Any], str] = str

@@ -195,11 +195,7 @@ _LINES = 50
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One currency of one account, formatted for the page.
-
-    Args:
-        holder, project: Names of analyst and project of the account; empty for the whole dataset.
-    """
+    """One currency of one account, formatted for the page; of the whole dataset without names."""
 
     holder: str
     project: str

@@ -89,12 +89,7 @@ def refusal_of(error: GencardError) -> tuple[int, str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Wall:
-    """An ASGI application around the page.
-
-    Args:
-        origin: Origin by which browsers reach the page.
-        refuse: Returns the answer to a rejected request.
-    """
+    """An ASGI application around the page; ``refuse`` returns the answer to a rejected request."""
 
     app: ASGIApp
     origin: str

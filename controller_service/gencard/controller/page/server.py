@@ -196,11 +196,7 @@ _BOUNDS = Bounds(per_identity=8, calls=32, per_second=10, request_seconds=60)
 
 @dataclass(frozen=True, slots=True)
 class PageParts:
-    """The application's parts.
-
-    Args:
-        report: Called with incidents; receives no exception text.
-    """
+    """The application's parts; ``report`` is called with incidents and receives no exception text."""
 
     desk: Desk
     ceremonies: Ceremonies

@@ -34,7 +34,6 @@ class View:
         path: Path in Starlette's notation; names of resources are ``{name:path}``.
         template: File below ``templates``; a whole page extends ``base.html``.
         show: Returns the context of the template, without the signed-in steward; raises GencardError.
-        title: Title of the page.
         label: Label in the navigation; empty for views that are not in it.
         key: Key of the keyboard shortcut, after g.
         under: Path of the view in the navigation that this view belongs to.
@@ -53,9 +52,7 @@ class View:
 class ChangeResult:
     """Result of a change: the location of the next page, and its notice.
 
-    Args:
-        template: Template to show at once instead, if no page shows the result.
-        context: Context of the template, besides that of all views.
+    If no page shows the result, a template to show at once, and its context besides that of all views.
     """
 
     location: str
@@ -68,9 +65,7 @@ class ChangeResult:
 class FormAction:
     """A form that was sent, other than a decision; its token and its origin were checked.
 
-    Args:
-        path: Path of the form's ``action``.
-        make: Raises GencardError.
+    ``make`` raises GencardError.
     """
 
     path: str

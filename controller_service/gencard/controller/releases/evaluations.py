@@ -214,7 +214,6 @@ class EvaluationRun:
     """Runner of evaluations.
 
     Args:
-        jobs: Describes jobs: the places of records, the salt and the limits.
         work: Folder for work in progress.
         black_boxes: Draws rows from the result that a card's black box left.
         response: Encodes a card and names of evaluations as the operation's response.

@@ -55,8 +55,6 @@ class Releases:
     """Releases so far, and the start of the next one.
 
     Args:
-        files: The state's files; the rows of releases are among them.
-        card_audits: Returns the passed audit of a card.
         most: Largest number of releases of one card.
         most_mib: Largest size of all releases of one card, in MiB.
         fits: Fits of cards in force, for further releases.

@@ -64,12 +64,7 @@ _LEFT = (_FAILED, tasks.KEPT_FIT, tasks.KEPT_ROWS)
 
 @dataclass(frozen=True, slots=True)
 class BoxRelease:
-    """Makes rows for cards whose generator is a black box.
-
-    Args:
-        jobs: Describes jobs.
-        files: The state's files; one folder for each card is among them.
-    """
+    """Makes rows for cards whose generator is a black box; each card has a folder of the state."""
 
     database: Database
     card_audits: CardAudits
@@ -196,7 +191,6 @@ class ReleaseRun:
     """Runner of releases.
 
     Args:
-        jobs: Describes jobs: the places of records, the salt and the limits.
         work: Folder for work in progress.
         black_boxes: Makes the rows of audited cards.
         response: Encodes a release as the operation's response.

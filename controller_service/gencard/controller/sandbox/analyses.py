@@ -187,13 +187,7 @@ def check_libraries(libraries: Iterable[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class AnalysisRecipe:
-    """Recipe by which a job runs a program of an analyst.
-
-    Args:
-        program: Its text.
-        libraries: Distributions or packages of R that it declares.
-        environment: Parts of the machine that its sandbox shows.
-    """
+    """Recipe by which a job runs a program of an analyst; ``program`` is its text."""
 
     program: str
     libraries: tuple[str, ...]
@@ -231,11 +225,7 @@ def analysis_recipe(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SandboxedAnalysis:
-    """A program as a function from records to outputs; each call is a run of its own.
-
-    Args:
-        most_numbers: That its outputs may have together.
-    """
+    """A program as a function from records to outputs of at most so many numbers; each call is a run."""
 
     program: Program
     sandbox: Sandbox

@@ -286,11 +286,7 @@ Sampling = Callable[[Dataset, bytes, int, int], Dataset]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SandboxedFit:
-    """See ``core.blackbox.contract.FittedBox``.
-
-    Args:
-        inner: Bytes from the box.
-    """
+    """See ``core.blackbox.FittedBox``; ``inner`` are the bytes from the box."""
 
     sampling: Sampling
     domain: Domain
@@ -477,10 +473,7 @@ class ProgramRecipe:
         box: Name in the registry; empty for a program of the settings.
         folder: Folder of the program; empty for a box of the registry, and on another machine.
         command, parameters, libraries: See ``program.Program``.
-        digest: SHA-256, in hex, that cards name it by.
-        runtime: Part of the digest.
-        environment: Parts of the machine that its sandbox shows.
-        isolation, limits: The sandbox.
+        digest: SHA-256, in hex, that cards name it by; it covers ``runtime``.
         cliques, linear: Statistics of the card; the box receives their attributes.
         values: For ordered attributes, the number of each code, None for missing.
         files: Content of each file by its path, if the program comes from another machine.

@@ -71,12 +71,7 @@ class Installed:
 
 
 class Checked(NamedTuple):
-    """Distributions that were compared with their RECORDs.
-
-    Args:
-        entries: Paths of all that they have at the top.
-        stamp: Stamp of these files when they were compared.
-    """
+    """Distributions compared with their RECORDs: top entries, and the stamp of the files at that time."""
 
     distributions: tuple[Installed, ...]
     entries: tuple[str, ...]

@@ -88,7 +88,6 @@ class Runtime:
 
     Args:
         interpreter: Name and version of Python; of an interpreter of the system, SHA-256 of its file.
-        distributions: Distributions of a program in Python.
     """
 
     interpreter: str = ""
@@ -101,7 +100,6 @@ class Environment:
     """Files of the machine that a sandbox shows, besides the system.
 
     Args:
-        shown: Files and folders to show.
         hidden: Folders that are empty inside, except for entries of ``shown``.
         links: Symbolic links that lead to the interpreter: paths and targets.
         compiled: A folder of compiled copies, see ``CompiledCopies``; empty for none.
@@ -312,8 +310,8 @@ class CompiledCopies:
         work: A private folder, in which the copies are made.
         boxes: Names of the built-in boxes that will run.
         libraries: Distributions that programs of analysts will declare.
-        imports: Imports of other programs, as ``program.Program.imports`` returns them. These modules
-            are compiled from their sources, and not imported here: the service does not run them.
+        imports: As ``program.Program.imports`` returns them. These modules are compiled from their
+            sources, and not imported here: the service does not run them.
         entries: Files and folders of the distributions that hold them, as in ``Environment``.
     """
 

@@ -320,7 +320,7 @@ def _look(position: int, mask: int) -> Sequence[Instruction]:
 
 
 class MemoryFiles:
-    """Some of them, closed together."""
+    """Files in memory, closed together."""
 
     def __init__(self) -> None:
         self._open: list[int] = []
@@ -408,11 +408,7 @@ _SET_USER = ("--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_S
 
 
 class Namespaces:
-    """A ``sandbox.Confinement`` by bubblewrap. With its first process all other processes end.
-
-    Args:
-        environment: Files of the machine that the sandbox shows.
-    """
+    """A ``sandbox.Confinement`` by bubblewrap. With its first process all other processes end."""
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment

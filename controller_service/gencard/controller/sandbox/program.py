@@ -56,7 +56,6 @@ class Program:
         command: First "python", the path of an interpreter of the system, or a file of the program; then
             arguments. A file of the program is named by "./" and its path.
         files: Path below the program's folder, with "/", and content; in the order of paths.
-        parameters: Parameters that the program receives besides records.
         libraries: Distributions that a program in Python finds besides Gencard, numpy and scipy.
         modules: Modules that a script in Python finds loaded: of Gencard only, never of an author's
             choice.

@@ -74,7 +74,6 @@ class Zygote:
     The sandbox ends with this object, or with the thread that made it.
 
     Args:
-        files: Files of the program.
         modules: Modules to load before the first run: of the standard library, of Gencard and for
             built-in boxes; never a module of the program, which could stay in memory.
         imports: Names of declared distributions, which are loaded too if they are modules.
@@ -147,7 +146,7 @@ def _check_alone(process: Path) -> None:
 
 @dataclass(eq=False)
 class ForkedRun:
-    """The first process of a run, as ``memory_watch.Running``.
+    """The first process of a run, as ``limits.Running``.
 
     Args:
         pid: Process ID, as this process sees it.
@@ -438,7 +437,6 @@ class Observed:
 
     Args:
         answer: Bytes on standard output.
-        written: Bytes on standard error, the last ``MOST_WRITTEN``.
         code: Exit code, negative for a signal; None if the run was ended from outside.
         error: Reason for ending the run, or fault of its answer; None if there is none.
     """
@@ -468,11 +466,9 @@ class Sandbox:
 
     Scripts in Python are forked from a process that has started the interpreter and loaded the declared
     distributions that they import, but none of their own modules. Other programs are started anew, and
-    so are all programs without isolation.
+    so are all programs without isolation, and all if ``forks`` is false.
 
     Args:
-        environment: Files of the machine that a program finds.
-        forks: Whether scripts in Python are forked.
         check_seconds: Seconds of runs after a check of the environment that the next check covers.
     """
 

@@ -181,11 +181,7 @@ def _certificate(pem: bytes) -> x509.Certificate:
 
 
 class Patience:
-    """Cancels calls whose time is over, in a single thread for all calls.
-
-    Args:
-        seconds: Time of each call.
-    """
+    """Cancels calls that take longer than so many seconds, in a single thread for all calls."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

@@ -224,9 +224,7 @@ class Guard(grpc.ServerInterceptor):
     Args:
         admits: Whether an identity is on the controller's list, and a TLS key its newest one.
         report: Called with incidents; receives no exception text.
-        bounds: Limits on the use of the service by callers.
         development: URI of plaintext callers in development; None elsewhere.
-        calls: Counts of ended calls.
         now: Time at which certificates must be valid.
     """
 

@@ -215,12 +215,7 @@ class _Handler(WSGIRequestHandler):
 
 
 class _Server(ThreadingWSGIServer):
-    """Server that answers a few requests at a time; further connections are closed at once.
-
-    Args:
-        listener: A bound socket.
-        places: Limits the concurrent answers of all servers of one port.
-    """
+    """Server that answers a few requests at a time; further connections are closed at once."""
 
     def __init__(
         self,

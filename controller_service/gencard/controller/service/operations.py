@@ -65,8 +65,6 @@ def page_size(size: int) -> int:
 
 
 class PageRequest(Protocol):
-    """A request for a page of a list."""
-
     page_size: int
     page_token: str
 

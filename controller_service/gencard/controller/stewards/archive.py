@@ -44,10 +44,9 @@ _FARTHEST = timedelta(days=3650)
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """One currency of an account.
+    """One currency of an account: "exact statistics", "epsilon" or "rho".
 
     Args:
-        currency: "exact statistics", "epsilon" or "rho".
         spent: Amount that is spent for good, or held.
         reserved: The part of it that is held for work that has not ended.
         cap: The most that may be spent; None if it is not known any more.
@@ -77,7 +76,6 @@ class Course:
     """Spending of one currency of an account.
 
     Args:
-        amount: Present amount.
         days: Spent by the end of each day on which anything was, oldest first.
         forecast: None if nothing was spent in the last four weeks, or spending began too late.
         young: Whether spending began fewer than ``LEAST_DAYS`` days ago, so that there is no rate yet.
@@ -240,11 +238,7 @@ class ReleaseView:
 
 @dataclass(frozen=True, slots=True)
 class BoxEvidence:
-    """Result of all audits of one black box on one dataset that count.
-
-    Args:
-        leakage: Number of these audits that found a leak.
-    """
+    """Result of all audits of a black box on a dataset that count; ``leakage`` of them found a leak."""
 
     dataset: str
     black_box: str
@@ -258,9 +252,7 @@ class BoxEvidence:
 class AuditView:
     """An audit that has ended, for stewards alone: the report's numbers depend on records.
 
-    Args:
-        report: None if this version cannot read it.
-        problem: What is wrong with the signed verdict; empty if nothing is.
+    The report is None if this version cannot read it; ``problem`` says what is wrong with the verdict.
     """
 
     row: AuditRow
@@ -348,11 +340,7 @@ PAGE = 50
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """Looks, and changes nothing; ``Desk.archive`` gives it to stewards alone.
-
-    Args:
-        keys: The controller's signing keys, by use.
-    """
+    """Looks, and changes nothing; ``Desk.archive`` gives it to stewards alone."""
 
     cards: CardBook
     keys: Mapping[str, SigningKey]

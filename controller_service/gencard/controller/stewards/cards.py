@@ -343,11 +343,7 @@ def worst_of(report: PsiRisk, coding: Coding) -> tuple[CertainKey, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Risks:
-    """Looks at the risk of cards.
-
-    Args:
-        operations: Operations of the running service; None in a local shell, which has none.
-    """
+    """Looks at the risk of cards; a local shell has no operations."""
 
     database: Database
     cards: CardBook

@@ -79,10 +79,9 @@ _OTHER_DIGEST = (
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """Way in which stewards come to a desk.
+    """Way in which stewards come to a desk: service, page or local.
 
     Args:
-        name: service, page or local.
         account: In a local shell, the account of the operating system, whatever name was given.
         emergency: In a local shell, whether one steward decides alone although two are required.
     """
@@ -94,8 +93,6 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """Effect of each kind of action."""
-
     cards: CardEffect
     answers: AnswerEffect
     lines: LineEffect
@@ -125,7 +122,6 @@ class Deciding:
     Args:
         person: Returns a person as enrolled at this moment; None for strangers and disabled people.
         two: Kinds of decisions on the whole controller that two stewards take.
-        way: Interface by which stewards decide.
     """
 
     database: Database
@@ -372,7 +368,6 @@ class Desk(Deciding):
     """Views and decisions of stewards.
 
     Args:
-        risks: Disclosure risks of psi, card by card.
         service_certificates: Returns name and end of each certificate that the service uses.
     """
 

@@ -82,11 +82,9 @@ class Demands:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """Result of an action.
+    """Texts that an action returns, by name, and files that change once the transaction is true.
 
-    Args:
-        result: Texts, by name.
-        afterwards: Files that change once the transaction is true; the log holds the decision by then.
+    The log holds the decision by then.
     """
 
     result: Mapping[str, str] = field(default_factory=dict)

@@ -128,13 +128,7 @@ class ProvenEntry:
 
 @dataclass(frozen=True, slots=True)
 class ProofStep:
-    """One step of a proof.
-
-    Args:
-        what: Name of the computed value.
-        result: The value that came out, in hex or in words.
-        holds: Whether it is what it has to be.
-    """
+    """One step of a proof: the value, its result in hex or in words, and whether it is right."""
 
     what: str
     result: str

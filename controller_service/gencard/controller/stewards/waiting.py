@@ -44,7 +44,6 @@ class CertificateEnd:
     Args:
         name: Resource: people/NAME, or the certificate's name in the settings.
         holder: URI of the person; empty for one of the service.
-        end: Time when it expires.
     """
 
     name: str
@@ -57,7 +56,6 @@ class WaitingList:
     """Items that wait, oldest first; cards are read by an index, and only those of answers are decoded.
 
     Args:
-        certificates: Returns the certificates in use.
         stands: Whether a second steward could still agree to a first decision.
     """
 

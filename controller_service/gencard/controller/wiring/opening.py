@@ -68,7 +68,6 @@ class RuleChange:
 
     Args:
         action: ``add`` or ``remove`` a resource, or ``change`` one of its fields.
-        field: Name of the field; empty if a whole resource was added or removed.
         before, after: Texts of the field; of a whole resource the digest of its fields.
     """
 
@@ -184,11 +183,7 @@ SERVICE = "service"
 
 @dataclass(frozen=True, slots=True)
 class RuleLog:
-    """Compares rules with those that the log has, and logs the difference.
-
-    Args:
-        actor: URI of the controller, or of the steward, that noticed the change.
-    """
+    """Compares rules with those that the log has, and logs the difference in the name of ``actor``."""
 
     database: Database
     log: EventLog
@@ -355,8 +350,6 @@ _AT_ONCE = ("policy", "caps")
 
 @dataclass(frozen=True, slots=True)
 class RefusedDataset:
-    """A dataset whose settings were not taken over, and the error that names the cause."""
-
     place: str
     error: GencardError
 

@@ -196,14 +196,7 @@ logger = logging.getLogger("gencard.controller")
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """A running controller.
-
-    Args:
-        held: Lock of the state and leadership, given up by ``stop``.
-        page: The stewards' page; None if it is not served.
-        metrics: The server of metrics; None if it is not served.
-        leadership: None if the state has a single controller.
-    """
+    """A running controller; ``stop`` gives up what is ``held``: the lock of the state, and leadership."""
 
     controller_state: ControllerState
     operations: Operations
@@ -286,11 +279,7 @@ class _DatasetReading:
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """Leadership of a controller, and its reading of datasets.
-
-    Args:
-        reading: Reading of its datasets; None if it was never on standby.
-    """
+    """Leadership of a controller, and its reading of datasets if it was on standby."""
 
     leadership: Leadership
     reading: _DatasetReading | None = None

@@ -81,24 +81,14 @@ class WorkerLostError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Facts that a worker reports about itself.
-
-    Args:
-        runs: Number of simultaneous runs.
-        fits: Whether it claims to have this controller's code.
-    """
+    """Facts that a worker reports: simultaneous runs, and whether it has this controller's code."""
 
     runs: int
     fits: bool
 
 
 class WorkerConnection:
-    """A connection to one worker; made when it is first used.
-
-    Args:
-        name: Name of the worker, which its certificate must have.
-        code: Digest of this controller's code.
-    """
+    """A connection to a worker, whose certificate must have its name; made when it is first used."""
 
     def __init__(self, name: str, channel: grpc.Channel, code: str) -> None:
         self.name = name

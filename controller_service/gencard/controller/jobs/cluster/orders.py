@@ -88,13 +88,7 @@ class WorkerRefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SentOrder:
-    """One order, and the form that its answer must have.
-
-    Args:
-        content: The bytes of a ``RunOrder``.
-        domain: Domain of the rows.
-        rows: Number of rows.
-    """
+    """The bytes of a ``RunOrder``, and the domain and number of the rows of its answer."""
 
     content: bytes
     domain: Domain
@@ -211,11 +205,7 @@ def refusal(order: bytes, reason: str) -> bytes:
 
 
 class Performer:
-    """Performs the runs of one job, one after the other; the box stays built between them.
-
-    Args:
-        compiled: A folder of compiled copies; empty for none.
-    """
+    """Performs the runs of one job, one after the other; the box stays built between them."""
 
     def __init__(self, compiled: str = "") -> None:
         self._compiled = compiled

@@ -51,12 +51,7 @@ _OPTIONS = (
 
 
 class WorkerProcesses:
-    """Processes of one worker; each performs runs of one job, one after the other.
-
-    Args:
-        most: Number of processes at the same time.
-        work: A private folder for compiled copies.
-    """
+    """Processes of one worker; each performs runs of one job, one after the other."""
 
     def __init__(self, most: int, work: Path) -> None:
         self._most, self._work = most, work
@@ -142,12 +137,7 @@ class WorkerProcesses:
 
 
 class _Servicer(worker_pb2_grpc.WorkerServiceServicer):
-    """Calls of the controller.
-
-    Args:
-        controller: The only identity that may call.
-        runs: Runs at the same time.
-    """
+    """Calls of the controller, the only identity that may call."""
 
     def __init__(self, controller: Identity, processes: WorkerProcesses, runs: int) -> None:
         self._controller, self._processes, self._runs = controller, processes, runs
