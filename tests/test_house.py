@@ -62,23 +62,23 @@ controller.controller_state   1   200  what a steward works at, served or not
 controller.drafting          12  3200  init and dataset add: schemas and settings
 controller.earlier            1   450  a run beside what was disclosed before
 controller.failures           1   350  failures of work on records, and refunds
-controller.jobs              14  3900  processes that may read records
+controller.jobs              14  3600  processes that may read records
 controller.noise              1    50  OpenDP's exact samplers, and no other
 controller.notify             1   500  webhook and mail to stewards
 controller.operations         1   550  long operations: queued, run, resumed
-controller.page               9  3000  the stewards' page over HTTPS
+controller.page               9  2900  the stewards' page over HTTPS
 controller.people             5  1200  identities, certificates, keys
 controller.policy             5  1150  rules, quotas and limits for proposals
 controller.records           19  5650  schema, encoding, versions, the vault
 controller.releases           4  1100  psi measured once, rows, receipts
 controller.run_question       1   500  questions of runs, by the schema alone
-controller.sandbox           10  3700  programs that read records, isolated
+controller.sandbox           10  3500  programs that read records, isolated
 controller.service            8  2250  the gRPC edge and its guard
 controller.settings           4   750  settings in TOML, checked first
 controller.shell             14  3700  the command gencard-controller
 controller.state             12  3600  ledger, log, cards, psi, operations
-controller.stewards           7  2650  what waits, what stewards see and decide
-controller.wiring             4  1400  from settings to a running controller
+controller.stewards           7  2550  what waits, what stewards see and decide
+controller.wiring             4  1300  from settings to a running controller
 core                          1    50  its door
 core.audit                   11  3400  does a black box use more than Phi
 core.blackbox                 1   150  the form of a black box

@@ -125,9 +125,6 @@ class RemoteRun:
         Args:
             on_end: Called with a function that stops the job when the caller goes away.
             on_errors: Called with the standard error of a program that fails, if it wrote any.
-
-        Raises:
-            DomainMismatchError: The dataset is not over the card's attributes.
         """
         if dataset.domain != self.domain:
             raise DomainMismatchError(problem="the dataset is not over the attributes of the card")

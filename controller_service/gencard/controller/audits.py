@@ -1,8 +1,8 @@
 """Audits as callers see them: begun, listed, reported.
 
 Every attempt is counted before it runs. The verdict is that of all comparable tries of the black box's
-family together (``card_audits``), and a family that was once found to leak stays found, for that Phi and
-what is inside it, in every later audit. A verdict is one bit about records, so it has a price.
+family together (``cards.audit_state``), and a family that was once found to leak stays found, for that
+Phi and what is inside it, in every later audit. A verdict is one bit about records, so it has a price.
 """
 
 import json
@@ -78,11 +78,7 @@ class RefusedWorkers:
         return {name: address for name, address in workers.items() if name not in names}
 
     def refuse(self, error: WorkerError, operation: str) -> str:
-        """Refuse the worker that an error names; return its name.
-
-        Raises:
-            StorageError: The refusal cannot be stored.
-        """
+        """Refuse the worker that an error names; return its name."""
         name = error.fields["worker"]
         path = self.files.folder / _file_name(name)
         with suppress(OSError):
@@ -93,12 +89,7 @@ class RefusedWorkers:
         return name
 
     def admit(self, name: str) -> None:
-        """Let audits use a worker again.
-
-        Raises:
-            NotFoundError: No such worker is refused.
-            StorageError: The refusal cannot be removed.
-        """
+        """Let audits use a worker again."""
         if name not in self.names():
             raise NotFoundError(what="refused worker")
         self.files.forget(_file_name(name))
@@ -193,17 +184,12 @@ class Journals:
 def resumed(
     tx: Connection, who: Identity, card: str, name: str, *, boxes: Boxes, black_box: str, seed: int
 ) -> dict[str, Any]:
-    """Return the request of a cancelled audit, to be made again.
+    """Return the request of a cancelled audit, to be made again with its seeds.
 
     Args:
         name: Name of its operation.
         black_box: Empty, or the name of the same black box.
         seed: 0: the seeds are those of the cancelled audit.
-
-    Raises:
-        NotFoundError: ``who`` began no such audit under the card.
-        InvalidInputError: The audit was not cancelled, was resumed before, or had another box.
-        GeneratorChangedError: Another box goes by its name now.
     """
     known = {row.name: row for row in requests.operations_of_kind(tx, KIND, card)}
     row = known.get(name)
@@ -357,20 +343,11 @@ class Audits:
         return row.report or b""
 
     def agreed(self, tx: Connection, who: Identity, card: str) -> CardRecord:
-        """Return a card that ``who`` may see and that is in force, or waits for an audit.
-
-        Raises:
-            CardStateError, CardExpiredError: The card is still negotiated, or has ended.
-        """
+        """Return a card that ``who`` may see and that is in force, or waits for an audit."""
         return auditable(self.cards.seen(tx, who, card))
 
     def at_records(self, tx: Connection, who: Identity, card: str) -> CardRecord:
-        """Return a card under which an audit may read the records.
-
-        Raises:
-            CardStateError, CardExpiredError: The card is still negotiated, or has ended.
-            RecordsProtectedError: The card has noise, rounding, checks or no psi.
-        """
+        """Return a card under which an audit may read the records: with exact psi, as counted."""
         card_in_force = self.agreed(tx, who, card)
         self._check_unprotected(card_in_force)
         return card_in_force

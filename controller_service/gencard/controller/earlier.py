@@ -91,11 +91,7 @@ class Earlier:
         return tuple(dict.fromkeys(chain(names, *cliques, *self.tables, *chosen, *sums)))
 
     def attributes_with_sums(self, sums: Sequence[Sum], cliques: Sequence[Clique]) -> Clique:
-        """Return all attributes that must be read to judge exact sums of a card.
-
-        Args:
-            cliques: The card's own exact marginals.
-        """
+        """Return all attributes that must be read to judge exact sums of a card with these marginals."""
         numbers = {one.of for one in sums if one.of}
         names = chain(*(one.attributes for one in sums))
         runs = (one for one in self.runs if self._sums_one(one, numbers))
@@ -119,8 +115,7 @@ class Earlier:
     ) -> ReleasedNumbers:
         """Return all disclosures of sums of a card's numbers, besides the card's own sums.
 
-        Args:
-            cliques: The card's own exact marginals; ``own``: its histograms.
+        ``cliques`` are the card's own exact marginals, ``own`` its histograms.
         """
         means: dict[str, list[IntArray]] = {}
         numbers = [one.of for one in sums]
@@ -145,9 +140,6 @@ class Earlier:
 
         Means of coded numbers count as means of stored numbers: between fine edges they are nearly
         equal.
-
-        Args:
-            numbers: Stored numbers, as far as they were read.
         """
         related, question = self._summed(run), run.question
         if not related:

@@ -78,7 +78,6 @@ def refund(
     another try or a steward ends it, and so does a line after a failure of the service itself.
 
     Args:
-        error: Error with which the operation ended.
         before: Errors of earlier operations that the same line was to pay for.
     """
     if line is None or line.state is not SpendState.RESERVED:
@@ -206,11 +205,7 @@ class Refusals:
     most: int
 
     def check(self, tx: Connection, who: Identity, resource: str) -> None:
-        """Refuse new work if too much work was refused or failed.
-
-        Raises:
-            TooManyRefusalsError: The analyst or the project has too many failures on a dataset.
-        """
+        """Refuse new work if the analyst or the project has too many failures on a dataset."""
         if who.role is not Role.ANALYST:
             return
         dataset = dataset_of(resource)
@@ -244,11 +239,7 @@ class Refusals:
         ]
 
     def look_at(self, tx: Connection, name: str) -> Refused:
-        """Stop counting a failure or refusal that a steward has reviewed.
-
-        Raises:
-            NotFoundError: No such operation or run counts.
-        """
+        """Stop counting a failure or refusal that a steward has reviewed."""
         for one in self.reviewable(tx):
             if one.name == name:
                 see = results.review_run if one.signed else requests.mark_seen
@@ -278,12 +269,7 @@ _UNTRIED = (*UNSEEN, ServiceUnavailableError)
 
 
 def check_not_attempted(releases: Iterable[OperationRow]) -> None:
-    """Check that no earlier try under the card failed or still runs.
-
-    Raises:
-        UniqueFreeFailedError: The single try failed.
-        ServiceBusyError: The try still runs.
-    """
+    """Check that no earlier try under the card failed or still runs."""
     for row in releases:
         if row.state in UNFINISHED:
             raise ServiceBusyError(what="concurrent releases of a card without replicated uniques")
@@ -293,12 +279,9 @@ def check_not_attempted(releases: Iterable[OperationRow]) -> None:
 
 @contextmanager
 def single_attempt() -> Iterator[None]:
-    """Replace errors of the block, which follows the reading of records, by one error.
+    """Replace errors of the block, which follows the reading of records, by one UniqueFreeFailedError.
 
-    Raises:
-        OperationCancelledError, ServiceUnavailableError, NegotiationError, DatasetUnavailableError,
-        DatasetChangedError: The attempt ended before any fact could be disclosed.
-        UniqueFreeFailedError: The attempt failed in any other way.
+    Errors of attempts that ended before any fact could be disclosed pass.
     """
     try:
         yield

@@ -240,11 +240,7 @@ class Mail:
 
 
 def channels_of(table: NotifyTable) -> tuple[Channel, ...]:
-    """Return the ways that the settings name.
-
-    Raises:
-        InvalidInputError: A file of a secret or an authority cannot be used, or a library is missing.
-    """
+    """Return the ways that the settings name."""
     channels: list[Channel] = []
     if table.webhook is not None:
         channels.append(_webhook(table.webhook))
@@ -328,11 +324,7 @@ class Post:
     clock: Callable[[], datetime]
 
     def collect(self) -> bool:
-        """Make a message for each channel about all waiting items that were not notified yet.
-
-        Returns:
-            Whether there is a new message, or a waiting message has new items.
-        """
+        """Make a message about all waiting items not notified yet; return whether any is new."""
         now = self.clock()
         with self.database.reading() as tx:
             items = self.waiting.items(tx, EVERY_KIND - {WaitingKind.OFFER}).rows
@@ -440,11 +432,7 @@ class Notifier:
 
 
 def post_of(opened: ControllerState) -> Post:
-    """Return the queue of notifications that the settings configure.
-
-    Raises:
-        InvalidInputError: A secret or an authority cannot be used, or a library is missing.
-    """
+    """Return the queue of notifications that the settings configure."""
     settings = opened.settings
     return Post(
         opened.database,

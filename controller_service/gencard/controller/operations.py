@@ -148,11 +148,7 @@ class Run:
         raise self._refusal or OperationCancelledError
 
     def rest(self) -> None:
-        """Wait for the end of the duration class: a refusal's duration must not disclose its reason.
-
-        Raises:
-            OperationCancelledError, ServiceUnavailableError: As ``job``.
-        """
+        """Wait for the end of the duration class: a refusal's duration must not disclose its reason."""
         self._over.wait(self.ticks.rest())
         self.check()
 
@@ -227,11 +223,7 @@ def clear(work: Path) -> None:
 
 @contextmanager
 def scratch_folder(work: Path, name: str) -> Iterator[Path]:
-    """Make a folder for the block, readable by its owner alone.
-
-    Raises:
-        StorageError: The folder cannot be made.
-    """
+    """Make a folder for the block, readable by its owner alone."""
     folder = work / name.replace("/", "-")
     shutil.rmtree(folder, ignore_errors=True)
     is_made = False
@@ -406,11 +398,7 @@ class Operations:
         return tuple(error_of_document(one.error) for one in failed if one.changed >= since)
 
     def finish(self, tx: Connection, name: str, response: bytes) -> None:
-        """End an operation with success, in the transaction that stores its effects.
-
-        Raises:
-            OperationCancelledError: The operation was ended before; the transaction must roll back.
-        """
+        """End an operation with success, in the transaction that stores its effects."""
         if not requests.succeed_operation(tx, name, response, self._clock()):
             raise OperationCancelledError
 

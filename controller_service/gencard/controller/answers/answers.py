@@ -170,10 +170,6 @@ class Answers:
         Args:
             price: Most that the run may cost.
             more: Facts for the operation, besides the run.
-
-        Raises:
-            TooLargeError: The card has had all its runs.
-            BudgetExceededError: The price is not covered.
         """
         name = f"{card.name}/answers/{secrets.token_hex(8)}"
         tier = RunTier.REVIEWED if question.kind == PROGRAM else RunTier.CHECKED
@@ -240,10 +236,6 @@ def check_question(question: Question, card: CardRecord, dataset_entry: DatasetE
     """Refuse, by public facts alone, a question that the card does not grant or that has no answer.
 
     A question of before that today's checks would refuse has its answer, and does not come here.
-
-    Raises:
-        InvalidInputError, InvalidFormulaError, UnknownAttributeError, RecordsProtectedError,
-        TooLargeError: As ``Answers.start`` says.
     """
     analyses = offer_of(card).terms.analyses
     kinds = analyses.kinds

@@ -94,15 +94,7 @@ class Decisions:
     ledger: Ledger
 
     def release(self, tx: Connection, row: RunRow, outcome: RunOutcome, by: str) -> RunRow:
-        """Sign the answer of the outcome and return the changed run.
-
-        Args:
-            by: URI of the person who decides.
-
-        Raises:
-            InvalidInputError: The run was decided before, or the rules left no answer.
-            CardStateError: The card has ended, and with it all answers that wait under it.
-        """
+        """Sign the answer of the outcome, by the URI of who decides, and return the changed run."""
         if outcome.answer is None:
             raise InvalidInputError(field="answer", problem="was refused by the output rules")
         return self._end(tx, row, outcome, AnswerVerdict.RELEASED, by)
@@ -112,20 +104,15 @@ class Decisions:
         return self._end(tx, row, _without_answer(outcome, outcome.reasons), AnswerVerdict.REFUSED, by)
 
     def hold(self, tx: Connection, row: RunRow, outcome: RunOutcome, *, counts: bool) -> RunRow:
-        """Let an answer wait for a steward, its price reserved; the run as it is now.
+        """Let an answer wait for a steward, its price reserved; return the run as it is now.
 
-        Args:
-            counts: Whether it counts in ``limits.refusals`` until then.
+        Until then it counts in ``limits.refusals`` if ``counts``.
         """
         results.move_run(tx, row.name, RunState.WAITING, outcome=outcome.stored(), counts=int(counts))
         return results.get_run(tx, row.name)
 
     def end_with_cards(self, tx: Connection, card: str | None = None) -> None:
-        """Sign a refusal for each answer that waits under a card that has ended.
-
-        Args:
-            card: Name of a card, for its answers alone; None for all cards.
-        """
+        """Sign a refusal for each answer that waits under a card that has ended, or under this card."""
         for row in self.waiting_in_vain(tx, card):
             outcome = _without_answer(RunOutcome.of(row), (CARD_ENDED,))
             self._end(tx, row, outcome, AnswerVerdict.REFUSED, self.cards.controller, ended_card=True)
@@ -288,9 +275,6 @@ class Review:
             withheld: Names of cells, as ``is_named_by`` reads them.
             digits: Significant digits of released numbers; None leaves the numbers unrounded.
             red: Whether numbers marked red are released too.
-
-        Raises:
-            InvalidInputError: A name matches no cell, or no cell is left.
         """
         cells = list(self.cells())
         for name in withheld:
@@ -346,12 +330,7 @@ def marks_document(
 
 
 def answer_of(digest: str, outputs: Outputs, dry: Outputs, notes: tuple[str, ...], base: int = 1) -> Any:
-    """Return outputs as an answer: each table, followed by its difference to the synthetic rows.
-
-    Args:
-        notes: How the attributes were passed to the program.
-        base: Base of which numbers of records are multiples.
-    """
+    """Return outputs as an answer: each table, followed by its difference to the synthetic rows."""
     tables: list[AnswerTable] = []
     for output, before in zip(outputs, dry, strict=True):
         differences = tuple(

@@ -3,7 +3,7 @@
 judged      digest, libraries, release and price, before any record is read and any budget is spent
 rehearsed   in the sandbox on the rows of a release, with the shape of the analyst's own dry run
 run         in the sandbox on the records; outputs of that shape, or none, whatever the cause
-waits       for a steward, who sees every number, or that the program failed; see ``review``
+waits       for a steward, who sees every number, or that the program failed; see ``decisions``
 
 A program that failed waits like any other: a program could choose by a record to fail.
 """

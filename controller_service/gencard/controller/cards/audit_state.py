@@ -44,12 +44,7 @@ class Families:
     cards: CardBook
 
     def earlier(self, tx: Connection, row: AuditRow, terms: Proposal) -> tuple[EarlierTry, ...]:
-        """Return the comparable tries of the family that have ended, in the order of their ends.
-
-        Args:
-            row: The audit that is judged, or is about to run.
-            terms: Terms of the audit's card.
-        """
+        """Return the comparable tries of the family that have ended, in the order of their ends."""
         tries: list[EarlierTry] = []
         for other in results.audits_of_family(tx, row):
             if not other.report:
@@ -92,11 +87,7 @@ class CardAudits:
         return Families(self.cards)
 
     def begin(self, tx: Connection, card: CardRecord, box: str) -> None:
-        """Note that an audit of ``box`` begins under a card.
-
-        Raises:
-            GeneratorChangedError: The card's own black box has another digest than the card names.
-        """
+        """Note that an audit of ``box`` begins under a card."""
         if box == offer_of(card).terms.generator:
             self.boxes.check_unchanged(signed_card(card))
             if is_audited(card) and card.state is CardState.AGREED:

@@ -106,15 +106,10 @@ class CardBook:
         return self.owned(tx, who, name) if who.role is Role.ANALYST else self.card(tx, name)
 
     def readable(self, tx: Connection, who: Identity, name: str, *, what: str = "card") -> CardRecord:
-        """Return a card whose releases and measures ``who`` may fetch.
+        """Return a card whose releases and measures ``who`` may fetch: one of their own, not revoked.
 
-        Args:
-            what: Noun for the error: a thing of another analyst's card must read as one that does not
-                exist.
-
-        Raises:
-            NotFoundError: There is no such card, or it belongs to another analyst.
-            CardStateError: The card was revoked, so analysts receive nothing more from it.
+        ``what`` is the noun of the error: a thing of another analyst's card must read as one that does
+        not exist.
         """
         try:
             card = self.seen(tx, who, name)
@@ -125,11 +120,7 @@ class CardBook:
         return card
 
     def usable(self, tx: Connection, who: Identity, name: str) -> CardRecord:
-        """Return the caller's own card, agreed and not expired.
-
-        Raises:
-            CardStateError, CardExpiredError: The card is not in force.
-        """
+        """Return the caller's own card, agreed and not expired."""
         return in_force(self.owned(tx, who, name))
 
     def entry_of(self, card: CardRecord) -> DatasetEntry:
@@ -153,13 +144,7 @@ class CardBook:
         return Grants(self.clock)
 
     def judged(self, tx: Connection, dataset_entry: DatasetEntry, proposal: Proposal) -> CounterOffer:
-        """Return the nearest acceptable terms.
-
-        Raises:
-            NotFoundError: No such generator.
-            ProposalRefusedError: There are no acceptable terms near.
-            TooLargeError, InvalidInputError: As raised by ``judge`` and ``check_readable``.
-        """
+        """Return the nearest acceptable terms."""
         self.facts(proposal.generator)
         ordered = proposal.in_order_of(dataset_entry.domain)
         policy, coding = dataset_entry.policy, dataset_entry.schema.coding
@@ -298,11 +283,7 @@ class CardBook:
         return card
 
     def move(self, tx: Connection, old: CardRecord, *steps: CardRecord) -> CardRecord:
-        """Store a changed card as the last step left it, once the log holds all steps.
-
-        Raises:
-            StaleEtagError: The card was changed meanwhile.
-        """
+        """Store a changed card as the last step left it, once the log holds all steps."""
         new = self._write_down(tx, steps)
         update_card(
             tx,
@@ -372,8 +353,7 @@ def released_before(
 ) -> Before:
     """Return all statistics that were or may be released of the same records, to any analyst, each once.
 
-    Args:
-        but: Name of the judged run or card, which is left out.
+    ``but`` is the name of the judged run or card, which is left out.
     """
     answered, refused = dict[EndedQuestion, None](), dict[EndedQuestion, None]()
     for one in results.runs_of_dataset(tx, dataset):

@@ -53,9 +53,7 @@ class Grants:
     ) -> Mapping[Mechanism, str]:
         """Return the mechanisms that are not on offer for a new card, each with its reason code.
 
-        Args:
-            relation: Neighbouring relation of all noise on the dataset; None if the policy offers no
-                noise.
+        ``relation`` is that of all noise on the dataset; None if the policy offers no noise.
         """
         policy = dataset_entry.policy
         unit = None if relation is None else (relation, bool(policy.most_records))
@@ -63,11 +61,7 @@ class Grants:
         return self._closed(tx, dataset_entry.name, exact, unit)
 
     def check_joins(self, tx: Connection, card: CardTerms) -> None:
-        """Check an offered card against the grants since the offer.
-
-        Raises:
-            ProposalRefusedError: The card conflicts with a later grant.
-        """
+        """Refuse an offered card that conflicts with a grant since the offer."""
         privacy = card.terms.privacy
         closed_mechanisms = self._closed(tx, card.terms.dataset, _grant_of(card), _unit_of(privacy))
         if privacy.mechanism in closed_mechanisms:
@@ -176,9 +170,6 @@ def charge(
     A black box reads the records once more, so the rows of its card disclose more than psi: its card is
     never cheaper. Nor is a card without replicated uniques, which depends on the table of all
     attributes.
-
-    Args:
-        coding: Coding of the schema, which exact histograms and sums need.
     """
     full = price_of(terms, domain, coding)
     if is_black_box(terms.generator) or terms.without_uniques:

@@ -128,14 +128,7 @@ def answer(job: AnswerJob, progress: Progress) -> AnswerResult:
 
 
 def check_answerable(run: RunQuestion, most: int) -> None:
-    """Refuse a question that has no answer, or too long a one, whatever the records are.
-
-    Args:
-        most: Numbers that the card grants an answer.
-
-    Raises:
-        NoAnswerError: The question has no answer on made-up records.
-    """
+    """Refuse a question without an answer of at most so many numbers, whatever the records are."""
     quantiles = run.stored and not run.question.is_summed
     result = None if quantiles else tried(run.by_levels, run.conditions)
     numbers = 0 if result is None else numbers_in_json(result.to_json())
@@ -160,9 +153,6 @@ def checked(
     Args:
         numbers: Recorded numbers of each attribute that this run or an earlier run needs, shape
             ``(n,)``; NaN is "missing".
-
-    Raises:
-        InvalidInputError: The run has a form that only old runs may have; see ``RunQuestion.check_new``.
     """
     run.check_new()
     kept = run.output.kept(dataset)

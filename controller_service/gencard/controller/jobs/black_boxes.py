@@ -171,22 +171,13 @@ class JournaledBox:
         return _worker_of(file.path) if file else ""
 
     def kept(self, seed: int) -> Dataset:
-        """Return the rows of a run.
-
-        Raises:
-            StorageError: The run is not there.
-        """
         file = self._file(seed)
         if file is None:
             raise StorageError
         return file.dataset()
 
     def forget_runs(self, workers: Iterable[str] | None = None) -> None:
-        """Throw away the runs that workers made: these, or all of them.
-
-        Raises:
-            StorageError: A file cannot be removed.
-        """
+        """Throw away the runs that workers made: these, or all of them."""
         try:
             for path in self.folder.glob("*.*.run"):
                 if workers is None or _worker_of(path) in workers:
@@ -252,20 +243,12 @@ class RepeatedBox:
             yield output
 
     def weigh(self, seeds: Sequence[int], values: FloatArray) -> None:
-        """Repeat the runs of a side whose numbers lie farthest from those of its other runs.
-
-        Raises:
-            WorkerError, NotRepeatableError: As ``runs_by_seed``.
-        """
+        """Repeat the runs of a side whose numbers lie farthest from those of its other runs."""
         order = np.argsort(-_distances(values), kind="stable")
         self._repeat([seeds[place] for place in order[: self._number(len(seeds))]])
 
     def worker_runs(self, runs: int) -> WorkerRuns | None:
-        """Checks of the runs of workers; None if workers made none.
-
-        Args:
-            runs: On each side.
-        """
+        """Return the checks of the runs of workers, so many on a side; None if workers made none."""
         made = sum(bool(self._box.made_by(seed)) for seed in self._given)
         number = self._number(runs)
         return WorkerRuns(made, len(self._repeated), number, number) if made else None

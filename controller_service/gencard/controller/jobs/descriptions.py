@@ -59,11 +59,7 @@ class Descriptions:
     def measure(
         self, dataset_entry: DatasetEntry, version: str, terms: Proposal, before: Before = NOTHING_BEFORE
     ) -> MeasureJob:
-        """Describe a measurement of the card's version: records that changed since are not measured.
-
-        Args:
-            before: Earlier disclosures of the same records, with which exact sums are judged.
-        """
+        """Describe a measurement of the card's version: records that changed since are not measured."""
         judged = bool(terms.sums) and not terms.privacy.noisy
         linear = tuple(statistics_of(terms.moments, dataset_entry.schema.coding))
         records, weights = self._records(dataset_entry, version), tuple(terms.weights)
@@ -92,12 +88,7 @@ class Descriptions:
         fit: bytes = b"",
         keep: bool = False,
     ) -> SynthesisJob:
-        """Describe a fit to psi; of the dataset, only the cells that cannot occur are named.
-
-        Args:
-            fit: The fit, if it is kept.
-            keep: Return the fit.
-        """
+        """Describe a fit to psi; of the dataset, only the cells that cannot occur are named."""
         coding, generator = dataset_entry.schema.coding, card.terms.generator
         digest = card.generator_digest
         zeros, computed = tuple(zeros_for(card, coding)), computed_for(card, coding)
@@ -117,11 +108,7 @@ class Descriptions:
         journal: Path,
         workers: Mapping[str, str] | None = None,
     ) -> AuditJob:
-        """Describe an audit; its runs are kept in ``journal``, and none of them is made again.
-
-        Args:
-            workers: Address of each worker of the cluster that may perform runs, by its name.
-        """
+        """Describe an audit; its runs are kept in ``journal``, and none of them is made again."""
         cluster = replace(self.cluster, workers=dict(workers)) if self.cluster and workers else None
         records, whole = self._records(dataset_entry, version), self._whole(recipe, dataset_entry)
         return AuditJob(records, whole, plan, tuple(versions), journal, cluster)
@@ -212,13 +199,7 @@ class Descriptions:
         before: Before = NOTHING_BEFORE,
         with_step: Clique = (),
     ) -> RiskJob:
-        """Describe a look at the risk of tables of the present records; see ``RiskJob``.
-
-        Args:
-            own: Exact terms of the card; None if it has none.
-            before: Earlier disclosures of the same records, with which exact sums are judged.
-            with_step: Attributes with a step that the exact terms name.
-        """
+        """Describe a look at the risk of tables of the present records; see ``RiskJob``."""
         version, limit = dataset_entry.version, dataset_entry.run_rules.influence
         records, marginals = self._records(dataset_entry, version), own.marginals if own else ()
         transform = AS_COUNTED if own is None else own.transform
@@ -254,12 +235,7 @@ class Descriptions:
         rows_file: Path,
         drawing_seed: int,
     ) -> tuple[RehearsalJob, ProgramJob]:
-        """Return a program's two jobs: on the rows of a release, and on the same attributes' records.
-
-        Args:
-            agreed: Outputs of the analyst's own dry run.
-            drawing_seed: Seed of numbers inside intervals, if the program gets stored numbers.
-        """
+        """Return a program's two jobs: on the rows of a release, and on the same attributes' records."""
         analyses, domain = terms.analyses, dataset_entry.domain
         program = ProgramPart(recipe, agreed, analyses.program_numbers, seed, tuple(analyses.columns))
         attributes = domain.covered_by(terms.cliques).attributes

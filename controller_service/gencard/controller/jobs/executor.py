@@ -108,9 +108,6 @@ class ProcessExecutor(Executor):
 
         The future ends with the task's result or a GencardError: what the task raised,
         JobLimitError for a limit, JobFailedError for anything unexpected.
-
-        Raises:
-            RuntimeError: The executor was shut down.
         """
         if not isinstance(fn, JobTask):
             raise TypeError("only a Task can run in a process of its own")

@@ -80,11 +80,7 @@ def earlier_of(before: Before, coding: Coding) -> "Earlier":
 
 
 def judged(job: MeasureJob) -> "tuple[JudgedSum, ...]":
-    """Judge exact sums of a card on the records; empty if there are none.
-
-    Raises:
-        TooManyRecordsError: There are more than a job holds.
-    """
+    """Judge exact sums of a card on the records; empty if there are none."""
     if job.rules is None:
         return ()
     # These load pandas and scipy, for which most measurements need not wait.
@@ -111,11 +107,7 @@ def measured(
     weights: Sequence[int] = (),
     transform: Transform = AS_COUNTED,
 ) -> Psi:
-    """Statistics of the records that a job describes.
-
-    Raises:
-        DatasetChangedError: The records are not the version that the job names, before or after.
-    """
+    """Return statistics of the records that a job describes, of the version that the job names."""
     with opened(records) as source:
         return door.measure(
             source,
@@ -144,13 +136,7 @@ def records_over(cliques: Iterable[Clique], records: RecordsSource) -> Dataset:
 def records_as_stored(
     cliques: Iterable[Clique], uncoded: Clique, records: RecordsSource
 ) -> tuple[Dataset, dict[str, FloatArray]]:
-    """Return the records over the attributes of some cliques, and some numbers without their coding.
-
-    Raises:
-        DatasetChangedError: The records are not the version that the job names, before or after.
-        TooManyRecordsError: There are more.
-        RecordsProtectedError: Their version does not cover numbers.
-    """
+    """Return the records over the attributes of some cliques, and some numbers without their coding."""
     with opened(records) as source:
         check_values(source, uncoded)
         attributes = source.coding.domain.covered_by(cliques).attributes

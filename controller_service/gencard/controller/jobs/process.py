@@ -115,11 +115,7 @@ def write_frame(file: IO[bytes], content: bytes) -> None:
 
 
 def read_frame(file: IO[bytes]) -> bytes | None:
-    """Return what ``write_frame`` wrote; None if there is no more, or if it is cut short.
-
-    Raises:
-        MalformedMessageError: More bytes are announced than a frame may have.
-    """
+    """Return what ``write_frame`` wrote; None if there is no more, or if it is cut short."""
     length = file.read(_LENGTH.size)
     if len(length) < _LENGTH.size:
         return None
@@ -134,14 +130,7 @@ def read_frame(file: IO[bytes]) -> bytes | None:
 
 
 def packed(head: object, body: object | None = None) -> bytes:
-    """Write a message as the content of a frame.
-
-    Args:
-        head, body: Dataclasses of ``tasks``.
-
-    Raises:
-        ValueError: A number is not finite.
-    """
+    """Write a message of dataclasses of ``tasks`` as the content of a frame; all numbers are finite."""
     document: Json | None = None if body is None else JOBS.write(body)
     fields = {name: one for name, one in (document or {}).items() if isinstance(one, bytes)}
     rest = document and {name: one for name, one in document.items() if name not in fields}
@@ -151,11 +140,7 @@ def packed(head: object, body: object | None = None) -> bytes:
 
 
 def unpacked(content: bytes) -> tuple[object, object]:
-    """Return head and body of a message as JSON, in which fields of bytes are bytes.
-
-    Raises:
-        MalformedMessageError: The content is of another form.
-    """
+    """Return head and body of a message as JSON, in which fields of bytes are bytes."""
     try:
         (length,) = _HEADER.unpack_from(content)
         place = _HEADER.size + length
@@ -177,9 +162,6 @@ def received(task: AnyTask, content: bytes) -> tuple[Reply, object]:
     """Return a message of a worker and the result in it, None if it has none.
 
     A result is believed only if it has the form of its task's: a worker reads files that others wrote.
-
-    Raises:
-        MalformedMessageError: The content is of another form.
     """
     head, body = unpacked(content)
     try:
@@ -249,7 +231,6 @@ class WorkerProcess:
 
         Raises:
             JobLimitError: The process ended because it had used its CPU time.
-            MalformedMessageError: The process announced a frame that is too large.
         """
         self._send(request)
         while self._process.stdout and (content := read_frame(self._process.stdout)) is not None:

@@ -53,11 +53,7 @@ class RowsFile:
     path: Path
 
     def write(self, dataset: Dataset, *, lasting: bool = True) -> None:
-        """Put the rows there, whole or not at all; other users cannot read them.
-
-        Args:
-            lasting: See ``disk.write_whole``.
-        """
+        """Put the rows there, whole or not at all; other users cannot read them."""
         write_whole(self.path, _parts_of(dataset), lasting=lasting)
 
     def dataset(self) -> Dataset:
@@ -192,15 +188,7 @@ def _left_in(path: Path, dataset: Dataset, *, lasting: bool = True) -> RowsResul
 
 
 def box_of(recipe: "Recipe", *, check_seconds: float = 0.0) -> BlackBox:
-    """Return the black box of a recipe.
-
-    Args:
-        check_seconds: See ``sandbox.Sandbox``.
-
-    Raises:
-        InvalidInputError: The generator is unknown.
-        GeneratorChangedError: The files for the sandbox have another digest than the recipe.
-    """
+    """Return the black box of a recipe, whose files must have the recipe's digest."""
     cliques, linear = recipe.cliques, recipe.linear
     if not isinstance(recipe, ReferenceRecipe):
         # a third of the start of a worker, and most jobs need no sandbox
@@ -232,10 +220,6 @@ def generator_of(
     max_cells: int,
     digest: str = "",
 ) -> Generator:
-    """Return the generator of this name, with the structural zeros that these attributes can meet.
-
-    Args:
-        digest: See ``generator_named``.
-    """
+    """Return the generator of this name, with the structural zeros that these attributes can meet."""
     met = tuple(entry for entry in zeros if set(entry.clique) <= set(attributes))
     return generator_named(name, structural_zeros=met, max_cells=max_cells, digest=digest)

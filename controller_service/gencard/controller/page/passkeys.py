@@ -106,11 +106,7 @@ class Sessions:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def open(self, who: Identity, passkey: str, earlier: str = "") -> str:
-        """Return the secret of a new session; the browser's earlier session ends.
-
-        Raises:
-            UnauthenticatedError: No person of this name is enrolled as a steward now.
-        """
+        """Return the secret of a new session of a steward; the browser's earlier session ends."""
         key = self._key(who)
         if not key:
             raise UnauthenticatedError
@@ -135,9 +131,6 @@ class Sessions:
 
         Args:
             by_person: Whether a person caused the request; the page's own requests extend no session.
-
-        Raises:
-            UnauthenticatedError: The session is unknown or over, or the steward may not enter any more.
         """
         now = self.clock()
         with self._lock:
@@ -286,9 +279,6 @@ class Ceremonies:
         Args:
             session: Session whose passkey is accepted, or any passkey of its steward if it began without
                 a passkey. None accepts passkeys of all stewards.
-
-        Raises:
-            PermissionDeniedError: The session's steward has no passkey.
         """
         allowed = None
         if session is not None:
@@ -308,11 +298,7 @@ class Ceremonies:
     def assertion(self, purpose: str, answer: Any, action: str = "") -> tuple[Identity, Passkey]:
         """Return the steward who answered the challenge of a purpose, and the passkey.
 
-        Args:
-            action: Action for the log; if empty, the use is not logged.
-
-        Raises:
-            UnauthenticatedError: The answer is wrong in any way, or its steward may not enter.
+        The use is logged as ``action``, if that is not empty. Every wrong answer is one error.
         """
         checked = self._assertion(purpose, answer)
         if checked is None:
@@ -454,11 +440,7 @@ _FIRST_OF_TWO = (
 
 
 def action_of(form: Form) -> Action:
-    """Return the action that a form asks for.
-
-    Raises:
-        InvalidInputError: A field is missing or malformed.
-    """
+    """Return the action that a form asks for."""
     try:
         kind = Kind(form.text("kind"))
     except ValueError:
@@ -493,11 +475,7 @@ class DecisionPages:
     ceremonies: Ceremonies
 
     def options(self, session: Session, form: Form) -> str:
-        """Return the browser's request to its authenticator, as JSON; empty without need of a passkey.
-
-        Raises:
-            GencardError: The decision would be refused; the form is still open in the browser.
-        """
+        """Return the browser's request to its authenticator, as JSON; empty if none is needed."""
         action = action_of(form)
         self.desk.preview(session.who, action.kind, action.resource, action.arguments)
         self.desk.check_offer(session.who, action)

@@ -200,11 +200,7 @@ class Form:
         self._pairs = pairs
 
     def text(self, name: str) -> str:
-        """Return the value of a field, stripped; empty if it is missing.
-
-        Raises:
-            InvalidInputError: The field occurs twice.
-        """
+        """Return the value of a field, stripped; empty if it is missing."""
         values = self.texts(name)
         if len(values) > 1:
             raise InvalidInputError(field=name, problem="is given twice")

@@ -528,14 +528,6 @@ class PageServer:
 def start_page(
     table: PageTable, state: ControllerState, desk: Desk, tls: TlsFiles, report: Report
 ) -> PageServer:
-    """Serve the page.
-
-    Args:
-        desk: Desk for stewards of the page.
-
-    Raises:
-        InvalidInputError: The address is taken, or the certificate cannot be used.
-    """
     listeners = bound(table.address, "page.address")
     for listener in listeners:
         listener.listen(BACKLOG)

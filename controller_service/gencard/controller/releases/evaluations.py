@@ -133,12 +133,7 @@ class Evaluations:
         return page, self.unavailable(seen_card) if seen_card.offer is not None else {}
 
     def card_of(self, tx: Connection, who: Identity, card: str) -> CardRecord:
-        """Return a card that ``who`` may have measured.
-
-        Raises:
-            NotFoundError: No such card, or another's.
-            CardStateError, CardExpiredError: An analyst's card is not in force.
-        """
+        """Return a card that ``who`` may have measured."""
         seen_card = self.cards.seen(tx, who, card)
         return in_force(seen_card) if who.role is Role.ANALYST else seen_card
 

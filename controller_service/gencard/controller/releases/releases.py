@@ -197,11 +197,7 @@ class Releases:
         return RowsFile(self.files.path(f"{ROWS}/{row.file_name}")), row.digest
 
     def check_first(self, tx: Connection, card: CardRecord) -> None:
-        """Check that a card without replicated uniques has no release: gaps common to several say more.
-
-        Raises:
-            CardStateError: The card has a release already.
-        """
+        """Refuse a second release without replicated uniques: gaps common to several say more."""
         if (
             offer_of(card).terms.without_uniques
             and results.list_releases(tx, card=card.name, limit=1).rows
@@ -209,12 +205,7 @@ class Releases:
             raise CardStateError(state=card.state)
 
     def hold(self, tx: Connection, who: Identity, card: str) -> None:
-        """Reserve the price of psi or a private fit, once for a card; a crash keeps the reservation.
-
-        Raises:
-            BudgetExceededError: The price is not covered.
-            CardStateError, CardExpiredError: The card does not allow it.
-        """
+        """Reserve the price of psi or a private fit, once for a card; a crash keeps the reservation."""
         kind = FIT if is_private(self.cards.card(tx, card)) else SPENT_ON
         paid_line = results.find_psi(tx, card) or self.ledger.settled(tx, resource=card, kind=FIT)
         if paid_line or self.ledger.held(tx, resource=card, kind=kind):

@@ -72,12 +72,7 @@ class BoxRelease:
     files: StateFiles
 
     def audited(self, tx: Connection, card: CardRecord) -> AuditedBox | None:
-        """Return the audit that speaks for the card's black box; None if the card's tier asks for none.
-
-        Raises:
-            CardStateError, CardExpiredError, AuditRequiredError, BoxNotReviewedError,
-            GeneratorChangedError: Nothing does.
-        """
+        """Return the audit that speaks for the card's black box; None if its tier asks for none."""
         return self.card_audits.passed(tx, card) if is_audited(card) else None
 
     def keep(self, run: Run, card: CardRecord, dataset_entry: DatasetEntry) -> None:

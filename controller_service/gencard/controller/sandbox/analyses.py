@@ -64,14 +64,7 @@ def r_command(start: str, program: str) -> tuple[str, ...]:
 
 
 def r_environment(libraries: Iterable[str]) -> Environment:
-    """Return the files for a program in R: base R, declared packages and their requirements.
-
-    Args:
-        libraries: Libraries of a card; only packages of R count.
-
-    Raises:
-        InvalidInputError: R or a package is not installed.
-    """
+    """Return the files for a program in R: base R, declared packages and their requirements."""
     installed = packages()
     open_ = set(_with_needed(packages_in(libraries), installed))
     hidden = sorted(str(path) for name, path in installed.items() if name not in open_)
@@ -204,14 +197,9 @@ def analysis_recipe(
     *,
     compiled: str = "",
 ) -> AnalysisRecipe:
-    """Describe how a job runs the program.
+    """Describe how a job runs the program; raises as ``analysis_program`` and ``distributions.checked``.
 
-    Args:
-        compiled: A folder of compiled copies; see ``environment.CompiledCopies``.
-
-    Raises:
-        InvalidInputError: See ``analysis_program``; or a distribution is not installed.
-        GeneratorChangedError: A distribution changes while it is read.
+    ``compiled`` is a folder of compiled copies; see ``environment.CompiledCopies``.
     """
     program = analysis_program(text, libraries)
     return AnalysisRecipe(
@@ -245,7 +233,6 @@ class SandboxedAnalysis:
         """Run the program and return its rounded outputs.
 
         Args:
-            coding: Coding of the attributes of ``dataset``.
             stored: Numbers in place of the midpoints of intervals.
 
         Raises:

@@ -108,9 +108,6 @@ class SandboxedProgram:
         """Return the error of a run on made-up records with its cause, and the program's standard error.
 
         The program is run once more. This must never be called on real records.
-
-        Raises:
-            IsolationError: This machine cannot run sandboxes.
         """
         request, seen = self._request(BoxTask.RUN, dataset, rows, seed), Observed(error=error)
         if isinstance(error, BlackBoxError):
@@ -355,11 +352,7 @@ serve(box)
 
 
 def built_in_program(name: str, parameters: Parameters) -> Program:
-    """Return a box of the registry as a program; its digest changes with the algorithm's version.
-
-    Raises:
-        InvalidInputError: No box has this name, or a parameter is wrong.
-    """
+    """Return a box of the registry as a program; its digest changes with the algorithm's version."""
     _unconfined(name, parameters)
     entry = BOXES[name]
     text = _BUILT_IN.format(name=name, version=entry.version)
@@ -550,9 +543,7 @@ def sandboxed_box_of(
     """Return the box of a recipe, from the very bytes whose digest the recipe has.
 
     Args:
-        workload: The cliques of the card.
         values: For ordered attributes, the number that each code stands for, NaN for missing.
-        check_seconds: See ``sandbox.Sandbox``.
 
     Raises:
         GeneratorChangedError: The present files have another digest.
@@ -567,12 +558,7 @@ def sandboxed_box_of(
 
 
 def checked_program(recipe: ProgramRecipe) -> Program:
-    """Return the program of a recipe from its present files.
-
-    Raises:
-        GeneratorChangedError: The program has another digest than the recipe.
-        InvalidInputError: The program cannot be read.
-    """
+    """Return the program of a recipe from its present files, which must have the recipe's digest."""
     program = _program_of(recipe)
     if program.digest(recipe.runtime if program.is_python else program.runtime()) != recipe.digest:
         raise GeneratorChangedError.since_start()
@@ -580,12 +566,7 @@ def checked_program(recipe: ProgramRecipe) -> Program:
 
 
 def carried(recipe: ProgramRecipe) -> ProgramRecipe:
-    """Return the recipe for another machine, which has no files of this one.
-
-    Raises:
-        GeneratorChangedError: The files of the program are not those of the recipe any more.
-        InvalidInputError: The files cannot be read.
-    """
+    """Return the recipe for another machine, which has no files of this one."""
     program = checked_program(recipe)
     files = {} if recipe.box else dict(program.files)
     return replace(recipe, folder="", runtime=Runtime(), environment=Environment(), files=files)
@@ -594,12 +575,8 @@ def carried(recipe: ProgramRecipe) -> ProgramRecipe:
 def received(recipe: ProgramRecipe, compiled: str = "") -> ProgramRecipe:
     """Return another machine's recipe for this one: the same program, by this interpreter.
 
-    Args:
-        compiled: A folder of compiled copies; see ``environment.CompiledCopies``.
-
     Raises:
         GeneratorChangedError: With the interpreter and the distributions here it has another digest.
-        InvalidInputError: A distribution is not installed here.
     """
     # only its own files: a folder that the recipe names is one of the other machine
     here = replace(recipe, folder="", files=recipe.files or {})

@@ -71,7 +71,7 @@ class Installed:
 
 
 class Checked(NamedTuple):
-    """Distributions compared with their RECORDs: top entries, and the stamp of the files at that time."""
+    """Distributions compared with their RECORDs: top entries, and the files' stamp by then."""
 
     distributions: tuple[Installed, ...]
     entries: tuple[str, ...]
@@ -135,11 +135,7 @@ def _compared_once(distributions: tuple[Installed, ...]) -> Checked:
 
 
 def stamp_of(paths: Collection[str]) -> str:
-    """Return a digest that changes with every change of a file below these paths; reads no content.
-
-    Raises:
-        GeneratorChangedError: A path does not exist any more, or is neither a file nor a folder.
-    """
+    """Return a digest that changes with every change of a file below these paths; reads no content."""
     return _stamp(_files_in(paths))
 
 

@@ -119,14 +119,11 @@ class Environment:
     records: str = ""
 
     def check_unchanged(self) -> None:
-        """Check that no file's content has changed since the comparison.
+        """Raise GeneratorChangedError if a file was changed, removed or added since the comparison.
 
         Installers share files between environments by hard links. A link made or removed elsewhere
         changes the time of a file's last change (ctime) and not its content: the distributions are then
         compared with their RECORDs again.
-
-        Raises:
-            GeneratorChangedError: A file was changed, is missing, or was added.
         """
         if not self.stamp or _stamp(stamp_of(self.distributions), self.compiled) == self.stamp:
             return
@@ -144,14 +141,7 @@ class Environment:
 
 
 def python_environment(libraries: Iterable[str], compiled: str = "") -> Environment:
-    """Return the controller's interpreter, Gencard, and distributions with all that they require.
-
-    Args:
-        libraries: Distributions besides ``BASE``.
-
-    Raises:
-        InvalidInputError, GeneratorChangedError: See ``distributions.checked``.
-    """
+    """Return interpreter, Gencard, and the libraries besides ``BASE`` with all that they require."""
     names = tuple(libraries)
     libraries_checked = checked((*BASE, *names))
     visible, hidden, links = _interpreter()
@@ -332,11 +322,7 @@ class CompiledCopies:
         self._making = Lock()
 
     def folder(self) -> str:
-        """Return the folder of the copies; empty if they cannot be made, and programs start later.
-
-        Raises:
-            GeneratorChangedError: A copy has changed since it was made.
-        """
+        """Return the folder of the copies; empty if they cannot be made, and programs start later."""
         copies = str(self._parent / "copies")
         with self._making:
             if self._stamp is None:
@@ -377,13 +363,9 @@ class CompiledCopies:
 
 
 def compile_sources(imports: Iterable[str], entries: Iterable[str]) -> None:
-    """Make compiled copies of modules and of their imports, without running any module.
+    """Make compiled copies of modules and of their imports (see ``zygote.load``), without running any.
 
     A copy has the name and the place that Python expects; an invalid source gets no copy.
-
-    Args:
-        imports: See ``zygote.load``.
-        entries: Files and folders of the distributions that hold them.
     """
     tops = map(Path, entries)
     places = {top.name.partition(".")[0]: top.with_suffix("") for top in tops if "-info" not in top.name}

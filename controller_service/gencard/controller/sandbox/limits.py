@@ -117,9 +117,7 @@ def bounds_of(limits: SandboxLimits, *, others: int = 0) -> dict[str, tuple[int,
     """Return soft and hard bound of each resource of a process, by its name in setrlimit(2).
 
     Bounds of this process are not exceeded: a job's limits hold for the processes that it starts.
-
-    Args:
-        others: Processes of the same user that are not the program's.
+    ``others`` are processes of the same user that are not the program's.
     """
     cpu = _at_most(limits.cpu_seconds, resource.RLIMIT_CPU)
     bounds = {

@@ -268,9 +268,6 @@ def call_filter(machine: str, *, one_process: bool) -> bytes:
     Args:
         machine: Result of ``platform.machine``.
         one_process: Whether starting another process is refused; threads are not.
-
-    Raises:
-        OSError: The numbers of this machine's calls are not in the table.
     """
     if machine not in MACHINES:
         raise OSError(errno.ENOSYS, "no table of system calls")
@@ -438,9 +435,7 @@ class Namespaces:
     ) -> subprocess.Popen[bytes]:
         """Start a program of Gencard that closes the sandbox of each run itself; see ``zygote``.
 
-        Args:
-            files: Files of the program to run, and of the zygote, which ``command`` names.
-            control: Standard input of the zygote.
+        ``files`` are those of the program and of the zygote; ``control`` is the zygote's standard input.
         """
         with MemoryFiles() as memory:
             text = str(memory.of(Path(zygote.__file__).read_bytes()))

@@ -135,20 +135,13 @@ class Program:
         return tuple(chosen[:_MOST_IMPORTS])
 
     def environment(self, compiled: str = "") -> Environment:
-        """Return the files that its sandbox shows, with a folder of compiled copies if it is Python.
-
-        Raises:
-            InvalidInputError, GeneratorChangedError: See ``distributions.checked``.
-        """
+        """Return the files that its sandbox shows, with a folder of compiled copies if it is Python."""
         return python_environment(self.libraries, compiled) if self.is_python else Environment()
 
     def runtime(self) -> Runtime:
         """Return versions of Python and the C library, and name, version and RECORD of distributions.
 
         An interpreter of the system is named by the content of its file.
-
-        Raises:
-            InvalidInputError, GeneratorChangedError: See ``distributions.checked``.
         """
         if self.is_python:
             return python_runtime(self.libraries)
@@ -165,9 +158,6 @@ class Program:
         """Return the SHA-256, in hex, of the choices of author and steward, and of the runtime.
 
         The digest does not cover Gencard itself: the controller is trusted to run what it says.
-
-        Args:
-            runtime: Result of ``runtime``.
         """
         return digest_of(
             {

@@ -102,16 +102,13 @@ class Zygote:
         self.end = weakref.finalize(self, _end, keeper, process, self.control)
 
     def check(self, run: int) -> None:
-        """Check once that libraries have left no resource that forks would share, or lack.
+        """Raise OSError if libraries have left a resource that forks would share, or lack; looks once.
 
         At its import, a library may start a thread, which no fork has; open a file, whose position all
         forks share; or map memory that one fork writes and another reads.
 
         Args:
             run: ID of a process that was just forked, and waits.
-
-        Raises:
-            OSError: There is such a resource, or the check failed.
         """
         if not self.is_checked:
             _check_alone(_parent_of(run))
@@ -169,11 +166,7 @@ class ForkedRun:
         return None
 
     def wait(self, timeout: float | None = None) -> int:
-        """Return the program's exit code, or the code of the signal by which it was killed.
-
-        Raises:
-            subprocess.TimeoutExpired: The program still runs.
-        """
+        """Return the program's exit code, or the code of the signal by which it was killed."""
         if self.code is None:
             self.talk.settimeout(timeout)
             try:
@@ -298,13 +291,9 @@ def exchange(
 ) -> Iterator[bytes]:
     """Yield the answer as it comes, until the other side closes its output.
 
-    Args:
-        most: Bytes that the answer may have.
-        seconds: From now until all of it must be there.
-
     Raises:
-        BlackBoxError: The answer is longer.
-        JobLimitError: The program takes longer.
+        BlackBoxError: The answer has more than ``most`` bytes.
+        JobLimitError: The program takes longer than ``seconds`` from now.
     """
     end = time.monotonic() + seconds
     # In a thread of its own: a program that answers before it has read everything would fill its pipe
@@ -347,14 +336,7 @@ class Confinement(Protocol):
         *,
         errors: bool = False,
     ) -> Running:
-        """Return the program, running, its standard input and output piped.
-
-        Args:
-            errors: Whether standard error is piped too; otherwise it is dropped.
-
-        Raises:
-            OSError: The program cannot be started.
-        """
+        """Return the program, running; standard error is dropped unless ``errors``, all else piped."""
         ...
 
     def members(self, process: Running) -> Iterator[Path]:
@@ -510,9 +492,6 @@ class Sandbox:
 
         Runs that succeed are not observed, so a program cannot tell a lent run from a run on records by
         its descriptors. Runs on records are never observed.
-
-        Raises:
-            IsolationError: This machine cannot run sandboxes.
         """
         seen, parts = Observed(), list[bytes]()
         with self._running(program, errors=True) as (keeper, process):

@@ -124,12 +124,7 @@ class Caller:
     ends: datetime = _ALWAYS[1]
 
     def check(self, admits: Admits, now: datetime) -> None:
-        """Check that the caller may call at this moment.
-
-        Raises:
-            UnauthenticatedError: The certificate is not valid now, the identity is not enrolled, or its
-                key was replaced.
-        """
+        """Raise UnauthenticatedError unless certificate, key and enrolment are valid now."""
         # TLS checks the time at the handshake alone, and a connection may be open for an hour. A
         # certificate cannot be recalled before it ends; the list of people counts at each call.
         if now > self.ends:

@@ -109,10 +109,7 @@ def decoder(decode: Decode | None, most: int = MOST_UPLOAD_BYTES) -> Decode | No
 
 
 def check_request(request: Any) -> int:
-    """Check the form of a request before its content is used.
-
-    Returns:
-        The number of its parts.
+    """Check the form of a request before its content is used, and return the number of its parts.
 
     Raises:
         InvalidInputError: Malformed bytes, a field that this service does not know, a control character

@@ -27,11 +27,7 @@ STANDBY = "standby"
 
 
 def is_serving(port: int, person: Path, *, alive: bool = False) -> bool:
-    """Return whether the service on this machine answers a call, and says that it serves.
-
-    Args:
-        alive: Whether a standby counts, too.
-    """
+    """Return whether the service on this machine, with ``alive`` also a standby, says that it serves."""
     authority, key, certificate = (
         read_file(person / name, name, KEY_LIMIT)
         for name in ("authority.pem", "key.pem", "certificate.pem")

@@ -54,11 +54,7 @@ LOOK_EVERY = 0.1
 
 
 def page_size(size: int) -> int:
-    """0 means 50; more than 500 is refused.
-
-    Raises:
-        InvalidNumberError: Below 0 or over 500.
-    """
+    """Return the size: 0 means 50; more than 500 is refused."""
     if not 0 <= size <= LARGEST:
         raise InvalidNumberError(field="page_size", expected=f"from 0 to {LARGEST}")
     return size or USUAL
@@ -72,12 +68,7 @@ class PageRequest(Protocol):
 def page_and_token(
     items: Sequence[T], request: PageRequest, name_of: Callable[[T], str]
 ) -> tuple[Sequence[T], str]:
-    """Return the requested page of a sorted list, and the next token: the last name of the page.
-
-    Raises:
-        InvalidInputError: The token is no name of the list.
-        InvalidNumberError: The size is out of range.
-    """
+    """Return the requested page of a sorted list, and the next token: the last name of the page."""
     size, token, names = page_size(request.page_size), request.page_token, list(map(name_of, items))
     if token and token not in names:
         raise InvalidInputError(field="page_token", problem="was not issued by this list")

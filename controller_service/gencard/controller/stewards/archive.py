@@ -126,11 +126,7 @@ def days_of(tx: Connection, dataset: str) -> Mapping[Account, Mapping[date, Pric
 def courses(
     account: tuple[Amount, ...], days: Mapping[date, Price], now: datetime
 ) -> tuple[Course, ...]:
-    """Return the spending of each currency of an account, and its forecast.
-
-    Args:
-        days: Amount that was spent on each day.
-    """
+    """Return the spending of each currency of an account, and its forecast."""
     return tuple(_course(amount, days, now) for amount in account)
 
 
@@ -150,9 +146,6 @@ def forecast(amount: Amount, days: list[tuple[date, Decimal]], now: datetime) ->
     """Return when a cap is reached at the present rate; None without spending in four weeks.
 
     None too in the first days of spending: the rate of a morning says nothing about a month.
-
-    Args:
-        days: Amount that was spent on each day, oldest first.
 
     >>> week = [(date(2026, 1, day), Decimal(10)) for day in range(1, 8)]
     >>> now = datetime(2026, 1, 7, 12, tzinfo=UTC)
@@ -263,14 +256,7 @@ class AuditView:
 def release_views(
     tx: Connection, cards: CardBook, keys: KeyHistory, *, dataset: str | None, before: str, limit: int
 ) -> Page[ReleaseView]:
-    """Releases of a dataset, or all, newest first.
-
-    Args:
-        keys: Keys that sign cards.
-
-    Raises:
-        InvalidInputError: The token ``before`` was not given by this list.
-    """
+    """Return releases of a dataset, or all, newest first; ``keys`` sign cards."""
     page = results.list_releases(tx, dataset=dataset, before=before, limit=limit)
     return Page(tuple(_release(tx, row, cards, keys) for row in page.rows), page.next_token)
 
@@ -287,11 +273,7 @@ def audit_view(tx: Connection, name: str, keys: KeyHistory) -> AuditView:
 
 
 def evidence(rows: Sequence[AuditRow]) -> tuple[BoxEvidence, ...]:
-    """Return the audits that count, by dataset, black box and author.
-
-    Args:
-        rows: In the order of their ends.
-    """
+    """Return the audits that count, by dataset, black box and author; rows in order of ends."""
     families: dict[tuple[str, str, str], list[AuditRow]] = {}
     for row in rows:
         families.setdefault((row.dataset, row.black_box, row.author or ""), []).append(row)
@@ -358,11 +340,7 @@ class Archive:
     def releases(
         self, dataset: str | None = None, token: str = "", limit: int = PAGE
     ) -> Page[ReleaseView]:
-        """Releases with their receipts, newest first.
-
-        Raises:
-            InvalidInputError: The token was not given by this list.
-        """
+        """Return releases with their receipts, newest first."""
         with self.cards.database.reading() as tx:
             keys = key_history(tx, self.keys[CARDS])
             return release_views(tx, self.cards, keys, dataset=dataset, before=token, limit=limit)
@@ -394,11 +372,7 @@ class Archive:
         return tuple(row for row in page.rows if row.state in SIGNED)
 
     def proof(self, index: int) -> ProvenEntry:
-        """Return an entry of the log with its proof; signs a checkpoint if the log has grown.
-
-        Raises:
-            InvalidNumberError: The log has no such entry.
-        """
+        """Return an entry of the log with its proof; signs a checkpoint if the log has grown."""
         with self.cards.database.transaction() as tx:
             return proven(tx, self.cards.log, index, self.cards.clock())
 

@@ -198,11 +198,7 @@ class CardEffect(InTheState):
 
 
 def without(proposed: Proposal, left_out: Sequence[frozenset[str]]) -> Proposal:
-    """Return the terms without these marginals and their weights.
-
-    Raises:
-        InvalidInputError: One of them was not asked for.
-    """
+    """Return the terms without these marginals, which were asked for, and their weights."""
     if not {frozenset(clique) for clique in proposed.marginals}.issuperset(left_out):
         raise InvalidInputError(field="drop", problem="names a marginal that was not proposed")
     others = proposed.statistics - len(proposed.marginals)
@@ -211,11 +207,7 @@ def without(proposed: Proposal, left_out: Sequence[frozenset[str]]) -> Proposal:
 
 
 def without_attributes(proposed: Proposal, left_out: frozenset[str]) -> Proposal:
-    """Return the terms without statistics and program columns of these attributes.
-
-    Raises:
-        InvalidInputError: No statistic is about one of them, or no marginal or moment is left.
-    """
+    """Return the terms without statistics and program columns of these attributes."""
     cliques = (*proposed.cliques, *proposed.number_cliques)
     if not left_out <= {name for clique in cliques for name in clique}:
         raise InvalidInputError(field="without", problem="names an attribute of no proposed statistic")
@@ -442,11 +434,7 @@ class Risks:
         self.cards.log.append(tx, action=LOOK, actor=actor, resource=name, details={}, now=now)
 
     def keep(self, tx: Connection, card: CardRecord, seen: ExactTables, report: PsiRisk) -> None:
-        """Keep what a look gave, in place of what was kept.
-
-        Raises:
-            OperationCancelledError: The card has ended meanwhile.
-        """
+        """Keep what a look gave, in place of what was kept."""
         if self.cards.card(tx, card.name).state in ENDED:
             raise OperationCancelledError
         forget(tx, card.name)

@@ -130,11 +130,7 @@ class InTheState:
 
 
 def argument(arguments: Mapping[str, Any], name: str, kind: type[T], default: T) -> T:
-    """Return one argument of an action.
-
-    Raises:
-        InvalidInputError: The argument has another type.
-    """
+    """Return one argument of an action, which must be of this type."""
     value = arguments.get(name, default)
     if type(value) is not kind:
         raise InvalidInputError(field=f"arguments.{name}", problem="has the wrong type")
@@ -384,12 +380,7 @@ class AnswerEffect(InTheState):
         return {"name": row.name, "state": str(row.state), "outcome": outcome, "request": request}
 
     def waiting(self, tx: Connection, name: str) -> tuple[RunRow, RunOutcome]:
-        """Return a waiting run and what it gave.
-
-        Raises:
-            NotFoundError: No such run.
-            InvalidInputError: The answer does not wait.
-        """
+        """Return a waiting run and what it gave."""
         row = results.get_run(tx, name)
         return row, RunOutcome.of(row)
 
@@ -432,11 +423,7 @@ class AnswerEffect(InTheState):
 
 
 def released(row: RunRow, outcome: RunOutcome, arguments: Mapping[str, Any]) -> RunOutcome:
-    """Return the part of an outcome that leaves.
-
-    Raises:
-        InvalidInputError: The arguments do not fit, name no number, or leave none.
-    """
+    """Return the part of an outcome that leaves."""
     refuse_others(arguments, "withhold", "digits", "red")
     if row.tier is not RunTier.REVIEWED:
         if arguments:

@@ -78,16 +78,13 @@ class LogQuery:
 
 
 def search(tx: Connection, query: LogQuery, token: str = "", limit: int = _PAGE) -> Page[Event]:
-    """Entries that match, newest first.
+    """Return entries that match, newest first.
 
     Args:
         token: Token of the page before; empty for the first page.
 
     Returns:
         At most ``limit`` entries; fewer, with a token to continue, if ``MOST_READ`` were read.
-
-    Raises:
-        InvalidInputError: The token was not given by this list.
     """
     rows = select(events.c.body).order_by(events.c.index.desc()).limit(MOST_READ)
     if token:
@@ -140,9 +137,6 @@ def proven(tx: Connection, log: EventLog, index: int, now: datetime) -> ProvenEn
 
     Args:
         tx: A transaction that may write.
-
-    Raises:
-        InvalidNumberError: The log has no such entry.
     """
     body = log.entry(tx, index)
     checkpoint, size = log.checkpoint(tx, now), log.size(tx)
@@ -152,11 +146,7 @@ def proven(tx: Connection, log: EventLog, index: int, now: datetime) -> ProvenEn
 
 
 def steps(proof: ProvenEntry, keys: KeyHistory) -> tuple[ProofStep, ...]:
-    """Recompute an entry's proof from its bytes, step by step.
-
-    Args:
-        keys: Keys of the log.
-    """
+    """Recompute an entry's proof from its bytes, step by step, with the keys of the log."""
     return tuple(_steps(proof, keys))
 
 
@@ -209,11 +199,7 @@ class LogReader:
         self._lock = threading.Lock()
 
     def search(self, tx: Connection, query: str, limit: int, token: str) -> Page[Event]:
-        """Entries that fit a query, newest first, as ``log_reading.search`` gives them.
-
-        Raises:
-            InvalidInputError: The token was not given by this list, or the query cannot be read.
-        """
+        """Return entries that fit a query, newest first, as ``log_reading.search`` gives them."""
         return search(tx, LogQuery.of(query), token, limit)
 
     def known(self, tx: Connection, question: str, answer: Callable[[], bool]) -> bool:

@@ -72,11 +72,7 @@ class WaitingList:
         limit: int | None = None,
         token: str = "",
     ) -> Page[Waiting]:
-        """Return the items of some kinds, after the token's item; without a limit, all.
-
-        Raises:
-            InvalidInputError: The token was not given by this list.
-        """
+        """Return the items of some kinds, after the token's item; without a limit, all."""
         after = _after(token)
         most = None if limit is None else limit + 1
         firsts = stewards.waiting_first_decisions(tx, self.cards.clock())

@@ -253,12 +253,8 @@ def open_controller_state(
     """Open the database, the datasets and the cards, and return them as one state.
 
     Args:
-        clock: Returns the time, for cards and log.
         fence: The leadership of a service, if several controllers share the database.
         read: Datasets of these settings that were read during standby; unchanged ones are kept.
-
-    Raises:
-        InvalidInputError, StorageError, DatasetError: Settings, state or records cannot be used.
     """
     salt = secret_bytes(settings.signing.version_salt, "signing.version_salt")
     keys = {

@@ -196,7 +196,7 @@ logger = logging.getLogger("gencard.controller")
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """A running controller; ``stop`` gives up what is ``held``: the lock of the state, and leadership."""
+    """A running controller; ``stop`` gives up what is held: the lock of the state, leadership."""
 
     controller_state: ControllerState
     operations: Operations
@@ -220,14 +220,7 @@ class Controller:
         return self.leadership is None or not self.leadership.lost.is_set()
 
     def reload(self, settings: Settings, digest: str = "") -> Reload:
-        """Apply newer settings as far as they are valid, log the change and state the rules in force.
-
-        Args:
-            digest: Digest of the files that were read; see ``InForce``.
-
-        Raises:
-            GencardError: As ``Reloading.reload``.
-        """
+        """Apply newer settings as far as they are valid, log the change and state the rules in force."""
         outcome = self.reloading.reload(settings)
         for place in outcome.changed:
             logger.warning("settings reloaded", extra={"place": place})
@@ -296,9 +289,6 @@ def lead(
 
     Returns:
         The argument of ``serve``; None with SQLite, or if the wait was ended.
-
-    Raises:
-        InvalidInputError, StorageError: The address or the database cannot be used.
     """
     if not settings.state.shared:
         return None
@@ -460,11 +450,7 @@ def report_refused(error: GencardError) -> None:
 
 
 def tls_files(settings: Settings) -> TlsFiles | None:
-    """Return the TLS files of the service; None for plaintext.
-
-    Raises:
-        InvalidInputError: A file is missing, or is not the key or certificate that it should be.
-    """
+    """Return the TLS files of the service; None for plaintext."""
     server = settings.server
     if server.insecure_dev:
         return None

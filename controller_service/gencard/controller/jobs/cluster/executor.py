@@ -1,7 +1,7 @@
 """A black box whose runs are performed by the workers of a cluster.
 
 Runs of a worker that is lost are done again by another, with the same seeds. Whether its rows
-are those of the box is for the caller to check: see ``jobs.repetition``.
+are those of the box is for the caller to check: see ``jobs.black_boxes``.
 """
 
 import secrets
@@ -110,9 +110,6 @@ class WorkerConnection:
     def perform(self, order: SentOrder, seconds: float) -> bytes:
         """Return the bytes that the worker sends in answer to an order.
 
-        Args:
-            seconds: Time in which the answer must be complete.
-
         Raises:
             WorkerBusyError: The worker has no free place.
             WorkerLostError: The call ended otherwise, or ``cancel`` was called.
@@ -172,15 +169,11 @@ def parts_of(content: bytes) -> Iterator[bytes]:
 
 @contextmanager
 def connections(workers: Mapping[str, str], folder: Path) -> Iterator[list[WorkerConnection]]:
-    """Connections to all workers, closed at the end; none waits for a worker to answer.
+    """Yield connections to all workers, closed at the end; none waits for a worker to answer.
 
     Args:
         workers: Address of each worker, by its name.
         folder: Files of the controller's certificate.
-
-    Raises:
-        ClusterError: The files of the certificate cannot be read.
-        InvalidInputError: Other users can read the key.
     """
     try:
         authority, certificate = ((folder / file).read_bytes() for file in MEMBER_FILES[:2])
@@ -202,11 +195,7 @@ def connections(workers: Mapping[str, str], folder: Path) -> Iterator[list[Worke
 
 
 def examined(workers: Mapping[str, str], folder: Path) -> dict[str, Member | None]:
-    """Facts that each worker reports; None if it cannot be reached with this certificate.
-
-    Raises:
-        ClusterError: The files of the certificate cannot be read.
-    """
+    """Facts that each worker reports; None if it cannot be reached with this certificate."""
     members: dict[str, Member | None] = dict.fromkeys(workers)
     with connections(workers, folder) as opened:
         for connection in opened:
@@ -410,11 +399,7 @@ class _Batch:
 
 
 def cluster_box(recipe: Recipe, cluster: ClusterPart) -> ClusterBox:
-    """Return a box of a recipe, performed by a cluster.
-
-    Raises:
-        GeneratorChangedError: The program has another digest than the recipe.
-    """
+    """Return a box of a recipe, performed by a cluster."""
     bounds = RunLimits(cluster.cpu_seconds, cluster.memory_mib)
     there, seconds = recipe, float(bounds.cpu_seconds)
     if isinstance(recipe, ProgramRecipe):

@@ -56,9 +56,6 @@ def code_digest() -> str:
 
     A worker of the controller's version reports the controller's digest. The digest is the worker's own
     claim: it prevents mistakes, not lies.
-
-    Raises:
-        GeneratorChangedError, InvalidInputError: numpy or scipy are not as their RECORDs say.
     """
     sources = {
         f"{package}/{path}": sha256(content).hexdigest()
@@ -100,12 +97,7 @@ class SentOrder:
         return self.rows * row_bytes(self.domain) + _BESIDE_CODES
 
     def rows_of(self, answer: bytes) -> Dataset | None:
-        """Return the rows of an answer, or None if the run failed.
-
-        Raises:
-            RunRefusedError: The worker does not perform the run.
-            MalformedAnswerError: The answer is of another form, or names another order.
-        """
+        """Return the rows of an answer, or None if the run failed."""
         if len(answer) > self.most_bytes:
             raise MalformedAnswerError("an answer that is too large")
         message = RunAnswer()

@@ -198,9 +198,6 @@ def working(address: str, files: Path, runs: int, folder: Path) -> Iterator[int]
         files: Folder of the worker's certificate.
         runs: Runs at the same time.
         folder: Private; for compiled copies.
-
-    Raises:
-        InvalidInputError: The certificate is not a worker's, or the address cannot be listened on.
     """
     processes = WorkerProcesses(runs, folder)
     server = grpc.server(
