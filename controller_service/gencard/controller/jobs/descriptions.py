@@ -14,8 +14,6 @@ from gencard.controller.jobs.tasks import (
     BlackBoxJob,
     ClusterPart,
     CompareJob,
-    DrawJob,
-    KeepJob,
     MeasureJob,
     ProgramJob,
     ProgramPart,
@@ -23,7 +21,6 @@ from gencard.controller.jobs.tasks import (
     RehearsalJob,
     RiskJob,
     SynthesisJob,
-    ThinOutJob,
 )
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.records.tables.address import TableAddress, secret_of
@@ -62,7 +59,7 @@ class Descriptions:
         """Describe a measurement of the card's version: records that changed since are not measured."""
         judged = bool(terms.sums) and not terms.privacy.noisy
         linear = tuple(statistics_of(terms.moments, dataset_entry.schema.coding))
-        records, weights = self._records(dataset_entry, version), tuple(terms.weights)
+        records, weights = self.records(dataset_entry, version), tuple(terms.weights)
         return MeasureJob(
             records,
             terms.marginals,
@@ -110,7 +107,7 @@ class Descriptions:
     ) -> AuditJob:
         """Describe an audit; its runs are kept in ``journal``, and none of them is made again."""
         cluster = replace(self.cluster, workers=dict(workers)) if self.cluster and workers else None
-        records, whole = self._records(dataset_entry, version), self._whole(recipe, dataset_entry)
+        records, whole = self.records(dataset_entry, version), self.whole(recipe, dataset_entry)
         return AuditJob(records, whole, plan, tuple(versions), journal, cluster)
 
     def compare(
@@ -128,9 +125,9 @@ class Descriptions:
         policy, holdout = dataset_entry.policy, dataset_entry.holdout
         records = other = None
         if Need.RECORDS in needs:
-            records = self._records(dataset_entry, card.version)
+            records = self.records(dataset_entry, card.version)
         if Need.HOLDOUT in needs and holdout is not None:
-            other = self._records(replace(dataset_entry, data=holdout.data), holdout.version)
+            other = self.records(replace(dataset_entry, data=holdout.data), holdout.version)
         return CompareJob(
             rows_file,
             tuple(measure.name for measure in measures),
@@ -156,38 +153,9 @@ class Descriptions:
         before: Before,
     ) -> AnswerJob:
         """Describe one checked run, which is judged with all earlier disclosures of the same records."""
-        records, rules = self._records(dataset_entry, version), dataset_entry.run_rules
+        records, rules = self.records(dataset_entry, version), dataset_entry.run_rules
         stored = dataset_entry.policy.analyses.stored
         return AnswerJob(records, question, privacy, numbers, before, rules, stored)
-
-    def keep(
-        self, dataset_entry: DatasetEntry, version: str, recipe: Recipe, *, rows: int, folder: Path
-    ) -> KeepJob:
-        """Describe the one run of a box, which leaves its fit or this many rows in ``folder``."""
-        records = self._records(dataset_entry, version)
-        return KeepJob(records, self._whole(recipe, dataset_entry), rows, folder)
-
-    def draw(
-        self,
-        recipe: Recipe,
-        dataset_entry: DatasetEntry,
-        *,
-        card: CardTerms,
-        rows: int,
-        folder: Path,
-        rows_file: Path,
-    ) -> DrawJob:
-        """Return the job that draws rows over the card's attributes from the run's result."""
-        whole, domain = self._whole(recipe, dataset_entry), dataset_entry.domain
-        covered = domain.covered_by(card.terms.cliques)
-        computed = computed_for(card, dataset_entry.schema.coding)
-        return DrawJob(whole, covered, computed, rows, folder, rows_file)
-
-    def thin_out(
-        self, dataset_entry: DatasetEntry, version: str, *, drawn: Path, rows: int, rows_file: Path
-    ) -> ThinOutJob:
-        """Return the job that removes rows with replicated uniques from drawn rows."""
-        return ThinOutJob(self._records(dataset_entry, version), drawn, rows, rows_file)
 
     def look(
         self,
@@ -201,7 +169,7 @@ class Descriptions:
     ) -> RiskJob:
         """Describe a look at the risk of tables of the present records; see ``RiskJob``."""
         version, limit = dataset_entry.version, dataset_entry.run_rules.influence
-        records, marginals = self._records(dataset_entry, version), own.marginals if own else ()
+        records, marginals = self.records(dataset_entry, version), own.marginals if own else ()
         transform = AS_COUNTED if own is None else own.transform
         has_numbers = own is not None and own.numbers
         numbers = self.measure(dataset_entry, version, own, before) if own and has_numbers else None
@@ -220,7 +188,7 @@ class Descriptions:
         rows_file: Path,
     ) -> BlackBoxJob:
         """Describe a lent run; the upload is a rows file over the attributes that the card names."""
-        whole, errors_file = self._whole(recipe, dataset_entry), rows_file.with_name("errors")
+        whole, errors_file = self.whole(recipe, dataset_entry), rows_file.with_name("errors")
         return BlackBoxJob(whole, upload, rows, seed, rows_file, errors_file)
 
     def program(
@@ -241,10 +209,11 @@ class Descriptions:
         attributes = domain.covered_by(terms.cliques).attributes
         return (
             RehearsalJob(program, rows_file, dataset_entry.schema, drawing_seed),
-            ProgramJob(program, self._records(dataset_entry, version), attributes),
+            ProgramJob(program, self.records(dataset_entry, version), attributes),
         )
 
-    def _records(self, dataset_entry: DatasetEntry, version: str) -> RecordsSource:
+    def records(self, dataset_entry: DatasetEntry, version: str) -> RecordsSource:
+        """Describe the records, of which a job reads this version or none."""
         place = dataset_entry.data
         return RecordsSource(
             str(place),
@@ -257,7 +226,8 @@ class Descriptions:
             secret_of(place),  # read for each job: the password may be another by now
         )
 
-    def _whole(self, recipe: Recipe, dataset_entry: DatasetEntry) -> Recipe:
+    def whole(self, recipe: Recipe, dataset_entry: DatasetEntry) -> Recipe:
+        """Return the recipe with numbers for a sandbox, else with structural zeros and a bound."""
         coding = dataset_entry.schema.coding
         if isinstance(recipe, ReferenceRecipe):
             return replace(recipe, zeros=coding.structural_zeros, max_cells=self.model_cells)

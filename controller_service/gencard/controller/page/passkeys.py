@@ -4,7 +4,6 @@ Each challenge is made here and is valid for one purpose, once, for two minutes.
 always required: a passkey is a second factor by nature.
 """
 
-import hashlib
 import hmac
 import json
 import secrets
@@ -12,6 +11,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hmac import compare_digest
@@ -45,6 +45,7 @@ from gencard.controller.people.passkeys import Passkey, Passkeys, key_of
 from gencard.controller.stewards.desk import Desk
 from gencard.core.errors import InvalidInputError, PermissionDeniedError, UnauthenticatedError
 from gencard.wire.documents.keys import grouped
+from gencard.wire.signatures.canonical import sha256
 from gencard.wire.signatures.identity import Identity, Role
 from gencard.wire.steward import Action, Kind
 
@@ -111,10 +112,10 @@ class Sessions:
         if not key:
             raise UnauthenticatedError
         token, now = secrets.token_urlsafe(32), self.clock()
-        name = _name(token)
+        name = sha256(token.encode())
         session = Session(name, who, passkey, key, secrets.token_urlsafe(32), now, now)
         with self._lock:
-            self._sessions.pop(_name(earlier), None)
+            self._sessions.pop(sha256(earlier.encode()), None)
             self._sessions = {
                 key: kept for key, kept in self._sessions.items() if not self._is_over(kept, now)
             }
@@ -134,7 +135,7 @@ class Sessions:
         """
         now = self.clock()
         with self._lock:
-            session = self._sessions.get(_name(token))
+            session = self._sessions.get(sha256(token.encode()))
             if session is not None and self._is_over(session, now):
                 del self._sessions[session.name]
                 session = None
@@ -152,17 +153,13 @@ class Sessions:
     def close(self, token: str) -> None:
         """End a session, if there is one."""
         with self._lock:
-            self._sessions.pop(_name(token), None)
+            self._sessions.pop(sha256(token.encode()), None)
 
     def _key(self, who: Identity) -> str:
         return self.key_of(who) if who.role is Role.STEWARD else ""
 
     def _is_over(self, session: Session, now: datetime) -> bool:
         return now - session.seen >= self.idle or now - session.began >= LONGEST
-
-
-def _name(token: str) -> str:
-    return hashlib.sha256(token.encode()).hexdigest()
 
 
 CHALLENGE_SECONDS = 120
@@ -268,10 +265,23 @@ class Ceremonies:
     def enrol(self, token: str, answer: Any) -> Passkey:
         """Keep the passkey that a browser made; raises as ``Passkeys.add`` does."""
         self._steward(self.passkeys.holder_of_link(token))
-        verified = self._registration(token, answer)
+        verified = None
+        with suppress(*_FOREIGN):
+            credential = parse_registration_credential_json(answer)
+            challenge = parse_client_data_json(credential.response.client_data_json).challenge
+            self.challenges.take(challenge, _of_link(token))
+            verified = verify_registration_response(
+                credential=credential,
+                expected_challenge=challenge,
+                expected_rp_id=self.party,
+                expected_origin=self.origin,
+                require_user_verification=True,
+            )
         if verified is None:
             raise UnauthenticatedError
-        return self.passkeys.add(token, *verified)
+        return self.passkeys.add(
+            token, verified.credential_id, verified.credential_public_key, verified.sign_count
+        )
 
     def assertion_options(self, purpose: str, session: Session | None = None) -> str:
         """Return the options by which a browser requests a signature of its authenticator, as JSON.
@@ -300,43 +310,13 @@ class Ceremonies:
 
         The use is logged as ``action``, if that is not empty. Every wrong answer is one error.
         """
-        checked = self._assertion(purpose, answer)
-        if checked is None:
-            raise UnauthenticatedError
-        passkey, uses = checked
-        who = self._steward(passkey.holder)
-        self.passkeys.note_use(passkey, uses, action)
-        return who, passkey
-
-    def _steward(self, uri: str) -> Identity:
-        who = Identity.of(uri)
-        if who.role is not Role.STEWARD or not self.includes(who):
-            raise UnauthenticatedError
-        return who
-
-    def _registration(self, token: str, answer: Any) -> tuple[bytes, bytes, int] | None:
-        try:
-            credential = parse_registration_credential_json(answer)
-            challenge = parse_client_data_json(credential.response.client_data_json).challenge
-            self.challenges.take(challenge, _of_link(token))
-            registration = verify_registration_response(
-                credential=credential,
-                expected_challenge=challenge,
-                expected_rp_id=self.party,
-                expected_origin=self.origin,
-                require_user_verification=True,
-            )
-        except _FOREIGN:
-            return None
-        return registration.credential_id, registration.credential_public_key, registration.sign_count
-
-    def _assertion(self, purpose: str, answer: Any) -> tuple[Passkey, int] | None:
-        try:
+        verified = None
+        with suppress(*_FOREIGN):
             credential = parse_authentication_credential_json(answer)
             challenge = parse_client_data_json(credential.response.client_data_json).challenge
             self.challenges.take(challenge, purpose)
             passkey = self.passkeys.named(key_of(credential.raw_id))
-            checked = verify_authentication_response(
+            verified = verify_authentication_response(
                 credential=credential,
                 expected_challenge=challenge,
                 expected_rp_id=self.party,
@@ -345,9 +325,17 @@ class Ceremonies:
                 credential_current_sign_count=passkey.uses,
                 require_user_verification=True,
             )
-        except _FOREIGN:
-            return None
-        return passkey, checked.new_sign_count
+        if verified is None:
+            raise UnauthenticatedError
+        who = self._steward(passkey.holder)
+        self.passkeys.note_use(passkey, verified.new_sign_count, action)
+        return who, passkey
+
+    def _steward(self, uri: str) -> Identity:
+        who = Identity.of(uri)
+        if who.role is not Role.STEWARD or not self.includes(who):
+            raise UnauthenticatedError
+        return who
 
 
 def _of_link(token: str) -> str:

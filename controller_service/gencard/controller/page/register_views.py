@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -28,6 +28,7 @@ from gencard.controller.state.log import Event
 from gencard.controller.stewards.archive import Course, amounts, courses
 from gencard.controller.stewards.desk import Desk
 from gencard.controller.stewards.effects import LINE
+from gencard.controller.stewards.waiting import SOON
 from gencard.core.audit.exploration import BlockEvidence
 from gencard.core.audit.report import AuditReport, CheckResult, Verdict
 from gencard.core.audit.wording import QUESTIONS, effect_sentence, limits, opening, p_value_text
@@ -265,9 +266,6 @@ def card_of(resource: str) -> str:
 
 # People: their roles and certificates; enrol from a request, disable, enable.
 
-
-SOON = timedelta(days=14)
-"""A certificate that ends within it is marked."""
 
 _EFFECTS = {
     "new": "A new person.",

@@ -36,6 +36,7 @@ from gencard.controller.state.requests import OperationRow
 from gencard.controller.state.results import ReleaseRow
 from gencard.core.card.card import USABLE, CardRecord, CardState
 from gencard.core.card.terms import CardTerms
+from gencard.core.derived_cells import computed_for
 from gencard.core.errors import (
     BoxRunFailedError,
     GencardError,
@@ -93,13 +94,9 @@ class BoxRelease:
             usable = in_force(self.card_audits.cards.card(tx, card.name))
             self._log(tx, card, self.audited(tx, usable))
         signed = signed_card(card)
-        job = self.jobs.keep(
-            dataset_entry,
-            signed.version,
-            self._recipe(card, dataset_entry),
-            rows=rows_of_run(signed.terms.rows),
-            folder=folder,
-        )
+        recipe = self.jobs.whole(self._recipe(card, dataset_entry), dataset_entry)
+        records = self.jobs.records(dataset_entry, signed.version)
+        job = tasks.KeepJob(records, recipe, rows_of_run(signed.terms.rows), folder)
         self._run_once(run, job, folder / _FAILED)
 
     def _run_once(self, run: Run, job: tasks.KeepJob, failed: Path) -> None:
@@ -135,14 +132,11 @@ class BoxRelease:
 
         There are fewer rows if the run left fewer than requested.
         """
-        job = self.jobs.draw(
-            self._recipe(card, dataset_entry),
-            dataset_entry,
-            card=signed_card(card),
-            rows=rows,
-            folder=self._folder(card),
-            rows_file=rows_file,
-        )
+        recipe = self.jobs.whole(self._recipe(card, dataset_entry), dataset_entry)
+        signed, folder = signed_card(card), self._folder(card)
+        domain = dataset_entry.domain.covered_by(signed.terms.cliques)
+        computed = computed_for(signed, dataset_entry.schema.coding)
+        job = tasks.DrawJob(recipe, domain, computed, rows, folder, rows_file)
         return run.job(tasks.DRAW, job).digest
 
     def _recipe(self, card: CardRecord, dataset_entry: DatasetEntry) -> Recipe:
@@ -251,10 +245,8 @@ class ReleaseRun:
         drawn_file, rows = rows_file.with_name("drawn"), run.request["rows"]
         many, seed = SPARE + 2 * rows, secrets.randbits(63)
         self._synthesised(run, card, dataset_entry, psi, drawn_file, rows=many, seed=seed)
-        version = signed_card(card).version
-        job = self.jobs.thin_out(
-            dataset_entry, version, drawn=drawn_file, rows=rows, rows_file=rows_file
-        )
+        records = self.jobs.records(dataset_entry, signed_card(card).version)
+        job = tasks.ThinOutJob(records, drawn_file, rows, rows_file)
         with single_attempt():
             self._publish(run, card, run.job(tasks.THIN_OUT, job).digest, rows_file)
 

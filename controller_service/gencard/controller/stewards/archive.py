@@ -161,15 +161,10 @@ def forecast(amount: Amount, days: list[tuple[date, Decimal]], now: datetime) ->
     first = min(day for day, _ in days)
     length = min(WINDOW.days, (now.astimezone(UTC).date() - first).days + 1)
     daily = total / length
-    return Forecast(daily, _end(amount, daily, now))
-
-
-def _end(amount: Amount, daily: Decimal, now: datetime) -> datetime | None:
     if amount.cap is None:
-        return None
-    left = max(amount.cap - amount.spent, ZERO)
-    days = left / daily
-    return now + timedelta(days=float(days)) if days <= _FARTHEST.days else None
+        return Forecast(daily, None)
+    left = max(amount.cap - amount.spent, ZERO) / daily
+    return Forecast(daily, now + timedelta(days=float(left)) if left <= _FARTHEST.days else None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from gencard.controller.stewards.effects import (
     Demands,
     InTheState,
     argument,
+    check_steward,
     refuse_others,
     texts,
 )
@@ -39,7 +40,6 @@ from gencard.core.errors import (
     NotFittableError,
     NotFoundError,
     OperationCancelledError,
-    PermissionDeniedError,
     ProposalRefusedError,
     ServiceUnavailableError,
     TooLargeError,
@@ -55,7 +55,7 @@ from gencard.wire.documents.card_document import (
 )
 from gencard.wire.signatures.canonical import Document, digest_of, sha256, time_text
 from gencard.wire.signatures.dsse import REVOCATION, sign, statement
-from gencard.wire.signatures.identity import Identity, Role
+from gencard.wire.signatures.identity import Identity
 from gencard.wire.steward import Action, CertainKey, Kind, RiskReview, RiskState, Together
 
 _REFUSALS = (ProposalRefusedError, TooLargeError, NotFittableError, InvalidInputError, NotFoundError)
@@ -351,7 +351,7 @@ class Risks:
             InvalidInputError: There are no exact counts to look at.
             ServiceUnavailableError: No service runs here.
         """
-        _check(who)
+        check_steward(who)
         if self.operations is None:
             raise ServiceUnavailableError
         operations = self.operations
@@ -379,7 +379,7 @@ class Risks:
             PermissionDeniedError: ``who`` is no steward.
             NotFoundError: No such card.
         """
-        _check(who)
+        check_steward(who)
         with self.database.transaction() as tx:
             card = self.cards.card(tx, name)
             if card.state in ENDED:
@@ -501,8 +501,3 @@ class RiskRun:
 def forget(tx: Connection, card: str) -> None:
     """Drop what is kept of a card."""
     tx.execute(delete(risks).where(risks.c.card == card))
-
-
-def _check(who: Identity) -> None:
-    if who.role is not Role.STEWARD:
-        raise PermissionDeniedError

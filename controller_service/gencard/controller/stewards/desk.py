@@ -35,13 +35,13 @@ from gencard.controller.stewards.effects import (
     PersonEffect,
     RefusalEffect,
     RequestView,
+    check_steward,
 )
 from gencard.controller.stewards.log_reading import LogReader
 from gencard.controller.stewards.waiting import CertificateEnd, WaitingList
 from gencard.core.errors import (
     GencardError,
     InvalidInputError,
-    PermissionDeniedError,
     SecondStewardError,
     StaleEtagError,
     UnauthenticatedError,
@@ -49,7 +49,7 @@ from gencard.core.errors import (
 from gencard.wire.codecs.card_codec import card_of_bytes
 from gencard.wire.signatures.canonical import Document, digest_of, document_of, json_bytes, sha256
 from gencard.wire.signatures.dsse import DOCUMENT
-from gencard.wire.signatures.identity import Identity, Role, short_name
+from gencard.wire.signatures.identity import Identity, short_name
 from gencard.wire.steward import (
     Action,
     AnswerReview,
@@ -341,12 +341,6 @@ def _rehearse(tx: Connection, who: Identity, action: Action, effect: ActionEffec
             effect.apply(tx, who.uri, action)
         finally:
             trial.rollback()
-
-
-def check_steward(who: Identity) -> None:
-    """Raise PermissionDeniedError for a person who is no steward."""
-    if who.role is not Role.STEWARD:
-        raise PermissionDeniedError
 
 
 def _check_other(first: StoredDecision, who: Identity, held: frozenset[str]) -> None:

@@ -36,7 +36,12 @@ from gencard.controller.state import results
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.log import EventLog
 from gencard.controller.state.results import RunRow, RunTier
-from gencard.core.errors import AuthorityElsewhereError, InvalidInputError, NotFoundError
+from gencard.core.errors import (
+    AuthorityElsewhereError,
+    InvalidInputError,
+    NotFoundError,
+    PermissionDeniedError,
+)
 from gencard.core.output_rules import OUTPUT_RULES
 from gencard.core.policy import TwoStewards
 from gencard.core.program_outputs import DIGITS
@@ -143,6 +148,12 @@ def texts(arguments: Mapping[str, Any], name: str) -> tuple[str, ...]:
     if not all(isinstance(value, str) for value in values):
         raise InvalidInputError(field=f"arguments.{name}", problem="is not a list of texts")
     return tuple(values)
+
+
+def check_steward(who: Identity) -> None:
+    """Raise PermissionDeniedError for a person who is no steward."""
+    if who.role is not Role.STEWARD:
+        raise PermissionDeniedError
 
 
 def refuse_others(arguments: Mapping[str, Any], *names: str) -> None:
