@@ -12,8 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from gencard.controller.sandbox.boxes import ignore_hundredths
-from gencard.controller.sandbox.distributions import stamp_of
-from gencard.controller.sandbox.environment import ANALYSES, PYTHON, Environment
+from gencard.controller.sandbox.environment import ANALYSES, PYTHON, Environment, stamp_of
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.program import Program
 from gencard.controller.sandbox.sandbox import Sandbox
@@ -197,7 +196,7 @@ def analysis_recipe(
     *,
     compiled: str = "",
 ) -> AnalysisRecipe:
-    """Describe how a job runs the program; raises as ``analysis_program`` and ``distributions.checked``.
+    """Describe how a job runs the program; raises as ``analysis_program`` and ``environment.checked``.
 
     ``compiled`` is a folder of compiled copies; see ``environment.CompiledCopies``.
     """

@@ -502,7 +502,7 @@ def program_recipe(
     """Return a program as it stands in its folder now.
 
     Raises:
-        InvalidInputError: See ``Program.read`` and ``distributions.checked``.
+        InvalidInputError: See ``Program.read`` and ``environment.checked``.
         GeneratorChangedError: A distribution changes while it is read.
     """
     program = Program.read(folder, command, parameters, libraries)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from gencard.controller.sandbox.distributions import BYTECODE
 from gencard.controller.sandbox.environment import (
+    BYTECODE,
     PYTHON,
     SCRIPTS,
     Environment,
