@@ -1,7 +1,7 @@
 """Files that a sandbox shows: system and interpreter, and for Python Gencard and declared distributions.
 
-Distributions are compared with their RECORDs first. All files are read-only, at their paths outside. A sandbox shows nothing of the controller: no settings,
-keys, state or records.
+Distributions are compared with their RECORDs first. All files are read-only, at their paths outside. A
+sandbox shows nothing of the controller: no settings, keys, state or records.
 """
 
 import ast
