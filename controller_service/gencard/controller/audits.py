@@ -370,14 +370,8 @@ class Audits:
         )
         if attempt > self.most_attempts:
             raise TooManyAuditsError(limit=self.most_attempts)
-        self.cards.log.append(
-            tx,
-            action="audit",
-            actor=who.uri,
-            resource=name,
-            details={"black_box": box, "box_digest": digest, "attempt": str(attempt)},
-            now=self.cards.clock(),
-        )
+        facts = {"black_box": box, "box_digest": digest, "attempt": str(attempt)}
+        self.cards.note(tx, "audit", name, facts, who.uri)
         return attempt
 
     def _seen(self, tx: Connection, who: Identity, name: str) -> AuditRow:

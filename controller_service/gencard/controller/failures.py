@@ -93,14 +93,7 @@ def refund(
         details |= {"statistics": str(REFUSAL_PRICE.statistics)}
     else:
         return
-    cards.log.append(
-        tx,
-        action="settle" if ends else "void",
-        actor=cards.controller,
-        resource=line.resource,
-        details=details,
-        now=cards.clock(),
-    )
+    cards.note(tx, "settle" if ends else "void", line.resource, details)
 
 
 def error_document(error: GencardError) -> bytes:

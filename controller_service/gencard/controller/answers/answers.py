@@ -204,14 +204,8 @@ class Answers:
         operation = self.operations.create(tx, who, kind_of(tier), card.name, {"run": name, **more})
         names = analyses.columns if tier is RunTier.REVIEWED else ()
         columns = {"columns": _short(names)} if names else {}
-        self.cards.log.append(
-            tx,
-            action="run",
-            actor=who.uri,
-            resource=name,
-            details={"operation": operation, "kind": question.kind, "line": str(line), **columns},
-            now=self.cards.clock(),
-        )
+        facts = {"operation": operation, "kind": question.kind, "line": str(line), **columns}
+        self.cards.note(tx, "run", name, facts, who.uri)
         return operation
 
 
@@ -360,14 +354,8 @@ class AnswerRun:
         if line.price != Price(statistics=line.price.statistics):
             return 0
         ledger.settle_at(tx, line.line, Price(statistics=PRICE), cards.clock())
-        cards.log.append(
-            tx,
-            action="settle",
-            actor=cards.controller,
-            resource=run.name,
-            details={"line": str(line.line), "reason": error.reason, "statistics": str(PRICE)},
-            now=cards.clock(),
-        )
+        facts = {"line": str(line.line), "reason": error.reason, "statistics": str(PRICE)}
+        cards.note(tx, "settle", run.name, facts)
         return PRICE
 
     def _keep(self, run: Run, row: RunRow, outcome: RunOutcome) -> None:

@@ -5,7 +5,7 @@ At the end: all that was released of some records before, under any card.
 
 import json
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache, partial
@@ -319,19 +319,22 @@ class CardBook:
         attested_card = replace(card, state=state, attestations=(*card.attestations, *facts))
         return self.move(tx, card, self.stepped(attested_card, self.controller, action))
 
+    def note(
+        self, tx: Connection, action: str, resource: str, details: Mapping[str, str], by: str = ""
+    ) -> int:
+        """Log an action, of the controller unless ``by`` names its actor; return the entry's index."""
+        actor, now = by or self.controller, self.clock()
+        entry = self.log.append(
+            tx, action=action, actor=actor, resource=resource, details=details, now=now
+        )
+        return entry.index
+
     def _write_down(self, tx: Connection, steps: Sequence[CardRecord]) -> CardRecord:
         for card in steps:
             step, details = card.history[-1], {"state": str(card.state)}
             if card.offer is not None:
                 details["card_digest"] = card.offer.digest
-            self.log.append(
-                tx,
-                action=step.action,
-                actor=step.actor,
-                resource=card.name,
-                details=details,
-                now=self.clock(),
-            )
+            self.note(tx, step.action, card.name, details, step.actor)
         return steps[-1]
 
 

@@ -92,14 +92,7 @@ class Retention:
         offered = card.offer is not None and self.clock() < card.offer.expire_time
         if card.envelope or (offered and card.state not in ENDED):
             return False
-        self.cards.log.append(
-            tx,
-            action="prune",
-            actor=self.cards.controller,
-            resource=card.name,
-            details={"state": str(card.state)},
-            now=self.clock(),
-        )
+        self.cards.note(tx, "prune", card.name, {"state": str(card.state)})
         delete_card(tx, card.name)
         return True
 
@@ -253,14 +246,7 @@ class Negotiations:
         except ProposalRefusedError as error:
             refusal = error
         with self.database.transaction() as tx:
-            self.cards.log.append(
-                tx,
-                action="refuse",
-                actor=who.uri,
-                resource=resource,
-                details={"reason": refusal.fields["reasons"]},
-                now=self.cards.clock(),
-            )
+            self.cards.note(tx, "refuse", resource, {"reason": refusal.fields["reasons"]}, who.uri)
         raise refusal
 
     def _answered(

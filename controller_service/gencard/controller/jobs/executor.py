@@ -218,7 +218,9 @@ class ProcessExecutor(Executor):
         finally:
             if future not in self._staying:
                 process.end()
-            self._warm()
+            with self._lock:
+                if self._open and self._spare is None:
+                    self._spare = _started()
         if future.cancelled():
             raise OperationCancelledError
         raise JobFailedError(incident=self._incident(task.name, "no result was returned"))
@@ -285,11 +287,6 @@ class ProcessExecutor(Executor):
             self._watch_idle()
         for process in ended:
             process.end()
-
-    def _warm(self) -> None:
-        with self._lock:
-            if self._open and self._spare is None:
-                self._spare = _started()
 
     def _kill_where_cancelled(self, turn: WorkTurn[_Submission]) -> None:
         """Cancel a job: a waiting job is removed at once, the process of a running job is killed."""

@@ -88,15 +88,11 @@ class HeatMap:
         return sum(cell.tone == "new" and cell.row != cell.column for row in self.rows for cell in row)
 
 
-def _attributes_of(terms: Proposal) -> list[str]:
-    cliques = (*terms.cliques, *terms.number_cliques)
-    return list(dict.fromkeys(name for clique in cliques for name in clique))
-
-
 def show_card(request: Request, desk: Desk, who: Identity) -> Context:
     """Return the context of a card's page."""
     view = desk.card(who, request.path_params["name"])
     card = view.card
+    proposed = (*card.proposed.cliques, *card.proposed.number_cliques)
     terms = None if card.offer is None else card.offer.terms
     offered = terms if view.offer is None else view.offer
     changes = view.changes if card.offer is None else card.offer.changes
@@ -108,7 +104,7 @@ def show_card(request: Request, desk: Desk, who: Identity) -> Context:
         "waits": card.state is CardState.REQUESTED,
         "revocable": bool(card.envelope) and card.state is not CardState.REVOKED,
         "price": price,
-        "proposed_attributes": _attributes_of(card.proposed),
+        "proposed_attributes": list(dict.fromkeys(name for clique in proposed for name in clique)),
         "besides": [] if card.offer is None else besides(card),
         "budgets": budgets(desk, who, card, price if view.offer else None),
         "terms": terms_diff(card.proposed, offered, changes),

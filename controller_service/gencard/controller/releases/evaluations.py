@@ -168,14 +168,7 @@ class Evaluations:
             return None
         resource = f"{card.name}/measures/{secrets.token_hex(8)}"
         price = price_of_measures(fresh, self.cards.entry_of(card), offer_of(card).terms)
-        self.cards.log.append(
-            tx,
-            action="compare",
-            actor=who.uri,
-            resource=resource,
-            details={"statistics": str(price.statistics)},
-            now=self.cards.clock(),
-        )
+        self.cards.note(tx, "compare", resource, {"statistics": str(price.statistics)}, who.uri)
         if not price.statistics:
             return None
         return self.ledger.reserve(

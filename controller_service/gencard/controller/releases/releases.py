@@ -105,14 +105,7 @@ class Releases:
         self.hold(tx, who, card)
         facts = {"card": card, "rows": rows, "seed": seed, "bytes": size}
         name = self.operations.create(tx, who, KIND, card, facts)
-        self.cards.log.append(
-            tx,
-            action="generate",
-            actor=who.uri,
-            resource=card,
-            details={"operation": name},
-            now=self.cards.clock(),
-        )
+        self.cards.note(tx, "generate", card, {"operation": name}, who.uri)
         return name
 
     def _check(self, tx: Connection, card: CardRecord, rows: int, seed: int) -> None:

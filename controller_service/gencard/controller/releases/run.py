@@ -92,7 +92,10 @@ class BoxRelease:
             if results.list_releases(tx, card=card.name, limit=1).rows:
                 raise StorageError
             usable = in_force(self.card_audits.cards.card(tx, card.name))
-            self._log(tx, card, self.audited(tx, usable))
+            details = {"box_digest": signed_card(card).generator_digest}
+            if (audited := self.audited(tx, usable)) is not None:
+                details["verdict_digest"] = audited.verdict_digest
+            self.card_audits.cards.note(tx, "run", card.name, details)
         signed = signed_card(card)
         recipe = self.jobs.whole(self._recipe(card, dataset_entry), dataset_entry)
         records = self.jobs.records(dataset_entry, signed.version)
@@ -156,19 +159,6 @@ class BoxRelease:
         for name in _LEFT:
             self.files.path(f"{KEPT}/{short}/{name}")
         return path
-
-    def _log(self, tx: Connection, card: CardRecord, audited: AuditedBox | None) -> None:
-        cards, details = self.card_audits.cards, {"box_digest": signed_card(card).generator_digest}
-        if audited is not None:
-            details["verdict_digest"] = audited.verdict_digest
-        cards.log.append(
-            tx,
-            action="run",
-            actor=cards.controller,
-            resource=card.name,
-            details=details,
-            now=cards.clock(),
-        )
 
 
 SPARE = 1_000
@@ -289,12 +279,12 @@ class ReleaseRun:
             row = self.releases.same_psi(tx, card.name)
             if row is None:
                 return None
-            self._log(tx, "measure", card.name, {"psi_digest": row.digest, "held_by": row.card})
+            self.cards.note(tx, "measure", card.name, {"psi_digest": row.digest, "held_by": row.card})
             results.put_psi(tx, card.name, row.document, row.digest, self.cards.clock())
             line = self.releases.ledger.held(tx, resource=card.name, kind=SPENT_ON)
             if line is not None:  # held before another card of the analyst drew the same noise
                 self.releases.ledger.void(tx, line.line, self.cards.clock())
-                self._log(tx, "void", card.name, {"line": str(line.line), "held_by": row.card})
+                self.cards.note(tx, "void", card.name, {"line": str(line.line), "held_by": row.card})
         return row.document
 
     def _measured(self, run: Run, card: CardRecord, dataset_entry: DatasetEntry) -> bytes:
@@ -328,7 +318,7 @@ class ReleaseRun:
         if line is None:  # taken back meanwhile
             raise OperationCancelledError
         self.cards.usable(tx, Identity.of(run.row.owner), card.name)
-        self._log(tx, "measure", card.name, {"psi_digest": sha256(psi)})
+        self.cards.note(tx, "measure", card.name, {"psi_digest": sha256(psi)})
         results.put_psi(tx, card.name, psi, sha256(psi), now)
         self.releases.ledger.settle(tx, line.line, now)
 
@@ -383,7 +373,7 @@ class ReleaseRun:
             without, private = offer_of(card).terms.without_uniques, is_private(card)
             psi_digest = "" if private else results.get_psi(tx, card.name).digest
             details = {"data_digest": digest} | ({} if private else {"psi_digest": psi_digest})
-            entry = self._log(tx, "release", name, details)
+            entry = self.cards.note(tx, "release", name, details)
             dataset_entry = self.cards.entry_of(card)
             same = dataset_entry.version == signed_card(card).version
             kind = dataset_entry.version_kind if same else None  # another by now
@@ -408,17 +398,6 @@ class ReleaseRun:
             results.insert_release(tx, row)
             self.cards.attest(tx, usable, CardState.RELEASED, "release", signed)
             self.releases.operations.finish(tx, run.row.name, self.response(row))
-
-    def _log(self, tx: Connection, action: str, resource: str, details: dict[str, str]) -> int:
-        entry = self.cards.log.append(
-            tx,
-            action=action,
-            actor=self.cards.controller,
-            resource=resource,
-            details=details,
-            now=self.cards.clock(),
-        )
-        return entry.index
 
 
 def _row_of(receipt: Receipt, signed: bytes, run: Run, file_name: str, now: datetime) -> ReleaseRow:

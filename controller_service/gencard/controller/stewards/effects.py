@@ -541,7 +541,8 @@ class RefusalEffect(InTheState):
             action="look",
             actor=by,
             resource=row.resource,
-            details={"operation": row.name, "reason": _public_reason(row)},
+            # analysts may read the log: it names no rule of a refused run
+            details={"operation": row.name, "reason": OUTPUT_RULES if row.signed else row.reason},
             now=self.clock(),
         )
         return Applied({"operation": row.name})
@@ -610,11 +611,6 @@ class KeyEffect(InTheState):
 
 def _failure_document(row: Refused) -> Document:
     return {"operation": row.name, "reason": row.reason, "resource": row.resource}
-
-
-def _public_reason(row: Refused) -> str:
-    """Return the reason as the log says it, which analysts may read: no rule of a refused run."""
-    return OUTPUT_RULES if row.signed else row.reason
 
 
 def _number(resource: str) -> int:

@@ -2,13 +2,14 @@
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 
 from sqlalchemy import Connection, select
 
 from gencard.controller.state.database import Page, number_of_token
-from gencard.controller.state.log import Event, EventLog, TreeHead, checkpoint_of, event_of
+from gencard.controller.state.log import Event, EventLog, checkpoint_of, event_of
 from gencard.controller.state.tables import events
 from gencard.core.errors import InvalidInputError, VerificationError
 from gencard.wire.documents.keys import KeyHistory
@@ -156,28 +157,19 @@ def _steps(proof: ProvenEntry, keys: KeyHistory) -> Iterator[ProofStep]:
     if proof.next_previous is not None:
         chained = proof.next_previous == leaf
         yield ProofStep("Chain: the next entry names this leaf", proof.next_previous.hex(), chained)
-    checkpoint = _checkpoint(proof.checkpoint, keys)
+    checkpoint = None
+    with suppress(VerificationError):
+        checkpoint = checkpoint_of(proof.checkpoint, keys)
     signer = ", ".join(key[:16] for key in dsse.opened(proof.checkpoint)[1])
     yield ProofStep("Signature of the checkpoint, by the log's key", signer, checkpoint is not None)
     if checkpoint is not None:
         place = f"entry {proof.event.index} of {entry.size}, root {checkpoint.root.hex()}"
         what = f"Path: {len(entry.path)} hashes from the leaf to the signed root"
-        yield ProofStep(what, place, _placed(proof, checkpoint))
-
-
-def _checkpoint(envelope: bytes, keys: KeyHistory) -> TreeHead | None:
-    try:
-        return checkpoint_of(envelope, keys)
-    except VerificationError:
-        return None
-
-
-def _placed(proof: ProvenEntry, checkpoint: TreeHead) -> bool:
-    try:
-        check_in_log(proof.entry, proof.event.index, checkpoint.root)
-    except VerificationError:
-        return False
-    return checkpoint.size == proof.entry.size
+        is_placed = False
+        with suppress(VerificationError):
+            check_in_log(proof.entry, proof.event.index, checkpoint.root)
+            is_placed = checkpoint.size == entry.size
+        yield ProofStep(what, place, is_placed)
 
 
 def _day(name: str, text: str) -> date:
