@@ -70,10 +70,10 @@ controller.page               9  2900  the stewards' page over HTTPS
 controller.people             5  1200  identities, certificates, keys
 controller.policy             5  1150  rules, quotas and limits for proposals
 controller.records           19  5650  schema, encoding, versions, the vault
-controller.releases           4  1100  psi measured once, rows, receipts
+controller.releases           4  1000  psi measured once, rows, receipts
 controller.run_question       1   500  questions of runs, by the schema alone
 controller.sandbox            9  3500  programs that read records, isolated
-controller.service            8  2250  the gRPC edge and its guard
+controller.service            8  2150  the gRPC edge and its guard
 controller.settings           4   750  settings in TOML, checked first
 controller.shell             14  3700  the command gencard-controller
 controller.state             12  3600  ledger, log, cards, psi, operations

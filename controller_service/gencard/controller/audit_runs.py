@@ -48,7 +48,6 @@ from gencard.wire.signatures.identity import Identity, Role
 
 # Runs of lent black boxes on datasets that callers made up: no record is read, nothing is spent.
 
-
 logger = logging.getLogger(__name__)
 
 CHECKED_SECONDS = 1.0

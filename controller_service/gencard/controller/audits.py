@@ -118,7 +118,6 @@ def log_worker(
 #
 # Cancelling reveals nothing, since progress depends on no record; so resuming is not a second attempt.
 
-
 KIND = "audit"
 
 

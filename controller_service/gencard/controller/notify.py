@@ -36,7 +36,6 @@ from gencard.wire.steward import FirstDecision, Waiting, WaitingKind
 # Notices, as kinds and digests, and messages: fixed sentences and a link, without a name, a label, a
 # purpose or a number.
 
-
 AFTER_LONG = timedelta(days=1)
 """Time after which a waiting item is notified again, once a day."""
 
@@ -127,7 +126,6 @@ def sentences(kinds: Collection[str]) -> list[str]:
 
 
 # Channels: a signed webhook, and mail by SMTP. Each try ends within seconds.
-
 
 SECONDS = 10.0
 """Timeout in seconds of each step of a try: connecting, sending, waiting for a response."""
@@ -293,7 +291,6 @@ def _trusted(authority: Path | None, place: str) -> ssl.SSLContext:
 
 
 # Threads that make messages and deliver them.
-
 
 _AGAIN = (10, 60, 300, 900)
 """Seconds to the next try after the first ones; an hour after all others."""

@@ -46,7 +46,6 @@ from gencard.wire.signatures.identity import Identity, Role
 
 # Run of an operation by its coordinator: its jobs, the times at which it may report, its folder.
 
-
 _Request = TypeVar("_Request")
 _Result = TypeVar("_Result")
 

@@ -267,7 +267,6 @@ def check_question(question: Question, card: CardRecord, dataset_entry: DatasetE
 
 # One run on the records: a job, its outcome, the decision.
 
-
 AT_RECORDS = ("answer", "read")
 """Stages that jobs of runs report before they read records."""
 

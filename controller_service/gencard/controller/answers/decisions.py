@@ -196,7 +196,6 @@ def _without_answer(outcome: RunOutcome, reasons: tuple[str, ...]) -> RunOutcome
 
 # Review of a reviewed run by a steward, cell by cell, and the answer that the decision leaves.
 
-
 ON_SYNTHETIC_ROWS = "{}: difference to the synthetic rows"
 """Name of the table that accompanies each released table."""
 

@@ -231,7 +231,6 @@ def heat_map(together: Together) -> HeatMap:
 
 # The risk of psi, as a part of the card's page: started, watched and shown.
 
-
 MOST_SHADES = 40
 """Attributes of a heat map with numbers; it would not be read beyond."""
 

@@ -42,7 +42,6 @@ from gencard.wire.steward import Kind, Person
 
 # Releases and audits: receipts with their signatures, verdicts with their evidence.
 
-
 _MOST_BLOCKS = 20
 
 
@@ -189,7 +188,6 @@ def _settings(report: AuditReport) -> Iterator[tuple[str, str]]:
 
 # Budgets: every account as a gauge and over time, and the lines that it was spent on.
 
-
 _TITLES = {Scope.DATASET: "All together", Scope.PROJECT: "Projects", Scope.ANALYST: "Analysts"}
 _LINES = 50
 
@@ -266,7 +264,6 @@ def card_of(resource: str) -> str:
 
 # People: their roles and certificates; enrol from a request, disable, enable.
 
-
 _EFFECTS = {
     "new": "A new person.",
     "renewed": "Already enrolled: the certificate is renewed, and the keys stay the same.",
@@ -334,7 +331,6 @@ def _request(form: Form, desk: Desk, who: Identity) -> ChangeResult:
 
 
 # The log: search, and single entries with their proof.
-
 
 _ENTRIES = 100
 

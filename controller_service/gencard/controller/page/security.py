@@ -53,7 +53,6 @@ HEADERS = {
 NO_STORE = "no-store"
 _METHODS = ("GET", "HEAD", "POST")
 
-
 _STATUS: Sequence[tuple[type[GencardError], int]] = (
     (UnauthenticatedError, 401),
     (NotFoundError, 404),
@@ -64,7 +63,6 @@ _STATUS: Sequence[tuple[type[GencardError], int]] = (
     (InternalError, 500),
     (OperationError, 503),
 )
-
 
 _WORDS: Mapping[type[GencardError], tuple[str, str]] = {
     UnauthenticatedError: (

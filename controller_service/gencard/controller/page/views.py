@@ -74,7 +74,6 @@ class FormAction:
 
 # The queue: items that wait, for whom, and since when.
 
-
 SIZE = 100
 """Entries of a page."""
 
@@ -139,7 +138,6 @@ def place_of(waiting: Waiting) -> str:
 
 
 # Answers that wait: each number beside the dry run, with the rule that marks it.
-
 
 RULES: Mapping[Rule, str] = {
     Rule.THRESHOLD: "it is based on too few records",

@@ -57,7 +57,6 @@ from gencard.wire.signatures.identity import Identity
 # drawn from that. The kept files are made from records, and only the service can read them. A run that
 # failed is not repeated either: many observations of whether and how it fails would disclose records.
 
-
 _FAILED = "failed"
 """File in a card's folder that marks a failed run of its black box."""
 _LEFT = (_FAILED, tasks.KEPT_FIT, tasks.KEPT_ROWS)

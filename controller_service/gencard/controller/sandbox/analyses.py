@@ -29,7 +29,6 @@ from gencard.wire.signatures.canonical import sha256
 # R's own front end is a shell script that starts other programs, which a sandbox does not allow.
 # Therefore R's binary is started, with the variables that the script would set.
 
-
 PACKAGE = f"{R}-"
 """Begins the name of a package of R, as a library of a card."""
 

@@ -447,7 +447,6 @@ def check_isolation(isolation: Isolation, hidden: Path) -> None:
 
 PROGRAM = "program"
 
-
 _FILES = ScalarCodec(
     lambda files: files and {path: b64encode(data).decode() for path, data in files.items()},
     lambda json: (

@@ -66,7 +66,6 @@ _Values = tuple[str, int, int, int, int]
 _hashes: dict[tuple[_File, str], str] = {}
 """Hashes of files that were read, by the files' identity at that time, and algorithm."""
 
-
 _checked: dict[tuple[str, ...], "Checked"] = {}
 """Results of comparisons, by the names of the requested distributions."""
 

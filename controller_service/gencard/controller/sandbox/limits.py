@@ -26,18 +26,14 @@ _LEAST = 16
 _THREADS = 16
 """Largest number of threads of a sandbox's single process; they share its memory."""
 
-
 _MIB = 1 << 20
-
 
 _GRACE = 2
 """CPU seconds between the signal that names the reason (SIGXCPU) and the signal that kills (SIGKILL)."""
 
-
 _FILES = 256
 """Open files of a process, the fewest that R starts with; each may be a pipe, which holds 64 KiB of the
 kernel's memory."""
-
 
 _SIGNALS = 256
 """Signals and timers of a user that wait in the kernel."""

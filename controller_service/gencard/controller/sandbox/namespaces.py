@@ -348,7 +348,6 @@ class MemoryFiles:
 _USERS = range(61_184, 65_520)
 """User IDs that no account has, by convention of systemd."""
 
-
 _TRIES = 50
 
 

@@ -408,7 +408,6 @@ class Processes:
 _LAST_SECONDS = 5.0
 """Seconds that a program may take to end after its answer."""
 
-
 MOST_WRITTEN = 1 << 16
 """Bytes of standard error to keep, from the end, where a traceback names the error."""
 

@@ -96,7 +96,6 @@ UNQUEUED = EXEMPT | {
 }
 """Calls that keep no other call of their caller waiting: most wait themselves, for work or requests."""
 
-
 Admits = Callable[[Identity, str], bool]
 """Returns whether an identity is (still) on the controller's list, and a TLS key is its newest key."""
 

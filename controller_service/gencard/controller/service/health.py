@@ -21,7 +21,6 @@ from gencard.files import KEY_LIMIT, read_file
 
 SECONDS = 4.0
 
-
 STANDBY = "standby"
 """Name under which a standby reports that it is healthy; under the empty name it serves nothing."""
 

@@ -40,7 +40,6 @@ T = TypeVar("T")
 USUAL = 50
 LARGEST = 500
 
-
 RESPONSE: dict[str, type[Message]] = {
     "release": synthesis_pb2.Release,
     "audit": audit_pb2.Audit,

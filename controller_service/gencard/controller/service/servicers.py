@@ -392,7 +392,6 @@ def _chunks(requests: Iterator[audit.RunBlackBoxRequest]) -> Iterator[common.Tab
 
 # Runs on the records, and their released answers.
 
-
 STATE = {
     RunState.RUNNING: answers_pb2.Answer.STATE_UNSPECIFIED,
     RunState.WAITING: answers_pb2.Answer.STATE_WAITING,

@@ -60,7 +60,6 @@ from gencard.wire.steward import Action, CertainKey, Kind, RiskReview, RiskState
 
 _REFUSALS = (ProposalRefusedError, TooLargeError, NotFittableError, InvalidInputError, NotFoundError)
 
-
 _ARGUMENTS = {Kind.APPROVE: (), Kind.COUNTER: ("drop", "without", "rows", "terms")}
 
 

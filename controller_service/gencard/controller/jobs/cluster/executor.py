@@ -40,7 +40,6 @@ from gencard.v1 import worker_pb2, worker_pb2_grpc
 # of one name, and the controller's for a client, so that a worker's key opens neither another worker nor
 # the controller. All that a worker sends is bytes of bounded size; nothing that it sends is executed.
 
-
 PART_BYTES = 1 << 20
 _MESSAGE_BYTES = PART_BYTES + 1_024
 KEEPALIVE_SECONDS = 10
