@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+from operator import attrgetter
 
 from sqlalchemy import Connection
 
@@ -195,12 +196,8 @@ def same_noisy_psi(terms: Proposal, held: Sequence[CardTerms]) -> CardTerms | No
     """
     if not terms.privacy.noisy or is_black_box(terms.generator):
         return None
-    return next((card for card in reversed(held) if _measured_alike(card.terms, terms)), None)
-
-
-def _measured_alike(held: Proposal, terms: Proposal) -> bool:
-    fields = ("marginals", "moments", "histograms", "sums", "privacy", "weights")
-    return all(getattr(held, field) == getattr(terms, field) for field in fields)
+    measured = attrgetter("marginals", "moments", "histograms", "sums", "privacy", "weights")
+    return next((card for card in reversed(held) if measured(card.terms) == measured(terms)), None)
 
 
 def _tells_counts(held: Proposal, terms: Proposal) -> bool:

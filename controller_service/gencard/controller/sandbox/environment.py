@@ -373,15 +373,12 @@ class Environment:
             return
         _, _, copies = self.stamp.partition(" ")
         same_copies = not self.compiled or stamp_of([self.compiled]) == copies
-        if not (self.records and same_copies and self._is_same_content()):
-            raise GeneratorChangedError.since_start()
-
-    def _is_same_content(self) -> bool:
-        try:
-            again = checked((*BASE, *self.libraries))
-        except InvalidInputError:
-            return False
-        return (_records(again), again.entries) == (self.records, self.distributions)
+        if self.records and same_copies:
+            with suppress(InvalidInputError):
+                again = checked((*BASE, *self.libraries))
+                if (_records(again), again.entries) == (self.records, self.distributions):
+                    return
+        raise GeneratorChangedError.since_start()
 
 
 def python_environment(libraries: Iterable[str], compiled: str = "") -> Environment:

@@ -7,7 +7,7 @@ without a limit: a few callers that open calls and send nothing would otherwise 
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -159,19 +159,15 @@ def caller_of(
 @lru_cache(maxsize=1_024)
 def _caller_in(pem: bytes) -> Caller:
     """Read once for each certificate; time and enrolment are checked for each call."""
-    certificate = _certificate(pem)
+    certificate = None
+    with suppress(ValueError):
+        certificate = x509.load_pem_x509_certificate(pem)
+    if certificate is None:
+        raise UnauthenticatedError
     identity, key = Identity.of_certificate(certificate), certificate.public_key()
     tls_key = tls_key_id(key) if isinstance(key, EllipticCurvePublicKey) else ""
     begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     return Caller(identity, tls_key, begins, ends)
-
-
-def _certificate(pem: bytes) -> x509.Certificate:
-    try:
-        return x509.load_pem_x509_certificate(pem)
-    except ValueError:
-        pass
-    raise UnauthenticatedError
 
 
 class Patience:

@@ -3,6 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -264,7 +265,10 @@ def release_view(tx: Connection, name: str, cards: CardBook, keys: KeyHistory) -
 def audit_view(tx: Connection, name: str, keys: KeyHistory) -> AuditView:
     """Return an audit; raises NotFoundError if none of this name has ended."""
     row = results.get_audit(tx, name)
-    return AuditView(row, _report(row), _signature_problem(row.attestation or b"", keys))
+    report = None
+    with suppress(GencardError, ValueError):
+        report = report_of_json_object(json.loads(row.report or b"{}"))
+    return AuditView(row, report, _signature_problem(row.attestation or b"", keys))
 
 
 def evidence(rows: Sequence[AuditRow]) -> tuple[BoxEvidence, ...]:
@@ -303,13 +307,6 @@ def _signature_problem(envelope: bytes, keys: KeyHistory) -> str:
     except VerificationError as error:
         return error.message
     return ""
-
-
-def _report(row: AuditRow) -> AuditReport | None:
-    try:
-        return report_of_json_object(json.loads(row.report or b"{}"))
-    except (GencardError, ValueError):
-        return None
 
 
 PAGE = 50

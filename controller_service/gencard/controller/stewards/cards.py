@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import combinations, compress, islice
 from typing import Any
@@ -73,12 +74,15 @@ class CardEffect(InTheState):
         """Etag, what ``approve`` would offer, and the policy."""
         card = self.cards.card(tx, resource)
         offer, refusal = self.offer(tx, card)
+        policy = ""  # of a dataset that is not on offer any more
+        with suppress(NotFoundError):
+            policy = sha256(repr(self.cards.catalogue.named(dataset_of(resource)).policy).encode())
         document: Document = {
             "etag": card.etag,
             "state": str(card.state),
             "offer": None,
             "refusal": "" if refusal is None else refusal.message,
-            "policy": self._policy_digest(resource),
+            "policy": policy,
         }
         if offer is not None:
             changes = [[one.field, one.old, one.new, one.reason] for one in offer.changes]
@@ -157,12 +161,6 @@ class CardEffect(InTheState):
             _matrix(attributes, before),
             tuple(sorted(granted)),
         )
-
-    def _policy_digest(self, name: str) -> str:
-        try:
-            return sha256(repr(self.cards.catalogue.named(dataset_of(name)).policy).encode())
-        except NotFoundError:
-            return ""
 
     def _terms(self, card: CardRecord, action: Action) -> Proposal:
         if action.kind is Kind.APPROVE:
