@@ -249,28 +249,6 @@ class AuditView:
     problem: str
 
 
-def release_views(
-    tx: Connection, cards: CardBook, keys: KeyHistory, *, dataset: str | None, before: str, limit: int
-) -> Page[ReleaseView]:
-    """Return releases of a dataset, or all, newest first; ``keys`` sign cards."""
-    page = results.list_releases(tx, dataset=dataset, before=before, limit=limit)
-    return Page(tuple(_release(tx, row, cards, keys) for row in page.rows), page.next_token)
-
-
-def release_view(tx: Connection, name: str, cards: CardBook, keys: KeyHistory) -> ReleaseView:
-    """Return a release; raises NotFoundError if there is none of this name."""
-    return _release(tx, results.get_release(tx, name), cards, keys)
-
-
-def audit_view(tx: Connection, name: str, keys: KeyHistory) -> AuditView:
-    """Return an audit; raises NotFoundError if none of this name has ended."""
-    row = results.get_audit(tx, name)
-    report = None
-    with suppress(GencardError, ValueError):
-        report = report_of_json_object(json.loads(row.report or b"{}"))
-    return AuditView(row, report, _signature_problem(row.attestation or b"", keys))
-
-
 def evidence(rows: Sequence[AuditRow]) -> tuple[BoxEvidence, ...]:
     """Return the audits that count, by dataset, black box and author; rows in order of ends."""
     families: dict[tuple[str, str, str], list[AuditRow]] = {}
@@ -335,12 +313,14 @@ class Archive:
         """Return releases with their receipts, newest first."""
         with self.cards.database.reading() as tx:
             keys = key_history(tx, self.keys[CARDS])
-            return release_views(tx, self.cards, keys, dataset=dataset, before=token, limit=limit)
+            page = results.list_releases(tx, dataset=dataset, before=token, limit=limit)
+            return Page(tuple(_release(tx, row, self.cards, keys) for row in page.rows), page.next_token)
 
     def release(self, name: str) -> ReleaseView:
         """Return a release; raises NotFoundError if there is none of this name."""
         with self.cards.database.reading() as tx:
-            return release_view(tx, name, self.cards, key_history(tx, self.keys[CARDS]))
+            keys = key_history(tx, self.keys[CARDS])
+            return _release(tx, results.get_release(tx, name), self.cards, keys)
 
     def audits(self, dataset: str | None = None, token: str = "", limit: int = PAGE) -> Page[AuditRow]:
         """Audits that have ended, newest first; raises as ``releases``."""
@@ -350,7 +330,11 @@ class Archive:
     def audit(self, name: str) -> AuditView:
         """Return an audit; raises NotFoundError if none of this name has ended."""
         with self.cards.database.reading() as tx:
-            return audit_view(tx, name, key_history(tx, self.keys[CARDS]))
+            keys, row = key_history(tx, self.keys[CARDS]), results.get_audit(tx, name)
+        report = None  # of a version that this one cannot read
+        with suppress(GencardError, ValueError):
+            report = report_of_json_object(json.loads(row.report or b"{}"))
+        return AuditView(row, report, _signature_problem(row.attestation or b"", keys))
 
     def evidence(self) -> tuple[BoxEvidence, ...]:
         """Return the results of the audits that count, by dataset and black box."""
