@@ -57,7 +57,7 @@ controller.audits             1   450  audits: begun, listed, resumed
 controller.backup             3   600  backups and restores
 controller.base               6  1150  files, secrets, queues, the log of the process
 controller.boxes              4   650  black boxes that are admitted
-controller.cards              5  1200  proposals judged, offers signed, cards stored
+controller.cards              5  1100  proposals judged, offers signed, cards stored
 controller.controller_state   1   200  what a steward works at, served or not
 controller.drafting          12  3200  init and dataset add: schemas and settings
 controller.earlier            1   450  a run beside what was disclosed before
@@ -77,7 +77,7 @@ controller.service            8  2150  the gRPC edge and its guard
 controller.settings           4   750  settings in TOML, checked first
 controller.shell             14  3700  the command gencard-controller
 controller.state             12  3600  ledger, log, cards, psi, operations
-controller.stewards           7  2550  what waits, what stewards see and decide
+controller.stewards           7  2450  what waits, what stewards see and decide
 controller.wiring             4  1300  from settings to a running controller
 core                          1    50  its door
 core.audit                   11  3400  does a black box use more than Phi

@@ -64,7 +64,6 @@ class RefusedWorkers:
     files: StateFiles
 
     def names(self) -> frozenset[str]:
-        """Names of all refused workers."""
         if self.files.shared:
             # copies in the folder may be of a worker that another controller has admitted
             stored = self.files.stored(f"{_FOLDER}/")
@@ -73,7 +72,6 @@ class RefusedWorkers:
         return frozenset(name.removeprefix(f"{_FOLDER}/").removesuffix(_ENDING) for name in stored)
 
     def trusted(self, workers: Mapping[str, str]) -> dict[str, str]:
-        """Return the workers that are not refused, with their addresses."""
         names = self.names()
         return {name: address for name, address in workers.items() if name not in names}
 
@@ -89,7 +87,6 @@ class RefusedWorkers:
         return name
 
     def admit(self, name: str) -> None:
-        """Let audits use a worker again."""
         if name not in self.names():
             raise NotFoundError(what="refused worker")
         self.files.forget(_file_name(name))
@@ -250,7 +247,6 @@ class Audits:
 
     @property
     def cards(self) -> CardBook:
-        """All cards."""
         return self.card_audits.cards
 
     @property

@@ -82,7 +82,6 @@ class Earlier:
         return (*self.cliques, *(one.clique for one in self.rounded))
 
     def attributes_with(self, run: RunQuestion) -> Clique:
-        """Return all attributes that must be read to judge a run."""
         runs = (run, *self.runs)
         cliques = (clique for one in runs for clique in one.output.cliques)
         names = (name for one in runs for name in (*one.question.formula.attributes, *one.attributes))
@@ -397,7 +396,6 @@ class _Scope:
 
     @cached_property
     def size(self) -> int:
-        """Number of cells."""
         domain = self.merged.domain(self.earlier.coding.domain)
         return lattice_size(domain, tuple(self.attributes))
 

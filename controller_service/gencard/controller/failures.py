@@ -97,7 +97,6 @@ def refund(
 
 
 def error_document(error: GencardError) -> bytes:
-    """Return an error as the state keeps it: reason and fields."""
     return json.dumps({"reason": error.reason, "fields": error.fields}, sort_keys=True).encode()
 
 

@@ -105,7 +105,6 @@ class Message:
         return json.dumps(document)
 
     def mail(self, sender: str, to: Collection[str]) -> EmailMessage:
-        """Return the message as a mail in plain text."""
         mail = EmailMessage()
         test = self.kinds == (TEST,)
         mail["Subject"] = f"Gencard {self.controller}: {'test' if test else 'a steward is needed'}"
@@ -238,7 +237,6 @@ class Mail:
 
 
 def channels_of(table: NotifyTable) -> tuple[Channel, ...]:
-    """Return the ways that the settings name."""
     channels: list[Channel] = []
     if table.webhook is not None:
         channels.append(_webhook(table.webhook))

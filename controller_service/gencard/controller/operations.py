@@ -156,7 +156,6 @@ class Run:
         self._end(OperationCancelledError())
 
     def interrupt(self) -> None:
-        """Stop the run, because the service stops."""
         self._end(ServiceUnavailableError())
 
     def check(self) -> None:
@@ -222,7 +221,6 @@ def clear(work: Path) -> None:
 
 @contextmanager
 def scratch_folder(work: Path, name: str) -> Iterator[Path]:
-    """Make a folder for the block, readable by its owner alone."""
     folder = work / name.replace("/", "-")
     shutil.rmtree(folder, ignore_errors=True)
     is_made = False
@@ -346,7 +344,6 @@ class Operations:
         return len(rows)
 
     def get(self, who: Identity, name: str) -> OperationRow:
-        """Raises NotFoundError for an unknown operation, or another's."""
         with self._database.reading() as tx:
             row = requests.get_operation(tx, name)
         if who.role is not Role.STEWARD and row.owner != who.uri:
@@ -371,7 +368,6 @@ class Operations:
                 run.cancel()
 
     def check(self, tx: Connection, row: OperationRow) -> None:
-        """Raise OperationCancelledError if the operation was ended."""
         if requests.get_operation(tx, row.name).state not in UNFINISHED:
             raise OperationCancelledError
 

@@ -66,7 +66,6 @@ class Answers:
 
     @property
     def cards(self) -> CardBook:
-        """All cards."""
         return self.decisions.cards
 
     def start(self, who: Identity, card: str, question: Question, request: Request) -> OperationRow:
@@ -128,7 +127,6 @@ class Answers:
             return row, b"" if row.log_index is None else self.cards.log.entry(tx, row.log_index)
 
     def page(self, who: Identity, card: str, before: str, limit: int) -> Page[RunRow]:
-        """Return the answers of a card, newest first."""
         self.end_with_cards()
         with self.cards.database.reading() as tx:
             self.cards.seen(tx, who, card)
@@ -150,7 +148,6 @@ class Answers:
         return dataset_entry
 
     def operation_of(self, tx: Connection, row: RunRow) -> str:
-        """Return the operation of a run."""
         for operation in reversed(requests.operations_of_kind(tx, kind_of(row.tier), row.card)):
             if json.loads(operation.request)["run"] == row.name:
                 return operation.name
@@ -216,7 +213,6 @@ def _short(names: Sequence[str]) -> str:
 
 
 def kind_of(tier: RunTier) -> str:
-    """Return the kind of operation that carries a run out."""
     return PROGRAM if tier is RunTier.REVIEWED else KIND
 
 

@@ -82,7 +82,6 @@ class RunOutcome:
         return self.review or OUTPUT_RULES in self.reasons
 
     def stored(self) -> bytes:
-        """Return the outcome as the bytes that the state keeps."""
         return json.dumps({one.name: getattr(self, one.name) for one in fields(self)}).encode()
 
 
@@ -215,7 +214,6 @@ def is_named_by(cell: ReviewedNumber, name: str) -> bool:
 
 
 def leaves(cell: ReviewedNumber, withheld: Collection[str], *, red: bool) -> bool:
-    """Return True if a steward releases the number."""
     return (red or cell.mark is not Colour.RED) and not any(is_named_by(cell, name) for name in withheld)
 
 
@@ -254,7 +252,6 @@ class Review:
         return replace(review, rules=rules, base=rules.checks.rounding, notes=notes)
 
     def cells(self) -> Iterator[ReviewedNumber]:
-        """Yield every number, in its order."""
         verdicts_of = judged_outputs(self.outputs, self.rules)
         for output, dry, verdicts in zip(self.outputs, self.dry, verdicts_of, strict=True):
             for row, *lines in zip(output.row_names, output.values, dry.values, verdicts, strict=True):

@@ -81,7 +81,6 @@ class AgreedShape:
 
     @classmethod
     def read(cls, data: bytes) -> "AgreedShape":
-        """Read a dry run; raises InvalidInputError if these bytes are none."""
         document = document_of(data[: MOST_DRY_RUN + 1], "dry_run")
         try:
             release, seed = str(document.pop("release")), int(document.pop("seed"))
@@ -159,7 +158,6 @@ def drawing_seed(release: ReleaseRow) -> int:
 
 
 def text_of_program(program: bytes) -> str:
-    """Decode a program; raises InvalidInputError if it is no text, is empty or too long."""
     try:
         text = program.decode()
     except UnicodeDecodeError:

@@ -83,11 +83,9 @@ class CardAudits:
 
     @property
     def families(self) -> Families:
-        """Results of audits of other versions of a black box."""
         return Families(self.cards)
 
     def begin(self, tx: Connection, card: CardRecord, box: str) -> None:
-        """Note that an audit of ``box`` begins under a card."""
         if box == offer_of(card).terms.generator:
             self.boxes.check_unchanged(signed_card(card))
             if is_audited(card) and card.state is CardState.AGREED:

@@ -91,7 +91,6 @@ class CardBook:
     on_end: Callable[[Connection, str], None] = _nothing_waits
 
     def card(self, tx: Connection, name: str) -> CardRecord:
-        """Any card, as of now; raises NotFoundError."""
         return self.as_of_now(card_of_bytes(get_card(tx, name).body))
 
     def owned(self, tx: Connection, who: Identity, name: str) -> CardRecord:
@@ -120,7 +119,6 @@ class CardBook:
         return card
 
     def usable(self, tx: Connection, who: Identity, name: str) -> CardRecord:
-        """Return the caller's own card, agreed and not expired."""
         return in_force(self.owned(tx, who, name))
 
     def entry_of(self, card: CardRecord) -> DatasetEntry:
@@ -135,16 +133,13 @@ class CardBook:
         return dataset_entry
 
     def as_of_now(self, card: CardRecord) -> CardRecord:
-        """Return the card as it is now: expired if its time is over."""
         return as_of(card, self.clock())
 
     @property
     def grants(self) -> Grants:
-        """Grants on datasets so far."""
         return Grants(self.clock)
 
     def judged(self, tx: Connection, dataset_entry: DatasetEntry, proposal: Proposal) -> CounterOffer:
-        """Return the nearest acceptable terms."""
         self.facts(proposal.generator)
         ordered = proposal.in_order_of(dataset_entry.domain)
         policy, coding = dataset_entry.policy, dataset_entry.schema.coding
@@ -306,7 +301,6 @@ class CardBook:
         *,
         remark: str = "",
     ) -> CardRecord:
-        """Move a card to a state that nothing follows."""
         ended_card = replace(card, state=state, turn=Turn.NOBODY)
         moved_card = self.move(tx, card, self.stepped(ended_card, actor, action, remark))
         self.on_end(tx, card.name)
@@ -412,7 +406,6 @@ def rules_of(row: RunRow) -> str:
 
 
 def question_of(row: RunRow) -> Question:
-    """Return the question of a run."""
     return _question_of(row.request)
 
 

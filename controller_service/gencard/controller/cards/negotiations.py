@@ -193,8 +193,6 @@ class Negotiations:
             return self._once(who, request, make)
 
     def terminate(self, who: Identity, name: str, etag: str, request: Request) -> CardRecord:
-        """End a negotiation, or give a card back, for its analyst."""
-
         def make(tx: Connection) -> CardRecord:
             card = self.cards.owned(tx, who, name)
             _check_etag(card, etag)
@@ -205,7 +203,6 @@ class Negotiations:
         return self._once(who, request, make)
 
     def get(self, who: Identity, name: str) -> CardRecord:
-        """Return a card that ``who`` may see."""
         with self.database.reading() as tx:
             return self.cards.seen(tx, who, name)
 

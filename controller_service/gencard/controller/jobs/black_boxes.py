@@ -146,7 +146,6 @@ class JournaledBox:
         return next(self.runs_by_seed(dataset, rows, seeds=[seed]))
 
     def runs_by_seed(self, dataset: Dataset, rows: int, *, seeds: Sequence[int]) -> Iterator[Dataset]:
-        """Yield the result of a call with each seed; raises as a call does."""
         kept = {seed: file for seed in seeds if (file := self._file(seed))}
         outputs = runs_of(self.box, dataset, rows, [seed for seed in seeds if seed not in kept])
         # files are written while the next runs are made: to wait for the disk takes as long as some runs
@@ -188,7 +187,6 @@ class JournaledBox:
         raise StorageError
 
     def performers(self) -> frozenset[str]:
-        """Names of the workers of which runs are kept."""
         return frozenset(_worker_of(path) for path in self.folder.glob("*.*.run"))
 
     def _file(self, seed: int) -> RowsFile | None:

@@ -50,7 +50,6 @@ class Descriptions:
 
     @property
     def workers(self) -> Mapping[str, str]:
-        """Address of each worker of the cluster, by its name."""
         return self.cluster.workers if self.cluster else {}
 
     def measure(

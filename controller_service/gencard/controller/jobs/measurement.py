@@ -64,7 +64,6 @@ def measure(job: MeasureJob, progress: Progress) -> MeasureResult:
 
 
 def earlier_of(before: Before, coding: Coding) -> "Earlier":
-    """Read what was released before by the schema."""
     from gencard.controller.earlier import Earlier  # noqa: PLC0415
     from gencard.controller.run_question import Population, RunQuestion  # noqa: PLC0415
 
@@ -129,7 +128,6 @@ def _noise() -> Noise:
 
 
 def records_over(cliques: Iterable[Clique], records: RecordsSource) -> Dataset:
-    """Return the records over the attributes of these cliques, in memory; see ``records_as_stored``."""
     return records_as_stored(cliques, (), records)[0]
 
 

@@ -108,7 +108,6 @@ class MalformedMessageError(Exception):
 
 
 def write_frame(file: IO[bytes], content: bytes) -> None:
-    """Bytes, after their number in eight bytes."""
     file.write(_LENGTH.pack(len(content)))
     file.write(content)
     file.flush()
@@ -260,7 +259,6 @@ class WorkerProcess:
             return self._process.poll() is None
 
     def kill(self) -> None:
-        """Kill the process and all processes that it started."""
         with self._reaping:
             if self._process.returncode is None:  # until it is reaped, no other process has its ID
                 os.killpg(self.pid, signal.SIGKILL)

@@ -57,7 +57,6 @@ class RowsFile:
         write_whole(self.path, _parts_of(dataset), lasting=lasting)
 
     def dataset(self) -> Dataset:
-        """Return all rows, in memory."""
         with self.opened() as reader:
             columns = [
                 np.frombuffer(reader.codes(axis, 0, reader.rows), dtype=wire_dtype(size))

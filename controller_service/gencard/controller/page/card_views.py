@@ -84,12 +84,10 @@ class HeatMap:
 
     @property
     def new(self) -> int:
-        """Pairs that this card releases together for the first time."""
         return sum(cell.tone == "new" and cell.row != cell.column for row in self.rows for cell in row)
 
 
 def show_card(request: Request, desk: Desk, who: Identity) -> Context:
-    """Return the context of a card's page."""
     view = desk.card(who, request.path_params["name"])
     card = view.card
     proposed = (*card.proposed.cliques, *card.proposed.number_cliques)

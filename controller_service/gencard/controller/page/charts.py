@@ -133,7 +133,6 @@ def _ahead(course: Course, today: datetime, end: datetime) -> list[tuple[datetim
 
 
 def in_words(course: Course) -> str:
-    """Return the forecast as text."""
     plan, cap = course.forecast, course.amount.cap
     if plan is None and course.young:
         end = "; the cap is reached" if cap is not None and course.amount.spent >= cap else ""

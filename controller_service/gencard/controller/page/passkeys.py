@@ -151,7 +151,6 @@ class Sessions:
         return session
 
     def close(self, token: str) -> None:
-        """End a session, if there is one."""
         with self._lock:
             self._sessions.pop(sha256(token.encode()), None)
 
@@ -186,7 +185,6 @@ class Challenges:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def new(self, purpose: str) -> bytes:
-        """Return a challenge for one purpose."""
         ends = int(1000 * (self.now() + self.seconds)).to_bytes(8)
         body = ends + secrets.token_bytes(16) + _digest(purpose)
         return body + self._signature(body)
@@ -428,7 +426,6 @@ _FIRST_OF_TWO = (
 
 
 def action_of(form: Form) -> Action:
-    """Return the action that a form asks for."""
     try:
         kind = Kind(form.text("kind"))
     except ValueError:

@@ -213,12 +213,10 @@ class Shown:
 
     @property
     def cap(self) -> str:
-        """Text of the cap; empty without a cap."""
         return "" if self.course.amount.cap is None else number(self.course.amount.cap)
 
     @property
     def left(self) -> str:
-        """Rest of the budget; empty without a cap."""
         amount = self.course.amount
         return "" if amount.cap is None else number(max(amount.cap - amount.spent, Decimal(0)))
 

@@ -198,7 +198,6 @@ class Form:
         self._pairs = pairs
 
     def text(self, name: str) -> str:
-        """Return the value of a field, stripped; empty if it is missing."""
         values = self.texts(name)
         if len(values) > 1:
             raise InvalidInputError(field=name, problem="is given twice")
@@ -209,7 +208,6 @@ class Form:
         return [value for field, value in self._pairs if field == name]
 
     def names(self) -> list[str]:
-        """Return the fields that are there."""
         return list(dict.fromkeys(name for name, _ in self._pairs))
 
 

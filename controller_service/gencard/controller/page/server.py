@@ -80,7 +80,6 @@ class Asset:
 
 @cache
 def assets() -> Mapping[str, Asset]:
-    """Return every such file, by name."""
     folder = files(__package__) / "static"
     contents = {
         entry.name: entry.read_bytes()
@@ -141,7 +140,6 @@ def _without_controls(value: Any) -> Any:
 
 
 def rendered(template: str, context: Mapping[str, Any]) -> str:
-    """Return the text of a template."""
     return environment().get_template(template).render(context)
 
 
@@ -155,17 +153,14 @@ def person(uri: str) -> str:
 
 
 def day(time: datetime) -> str:
-    """Return a date in UTC."""
     return f"{time.astimezone(UTC):%Y-%m-%d}"
 
 
 def minute(time: datetime) -> str:
-    """Return a time in UTC."""
     return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def number(value: int) -> str:
-    """Return a whole number with its thousands apart."""
     return f"{value:,}"
 
 
@@ -494,7 +489,6 @@ class PatientProtocol(H11Protocol):
 
     @property
     def host(self) -> str:
-        """Address of the other side."""
         return self.client[0] if self.client else ""
 
     def _wait(self) -> None:

@@ -113,7 +113,6 @@ def show_queue(request: Request, desk: Desk, who: Identity) -> Context:
 
 
 def row_of(waiting: Waiting, purpose: str, now: datetime) -> WaitingRow:
-    """Return the row of one item."""
     yours = waiting.waits_for != ANALYST
     decided = waiting.text.partition("; ")[2]
     text = f"{purpose}; {decided}" if purpose and decided else purpose or waiting.text

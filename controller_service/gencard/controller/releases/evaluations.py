@@ -133,12 +133,10 @@ class Evaluations:
         return page, self.unavailable(seen_card) if seen_card.offer is not None else {}
 
     def card_of(self, tx: Connection, who: Identity, card: str) -> CardRecord:
-        """Return a card that ``who`` may have measured."""
         seen_card = self.cards.seen(tx, who, card)
         return in_force(seen_card) if who.role is Role.ANALYST else seen_card
 
     def unavailable(self, card: CardRecord) -> dict[str, str]:
-        """Measures that a card cannot have, and why."""
         return unavailable(signed_card(card), self.cards.catalogue.named(dataset_of(card.name)))
 
     def _chosen(self, who: Identity, card: CardRecord, names: Sequence[str]) -> list[Evaluation]:

@@ -155,14 +155,12 @@ class Releases:
         return row_bytes(domain.covered_by(offer_of(card).terms.cliques))
 
     def get(self, who: Identity, name: str) -> tuple[ReleaseRow, bytes]:
-        """Return a release, and the bytes of its entry in the log."""
         with self.database.reading() as tx:
             row = self._seen(tx, who, name)
             entry = self.cards.log.entry(tx, _log_index(row.receipt))
         return row, entry
 
     def page(self, who: Identity, card: str, before: str, limit: int) -> Page[ReleaseRow]:
-        """Releases of a card, newest first."""
         with self.database.reading() as tx:
             self.cards.seen(tx, who, card)
             return results.list_releases(tx, card=card, before=before, limit=limit)

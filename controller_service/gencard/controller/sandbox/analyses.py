@@ -71,7 +71,6 @@ def r_environment(libraries: Iterable[str]) -> Environment:
 
 
 def packages_in(libraries: Iterable[str]) -> list[str]:
-    """Return the packages of R among the libraries of a card."""
     return [name.removeprefix(PACKAGE) for name in libraries if name.startswith(PACKAGE)]
 
 
@@ -158,7 +157,6 @@ def analysis_program(text: str, libraries: Collection[str] = ()) -> Program:
 
 
 def check_text(text: str) -> None:
-    """Raise InvalidInputError if a program is empty or too long."""
     if not text.strip() or len(text.encode()) > MOST_BYTES:
         raise InvalidInputError(field="program", problem=f"must have 1 to {MOST_BYTES} bytes")
 

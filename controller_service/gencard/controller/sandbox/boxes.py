@@ -40,7 +40,6 @@ from gencard.wire.signatures.canonical import document_of, json_bytes
 
 
 def values_of_attributes(values: Values, dataset: Dataset) -> Mapping[str, tuple[float, ...]]:
-    """Return the values of the attributes that the dataset has."""
     return {name: values[name] for name in dataset.domain.attributes if name in values}
 
 
@@ -97,7 +96,6 @@ class SandboxedProgram:
         report: HundredthsReport = ignore_hundredths,
         checks: bool = True,
     ) -> AnswerReader:
-        """Return the answer to one request; raises as a call does."""
         request = self._request(task, dataset, rows, seed, saved)
         answer = self.sandbox.ask(self.program, request, report=report, checks=checks)
         return self._accepted(answer)
@@ -290,7 +288,6 @@ class SandboxedFit:
     inner: bytes = field(repr=False)
 
     def sample(self, rows: int, *, seed: int) -> Dataset:
-        """Return ``rows`` synthetic records; raises as a call of the box does."""
         none = Dataset(self.domain, np.zeros((0, len(self.domain)), dtype=np.uint8))
         return self.sampling(none, self.inner, rows, seed)
 
@@ -528,7 +525,6 @@ def _recipe(program: Program, *, box: str, folder: str) -> ProgramRecipe:
 
 
 def imports_of(recipe: ProgramRecipe) -> tuple[str, ...]:
-    """Imports of a program from its declared distributions; see ``program.Program.imports``."""
     return _program_of(recipe).imports(recipe.environment)
 
 

@@ -411,7 +411,6 @@ def python_runtime(libraries: Iterable[str]) -> Runtime:
 
 
 def libc() -> str:
-    """Name and version of the C library, and the kind of machine."""
     return f"{' '.join(platform.libc_ver())} {platform.machine()}"
 
 
@@ -502,7 +501,6 @@ distributions whose files were compared with their RECORDs and whose digests the
 
 
 def modules_of(box: str) -> tuple[str, ...]:
-    """Return the modules that a built-in box finds loaded."""
     return (*_MODULES, *_MODULES_OF.get(box, ()))
 
 

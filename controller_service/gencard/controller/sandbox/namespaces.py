@@ -515,7 +515,6 @@ class Namespaces:
                 yield from (Path(f"/proc/{pid}") for pid in tree_of(first))
 
     def files(self, process: Running) -> int:
-        """Entries of the working folder, hidden ones too; 0 until it is there."""
         with suppress(OSError):
             for first in _children(process):
                 work = os.statvfs(f"/proc/{first}/root{WORK}")

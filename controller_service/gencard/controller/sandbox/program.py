@@ -100,7 +100,6 @@ class Program:
 
     @property
     def is_python(self) -> bool:
-        """Whether the controller's own interpreter runs the program, not one of the system."""
         return self.command[0] == PYTHON
 
     @property

@@ -229,7 +229,6 @@ class Forks:
                 yield from (Path(f"/proc/{pid}") for pid in tree_of(child))
 
     def files(self, process: Running) -> int:
-        """Entries of the working folder, hidden ones too."""
         with suppress(OSError):
             work = os.statvfs(f"/proc/{process.pid}/root{WORK}")
             return work.f_files - work.f_ffree
@@ -395,7 +394,6 @@ class Processes:
         return (Path(f"/proc/{pid}") for pid in tree_of(process.pid))
 
     def files(self, process: Running) -> int:  # noqa: ARG002  # they lie on a disk
-        """Return 0: no files are kept in memory."""
         return 0
 
     def kill(self, process: Running) -> None:
@@ -428,7 +426,6 @@ class Observed:
     _parts: deque[bytes] = field(default_factory=deque)
 
     def read(self, pipe: IO[bytes]) -> None:
-        """Read a pipe to its end."""
         kept = 0
         while data := pipe.read1(1 << 14):  # type: ignore[attr-defined]  # of a buffered reader
             self._parts.append(data)

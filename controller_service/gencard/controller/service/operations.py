@@ -96,7 +96,6 @@ def audit_message(row: AuditRow) -> audit_pb2.Audit:
 
 
 def evaluation_message(row: EvaluationRow, *, whole: bool = True) -> measures_pb2.Measures:
-    """Return an evaluation, with its numbers only if ``whole``."""
     hidden = {} if whole else {"document": b""}
     return part_of(row, measures_pb2.Measures, **hidden)
 

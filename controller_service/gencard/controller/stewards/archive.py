@@ -127,7 +127,6 @@ def days_of(tx: Connection, dataset: str) -> Mapping[Account, Mapping[date, Pric
 def courses(
     account: tuple[Amount, ...], days: Mapping[date, Price], now: datetime
 ) -> tuple[Course, ...]:
-    """Return the spending of each currency of an account, and its forecast."""
     return tuple(_course(amount, days, now) for amount in account)
 
 
@@ -299,25 +298,21 @@ class Archive:
 
     @property
     def datasets(self) -> tuple[str, ...]:
-        """Names of the datasets on offer."""
         return tuple(entry.name for entry in self.cards.catalogue)
 
     def days(self, dataset: str) -> Mapping[Account, Mapping[date, Price]]:
-        """Return what was spent or reserved from each account by day (UTC), without voided lines."""
         with self.cards.database.reading() as tx:
             return days_of(tx, dataset)
 
     def releases(
         self, dataset: str | None = None, token: str = "", limit: int = PAGE
     ) -> Page[ReleaseView]:
-        """Return releases with their receipts, newest first."""
         with self.cards.database.reading() as tx:
             keys = key_history(tx, self.keys[CARDS])
             page = results.list_releases(tx, dataset=dataset, before=token, limit=limit)
             return Page(tuple(_release(tx, row, self.cards, keys) for row in page.rows), page.next_token)
 
     def release(self, name: str) -> ReleaseView:
-        """Return a release; raises NotFoundError if there is none of this name."""
         with self.cards.database.reading() as tx:
             keys = key_history(tx, self.keys[CARDS])
             return _release(tx, results.get_release(tx, name), self.cards, keys)
@@ -353,6 +348,5 @@ class Archive:
             return proven(tx, self.cards.log, index, self.cards.clock())
 
     def steps(self, proof: ProvenEntry) -> tuple[ProofStep, ...]:
-        """Recompute an entry's proof from its bytes, step by step."""
         with self.cards.database.reading() as tx:
             return steps(proof, key_history(tx, self.keys[LOG]))

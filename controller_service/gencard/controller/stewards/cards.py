@@ -305,7 +305,6 @@ class ExactTables:
         return digest_of(tables)
 
     def job(self, jobs: Descriptions, dataset_entry: DatasetEntry) -> RiskJob:
-        """Describe the look."""
         return jobs.look(
             dataset_entry,
             self.cliques,
@@ -426,7 +425,6 @@ class Risks:
         return view.report if view.state is RiskState.READY else None
 
     def log(self, tx: Connection, actor: str, name: str) -> None:
-        """Log that a steward views the risk."""
         now = self.cards.clock()
         self.cards.log.append(tx, action=LOOK, actor=actor, resource=name, details={}, now=now)
 
@@ -496,5 +494,4 @@ class RiskRun:
 
 
 def forget(tx: Connection, card: str) -> None:
-    """Drop what is kept of a card."""
     tx.execute(delete(risks).where(risks.c.card == card))

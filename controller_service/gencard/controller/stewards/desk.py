@@ -102,7 +102,6 @@ class Effects:
     keys: KeyEffect
 
     def of(self, kind: Kind) -> ActionEffect:
-        """Return the effect of a kind."""
         by_kind: Mapping[Kind, ActionEffect] = {
             **dict.fromkeys((Kind.APPROVE, Kind.COUNTER, Kind.REJECT, Kind.REVOKE), self.cards),
             **dict.fromkeys((Kind.RELEASE_ANSWER, Kind.REFUSE_ANSWER), self.answers),
@@ -470,7 +469,6 @@ class Desk(Deciding):
             raise InvalidInputError(field="card", problem=problem, advice=advice)
 
     def purposes(self, who: Identity, names: Collection[str]) -> Mapping[str, str]:
-        """Return the purposes of the cards among some resources, by name."""
         check_steward(who)
         with self.database.reading() as tx:
             rows = cards_named(tx, names)
@@ -503,7 +501,6 @@ class Desk(Deciding):
     def lines(
         self, who: Identity, dataset: str | None = None, limit: int = 50, token: str = ""
     ) -> Page[LineView]:
-        """Lines of the ledger, newest first."""
         check_steward(who)
         effect = self.effects.lines
         with self.database.reading() as tx:
@@ -512,7 +509,6 @@ class Desk(Deciding):
         return Page(tuple(map(LineView, page.rows, digests)), page.next_token)
 
     def people(self, who: Identity) -> tuple[Person, ...]:
-        """Return all enrolled people."""
         check_steward(who)
         with self.database.reading() as tx:
             last_seen, certified = self.reader.times(tx)
@@ -562,7 +558,6 @@ class Desk(Deciding):
         return Archive(effects.cards.cards, effects.keys.rotation.keys)
 
     def first_decisions(self, who: Identity) -> tuple[FirstDecision, ...]:
-        """Return all decisions that wait for a second steward, oldest first."""
         check_steward(who)
         with self.database.reading() as tx:
             return stewards.waiting_first_decisions(tx, self.clock())

@@ -130,7 +130,6 @@ class InTheState:
     __slots__ = ()
 
     def turn(self) -> AbstractContextManager[object]:
-        """Return an empty context: nothing follows the transaction."""
         return nullcontext()
 
 
@@ -143,7 +142,6 @@ def argument(arguments: Mapping[str, Any], name: str, kind: type[T], default: T)
 
 
 def texts(arguments: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """Return a list of texts; raises InvalidInputError if it is none."""
     values = argument(arguments, name, list, [])
     if not all(isinstance(value, str) for value in values):
         raise InvalidInputError(field=f"arguments.{name}", problem="is not a list of texts")
@@ -157,7 +155,6 @@ def check_steward(who: Identity) -> None:
 
 
 def refuse_others(arguments: Mapping[str, Any], *names: str) -> None:
-    """Raise InvalidInputError if there is an argument of another name."""
     if not arguments.keys() <= {*names}:
         problem = f"may contain only {', '.join(names) or 'nothing'}"
         raise InvalidInputError(field="arguments", problem=problem)
@@ -236,7 +233,6 @@ class PersonEffect:
         return Demands(under=under, subject=identity.uri, changes_people=not same_keys)
 
     def has_two_stewards(self) -> bool:
-        """Whether there are two stewards who could agree."""
         people = read_identities(self.folder / "identities").values()
         stewards = [one for one in people if one.identity.role is Role.STEWARD and not one.disabled]
         return len(stewards) > 1
@@ -391,14 +387,12 @@ class AnswerEffect(InTheState):
         return {"name": row.name, "state": str(row.state), "outcome": outcome, "request": request}
 
     def waiting(self, tx: Connection, name: str) -> tuple[RunRow, RunOutcome]:
-        """Return a waiting run and what it gave."""
         row = results.get_run(tx, name)
         return row, RunOutcome.of(row)
 
     def view(
         self, tx: Connection, name: str, shown: str, firsts: tuple[FirstDecision, ...], *, two: bool
     ) -> AnswerReview:
-        """Return all of a waiting answer."""
         row, outcome = self.waiting(tx, name)
         reviewed = row.tier is RunTier.REVIEWED
         review = Review.of(outcome) if reviewed else None
@@ -434,7 +428,6 @@ class AnswerEffect(InTheState):
 
 
 def released(row: RunRow, outcome: RunOutcome, arguments: Mapping[str, Any]) -> RunOutcome:
-    """Return the part of an outcome that leaves."""
     refuse_others(arguments, "withhold", "digits", "red")
     if row.tier is not RunTier.REVIEWED:
         if arguments:
@@ -512,7 +505,6 @@ class RefusalEffect(InTheState):
         return Demands(dataset_of(row.resource), gives=True, subject=row.owner)
 
     def views(self, tx: Connection) -> tuple[Failure, ...]:
-        """Return all that count, oldest first."""
         return tuple(
             Failure(
                 row.name,

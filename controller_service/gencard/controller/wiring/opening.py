@@ -313,7 +313,6 @@ def _entries(
 
 
 def caps_of(settings: Settings) -> dict[str, Caps]:
-    """Return the caps of all datasets, by name."""
     return {f"{PREFIX}{entry.name}": entry.caps for entry in settings.datasets}
 
 

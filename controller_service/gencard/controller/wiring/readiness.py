@@ -26,7 +26,6 @@ from gencard.measures.utility.gap import gap_of
 
 
 def check_catalogue(catalogue: Catalogue, boxes: Boxes, *, unreviewed: bool = False) -> None:
-    """Run all checks of the datasets on offer."""
     check_apart(catalogue)
     check_policies(catalogue, boxes.names, boxes.facts)
     check_evaluations(catalogue)

@@ -161,7 +161,6 @@ def _ending(error: grpc.RpcError) -> Exception:
 
 
 def parts_of(content: bytes) -> Iterator[bytes]:
-    """Cut bytes into parts of at most ``PART_BYTES``."""
     for place in range(0, len(content), PART_BYTES):
         yield content[place : place + PART_BYTES]
 
@@ -398,7 +397,6 @@ class _Batch:
 
 
 def cluster_box(recipe: Recipe, cluster: ClusterPart) -> ClusterBox:
-    """Return a box of a recipe, performed by a cluster."""
     bounds = RunLimits(cluster.cpu_seconds, cluster.memory_mib)
     there, seconds = recipe, float(bounds.cpu_seconds)
     if isinstance(recipe, ProgramRecipe):

@@ -97,7 +97,6 @@ class SentOrder:
         return self.rows * row_bytes(self.domain) + _BESIDE_CODES
 
     def rows_of(self, answer: bytes) -> Dataset | None:
-        """Return the rows of an answer, or None if the run failed."""
         if len(answer) > self.most_bytes:
             raise MalformedAnswerError("an answer that is too large")
         message = RunAnswer()
@@ -170,7 +169,6 @@ def _dataset(domain: Domain, rows: int, codes: bytes) -> Dataset:
 
 
 def order_of(content: bytes) -> RunOrder:
-    """Return the message of some bytes; raises InvalidInputError."""
     message = RunOrder()
     try:
         message.ParseFromString(content)
@@ -181,13 +179,11 @@ def order_of(content: bytes) -> RunOrder:
 
 
 def recipe_of(order: RunOrder) -> Recipe:
-    """Return the recipe of an order; raises InvalidInputError or ValueError."""
     recipe: Recipe = JOBS.read(Recipe, json.loads(order.recipe), field="recipe")  # type: ignore[arg-type]  # a union
     return recipe
 
 
 def failure(order: bytes) -> bytes:
-    """Return the answer that the run failed."""
     return RunAnswer(order=sha256(order).digest(), failed=True).SerializeToString()
 
 

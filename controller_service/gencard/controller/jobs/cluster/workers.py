@@ -89,7 +89,6 @@ class WorkerProcesses:
             process.kill()
 
     def close(self) -> None:
-        """Kill all of them."""
         with self._lock:
             there = [*self._busy.values(), *(process for _, process in self._idle)]
             self._idle = []
@@ -147,7 +146,6 @@ class _Servicer(worker_pb2_grpc.WorkerServiceServicer):
     def DescribeWorker(  # noqa: N802 - the name is the protocol's
         self, _request: worker_pb2.DescribeWorkerRequest, context: grpc.ServicerContext
     ) -> worker_pb2.DescribeWorkerResponse:
-        """Return code and number of runs."""
         self._check(context)
         return worker_pb2.DescribeWorkerResponse(code=self._code, runs=self._runs)
 
