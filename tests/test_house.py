@@ -62,7 +62,7 @@ controller.controller_state   1   200  what a steward works at, served or not
 controller.drafting          12  3200  init and dataset add: schemas and settings
 controller.earlier            1   450  a run beside what was disclosed before
 controller.failures           1   350  failures of work on records, and refunds
-controller.jobs              14  3600  processes that may read records
+controller.jobs              15  3550  processes that may read records
 controller.noise              1    50  OpenDP's exact samplers, and no other
 controller.notify             1   500  webhook and mail to stewards
 controller.operations         1   550  long operations: queued, run, resumed
