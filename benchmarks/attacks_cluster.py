@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.attack import Attack, Outcome
 from gencard.boxes.reference import ReferenceKind, ReferenceRecipe
 from gencard.controller.base.listening import worker_host
-from gencard.controller.jobs.auditing import JournaledBox, RepeatedBox
+from gencard.controller.jobs.black_boxes import JournaledBox, RepeatedBox
 from gencard.controller.jobs.cluster.executor import cluster_box, examined
 from gencard.controller.jobs.tasks import ClusterPart
 from gencard.core.audit.plan import AuditPlan

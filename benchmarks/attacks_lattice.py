@@ -16,9 +16,9 @@ import numpy as np
 from benchmarks.attack import Attack, Outcome
 from gencard.analysis.answers.answer import AnalysisAnswer
 from gencard.analysis.answers.families import contingency
+from gencard.controller.earlier import Earlier
 from gencard.controller.jobs.answering import checked
-from gencard.controller.questions.earlier import Earlier
-from gencard.controller.questions.run_question import RunQuestion
+from gencard.controller.run_question import RunQuestion
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.output_rules import USUAL_RULES

@@ -26,9 +26,9 @@ from scipy import stats
 from benchmarks import bench
 from benchmarks.attack import Attack, Outcome
 from gencard.analysis.answers.answer import AnalysisAnswer
+from gencard.controller.earlier import Earlier
 from gencard.controller.jobs.answering import checked
-from gencard.controller.questions.earlier import Earlier
-from gencard.controller.questions.run_question import RunQuestion
+from gencard.controller.run_question import RunQuestion
 from gencard.core.coding import Attribute, Coding, Edges, Labels, intervals_of
 from gencard.core.dataset import Dataset
 from gencard.core.output_rules import Rules

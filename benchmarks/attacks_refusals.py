@@ -17,9 +17,9 @@ import numpy as np
 from benchmarks.attack import Attack, Outcome
 from gencard.controller.answers.answers import outcome_of
 from gencard.controller.answers.decisions import PRICE
+from gencard.controller.earlier import Earlier
 from gencard.controller.jobs.answering import check_answerable, checked
-from gencard.controller.questions.earlier import Earlier
-from gencard.controller.questions.run_question import Population, RunQuestion
+from gencard.controller.run_question import Population, RunQuestion
 from gencard.core.card.analyses import Analyses
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset

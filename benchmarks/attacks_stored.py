@@ -15,15 +15,15 @@ import numpy as np
 
 from benchmarks.attack import Attack, Outcome
 from gencard.analysis.answers.answer import AnalysisAnswer
+from gencard.controller.earlier import Earlier
 from gencard.controller.jobs.answering import checked
 from gencard.controller.jobs.measurement import records_as_stored
 from gencard.controller.jobs.tasks import RecordsSource
-from gencard.controller.questions.earlier import Earlier
-from gencard.controller.questions.run_question import RunQuestion
 from gencard.controller.records.file_format import USUAL
 from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.records.tables.address import TableAddress
 from gencard.controller.records.vault import open_source
+from gencard.controller.run_question import RunQuestion
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import RecordsProtectedError

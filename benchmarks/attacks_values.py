@@ -19,9 +19,9 @@ from gencard.analysis.answers.answer import AnalysisAnswer
 from gencard.analysis.answers.kinds import answered
 from gencard.analysis.answers.margins import RecordMargins
 from gencard.analysis.output_checks.released import released
+from gencard.controller.earlier import Earlier
 from gencard.controller.jobs.answering import checked
-from gencard.controller.questions.earlier import Earlier
-from gencard.controller.questions.run_question import RunQuestion
+from gencard.controller.run_question import RunQuestion
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError

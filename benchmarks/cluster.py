@@ -23,7 +23,7 @@ from benchmarks.applications import Application, applications
 from gencard.boxes.reference import ReferenceKind, ReferenceRecipe
 from gencard.controller.jobs.cluster.executor import cluster_box
 from gencard.controller.jobs.synthesis import box_of
-from gencard.controller.sandbox.recipes import Recipe, built_in_recipe
+from gencard.controller.sandbox.boxes import Recipe, built_in_recipe
 from gencard.core.audit.plan import calls
 from gencard.core.audit.run import audit
 from gencard.core.audit.wording import report_to_json_object

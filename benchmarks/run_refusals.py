@@ -17,9 +17,9 @@ from itertools import combinations, groupby
 from benchmarks import bench, model_referees, table_referees
 from benchmarks.coded_samples import sample
 from benchmarks.table_referees import Case
+from gencard.controller.earlier import Earlier
 from gencard.controller.jobs.answering import checked
-from gencard.controller.questions.earlier import Earlier
-from gencard.controller.questions.run_question import Population, RunQuestion
+from gencard.controller.run_question import Population, RunQuestion
 from gencard.core.output_rules import USUAL_RULES
 from gencard.wire.documents.answer_document import Question
 

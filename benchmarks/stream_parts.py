@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks import bench
 from gencard.client import Analyst
-from gencard.controller.jobs.rows_file import RowsFile
+from gencard.controller.jobs.synthesis import RowsFile
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.v1.synthesis_pb2 import StreamRowsRequest, StreamRowsResponse

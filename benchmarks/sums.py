@@ -43,10 +43,10 @@ from gencard.analysis.formulas.numbers import Needs
 from gencard.analysis.formulas.summing import question_needs
 from gencard.analysis.output_checks.stored import StoredRun
 from gencard.controller.drafting.schema_draft import draft_schema
+from gencard.controller.earlier import Earlier
 from gencard.controller.jobs.answering import checked
-from gencard.controller.questions.earlier import Earlier
-from gencard.controller.questions.run_question import RunQuestion
 from gencard.controller.records.vault import Vault
+from gencard.controller.run_question import RunQuestion
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset

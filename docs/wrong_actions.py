@@ -24,7 +24,7 @@ from gencard.client.shell.main import app as gencard
 from gencard.controller.settings.settings import Settings
 from gencard.controller.shell import advice_of
 from gencard.controller.shell.main import app as controller
-from gencard.controller.wiring.reloading import Reload, SettingsWatch, digest_of
+from gencard.controller.wiring.opening import Reload, SettingsWatch, digest_of
 from gencard.core.errors import GencardError
 from gencard.wire.signatures.identity import Role
 

@@ -20,7 +20,7 @@ from typer.main import get_command
 
 from docs import errors, examples, reference
 from gencard.client.shell.main import app as analyst_shell
-from gencard.controller.audits.run import _payload
+from gencard.controller.audit_runs import _payload
 from gencard.controller.base.files import Section
 from gencard.controller.settings.policy import CAPS, POLICY
 from gencard.controller.shell.main import app as steward_shell

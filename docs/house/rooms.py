@@ -33,34 +33,38 @@ def _rooms(table: str) -> dict[str, Room]:
 
 HOUSES: Mapping[str, Mapping[str, Room]] = {
     "controller": _rooms("""
-        12 shell answers audits backup base boxes controller_state drafting jobs notify page people \
+        13 shell answers audits backup base boxes controller_state drafting jobs notify page people \
             policy records sandbox settings state stewards wiring
-        11 wiring answers audits backup base boxes cards controller_state jobs notify operations page \
-            people policy records releases sandbox service settings state stewards
-        10 backup audits base cards controller_state jobs people settings state
-        10 notify base controller_state settings state stewards
-        10 page base cards controller_state people records settings state stewards
-        10 service answers audits base boxes cards controller_state operations people records \
-            releases settings state stewards
-        9 controller_state answers base boxes cards operations people settings state stewards
-        8 stewards answers cards jobs operations people records state
-        7 answers base cards jobs operations questions records sandbox state
-        7 audits base boxes cards jobs operations policy records sandbox state
-        7 releases base cards jobs operations policy records sandbox state
-        6 operations base cards jobs records state
+        12 wiring answers audit_runs audits backup base boxes cards controller_state jobs notify \
+            operations page people policy records releases sandbox service settings state stewards
+        11 backup audits base cards controller_state jobs people settings state
+        11 notify base controller_state settings state stewards
+        11 page base cards controller_state people records settings state stewards
+        11 service answers audit_runs audits base boxes cards controller_state failures operations \
+            people records releases settings state stewards
+        10 controller_state answers base boxes cards failures operations people settings state \
+            stewards
+        9 audit_runs audits failures jobs operations records sandbox state
+        9 stewards answers cards failures jobs operations people records state
+        8 answers base cards failures jobs operations records run_question sandbox state
+        8 audits base boxes cards operations policy records state
+        8 releases base cards failures jobs operations policy records sandbox state
+        7 operations base failures jobs state
+        6 failures cards jobs records state
         5 cards boxes jobs policy records state
         5 drafting base boxes people records settings
         4 policy boxes records
         4 settings base boxes records sandbox state
         3 boxes base sandbox
-        3 jobs base noise questions records sandbox
+        3 jobs base earlier noise records run_question sandbox
         3 people base state
+        2 earlier run_question
         2 records base
         2 sandbox noise
         2 state base
         1 base
         1 noise
-        1 questions
+        1 run_question
     """),
     "client": _rooms("""
         10 shell agreement analyst answers canary_audit card catalogue checking common connection \

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from gencard.controller.sandbox import namespaces
-from gencard.controller.sandbox.call_filter import (
+from gencard.controller.sandbox.namespaces import (
     ARGUMENTS,
     MACHINES,
     NEWEST,

@@ -18,7 +18,7 @@ from gencard.controller.jobs import executor as executor_module
 from gencard.controller.jobs import process, tasks
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.jobs.process import WorkerProcess, packed, write_frame
-from gencard.controller.jobs.rows_file import RowsFile
+from gencard.controller.jobs.synthesis import RowsFile
 from gencard.controller.records.file_format import USUAL
 from gencard.controller.records.schema_file import PublicSchema
 from gencard.core.card.privacy import AS_COUNTED, EXACT

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gencard.controller.audits.audits import Journals
+from gencard.controller.audits import Journals
 from gencard.controller.base.disk import StateFiles
-from gencard.controller.jobs.auditing import JournaledBox
+from gencard.controller.jobs.black_boxes import JournaledBox
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import BlackBoxError, StorageError

@@ -69,9 +69,9 @@ from gencard.controller.jobs.tasks import (
 from gencard.controller.records.file_format import FileFormat
 from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.sandbox.analyses import AnalysisRecipe
+from gencard.controller.sandbox.boxes import ProgramRecipe
 from gencard.controller.sandbox.environment import Distribution, Environment, Runtime
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
-from gencard.controller.sandbox.recipes import ProgramRecipe
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.run import audit
 from gencard.core.card.privacy import EXACT, USUAL_CHECKS, Mechanism, privacy_with

@@ -2,8 +2,8 @@
 
 import pytest
 
+from gencard.controller.failures import NOTHING_LEARNT, as_reported
 from gencard.controller.jobs import tasks
-from gencard.controller.operations.failures import NOTHING_LEARNT, as_reported
 from gencard.core import errors
 from gencard.wire.signatures.identity import Role
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from gencard.controller.jobs import tasks
-from gencard.controller.operations.operations import Run
+from gencard.controller.operations import Run
 from gencard.controller.state.requests import OperationRow, OperationState
 from gencard.core.errors import OperationCancelledError
 from tests.system.raw_calls import eventually

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gencard.controller.earlier import Earlier
 from gencard.controller.jobs.answering import checked
 from gencard.controller.jobs.measurement import earlier_of
 from gencard.controller.jobs.tasks import Before, EndedQuestion
-from gencard.controller.questions.earlier import Earlier
-from gencard.controller.questions.run_question import RunQuestion
+from gencard.controller.run_question import RunQuestion
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, InvalidFormulaError, InvalidInputError

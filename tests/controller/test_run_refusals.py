@@ -16,9 +16,9 @@ from gencard.analysis.answers.kinds import KINDS
 from gencard.analysis.answers.trial import tried
 from gencard.controller.answers.answers import outcome_of
 from gencard.controller.answers.decisions import RunOutcome
+from gencard.controller.earlier import Earlier
 from gencard.controller.jobs.answering import check_answerable, checked
-from gencard.controller.questions.earlier import Earlier
-from gencard.controller.questions.run_question import Population, RunQuestion
+from gencard.controller.run_question import Population, RunQuestion
 from gencard.core.card.analyses import Analyses
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset

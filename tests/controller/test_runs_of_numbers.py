@@ -9,9 +9,9 @@ import statsmodels.formula.api as smf
 from scipy import stats
 from statsmodels.stats.anova import anova_lm
 
+from gencard.controller.earlier import Earlier
 from gencard.controller.jobs.answering import checked
-from gencard.controller.questions.earlier import Earlier
-from gencard.controller.questions.run_question import RunQuestion
+from gencard.controller.run_question import RunQuestion
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.errors import InvalidFormulaError
 from gencard.core.output_rules import Colour, Rule, Rules

@@ -15,10 +15,17 @@ import pytest
 from gencard.controller.jobs.descriptions import values_of
 from gencard.controller.jobs.tasks import JOBS
 from gencard.controller.sandbox import namespaces
-from gencard.controller.sandbox.boxes import _BUILT_IN, built_in_program, check_isolation, sandboxed_box
+from gencard.controller.sandbox.boxes import (
+    _BUILT_IN,
+    ProgramRecipe,
+    built_in_program,
+    built_in_recipe,
+    check_isolation,
+    sandboxed_box,
+    sandboxed_box_of,
+)
 from gencard.controller.sandbox.limits import Isolation
 from gencard.controller.sandbox.namespaces import SandboxUser
-from gencard.controller.sandbox.recipes import ProgramRecipe, built_in_recipe, sandboxed_box_of
 from gencard.controller.sandbox.sandbox import Sandbox
 from gencard.core.blackbox import FittingBox
 from gencard.core.coding import Attribute, Coding, Edges, Labels

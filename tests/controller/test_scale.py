@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gencard.client.common.files.rows import read_rows, write_rows
 from gencard.controller.jobs import answering as programs
-from gencard.controller.jobs.rows_file import RowsFile
+from gencard.controller.jobs.synthesis import RowsFile
 from gencard.controller.jobs.tasks import ProgramPart, RehearsalJob
 from gencard.controller.records.declared_scale import (
     DeclaredScale,

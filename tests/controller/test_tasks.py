@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from gencard.boxes.reference import Honest, ReferenceKind, ReferenceRecipe
-from gencard.controller.jobs import auditing, tasks, worker
+from gencard.controller.jobs import black_boxes, tasks, worker
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.process import (
     Crashed,
@@ -26,7 +26,7 @@ from gencard.controller.jobs.process import (
     received,
     unpacked,
 )
-from gencard.controller.jobs.rows_file import RowsFile
+from gencard.controller.jobs.synthesis import RowsFile
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.records.vault import Vault
@@ -262,7 +262,7 @@ class TestAudit:
         ends = [BlackBoxError(problem="its answer is longer"), JobLimitError(what="memory"), KeyError(0)]
         told = set()
         for end in ends:
-            monkeypatch.setattr(auditing, "box_of", lambda _, end=end: failing(end))
+            monkeypatch.setattr(black_boxes, "box_of", lambda _, end=end: failing(end))
             with pytest.raises(BlackBoxError) as caught:
                 run(tasks.AUDIT, self.job(dataset_entry))
             told.add(str(caught.value))
@@ -380,7 +380,7 @@ _FULL_DISK = """
 import resource, sys
 from pathlib import Path
 import numpy as np
-from gencard.controller.jobs.rows_file import RowsFile
+from gencard.controller.jobs.synthesis import RowsFile
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import StorageError

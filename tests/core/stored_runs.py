@@ -7,7 +7,7 @@ import numpy as np
 
 from gencard.analysis.answers.margins import RecordMargins
 from gencard.analysis.output_checks.stored import StoredRun
-from gencard.controller.questions.run_question import RunQuestion
+from gencard.controller.run_question import RunQuestion
 from gencard.core.coding import Coding, Edges, intervals_of
 from gencard.core.dataset import Dataset
 from gencard.core.types import FloatArray

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from gencard.client.connection.credentials import Credentials, public_key
 from gencard.client.findings.findings import EXPLANATIONS
 from gencard.client.shell.main import app as client_shell
-from gencard.controller.jobs.rows_file import RowsFile
+from gencard.controller.jobs.synthesis import RowsFile
 from gencard.controller.people.signing_keys import key_history
 from gencard.controller.settings.settings import Settings
 from gencard.controller.shell import terminal

@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from gencard.controller.base.fair_use import Bounds
-from gencard.controller.page import application
+from gencard.controller.page import server as application
 from tests.compiled_copies import copies_compiled_once  # noqa: F401  # a fixture
 from tests.page.browsing import CHROMIUM, chromium_running
 from tests.page.by_http import HttpSteward, PageHouse, http_steward, page_running

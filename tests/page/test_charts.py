@@ -6,8 +6,8 @@ from decimal import Decimal
 import pytest
 
 from gencard.controller.page import charts
-from gencard.controller.page.application import environment
-from gencard.controller.stewards.budget import Amount, amounts, courses
+from gencard.controller.page.server import environment
+from gencard.controller.stewards.archive import Amount, amounts, courses
 from gencard.core.card.budget import FREE, Price
 from tests.controller.state.samples import NOW
 

@@ -3,7 +3,7 @@
 import pytest
 
 from gencard.client import new_request
-from gencard.controller.stewards.deciding import Way
+from gencard.controller.stewards.desk import Way
 from gencard.wire.signatures.identity import Identity
 from gencard.wire.steward import Kind
 from tests.page.by_http import http_steward, page_running

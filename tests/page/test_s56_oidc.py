@@ -18,11 +18,12 @@ from joserfc.jwk import ECKey, OctKey
 from gencard.client import new_request
 from gencard.controller.base.disk import write_whole
 from gencard.controller.base.fair_use import Bounds
-from gencard.controller.page import application, oidc
+from gencard.controller.page import oidc
+from gencard.controller.page import server as application
 from gencard.controller.page.security import ATTEMPT, COOKIE
 from gencard.controller.settings.settings import Settings
 from gencard.controller.state.log import event_of
-from gencard.controller.stewards.deciding import Way
+from gencard.controller.stewards.desk import Way
 from gencard.core.errors import InvalidInputError, UnauthenticatedError
 from gencard.wire.signatures.canonical import sha256
 from gencard.wire.steward import Kind

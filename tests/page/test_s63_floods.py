@@ -7,7 +7,7 @@ import pytest
 
 from gencard.controller.base import fair_use
 from gencard.controller.base.fair_use import Bounds, Shares
-from gencard.controller.page import application
+from gencard.controller.page import server as application
 from gencard.controller.page.passkeys import Challenges
 from gencard.controller.page.server import MOST_CONNECTIONS
 from gencard.core.errors import UnauthenticatedError

@@ -11,9 +11,8 @@ from typing import NamedTuple
 import pytest
 
 from gencard.client.steward import Steward as Client
-from gencard.controller.notify.messages import SENTENCES, sentences
-from gencard.controller.notify.notifier import post_of
-from gencard.controller.operations.failures import Refusals, error_document
+from gencard.controller.failures import Refusals, error_document
+from gencard.controller.notify import SENTENCES, post_of, sentences
 from gencard.controller.people.certificates import issue, read_authority
 from gencard.controller.state import requests, stewards
 from gencard.controller.stewards.waiting import EVERY_KIND

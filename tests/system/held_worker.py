@@ -8,8 +8,8 @@ import sys
 import time
 from pathlib import Path
 
-from gencard.controller.jobs import releasing, synthesis, worker
-from gencard.controller.jobs.auditing import JournaledBox
+from gencard.controller.jobs import black_boxes, synthesis, worker
+from gencard.controller.jobs.black_boxes import JournaledBox
 
 _runs_by_seed = JournaledBox.runs_by_seed
 
@@ -38,5 +38,5 @@ def held(function):
 
 if __name__ == "__main__":
     JournaledBox.runs_by_seed = runs_by_seed
-    releasing.draw, synthesis.synthesise = held(releasing.draw), held(synthesis.synthesise)
+    black_boxes.draw, synthesis.synthesise = held(black_boxes.draw), held(synthesis.synthesise)
     worker.main()

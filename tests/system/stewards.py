@@ -6,7 +6,7 @@ from uuid import uuid4
 from google.protobuf import descriptor_pool, message_factory
 
 from gencard.controller.state import results
-from gencard.controller.stewards.deciding import Way
+from gencard.controller.stewards.desk import Way
 from gencard.wire.documents.card_document import terms_document
 from gencard.wire.signatures.canonical import json_bytes
 from gencard.wire.signatures.identity import Identity

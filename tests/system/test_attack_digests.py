@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from gencard.client.connection.connection import result_of
-from gencard.controller.audits import audits
+from gencard.controller import audits
 from gencard.core.audit.extremal_pair import statistics_digest
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain

@@ -14,7 +14,7 @@ from gencard.client.card import Card
 from gencard.client.checking.bundle import Bundle, Keys
 from gencard.client.checking.verify import Outcome, verify
 from gencard.client.connection.credentials import Credentials
-from gencard.controller.jobs import auditing, releasing
+from gencard.controller.jobs import black_boxes
 from gencard.core.audit.report import Verdict
 from gencard.core.card.terms import Tier
 from gencard.core.domain import Domain
@@ -121,8 +121,8 @@ def admitted(house, tmp_path_factory) -> Iterator[Admitted]:
     house.review("chain")
     with pytest.MonkeyPatch.context() as patch, known_seeds():
         run_jobs_in_threads(patch)
-        patch.setattr(auditing, "box_of", lambda _recipe: hidden.box)
-        patch.setattr(releasing, "_seed", lambda: 7)
+        patch.setattr(black_boxes, "box_of", lambda _recipe: hidden.box)
+        patch.setattr(black_boxes, "_seed", lambda: 7)
         house.start()
         with house.analyst() as ana:
             card = ana.propose("survey", PAIRS, purpose="a test", generator="chain", rows=ROWS)

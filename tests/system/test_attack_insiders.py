@@ -16,8 +16,8 @@ from google.longrunning import operations_pb2, operations_pb2_grpc
 
 from gencard.client.answers.runs import dry_run, run_program
 from gencard.controller.answers.answers import AT_RECORDS
-from gencard.controller.notify.notifier import Notifier
-from gencard.controller.operations.operations import Ticks
+from gencard.controller.notify import Notifier
+from gencard.controller.operations import Ticks
 from gencard.controller.sandbox.limits import Isolation
 from gencard.controller.state import results
 from gencard.controller.state.database import Database

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gencard.controller.operations.operations import OperationRunner, Run
+from gencard.controller.operations import OperationRunner, Run
 from gencard.v1 import synthesis_pb2
 from gencard.wire.signatures.identity import Identity
 from tests.system.house import House, build, request_id

@@ -6,8 +6,8 @@ import pytest
 
 from gencard.client.audit import Audit, known_audits
 from gencard.client.card import Card
-from gencard.controller.audits.run import KNOWN_LEAK
-from gencard.controller.operations import operations as run_module
+from gencard.controller import operations as run_module
+from gencard.controller.audit_runs import KNOWN_LEAK
 from gencard.controller.state.log import event_of
 from gencard.core.card.card import CardState
 from gencard.core.card.terms import AuditTerms

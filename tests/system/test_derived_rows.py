@@ -9,8 +9,8 @@ from gencard.client.checking.bundle import Bundle, Keys, rebuild
 from gencard.client.checking.replay import check_delivered_file
 from gencard.client.connection.credentials import public_key
 from gencard.controller.cards import book
-from gencard.controller.jobs.releasing import draw
-from gencard.controller.jobs.rows_file import RowsFile
+from gencard.controller.jobs.black_boxes import draw
+from gencard.controller.jobs.synthesis import RowsFile
 from gencard.controller.jobs.tasks import KEPT_ROWS, DrawJob
 from gencard.core.coding import Derivation
 from gencard.core.dataset import Dataset

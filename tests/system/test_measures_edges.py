@@ -9,7 +9,7 @@ from google.longrunning import operations_pb2
 
 from gencard.client import evaluation
 from gencard.client.connection.connection import cancel, progress_of
-from gencard.controller.operations import operations as run_module
+from gencard.controller import operations as run_module
 from gencard.controller.state.cards import as_of
 from gencard.core.card.budget import SpendState
 from gencard.core.errors import CardExpiredError, CardStateError

@@ -24,8 +24,8 @@ from gencard.client.checking.bundle import Bundle, Keys
 from gencard.client.checking.verify import Outcome, verify
 from gencard.client.connection.credentials import Credentials
 from gencard.client.connection.tables import RemoteBox
-from gencard.controller.jobs import releasing
-from gencard.controller.operations import operations as run_module
+from gencard.controller import operations as run_module
+from gencard.controller.jobs import black_boxes
 from gencard.controller.records.vault import Vault
 from gencard.controller.wiring import serving as wiring
 from gencard.core.audit.uniques import made_up
@@ -346,7 +346,7 @@ class World:
         patch.setattr(secrets, "randbits", lambda bits: next(seeds))
         patch.setattr(Vault, "version", lambda *_: "aa" * 32)
         patch.setattr(door, "measure", _never)
-        patch.setattr(releasing, "box_of", _fixed)
+        patch.setattr(black_boxes, "box_of", _fixed)
         file = self.folder / "survey.csv"
         self.data.to_csv(file, index=False)
         moment = datetime(2026, 11, 22, tzinfo=UTC)

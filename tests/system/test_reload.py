@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from gencard.client import Analyst, all_marginals
 from gencard.controller.shell.main import app
 from gencard.controller.state.log import event_of
-from gencard.controller.wiring.reloading import SettingsWatch
+from gencard.controller.wiring.opening import SettingsWatch
 from gencard.core.errors import (
     BudgetExceededError,
     GencardError,

@@ -113,7 +113,7 @@ class TestStarts:
         house.stop()
         house.edit({"most_rows": "77"})
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("gencard.controller.wiring.rule_log.keep_rules", _fails)
+            patch.setattr("gencard.controller.wiring.opening.keep_rules", _fails)
             with pytest.raises(StorageError):
                 house.start()
         house.start()

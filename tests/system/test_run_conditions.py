@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from gencard.analysis.formulas.conditions import read_condition
+from gencard.controller import run_question
 from gencard.controller.answers import decisions
 from gencard.controller.jobs import answering
-from gencard.controller.questions import run_question
 from gencard.core.errors import RunRefusedError
 from tests.system.house import SCHEMA, build, survey
 from tests.system.raw_calls import configure

@@ -31,14 +31,14 @@ CANCEL = "/google.longrunning.Operations/CancelOperation"
 @pytest.fixture(scope="module")
 def slow_house(tmp_path_factory):
     """House whose records never end: a measurement or an audit reads on until it is stopped."""
-    folder, describe = tmp_path_factory.mktemp("slow"), Descriptions._records
+    folder, describe = tmp_path_factory.mktemp("slow"), Descriptions.records
 
     def endless(*args, **more):
         records = describe(*args, **more)
         return replace(records, data=str(endless_records())) if str(folder) in records.data else records
 
     with running(folder) as house, pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Descriptions, "_records", endless)
+        patched.setattr(Descriptions, "records", endless)
         yield house
 
 

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import grpc
 import pytest
 
-from gencard.controller.audits import audits as resumption
-from gencard.controller.operations import operations as run
+from gencard.controller import audits as resumption
+from gencard.controller import operations as run
 from gencard.controller.service import guard
 from gencard.controller.service.access import MAY_CALL
 from tests.system import canaries, every_method

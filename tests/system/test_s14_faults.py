@@ -13,8 +13,8 @@ import pytest
 from google.longrunning import operations_pb2
 from google.rpc import status_pb2
 
+from gencard.controller import operations
 from gencard.controller.controller_state import ControllerState
-from gencard.controller.operations import operations
 from gencard.controller.service import operations as watching
 from gencard.core.card.budget import SpendState
 from gencard.core.errors import GencardError

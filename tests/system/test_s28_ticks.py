@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from gencard.controller.operations.operations import Run
+from gencard.controller.operations import Run
 from gencard.core.card.budget import SpendState
 from gencard.v1.synthesis_pb2 import OperationProgress as Progress
 from tests.system.house import build

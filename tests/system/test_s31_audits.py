@@ -7,7 +7,7 @@ import pytest
 
 from gencard.client.common.arguments import Where
 from gencard.client.connection.credentials import Credentials
-from gencard.controller.operations import operations as run_module
+from gencard.controller import operations as run_module
 from gencard.controller.state import results
 from gencard.core.card.budget import Price, SpendState
 from gencard.core.card.terms import AuditTerms

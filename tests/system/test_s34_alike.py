@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 
 from gencard.controller.jobs.executor import ProcessExecutor
-from gencard.controller.jobs.rows_file import RowsFile
+from gencard.controller.jobs.synthesis import RowsFile
 from gencard.controller.jobs.tasks import RUN_BLACK_BOX, BlackBoxJob
-from gencard.controller.sandbox.recipes import program_recipe
+from gencard.controller.sandbox.boxes import program_recipe
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from tests.system.sandboxes import LIMITS, box, needs_sandbox

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gencard.controller.sandbox.call_filter import ARGUMENTS, MACHINES, OF_SEVERAL, REFUSED
 from gencard.controller.sandbox.limits import MemoryWatch
-from gencard.controller.sandbox.namespaces import Namespaces
+from gencard.controller.sandbox.namespaces import ARGUMENTS, MACHINES, OF_SEVERAL, REFUSED, Namespaces
 from gencard.core.errors import IsolationError
 from tests.system.raw_calls import eventually
 from tests.system.sandboxes import LIMITS, needs_sandbox, reported_value, shell

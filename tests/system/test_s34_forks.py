@@ -11,14 +11,19 @@ import numpy as np
 import pytest
 
 from gencard.controller.jobs.executor import ProcessExecutor
-from gencard.controller.jobs.rows_file import RowsFile
+from gencard.controller.jobs.synthesis import RowsFile
 from gencard.controller.jobs.tasks import RUN_BLACK_BOX, BlackBoxJob
-from gencard.controller.sandbox import forks, namespaces, sandbox
-from gencard.controller.sandbox.boxes import SandboxedProgram, built_in_program, sandboxed_box
+from gencard.controller.sandbox import namespaces, sandbox
+from gencard.controller.sandbox import sandbox as forks
+from gencard.controller.sandbox.boxes import (
+    SandboxedProgram,
+    built_in_program,
+    program_recipe,
+    sandboxed_box,
+)
 from gencard.controller.sandbox.environment import Environment
 from gencard.controller.sandbox.limits import Isolation, children_of, tree_of
 from gencard.controller.sandbox.program import Program
-from gencard.controller.sandbox.recipes import program_recipe
 from gencard.controller.sandbox.sandbox import Sandbox
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gencard.controller.sandbox import forks
+from gencard.controller.sandbox import sandbox as forks
 from gencard.controller.sandbox.boxes import SandboxedProgram
 from gencard.controller.sandbox.environment import compile_sources
 from gencard.controller.sandbox.limits import Isolation

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from gencard.controller.jobs.executor import ProcessExecutor
-from gencard.controller.jobs.rows_file import RowsFile
+from gencard.controller.jobs.synthesis import RowsFile
 from gencard.controller.jobs.tasks import RUN_BLACK_BOX, BlackBoxJob, RowsResult
 from gencard.controller.sandbox import namespaces
+from gencard.controller.sandbox.boxes import program_recipe
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.namespaces import VARIABLES
 from gencard.controller.sandbox.program import Program
-from gencard.controller.sandbox.recipes import program_recipe
 from gencard.controller.settings.settings import Settings
 from gencard.controller.wiring.readiness import check_cells
 from gencard.core.errors import (

@@ -12,7 +12,7 @@ from gencard.client.analyst import Analyst
 from gencard.client.card import Card
 from gencard.client.checking.signing import card_of_statement
 from gencard.client.connection.tables import RemoteBox
-from gencard.controller.operations import operations as run_module
+from gencard.controller import operations as run_module
 from gencard.core.audit.uniques import made_up
 from gencard.core.card.budget import NO_CLAIM, Claim, Neighbouring
 from gencard.core.card.card import CardState

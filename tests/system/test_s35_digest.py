@@ -9,15 +9,15 @@ import pytest
 
 from gencard.controller.jobs.tasks import JOBS
 from gencard.controller.sandbox import program as programs
-from gencard.controller.sandbox.environment import Runtime
-from gencard.controller.sandbox.limits import SandboxLimits
-from gencard.controller.sandbox.program import Program
-from gencard.controller.sandbox.recipes import (
+from gencard.controller.sandbox.boxes import (
     ProgramRecipe,
     built_in_recipe,
     program_recipe,
     sandboxed_box_of,
 )
+from gencard.controller.sandbox.environment import Runtime
+from gencard.controller.sandbox.limits import SandboxLimits
+from gencard.controller.sandbox.program import Program
 from gencard.core.errors import GeneratorChangedError, InvalidInputError
 from tests.system.sandboxes import RECORDS, needs_sandbox
 

@@ -17,17 +17,16 @@ import pytest
 
 from gencard.boxes.registry import BOXES
 from gencard.controller.jobs.tasks import JOBS
-from gencard.controller.sandbox import distributions, environment
-from gencard.controller.sandbox.boxes import built_in_program
-from gencard.controller.sandbox.distributions import checked, stamp_of
-from gencard.controller.sandbox.environment import CompiledCopies, python_environment
-from gencard.controller.sandbox.limits import Isolation, SandboxLimits
-from gencard.controller.sandbox.recipes import (
+from gencard.controller.sandbox import environment
+from gencard.controller.sandbox.boxes import (
     ProgramRecipe,
+    built_in_program,
     built_in_recipe,
     program_recipe,
     sandboxed_box_of,
 )
+from gencard.controller.sandbox.environment import CompiledCopies, checked, python_environment, stamp_of
+from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.sandbox import Sandbox
 from gencard.core.errors import BlackBoxError, GeneratorChangedError, InvalidInputError
 from tests.compiled_copies import compiled_anew
@@ -64,7 +63,7 @@ def installed(tmp_path, monkeypatch) -> Path:
     folder = tmp_path / "site-packages"
     install(folder)
     monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.setattr(distributions, "_checked", {})
+    monkeypatch.setattr(environment, "_checked", {})
     return folder
 
 
@@ -139,8 +138,8 @@ class TestRecord:
             checked(["tiny"])
 
     def test_s35_what_was_read_is_not_read_again_unless_it_was_changed(self, installed, monkeypatch):
-        read, real = [], distributions._check_hashes
-        monkeypatch.setattr(distributions, "_check_hashes", lambda *args: read.append(1) or real(*args))
+        read, real = [], environment._check_hashes
+        monkeypatch.setattr(environment, "_check_hashes", lambda *args: read.append(1) or real(*args))
         checked(["tiny"])
         before = stamp_of(checked(["tiny"]).entries)
         assert len(read) == 1
@@ -238,7 +237,7 @@ class TestDigest:
             present.check_unchanged()
 
     def test_s35_a_comparison_goes_on_while_links_are_made(self, installed, monkeypatch):
-        real, left = distributions._check_hashes, [3]
+        real, left = environment._check_hashes, [3]
 
         def linked(*arguments):
             if left[0]:
@@ -246,7 +245,7 @@ class TestDigest:
                 os.link(installed / "tiny_top.py", installed.parent / f"link{left[0]}")
             return real(*arguments)
 
-        monkeypatch.setattr(distributions, "_check_hashes", linked)
+        monkeypatch.setattr(environment, "_check_hashes", linked)
         assert checked(["tiny"]).distributions[0].name == "tiny"
 
     def test_s35_an_edited_source_of_gencard_changes_no_digest(self, tmp_path):

@@ -18,7 +18,7 @@ from gencard.controller.state import results, stewards
 from gencard.controller.state.log import event_of
 from gencard.controller.state.results import RunRow, RunTier
 from gencard.controller.state.stewards import LIFE
-from gencard.controller.stewards.deciding import Way
+from gencard.controller.stewards.desk import Way
 from gencard.core.errors import InvalidInputError, SecondStewardError, StaleEtagError
 from gencard.core.policy import TwoStewards
 from gencard.wire.documents.keys import request_document, request_of_document

@@ -25,8 +25,8 @@ from gencard.controller.jobs.cluster.executor import WorkerLostError, cluster_bo
 from gencard.controller.jobs.cluster.orders import OrderBook, RunLimits
 from gencard.controller.jobs.synthesis import box_of
 from gencard.controller.people.certificates import issue, new_authority
+from gencard.controller.sandbox.boxes import carried, program_recipe
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
-from gencard.controller.sandbox.recipes import carried, program_recipe
 from gencard.controller.shell.main import app
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.run import audit

@@ -15,13 +15,13 @@ from typer.testing import CliRunner
 
 from gencard.boxes.reference import ReferenceKind, ReferenceRecipe
 from gencard.controller.base.files import toml_text
-from gencard.controller.jobs import auditing as repetition
-from gencard.controller.jobs.auditing import JournaledBox, NotRepeatableError, RepeatedBox
+from gencard.controller.jobs import black_boxes as repetition
+from gencard.controller.jobs.black_boxes import JournaledBox, NotRepeatableError, RepeatedBox
 from gencard.controller.jobs.cluster.executor import cluster_box
 from gencard.controller.jobs.cluster.orders import Performer
 from gencard.controller.jobs.synthesis import box_of
+from gencard.controller.sandbox.boxes import ProgramRecipe, received
 from gencard.controller.sandbox.environment import Environment, Runtime
-from gencard.controller.sandbox.recipes import ProgramRecipe, received
 from gencard.controller.shell.main import app
 from gencard.controller.shell.terminal import controller_state
 from gencard.controller.state.log import event_of

@@ -37,7 +37,7 @@ box = "mst"
 parameters = { epsilon = "1", delta = "0.000001", neighbouring = "replace-one" }
 """
 HELD = """
-from gencard.controller.audits import audits
+from gencard.controller import audits
 from gencard.controller.jobs import process
 audits._drawn = lambda seed: seed + 1_000
 process._COMMAND = {command!r}

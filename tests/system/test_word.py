@@ -13,10 +13,17 @@ import pytest
 from standardwebhooks.webhooks import Webhook as Verifier
 from typer.testing import CliRunner
 
-from gencard.controller.notify import channels
-from gencard.controller.notify.channels import Fate, channels_of
-from gencard.controller.notify.messages import LONG, SENTENCES, Message, notices
-from gencard.controller.notify.notifier import Notifier, post_of
+from gencard.controller import notify
+from gencard.controller.notify import (
+    LONG,
+    SENTENCES,
+    Fate,
+    Message,
+    Notifier,
+    channels_of,
+    notices,
+    post_of,
+)
 from gencard.controller.shell.main import app
 from gencard.controller.state import stewards
 from gencard.controller.wiring.opening import open_controller_state
@@ -63,7 +70,7 @@ def house(tmp_path):
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
-    monkeypatch.setattr(channels, "SECONDS", 1.0)
+    monkeypatch.setattr(notify, "SECONDS", 1.0)
     monkeypatch.setitem(Notifier.__init__.__kwdefaults__, "seconds", 0.5)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select, update
 
-from gencard.controller.audits.audits import RefusedWorkers
+from gencard.controller.audits import RefusedWorkers
 from gencard.controller.state import shared_files as state_files
 from gencard.controller.state.database import Database
 from gencard.controller.state.shared_files import SharedFiles

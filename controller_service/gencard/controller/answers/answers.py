@@ -16,13 +16,12 @@ from sqlalchemy import Connection
 
 from gencard.analysis.answers.answer import EXACT, NOISE, numbers_in_json
 from gencard.controller.answers.decisions import PRICE, Decisions, RunOutcome
-from gencard.controller.cards.book import CardBook
-from gencard.controller.cards.released import question_of, released_before, rules_of
+from gencard.controller.cards.book import CardBook, question_of, released_before, rules_of
+from gencard.controller.failures import NOTHING_LEARNT, refund
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.tasks import JOBS, AnswerResult
-from gencard.controller.operations.failures import NOTHING_LEARNT, refund
-from gencard.controller.operations.operations import Operations, Run
+from gencard.controller.operations import Operations, Run
 from gencard.controller.records.catalogue import DatasetEntry, dataset_of
 from gencard.controller.records.source import NOT_COVERED
 from gencard.controller.state import requests, results
@@ -67,7 +66,6 @@ class Answers:
 
     @property
     def cards(self) -> CardBook:
-        """All cards."""
         return self.decisions.cards
 
     def start(self, who: Identity, card: str, question: Question, request: Request) -> OperationRow:
@@ -105,12 +103,11 @@ class Answers:
         return self.operations.begin(name.decode())
 
     def _asked_before(self, tx: Connection, card: CardRecord, question: Question) -> RunRow | None:
-        """Return the run of the question under a card; raises DatasetChangedError as ``entry_of``."""
         entry = self.entry_of(card)
         known = results.earlier_run(tx, card.name, question.digest)
         if known is None or (rules := rules_of(known)) in ("", RULES_VERSION):
             return known
-        from gencard.controller.questions.run_question import means_another  # noqa: PLC0415 - loads pandas
+        from gencard.controller.run_question import means_another  # noqa: PLC0415 - loads pandas
 
         permitted = entry.policy.analyses.stored and not offer_of(card).terms.analyses.privacy.noisy
         another = means_another(question, entry.schema.coding, rules, permitted=permitted)
@@ -130,7 +127,6 @@ class Answers:
             return row, b"" if row.log_index is None else self.cards.log.entry(tx, row.log_index)
 
     def page(self, who: Identity, card: str, before: str, limit: int) -> Page[RunRow]:
-        """Return the answers of a card, newest first."""
         self.end_with_cards()
         with self.cards.database.reading() as tx:
             self.cards.seen(tx, who, card)
@@ -152,7 +148,6 @@ class Answers:
         return dataset_entry
 
     def operation_of(self, tx: Connection, row: RunRow) -> str:
-        """Return the operation of a run."""
         for operation in reversed(requests.operations_of_kind(tx, kind_of(row.tier), row.card)):
             if json.loads(operation.request)["run"] == row.name:
                 return operation.name
@@ -172,10 +167,6 @@ class Answers:
         Args:
             price: Most that the run may cost.
             more: Facts for the operation, besides the run.
-
-        Raises:
-            TooLargeError: The card has had all its runs.
-            BudgetExceededError: The price is not covered.
         """
         name = f"{card.name}/answers/{secrets.token_hex(8)}"
         tier = RunTier.REVIEWED if question.kind == PROGRAM else RunTier.CHECKED
@@ -210,14 +201,8 @@ class Answers:
         operation = self.operations.create(tx, who, kind_of(tier), card.name, {"run": name, **more})
         names = analyses.columns if tier is RunTier.REVIEWED else ()
         columns = {"columns": _short(names)} if names else {}
-        self.cards.log.append(
-            tx,
-            action="run",
-            actor=who.uri,
-            resource=name,
-            details={"operation": operation, "kind": question.kind, "line": str(line), **columns},
-            now=self.cards.clock(),
-        )
+        facts = {"operation": operation, "kind": question.kind, "line": str(line), **columns}
+        self.cards.note(tx, "run", name, facts, who.uri)
         return operation
 
 
@@ -228,7 +213,6 @@ def _short(names: Sequence[str]) -> str:
 
 
 def kind_of(tier: RunTier) -> str:
-    """Return the kind of operation that carries a run out."""
     return PROGRAM if tier is RunTier.REVIEWED else KIND
 
 
@@ -242,10 +226,6 @@ def check_question(question: Question, card: CardRecord, dataset_entry: DatasetE
     """Refuse, by public facts alone, a question that the card does not grant or that has no answer.
 
     A question of before that today's checks would refuse has its answer, and does not come here.
-
-    Raises:
-        InvalidInputError, InvalidFormulaError, UnknownAttributeError, RecordsProtectedError,
-        TooLargeError: As ``Answers.start`` says.
     """
     analyses = offer_of(card).terms.analyses
     kinds = analyses.kinds
@@ -254,7 +234,7 @@ def check_question(question: Question, card: CardRecord, dataset_entry: DatasetE
         raise InvalidInputError(
             field="kind", problem=f"is not granted by the card; granted kinds: {granted}"
         )
-    from gencard.controller.questions.run_question import (  # noqa: PLC0415 - loads formulaic and pandas
+    from gencard.controller.run_question import (  # noqa: PLC0415 - loads formulaic and pandas
         NoisyRun,
         RunQuestion,
     )
@@ -283,7 +263,6 @@ def check_question(question: Question, card: CardRecord, dataset_entry: DatasetE
 
 # One run on the records: a job, its outcome, the decision.
 
-
 AT_RECORDS = ("answer", "read")
 """Stages that jobs of runs report before they read records."""
 
@@ -293,12 +272,7 @@ ENDED_EARLY = (OperationCancelledError, CardStateError, CardExpiredError)
 
 @dataclass(frozen=True, slots=True)
 class AnswerRun:
-    """Runner of checked runs.
-
-    Args:
-        jobs: Describes jobs: the places of records, the salt and the limits.
-        response: Encodes a run as the operation's response.
-    """
+    """Runner of checked runs; ``response`` encodes a run as the operation's response."""
 
     answers: Answers
     jobs: Descriptions
@@ -375,22 +349,15 @@ class AnswerRun:
         if line.price != Price(statistics=line.price.statistics):
             return 0
         ledger.settle_at(tx, line.line, Price(statistics=PRICE), cards.clock())
-        cards.log.append(
-            tx,
-            action="settle",
-            actor=cards.controller,
-            resource=run.name,
-            details={"line": str(line.line), "reason": error.reason, "statistics": str(PRICE)},
-            now=cards.clock(),
-        )
+        facts = {"line": str(line.line), "reason": error.reason, "statistics": str(PRICE)}
+        cards.note(tx, "settle", run.name, facts)
         return PRICE
 
     def _keep(self, run: Run, row: RunRow, outcome: RunOutcome) -> None:
         """Write decision, ledger, log and the operation's end in one transaction.
 
-        Raises:
-            TooManyRefusalsError: Other runs of the analyst or project were refused meanwhile. Nothing of
-                this run is disclosed, however it ended.
+        If other runs of the analyst or project were refused meanwhile (TooManyRefusalsError), nothing of
+        this run is disclosed, however it ended.
         """
         answers = self.answers
         with answers.cards.database.transaction() as tx:

@@ -18,8 +18,7 @@ from sqlalchemy import Connection
 
 from gencard.analysis.answers.answer import AnalysisAnswer, AnswerTable
 from gencard.analysis.output_checks.tables import judged_outputs
-from gencard.controller.cards.book import CardBook
-from gencard.controller.cards.released import question_of
+from gencard.controller.cards.book import CardBook, question_of
 from gencard.controller.state import results
 from gencard.controller.state.cards import ENDED, offer_of
 from gencard.controller.state.ledger import Ledger
@@ -29,19 +28,9 @@ from gencard.core.card.card import CardRecord, CardState
 from gencard.core.domain import Clique
 from gencard.core.errors import CardStateError, InvalidInputError
 from gencard.core.output_rules import OUTPUT_RULES, RULES_VERSION, USUAL_RULES, Colour, Rule, Rules
-from gencard.core.program_outputs import (
-    Number,
-    Outputs,
-    outputs_of_json,
-    outputs_to_json,
-    significant,
-)
+from gencard.core.program_outputs import Number, Outputs, outputs_of_json, outputs_to_json, significant
 from gencard.core.typed_json import PLAIN
-from gencard.wire.documents.answer_document import (
-    AnswerVerdict,
-    SignedAnswer,
-    answer_statement,
-)
+from gencard.wire.documents.answer_document import AnswerVerdict, SignedAnswer, answer_statement
 from gencard.wire.signatures.canonical import digest_of, time_text
 from gencard.wire.signatures.dsse import sign
 from gencard.wire.steward import ReviewedNumber
@@ -62,7 +51,6 @@ class RunOutcome:
         answer: JSON document of the answer; None if the rules refused it.
         numbers: Number of numbers in the answer.
         reasons: Codes of the refusal: ``OUTPUT_RULES`` for every reason that depends on the records.
-        rules: Version of the output rules.
         review: Whether the rules leave the decision to a steward.
         marks: Findings of the rules on each number, for a steward alone.
     """
@@ -94,7 +82,6 @@ class RunOutcome:
         return self.review or OUTPUT_RULES in self.reasons
 
     def stored(self) -> bytes:
-        """Return the outcome as the bytes that the state keeps."""
         return json.dumps({one.name: getattr(self, one.name) for one in fields(self)}).encode()
 
 
@@ -106,15 +93,7 @@ class Decisions:
     ledger: Ledger
 
     def release(self, tx: Connection, row: RunRow, outcome: RunOutcome, by: str) -> RunRow:
-        """Sign the answer of the outcome and return the changed run.
-
-        Args:
-            by: URI of the person who decides.
-
-        Raises:
-            InvalidInputError: The run was decided before, or the rules left no answer.
-            CardStateError: The card has ended, and with it all answers that wait under it.
-        """
+        """Sign the answer of the outcome, by the URI of who decides, and return the changed run."""
         if outcome.answer is None:
             raise InvalidInputError(field="answer", problem="was refused by the output rules")
         return self._end(tx, row, outcome, AnswerVerdict.RELEASED, by)
@@ -124,20 +103,15 @@ class Decisions:
         return self._end(tx, row, _without_answer(outcome, outcome.reasons), AnswerVerdict.REFUSED, by)
 
     def hold(self, tx: Connection, row: RunRow, outcome: RunOutcome, *, counts: bool) -> RunRow:
-        """Let an answer wait for a steward, its price reserved; the run as it is now.
+        """Let an answer wait for a steward, its price reserved; return the run as it is now.
 
-        Args:
-            counts: Whether it counts in ``limits.refusals`` until then.
+        Until then it counts in ``limits.refusals`` if ``counts``.
         """
         results.move_run(tx, row.name, RunState.WAITING, outcome=outcome.stored(), counts=int(counts))
         return results.get_run(tx, row.name)
 
     def end_with_cards(self, tx: Connection, card: str | None = None) -> None:
-        """Sign a refusal for each answer that waits under a card that has ended.
-
-        Args:
-            card: Name of a card, for its answers alone; None for all cards.
-        """
+        """Sign a refusal for each answer that waits under a card that has ended, or under this card."""
         for row in self.waiting_in_vain(tx, card):
             outcome = _without_answer(RunOutcome.of(row), (CARD_ENDED,))
             self._end(tx, row, outcome, AnswerVerdict.REFUSED, self.cards.controller, ended_card=True)
@@ -191,7 +165,6 @@ class Decisions:
         return results.get_run(tx, row.name)
 
     def _settle(self, tx: Connection, row: RunRow, outcome: RunOutcome) -> int:
-        """Settle the ledger's line; the statistics that it came to."""
         if row.line is None:
             return 0
         line = self.ledger.line(tx, row.line)
@@ -222,7 +195,6 @@ def _without_answer(outcome: RunOutcome, reasons: tuple[str, ...]) -> RunOutcome
 
 # Review of a reviewed run by a steward, cell by cell, and the answer that the decision leaves.
 
-
 ON_SYNTHETIC_ROWS = "{}: difference to the synthetic rows"
 """Name of the table that accompanies each released table."""
 
@@ -238,15 +210,10 @@ WITHHELD, ROUNDED = "NUMBERS_WITHHELD", "NUMBERS_ROUNDED"
 
 def is_named_by(cell: ReviewedNumber, name: str) -> bool:
     """Return True if a name means this number: its output, or output/row or output/row/column."""
-    return name in (
-        cell.output,
-        f"{cell.output}/{cell.row}",
-        f"{cell.output}/{cell.row}/{cell.column}",
-    )
+    return name in (cell.output, f"{cell.output}/{cell.row}", f"{cell.output}/{cell.row}/{cell.column}")
 
 
 def leaves(cell: ReviewedNumber, withheld: Collection[str], *, red: bool) -> bool:
-    """Return True if a steward releases the number."""
     return (red or cell.mark is not Colour.RED) and not any(is_named_by(cell, name) for name in withheld)
 
 
@@ -255,7 +222,6 @@ class Review:
     """A reviewed run that waits for a steward.
 
     Args:
-        program: Text of the program.
         outputs: Outputs on the records.
         dry: Outputs on the synthetic rows.
         rules: Output rules of the policy under which the program ran.
@@ -286,7 +252,6 @@ class Review:
         return replace(review, rules=rules, base=rules.checks.rounding, notes=notes)
 
     def cells(self) -> Iterator[ReviewedNumber]:
-        """Yield every number, in its order."""
         verdicts_of = judged_outputs(self.outputs, self.rules)
         for output, dry, verdicts in zip(self.outputs, self.dry, verdicts_of, strict=True):
             for row, *lines in zip(output.row_names, output.values, dry.values, verdicts, strict=True):
@@ -306,9 +271,6 @@ class Review:
             withheld: Names of cells, as ``is_named_by`` reads them.
             digits: Significant digits of released numbers; None leaves the numbers unrounded.
             red: Whether numbers marked red are released too.
-
-        Raises:
-            InvalidInputError: A name matches no cell, or no cell is left.
         """
         cells = list(self.cells())
         for name in withheld:
@@ -364,12 +326,7 @@ def marks_document(
 
 
 def answer_of(digest: str, outputs: Outputs, dry: Outputs, notes: tuple[str, ...], base: int = 1) -> Any:
-    """Return outputs as an answer: each table, followed by its difference to the synthetic rows.
-
-    Args:
-        notes: How the attributes were passed to the program.
-        base: Base of which numbers of records are multiples.
-    """
+    """Return outputs as an answer: each table, followed by its difference to the synthetic rows."""
     tables: list[AnswerTable] = []
     for output, before in zip(outputs, dry, strict=True):
         differences = tuple(

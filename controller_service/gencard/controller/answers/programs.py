@@ -3,7 +3,7 @@
 judged      digest, libraries, release and price, before any record is read and any budget is spent
 rehearsed   in the sandbox on the rows of a release, with the shape of the analyst's own dry run
 run         in the sandbox on the records; outputs of that shape, or none, whatever the cause
-waits       for a steward, who sees every number, or that the program failed; see ``review``
+waits       for a steward, who sees every number, or that the program failed; see ``decisions``
 
 A program that failed waits like any other: a program could choose by a record to fail.
 """
@@ -24,10 +24,10 @@ from gencard.controller.answers.decisions import (
     numbers_in,
 )
 from gencard.controller.base.disk import ROWS, StateFiles
-from gencard.controller.cards.released import question_of
+from gencard.controller.cards.book import question_of
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.tasks import ProgramJob, RehearsalJob
-from gencard.controller.operations.operations import Run
+from gencard.controller.operations import Run
 from gencard.controller.sandbox.analyses import (
     AnalysisRecipe,
     analysis_digest,
@@ -81,7 +81,6 @@ class AgreedShape:
 
     @classmethod
     def read(cls, data: bytes) -> "AgreedShape":
-        """Read a dry run; raises InvalidInputError if these bytes are none."""
         document = document_of(data[: MOST_DRY_RUN + 1], "dry_run")
         try:
             release, seed = str(document.pop("release")), int(document.pop("seed"))
@@ -144,7 +143,6 @@ class Programs:
         return answers.operations.begin(name.decode())
 
     def _release_of(self, tx: Connection, card: CardRecord, dry: AgreedShape) -> ReleaseRow:
-        """Return the release of the dry run; raises InvalidInputError if it is not of this card."""
         rows = results.list_releases(tx, card=card.name, limit=500).rows
         for row in rows:
             if row.name == dry.release:
@@ -160,7 +158,6 @@ def drawing_seed(release: ReleaseRow) -> int:
 
 
 def text_of_program(program: bytes) -> str:
-    """Decode a program; raises InvalidInputError if it is no text, is empty or too long."""
     try:
         text = program.decode()
     except UnicodeDecodeError:
@@ -184,7 +181,6 @@ class ProgramRun:
 
     Args:
         checked: Runner of checked runs; it describes jobs and returns the price of failed runs.
-        files: The state's files; the rows of releases are among them.
         work: A private folder for compiled copies.
     """
 
@@ -197,7 +193,6 @@ class ProgramRun:
     _copies: dict[tuple[str, ...], CompiledCopies] = field(default_factory=dict, init=False, repr=False)
 
     def __call__(self, run: Run) -> None:
-        """Rehearse on rows, run on the records, and let the outputs wait for a steward."""
         answers = self.checked.answers
         with answers.cards.database.reading() as tx:
             row = results.get_run(tx, run.request["run"])

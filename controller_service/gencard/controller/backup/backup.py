@@ -20,7 +20,7 @@ from sqlalchemy import Connection, select
 
 from gencard.controller.base.disk import ROWS, check_new, whole_folder, write_whole
 from gencard.controller.controller_state import ControllerState
-from gencard.controller.jobs.rows_file import RowsFile
+from gencard.controller.jobs.synthesis import RowsFile
 from gencard.controller.people.signing_keys import key_history
 from gencard.controller.state import results
 from gencard.controller.state.database import Database

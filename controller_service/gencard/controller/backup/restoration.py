@@ -24,7 +24,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from gencard.controller.audits.audits import KIND as AUDIT
+from gencard.controller.audits import KIND as AUDIT
 from gencard.controller.backup.backup import FILE, BackupList, check_state, copied, list_of
 from gencard.controller.base.disk import IN_FORCE, flush_folder
 from gencard.controller.cards.audit_state import CardAudits

@@ -27,15 +27,15 @@ from gencard.controller.boxes.generator_facts import (
     privacy_of_box,
     reviewer_of_box,
 )
-from gencard.controller.sandbox.environment import CompiledCopies, Environment, python_environment
-from gencard.controller.sandbox.limits import SandboxSettings
-from gencard.controller.sandbox.recipes import (
+from gencard.controller.sandbox.boxes import (
     ProgramRecipe,
     Recipe,
     built_in_recipe,
     imports_of,
     program_recipe,
 )
+from gencard.controller.sandbox.environment import CompiledCopies, Environment, python_environment
+from gencard.controller.sandbox.limits import SandboxSettings
 from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.catalogue import GeneratorEntry
 from gencard.core.errors import (

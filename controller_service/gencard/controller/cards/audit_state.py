@@ -6,7 +6,7 @@ AGREED -> AUDITING -> AUDITED -> RELEASED        no evidence
 
 The family of a black box is its name and author on one dataset, and the same bytes under another name.
 An update of a library makes another digest and no other family, so evidence is kept; only a steward's
-decision, which the log shows, clears it (``stewards.registers``).
+decision, which the log shows, clears it (``stewards.effects``).
 
 An earlier audit is comparable if a leak that it found is a leak under the judged card, too: the earlier
 card released the same statistics or more. A box may rightly use statistics under a large Phi that would
@@ -44,12 +44,7 @@ class Families:
     cards: CardBook
 
     def earlier(self, tx: Connection, row: AuditRow, terms: Proposal) -> tuple[EarlierTry, ...]:
-        """Return the comparable tries of the family that have ended, in the order of their ends.
-
-        Args:
-            row: The audit that is judged, or is about to run.
-            terms: Terms of the audit's card.
-        """
+        """Return the comparable tries of the family that have ended, in the order of their ends."""
         tries: list[EarlierTry] = []
         for other in results.audits_of_family(tx, row):
             if not other.report:
@@ -88,15 +83,9 @@ class CardAudits:
 
     @property
     def families(self) -> Families:
-        """Results of audits of other versions of a black box."""
         return Families(self.cards)
 
     def begin(self, tx: Connection, card: CardRecord, box: str) -> None:
-        """Note that an audit of ``box`` begins under a card.
-
-        Raises:
-            GeneratorChangedError: The card's own black box has another digest than the card names.
-        """
         if box == offer_of(card).terms.generator:
             self.boxes.check_unchanged(signed_card(card))
             if is_audited(card) and card.state is CardState.AGREED:

@@ -1,20 +1,27 @@
-"""Cards as the controller keeps them: read as of now, stepped, offered, saved with the log."""
+"""Cards as the controller keeps them: read as of now, stepped, offered, saved with the log.
 
+At the end: all that was released of some records before, under any card.
+"""
+
+import json
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import partial
+from functools import lru_cache, partial
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
+from gencard.analysis.output_checks.populations import Rounded
 from gencard.controller.boxes.generator_facts import Facts, for_persons
 from gencard.controller.cards.grants import Charge, Grants, charge, held_cards
+from gencard.controller.jobs.tasks import Before, EndedQuestion
 from gencard.controller.policy.evaluation import price_of_named
 from gencard.controller.policy.generators import relation_of
 from gencard.controller.policy.judgement import ProposalLimits, check_readable, judge
 from gencard.controller.records.catalogue import Catalogue, DatasetEntry, dataset_of
+from gencard.controller.state import results
 from gencard.controller.state.cards import (
     CardUsage,
     as_of,
@@ -22,12 +29,14 @@ from gencard.controller.state.cards import (
     get_card,
     in_force,
     insert_card,
+    names_of_measured,
     signed_card,
     update_card,
 )
 from gencard.controller.state.database import Database
 from gencard.controller.state.log import EventLog
 from gencard.controller.state.quotas import Quotas
+from gencard.controller.state.results import RunRow, RunState, RunTier
 from gencard.core.card.card import (
     STEWARD,
     CardRecord,
@@ -39,26 +48,24 @@ from gencard.core.card.card import (
     Turn,
     changes_between,
 )
+from gencard.core.card.sums import Sum
 from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.derived_cells import derived_in, impossible
-from gencard.core.errors import (
-    CardStateError,
-    DatasetChangedError,
-    NotFoundError,
-    ProposalRefusedError,
-)
+from gencard.core.domain import Clique
+from gencard.core.errors import CardStateError, DatasetChangedError, NotFoundError, ProposalRefusedError
+from gencard.core.output_rules import OF_PRESENT
 from gencard.core.statistics.linear import statistics_of
 from gencard.wire.codecs.card_codec import card_bytes, card_of_bytes
+from gencard.wire.documents.answer_document import Question, answer_of_document
 from gencard.wire.documents.card_document import card_document
-from gencard.wire.signatures.canonical import digest_of, time_text
-from gencard.wire.signatures.dsse import CARD, statement
+from gencard.wire.signatures.canonical import digest_of, document_of, time_text
+from gencard.wire.signatures.dsse import ANSWER, CARD, DOCUMENT, opened, predicate_of, statement
 from gencard.wire.signatures.identity import Identity, Role
 
 OUTSIDE = "STATISTIC_WITHOUT_THE_ATTRIBUTES_OF_WHERE"
 
 
-def _nothing_waits(tx: Connection, card: str) -> None:
-    """End nothing."""
+def _nothing_waits(tx: Connection, card: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +75,6 @@ class CardBook:
     Args:
         facts: Returns the facts on a generator, by its name; raises NotFoundError.
         controller: The controller's own URI.
-        signing_key: Returns the controller's signing key, as of a transaction.
         on_end: Ends the work that waits under a card, by its name, in the transaction that ends the
             card.
     """
@@ -85,7 +91,6 @@ class CardBook:
     on_end: Callable[[Connection, str], None] = _nothing_waits
 
     def card(self, tx: Connection, name: str) -> CardRecord:
-        """Any card, as of now; raises NotFoundError."""
         return self.as_of_now(card_of_bytes(get_card(tx, name).body))
 
     def owned(self, tx: Connection, who: Identity, name: str) -> CardRecord:
@@ -100,15 +105,10 @@ class CardBook:
         return self.owned(tx, who, name) if who.role is Role.ANALYST else self.card(tx, name)
 
     def readable(self, tx: Connection, who: Identity, name: str, *, what: str = "card") -> CardRecord:
-        """Return a card whose releases and measures ``who`` may fetch.
+        """Return a card whose releases and measures ``who`` may fetch: one of their own, not revoked.
 
-        Args:
-            what: Noun for the error: a thing of another analyst's card must read as one that does not
-                exist.
-
-        Raises:
-            NotFoundError: There is no such card, or it belongs to another analyst.
-            CardStateError: The card was revoked, so analysts receive nothing more from it.
+        ``what`` is the noun of the error: a thing of another analyst's card must read as one that does
+        not exist.
         """
         try:
             card = self.seen(tx, who, name)
@@ -119,11 +119,6 @@ class CardBook:
         return card
 
     def usable(self, tx: Connection, who: Identity, name: str) -> CardRecord:
-        """Return the caller's own card, agreed and not expired.
-
-        Raises:
-            CardStateError, CardExpiredError: The card is not in force.
-        """
         return in_force(self.owned(tx, who, name))
 
     def entry_of(self, card: CardRecord) -> DatasetEntry:
@@ -138,22 +133,13 @@ class CardBook:
         return dataset_entry
 
     def as_of_now(self, card: CardRecord) -> CardRecord:
-        """Return the card as it is now: expired if its time is over."""
         return as_of(card, self.clock())
 
     @property
     def grants(self) -> Grants:
-        """Grants on datasets so far."""
         return Grants(self.clock)
 
     def judged(self, tx: Connection, dataset_entry: DatasetEntry, proposal: Proposal) -> CounterOffer:
-        """Return the nearest acceptable terms.
-
-        Raises:
-            NotFoundError: No such generator.
-            ProposalRefusedError: There are no acceptable terms near.
-            TooLargeError, InvalidInputError: As raised by ``judge`` and ``check_readable``.
-        """
         self.facts(proposal.generator)
         ordered = proposal.in_order_of(dataset_entry.domain)
         policy, coding = dataset_entry.policy, dataset_entry.schema.coding
@@ -292,11 +278,7 @@ class CardBook:
         return card
 
     def move(self, tx: Connection, old: CardRecord, *steps: CardRecord) -> CardRecord:
-        """Store a changed card as the last step left it, once the log holds all steps.
-
-        Raises:
-            StaleEtagError: The card was changed meanwhile.
-        """
+        """Store a changed card as the last step left it, once the log holds all steps."""
         new = self._write_down(tx, steps)
         update_card(
             tx,
@@ -319,7 +301,6 @@ class CardBook:
         *,
         remark: str = "",
     ) -> CardRecord:
-        """Move a card to a state that nothing follows."""
         ended_card = replace(card, state=state, turn=Turn.NOBODY)
         moved_card = self.move(tx, card, self.stepped(ended_card, actor, action, remark))
         self.on_end(tx, card.name)
@@ -332,33 +313,102 @@ class CardBook:
         attested_card = replace(card, state=state, attestations=(*card.attestations, *facts))
         return self.move(tx, card, self.stepped(attested_card, self.controller, action))
 
+    def note(
+        self, tx: Connection, action: str, resource: str, details: Mapping[str, str], by: str = ""
+    ) -> int:
+        """Log an action, of the controller unless ``by`` names its actor; return the entry's index."""
+        actor, now = by or self.controller, self.clock()
+        entry = self.log.append(
+            tx, action=action, actor=actor, resource=resource, details=details, now=now
+        )
+        return entry.index
+
     def _write_down(self, tx: Connection, steps: Sequence[CardRecord]) -> CardRecord:
-        """Log the newest step of each of a card's states; return the last state."""
         for card in steps:
             step, details = card.history[-1], {"state": str(card.state)}
             if card.offer is not None:
                 details["card_digest"] = card.offer.digest
-            self.log.append(
-                tx,
-                action=step.action,
-                actor=step.actor,
-                resource=card.name,
-                details=details,
-                now=self.clock(),
-            )
+            self.note(tx, step.action, card.name, details, step.actor)
         return steps[-1]
 
 
 def _check_part(terms: Proposal, dataset_entry: DatasetEntry) -> None:
-    """Refuse a card about a part of the records if a statistic cannot be restricted to that part.
-
-    Raises:
-        InvalidInputError, UnknownAttributeError, TooLargeError: The condition is wrong.
-        ProposalRefusedError: A statistic lacks an attribute of the condition.
-    """
+    """Refuse a card about a part of the records if a statistic cannot be restricted to that part."""
     from gencard.analysis.formulas.conditions import read_condition  # noqa: PLC0415 - loads pandas
 
     attributes, _ = read_condition(terms.where, dataset_entry.schema.coding)
     groups = [*terms.cliques, *(one.by for one in terms.sums), *(() for _ in terms.histograms)]
     if not all(set(attributes) <= set(clique) for clique in groups):
         raise ProposalRefusedError(reasons=OUTSIDE)
+
+
+# All that was released of some records before: answers of runs, and exact statistics of cards.
+
+
+def released_before(
+    tx: Connection, cards: CardBook, *, dataset: str, version: str, but: str = ""
+) -> Before:
+    """Return all statistics that were or may be released of the same records, to any analyst, each once.
+
+    ``but`` is the name of the judged run or card, which is left out.
+    """
+    answered, refused = dict[EndedQuestion, None](), dict[EndedQuestion, None]()
+    for one in results.runs_of_dataset(tx, dataset):
+        if one.version == version and one.tier is RunTier.CHECKED and one.name != but:
+            ended = one.state in (RunState.REFUSED, RunState.FAILED)
+            (refused if ended else answered).update(dict.fromkeys(_populations(one)))
+    exact, rounded = set[Clique](), set[Rounded]()
+    histograms, sums = set[str](), set[Sum]()
+    entry = cards.catalogue.named(dataset)
+    for name in names_of_measured(tx, dataset) - {but}:
+        signed = signed_card(cards.card(tx, name))
+        terms = signed.terms
+        if signed.version != version or terms.privacy.noisy:
+            continue
+        same = signed.coding_digest == entry.coding_digest
+        cliques = terms.counted(entry.schema.coding) if same else terms.marginals
+        if terms.transform.rounding <= 1:
+            exact.update(cliques)
+            histograms.update(terms.histograms if same else ())
+            sums.update(terms.sums if same else ())
+        else:
+            rounded.update(Rounded(clique, terms.transform) for clique in cliques)
+    return Before(
+        tuple(answered),
+        tuple(refused),
+        tuple(sorted(exact)),
+        tuple(sorted(rounded, key=str)),
+        tuple(sorted(histograms)),
+        tuple(sorted(sums, key=str)),
+    )
+
+
+def _populations(row: RunRow) -> Iterator[EndedQuestion]:
+    """Yield the question of a run with the rules by which its condition chose records.
+
+    The rules of a failed run are not known: it is counted under both.
+    """
+    question = question_of(row)
+    rules = rules_of(row) if question.where else ""
+    if rules not in OF_PRESENT:
+        yield EndedQuestion(question)
+    if rules in OF_PRESENT or (question.where and row.state is RunState.FAILED):
+        yield EndedQuestion(question, rules or max(OF_PRESENT))
+
+
+def rules_of(row: RunRow) -> str:
+    """Return the version of the output rules under which a run ended or waits; empty if it did not."""
+    if row.outcome is not None:
+        return str(json.loads(row.outcome)["rules"])
+    if row.envelope is None:
+        return ""
+    return answer_of_document(predicate_of(opened(row.envelope)[0], ANSWER)).rules
+
+
+def question_of(row: RunRow) -> Question:
+    return _question_of(row.request)
+
+
+@lru_cache(maxsize=1000)  # each run reads the questions of all earlier ones
+def _question_of(request: bytes) -> Question:
+    return DOCUMENT.read(Question, document_of(request, "question"), field="question")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+from operator import attrgetter
 
 from sqlalchemy import Connection
 
@@ -53,9 +54,7 @@ class Grants:
     ) -> Mapping[Mechanism, str]:
         """Return the mechanisms that are not on offer for a new card, each with its reason code.
 
-        Args:
-            relation: Neighbouring relation of all noise on the dataset; None if the policy offers no
-                noise.
+        ``relation`` is that of all noise on the dataset; None if the policy offers no noise.
         """
         policy = dataset_entry.policy
         unit = None if relation is None else (relation, bool(policy.most_records))
@@ -63,11 +62,7 @@ class Grants:
         return self._closed(tx, dataset_entry.name, exact, unit)
 
     def check_joins(self, tx: Connection, card: CardTerms) -> None:
-        """Check an offered card against the grants since the offer.
-
-        Raises:
-            ProposalRefusedError: The card conflicts with a later grant.
-        """
+        """Refuse an offered card that conflicts with a grant since the offer."""
         privacy = card.terms.privacy
         closed_mechanisms = self._closed(tx, card.terms.dataset, _grant_of(card), _unit_of(privacy))
         if privacy.mechanism in closed_mechanisms:
@@ -130,7 +125,6 @@ class Grants:
 # Every proposal and every release looks at all cards granted before, and reading one takes 1.5 ms.
 @lru_cache(maxsize=2_000)
 def _granted_card(body: bytes) -> tuple[CardTerms, datetime]:
-    """Return a card that was granted, and its end."""
     card = card_of_bytes(body)
     return signed_card(card), offer_of(card).expire_time
 
@@ -146,12 +140,7 @@ def _grant_of(card: CardTerms) -> Grant:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """Price of a card for an analyst.
-
-    Args:
-        price: Price of the statistics that the analyst does not hold.
-        held_by: Names of the analyst's own cards that hold the others; empty if no card does.
-    """
+    """Price of the statistics that an analyst does not hold, and the own cards that hold the others."""
 
     price: Price
     held_by: tuple[str, ...] = ()
@@ -182,9 +171,6 @@ def charge(
     A black box reads the records once more, so the rows of its card disclose more than psi: its card is
     never cheaper. Nor is a card without replicated uniques, which depends on the table of all
     attributes.
-
-    Args:
-        coding: Coding of the schema, which exact histograms and sums need.
     """
     full = price_of(terms, domain, coding)
     if is_black_box(terms.generator) or terms.without_uniques:
@@ -210,13 +196,8 @@ def same_noisy_psi(terms: Proposal, held: Sequence[CardTerms]) -> CardTerms | No
     """
     if not terms.privacy.noisy or is_black_box(terms.generator):
         return None
-    return next((card for card in reversed(held) if _measured_alike(card.terms, terms)), None)
-
-
-def _measured_alike(held: Proposal, terms: Proposal) -> bool:
-    """Whether both name the same statistics with the same noise on each."""
-    fields = ("marginals", "moments", "histograms", "sums", "privacy", "weights")
-    return all(getattr(held, field) == getattr(terms, field) for field in fields)
+    measured = attrgetter("marginals", "moments", "histograms", "sums", "privacy", "weights")
+    return next((card for card in reversed(held) if measured(card.terms) == measured(terms)), None)
 
 
 def _tells_counts(held: Proposal, terms: Proposal) -> bool:
@@ -227,7 +208,6 @@ def _tells_counts(held: Proposal, terms: Proposal) -> bool:
 def _new_statistics(
     terms: Proposal, domain: Domain, held: Sequence[Proposal], coding: Coding | None
 ) -> int:
-    """Independent statistics of the terms outside the span of all that is held."""
     known = [clique for one in held for clique in one.marginals]
     together = [*known, *terms.marginals]
     wholes, held_moments = list(map(set, known)), [moment for one in held for moment in one.moments]

@@ -92,26 +92,14 @@ class Retention:
         offered = card.offer is not None and self.clock() < card.offer.expire_time
         if card.envelope or (offered and card.state not in ENDED):
             return False
-        self.cards.log.append(
-            tx,
-            action="prune",
-            actor=self.cards.controller,
-            resource=card.name,
-            details={"state": str(card.state)},
-            now=self.clock(),
-        )
+        self.cards.note(tx, "prune", card.name, {"state": str(card.state)})
         delete_card(tx, card.name)
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class Negotiations:
-    """The methods with which analysts negotiate cards.
-
-    Args:
-        signing_key: Public signing key of an identity; raises UnauthenticatedError.
-        retention: Prunes old proposals before a new one is stored.
-    """
+    """The methods with which analysts negotiate cards; old proposals are pruned before a new one."""
 
     database: Database
     cards: CardBook
@@ -205,8 +193,6 @@ class Negotiations:
             return self._once(who, request, make)
 
     def terminate(self, who: Identity, name: str, etag: str, request: Request) -> CardRecord:
-        """End a negotiation, or give a card back, for its analyst."""
-
         def make(tx: Connection) -> CardRecord:
             card = self.cards.owned(tx, who, name)
             _check_etag(card, etag)
@@ -217,7 +203,6 @@ class Negotiations:
         return self._once(who, request, make)
 
     def get(self, who: Identity, name: str) -> CardRecord:
-        """Return a card that ``who`` may see."""
         with self.database.reading() as tx:
             return self.cards.seen(tx, who, name)
 
@@ -258,14 +243,7 @@ class Negotiations:
         except ProposalRefusedError as error:
             refusal = error
         with self.database.transaction() as tx:
-            self.cards.log.append(
-                tx,
-                action="refuse",
-                actor=who.uri,
-                resource=resource,
-                details={"reason": refusal.fields["reasons"]},
-                now=self.cards.clock(),
-            )
+            self.cards.note(tx, "refuse", resource, {"reason": refusal.fields["reasons"]}, who.uri)
         raise refusal
 
     def _answered(
@@ -274,7 +252,6 @@ class Negotiations:
         return self.cards.offered(tx, card, dataset_entry, outcome, self.cards.controller)
 
     def _to_move(self, tx: Connection, who: Identity, name: str, etag: str) -> CardRecord:
-        """Return the caller's card, with an offer that the caller is to answer."""
         card = self.cards.owned(tx, who, name)
         _check_etag(card, etag)
         if card.state is CardState.EXPIRED:

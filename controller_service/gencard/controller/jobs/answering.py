@@ -19,8 +19,9 @@ from gencard.analysis.output_checks.populations import Kept
 from gencard.analysis.output_checks.released import of_rounded_counts, released, undoes_rounding
 from gencard.analysis.output_checks.small_counts.inference import SearchOutcome
 from gencard.analysis.output_checks.stored import StoredRun
+from gencard.controller.earlier import Earlier
 from gencard.controller.jobs.measurement import earlier_of, measured, records_as_stored
-from gencard.controller.jobs.rows_file import RowsFile
+from gencard.controller.jobs.synthesis import RowsFile
 from gencard.controller.jobs.tasks import (
     AnswerJob,
     AnswerResult,
@@ -28,8 +29,7 @@ from gencard.controller.jobs.tasks import (
     ProgramResult,
     RehearsalJob,
 )
-from gencard.controller.questions.earlier import Earlier
-from gencard.controller.questions.run_question import Limited, NoisyRun, RunQuestion
+from gencard.controller.run_question import Limited, NoisyRun, RunQuestion
 from gencard.controller.sandbox.analyses import SandboxedAnalysis
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, InvalidInputError, NoAnswerError, TooLargeError
@@ -128,14 +128,7 @@ def answer(job: AnswerJob, progress: Progress) -> AnswerResult:
 
 
 def check_answerable(run: RunQuestion, most: int) -> None:
-    """Refuse a question that has no answer, or too long a one, whatever the records are.
-
-    Args:
-        most: Numbers that the card grants an answer.
-
-    Raises:
-        NoAnswerError: The question has no answer on made-up records.
-    """
+    """Refuse a question without an answer of at most so many numbers, whatever the records are."""
     quantiles = run.stored and not run.question.is_summed
     result = None if quantiles else tried(run.by_levels, run.conditions)
     numbers = 0 if result is None else numbers_in_json(result.to_json())
@@ -149,11 +142,7 @@ def check_answerable(run: RunQuestion, most: int) -> None:
 
 
 def checked(
-    run: RunQuestion,
-    earlier: Earlier,
-    dataset: Dataset,
-    numbers: Mapping[str, FloatArray],
-    rules: Rules,
+    run: RunQuestion, earlier: Earlier, dataset: Dataset, numbers: Mapping[str, FloatArray], rules: Rules
 ) -> AnswerResult:
     """Compute and check an answer from records in memory.
 
@@ -164,9 +153,6 @@ def checked(
     Args:
         numbers: Recorded numbers of each attribute that this run or an earlier run needs, shape
             ``(n,)``; NaN is "missing".
-
-    Raises:
-        InvalidInputError: The run has a form that only old runs may have; see ``RunQuestion.check_new``.
     """
     run.check_new()
     kept = run.output.kept(dataset)
@@ -232,7 +218,6 @@ def _rule_of_small(run: RunQuestion, dataset: Dataset, rules: Rules) -> Rule:
 def _judged(
     run: RunQuestion, part: Dataset, rules: Rules, stored: StoredRun | None
 ) -> tuple[AnalysisAnswer | None, Parts]:
-    """Return the rounded answer, and the findings of the rules on its parts."""
     try:
         if stored is None:
             margins = RecordMargins.of(part)
@@ -253,7 +238,6 @@ def _judged(
 def _stored_run(
     run: RunQuestion, dataset: Dataset, numbers: Mapping[str, FloatArray], kept: Kept
 ) -> StoredRun:
-    """Return the run with its records, and the others of the file."""
     inside, outside = (run.records(dataset, numbers, mask) for mask in (kept, ~kept))
     return StoredRun(run.at(RecordMargins.of(inside.dataset)), inside, outside)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from gencard.controller.jobs.measurement import judged, opened, records_over
-from gencard.controller.jobs.rows_file import RowsFile
+from gencard.controller.jobs.synthesis import RowsFile
 from gencard.controller.jobs.tasks import (
     CompareJob,
     CompareResult,
@@ -136,6 +136,5 @@ def _numbers(job: CompareJob, rows: Dataset, places: Mapping[str, Places]) -> Nu
 
 
 def _read(records: RecordsSource, attributes: Clique) -> Dataset:
-    """Return the records, if they are the version named before and after."""
     with opened(records) as source:
         return source.dataset(attributes, most_records=records.most_records)

@@ -14,8 +14,6 @@ from gencard.controller.jobs.tasks import (
     BlackBoxJob,
     ClusterPart,
     CompareJob,
-    DrawJob,
-    KeepJob,
     MeasureJob,
     ProgramJob,
     ProgramPart,
@@ -23,12 +21,11 @@ from gencard.controller.jobs.tasks import (
     RehearsalJob,
     RiskJob,
     SynthesisJob,
-    ThinOutJob,
 )
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.records.tables.address import TableAddress, secret_of
 from gencard.controller.sandbox.analyses import AnalysisRecipe
-from gencard.controller.sandbox.recipes import Recipe
+from gencard.controller.sandbox.boxes import Recipe
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.card.privacy import AS_COUNTED, Privacy
 from gencard.core.card.terms import CardTerms, Proposal
@@ -44,14 +41,7 @@ from gencard.wire.documents.answer_document import Question
 
 @dataclass(frozen=True, slots=True)
 class Descriptions:
-    """Writes the requests of jobs.
-
-    Args:
-        salt: Secret of the digests of records.
-        model_cells: Most cells of a model.
-        most_records: Most records that a job holds in memory.
-        cluster: Cluster that performs runs of audits; None for the process of the job.
-    """
+    """Writes the requests of jobs; the salt is the secret of the digests of records."""
 
     salt: bytes = field(repr=False)
     model_cells: int
@@ -60,20 +50,15 @@ class Descriptions:
 
     @property
     def workers(self) -> Mapping[str, str]:
-        """Address of each worker of the cluster, by its name."""
         return self.cluster.workers if self.cluster else {}
 
     def measure(
         self, dataset_entry: DatasetEntry, version: str, terms: Proposal, before: Before = NOTHING_BEFORE
     ) -> MeasureJob:
-        """Describe a measurement of the card's version: records that changed since are not measured.
-
-        Args:
-            before: Earlier disclosures of the same records, with which exact sums are judged.
-        """
+        """Describe a measurement of the card's version: records that changed since are not measured."""
         judged = bool(terms.sums) and not terms.privacy.noisy
         linear = tuple(statistics_of(terms.moments, dataset_entry.schema.coding))
-        records, weights = self._records(dataset_entry, version), tuple(terms.weights)
+        records, weights = self.records(dataset_entry, version), tuple(terms.weights)
         return MeasureJob(
             records,
             terms.marginals,
@@ -99,12 +84,7 @@ class Descriptions:
         fit: bytes = b"",
         keep: bool = False,
     ) -> SynthesisJob:
-        """Describe a fit to psi; of the dataset, only the cells that cannot occur are named.
-
-        Args:
-            fit: The fit, if it is kept.
-            keep: Return the fit.
-        """
+        """Describe a fit to psi; of the dataset, only the cells that cannot occur are named."""
         coding, generator = dataset_entry.schema.coding, card.terms.generator
         digest = card.generator_digest
         zeros, computed = tuple(zeros_for(card, coding)), computed_for(card, coding)
@@ -124,13 +104,9 @@ class Descriptions:
         journal: Path,
         workers: Mapping[str, str] | None = None,
     ) -> AuditJob:
-        """Describe an audit; its runs are kept in ``journal``, and none of them is made again.
-
-        Args:
-            workers: Address of each worker of the cluster that may perform runs, by its name.
-        """
+        """Describe an audit; its runs are kept in ``journal``, and none of them is made again."""
         cluster = replace(self.cluster, workers=dict(workers)) if self.cluster and workers else None
-        records, whole = self._records(dataset_entry, version), self._whole(recipe, dataset_entry)
+        records, whole = self.records(dataset_entry, version), self.whole(recipe, dataset_entry)
         return AuditJob(records, whole, plan, tuple(versions), journal, cluster)
 
     def compare(
@@ -148,9 +124,9 @@ class Descriptions:
         policy, holdout = dataset_entry.policy, dataset_entry.holdout
         records = other = None
         if Need.RECORDS in needs:
-            records = self._records(dataset_entry, card.version)
+            records = self.records(dataset_entry, card.version)
         if Need.HOLDOUT in needs and holdout is not None:
-            other = self._records(replace(dataset_entry, data=holdout.data), holdout.version)
+            other = self.records(replace(dataset_entry, data=holdout.data), holdout.version)
         return CompareJob(
             rows_file,
             tuple(measure.name for measure in measures),
@@ -176,38 +152,9 @@ class Descriptions:
         before: Before,
     ) -> AnswerJob:
         """Describe one checked run, which is judged with all earlier disclosures of the same records."""
-        records, rules = self._records(dataset_entry, version), dataset_entry.run_rules
+        records, rules = self.records(dataset_entry, version), dataset_entry.run_rules
         stored = dataset_entry.policy.analyses.stored
         return AnswerJob(records, question, privacy, numbers, before, rules, stored)
-
-    def keep(
-        self, dataset_entry: DatasetEntry, version: str, recipe: Recipe, *, rows: int, folder: Path
-    ) -> KeepJob:
-        """Describe the one run of a box, which leaves its fit or this many rows in ``folder``."""
-        records = self._records(dataset_entry, version)
-        return KeepJob(records, self._whole(recipe, dataset_entry), rows, folder)
-
-    def draw(
-        self,
-        recipe: Recipe,
-        dataset_entry: DatasetEntry,
-        *,
-        card: CardTerms,
-        rows: int,
-        folder: Path,
-        rows_file: Path,
-    ) -> DrawJob:
-        """Return the job that draws rows over the card's attributes from the run's result."""
-        whole, domain = self._whole(recipe, dataset_entry), dataset_entry.domain
-        covered = domain.covered_by(card.terms.cliques)
-        computed = computed_for(card, dataset_entry.schema.coding)
-        return DrawJob(whole, covered, computed, rows, folder, rows_file)
-
-    def thin_out(
-        self, dataset_entry: DatasetEntry, version: str, *, drawn: Path, rows: int, rows_file: Path
-    ) -> ThinOutJob:
-        """Return the job that removes rows with replicated uniques from drawn rows."""
-        return ThinOutJob(self._records(dataset_entry, version), drawn, rows, rows_file)
 
     def look(
         self,
@@ -219,15 +166,9 @@ class Descriptions:
         before: Before = NOTHING_BEFORE,
         with_step: Clique = (),
     ) -> RiskJob:
-        """Describe a look at the risk of tables of the present records; see ``RiskJob``.
-
-        Args:
-            own: Exact terms of the card; None if it has none.
-            before: Earlier disclosures of the same records, with which exact sums are judged.
-            with_step: Attributes with a step that the exact terms name.
-        """
+        """Describe a look at the risk of tables of the present records; see ``RiskJob``."""
         version, limit = dataset_entry.version, dataset_entry.run_rules.influence
-        records, marginals = self._records(dataset_entry, version), own.marginals if own else ()
+        records, marginals = self.records(dataset_entry, version), own.marginals if own else ()
         transform = AS_COUNTED if own is None else own.transform
         has_numbers = own is not None and own.numbers
         numbers = self.measure(dataset_entry, version, own, before) if own and has_numbers else None
@@ -246,7 +187,7 @@ class Descriptions:
         rows_file: Path,
     ) -> BlackBoxJob:
         """Describe a lent run; the upload is a rows file over the attributes that the card names."""
-        whole, errors_file = self._whole(recipe, dataset_entry), rows_file.with_name("errors")
+        whole, errors_file = self.whole(recipe, dataset_entry), rows_file.with_name("errors")
         return BlackBoxJob(whole, upload, rows, seed, rows_file, errors_file)
 
     def program(
@@ -261,21 +202,17 @@ class Descriptions:
         rows_file: Path,
         drawing_seed: int,
     ) -> tuple[RehearsalJob, ProgramJob]:
-        """Return a program's two jobs: on the rows of a release, and on the same attributes' records.
-
-        Args:
-            agreed: Outputs of the analyst's own dry run.
-            drawing_seed: Seed of numbers inside intervals, if the program gets stored numbers.
-        """
+        """Return a program's two jobs: on the rows of a release, and on the same attributes' records."""
         analyses, domain = terms.analyses, dataset_entry.domain
         program = ProgramPart(recipe, agreed, analyses.program_numbers, seed, tuple(analyses.columns))
         attributes = domain.covered_by(terms.cliques).attributes
         return (
             RehearsalJob(program, rows_file, dataset_entry.schema, drawing_seed),
-            ProgramJob(program, self._records(dataset_entry, version), attributes),
+            ProgramJob(program, self.records(dataset_entry, version), attributes),
         )
 
-    def _records(self, dataset_entry: DatasetEntry, version: str) -> RecordsSource:
+    def records(self, dataset_entry: DatasetEntry, version: str) -> RecordsSource:
+        """Describe the records, of which a job reads this version or none."""
         place = dataset_entry.data
         return RecordsSource(
             str(place),
@@ -288,7 +225,7 @@ class Descriptions:
             secret_of(place),  # read for each job: the password may be another by now
         )
 
-    def _whole(self, recipe: Recipe, dataset_entry: DatasetEntry) -> Recipe:
+    def whole(self, recipe: Recipe, dataset_entry: DatasetEntry) -> Recipe:
         """Return the recipe with numbers for a sandbox, else with structural zeros and a bound."""
         coding = dataset_entry.schema.coding
         if isinstance(recipe, ReferenceRecipe):

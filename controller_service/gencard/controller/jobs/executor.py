@@ -42,8 +42,6 @@ IDLE_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Submission:
-    """A job as it was submitted."""
-
     future: Future[Any]
     task: AnyTask
     job: object
@@ -73,11 +71,7 @@ class ProcessExecutor(Executor):
     Jobs of one series, such as the runs of a lent audit, may share a process, one after the other: what
     the first has prepared is there for the next. Between them the process waits, and each job waits for
     its own turn. No more processes wait than there are workers, and none for longer than
-    ``IDLE_SECONDS``.
-
-    Args:
-        cpu_seconds: CPU time of one job.
-        memory_mib: Address space of one job.
+    ``IDLE_SECONDS``. The limits are those of one job.
     """
 
     def __init__(self, workers: int, *, cpu_seconds: int, memory_mib: int, report: Report) -> None:
@@ -101,11 +95,7 @@ class ProcessExecutor(Executor):
         self._open = self._begins = True
 
     def submit(
-        self,
-        fn: Callable[_Arguments, _Result],
-        /,
-        *args: _Arguments.args,
-        **kwargs: _Arguments.kwargs,
+        self, fn: Callable[_Arguments, _Result], /, *args: _Arguments.args, **kwargs: _Arguments.kwargs
     ) -> Future[_Result]:
         """Queue ``Task(job, owner=...)``; ``progress=...`` is called in a thread of this process.
 
@@ -118,9 +108,6 @@ class ProcessExecutor(Executor):
 
         The future ends with the task's result or a GencardError: what the task raised,
         JobLimitError for a limit, JobFailedError for anything unexpected.
-
-        Raises:
-            RuntimeError: The executor was shut down.
         """
         if not isinstance(fn, JobTask):
             raise TypeError("only a Task can run in a process of its own")
@@ -231,13 +218,14 @@ class ProcessExecutor(Executor):
         finally:
             if future not in self._staying:
                 process.end()
-            self._warm()
+            with self._lock:
+                if self._open and self._spare is None:
+                    self._spare = _started()
         if future.cancelled():
             raise OperationCancelledError
         raise JobFailedError(incident=self._incident(task.name, "no result was returned"))
 
     def _outcome(self, task: AnyTask, ending: Ending, result: object) -> object:
-        """Return the result of a job, or raise what it ended with."""
         if isinstance(ending, Failed):
             error = error_named(ending.reason, ending.fields)
             raise error or JobFailedError(incident=self._incident(task.name, "an unlisted error"))
@@ -271,10 +259,7 @@ class ProcessExecutor(Executor):
         return process
 
     def _let_wait(self, future: Future[Any]) -> list[WorkerProcess]:
-        """Let the process of a job wait for its series; returns those to be ended.
-
-        The caller holds the lock.
-        """
+        """Let a process wait for its series; return those to be ended. The caller holds the lock."""
         process = self._jobs.get(future)
         if process is None or future not in self._staying:
             return []
@@ -294,7 +279,6 @@ class ProcessExecutor(Executor):
             self._timer.start()
 
     def _end_idle(self) -> None:
-        """End the processes that have waited for long."""
         late = time.monotonic() - IDLE_SECONDS
         with self._lock:
             ended = [one.process for one in self._idle if one.since <= late]
@@ -303,11 +287,6 @@ class ProcessExecutor(Executor):
             self._watch_idle()
         for process in ended:
             process.end()
-
-    def _warm(self) -> None:
-        with self._lock:
-            if self._open and self._spare is None:
-                self._spare = _started()
 
     def _kill_where_cancelled(self, turn: WorkTurn[_Submission]) -> None:
         """Cancel a job: a waiting job is removed at once, the process of a running job is killed."""
@@ -325,7 +304,6 @@ class ProcessExecutor(Executor):
 
 
 def _started() -> WorkerProcess | None:
-    """Return a new process; None if the system has none to give at present."""
     try:
         return WorkerProcess()
     except OSError:

@@ -23,7 +23,7 @@ from gencard.wire.documents.psi_document import psi_document
 
 if TYPE_CHECKING:
     from gencard.analysis.output_checks.card_sums import JudgedSum
-    from gencard.controller.questions.earlier import Earlier
+    from gencard.controller.earlier import Earlier
 
 
 def measure(job: MeasureJob, progress: Progress) -> MeasureResult:
@@ -46,9 +46,8 @@ def measure(job: MeasureJob, progress: Progress) -> MeasureResult:
 
 
 def earlier_of(before: Before, coding: Coding) -> "Earlier":
-    """Read what was released before by the schema."""
-    from gencard.controller.questions.earlier import Earlier  # noqa: PLC0415
-    from gencard.controller.questions.run_question import Population, RunQuestion  # noqa: PLC0415
+    from gencard.controller.earlier import Earlier  # noqa: PLC0415
+    from gencard.controller.run_question import Population, RunQuestion  # noqa: PLC0415
 
     return Earlier(
         coding,
@@ -62,11 +61,7 @@ def earlier_of(before: Before, coding: Coding) -> "Earlier":
 
 
 def judged(job: MeasureJob) -> "tuple[JudgedSum, ...]":
-    """Judge exact sums of a card on the records; empty if there are none.
-
-    Raises:
-        TooManyRecordsError: There are more than a job holds.
-    """
+    """Judge exact sums of a card on the records; empty if there are none."""
     if job.rules is None:
         return ()
     # These load pandas and scipy, for which most measurements need not wait.
@@ -93,11 +88,7 @@ def measured(
     weights: Sequence[int] = (),
     transform: Transform = AS_COUNTED,
 ) -> Psi:
-    """Statistics of the records that a job describes.
-
-    Raises:
-        DatasetChangedError: The records are not the version that the job names, before or after.
-    """
+    """Return statistics of the records that a job describes, of the version that the job names."""
     with opened(records) as source:
         return door.measure(
             source,
@@ -119,20 +110,13 @@ def _noise() -> Noise:
 
 
 def records_over(cliques: Iterable[Clique], records: RecordsSource) -> Dataset:
-    """Return the records over the attributes of these cliques, in memory; see ``records_as_stored``."""
     return records_as_stored(cliques, (), records)[0]
 
 
 def records_as_stored(
     cliques: Iterable[Clique], uncoded: Clique, records: RecordsSource
 ) -> tuple[Dataset, dict[str, FloatArray]]:
-    """Return the records over the attributes of some cliques, and some numbers without their coding.
-
-    Raises:
-        DatasetChangedError: The records are not the version that the job names, before or after.
-        TooManyRecordsError: There are more.
-        RecordsProtectedError: Their version does not cover numbers.
-    """
+    """Return the records over the attributes of some cliques, and some numbers without their coding."""
     with opened(records) as source:
         check_values(source, uncoded)
         attributes = source.coding.domain.covered_by(cliques).attributes

@@ -48,10 +48,7 @@ _ENVIRONMENT = {
 class Order:
     """Head of a message to a worker; the request of its task is the body.
 
-    Args:
-        task: Name of the task.
-        cpu_seconds, memory_mib: Limits of the worker process, for good.
-        stays: Whether the process waits for another job after this one.
+    The limits are those of the worker process, for good; ``stays``: it waits for another job afterwards.
     """
 
     task: str
@@ -111,18 +108,13 @@ class MalformedMessageError(Exception):
 
 
 def write_frame(file: IO[bytes], content: bytes) -> None:
-    """Bytes, after their number in eight bytes."""
     file.write(_LENGTH.pack(len(content)))
     file.write(content)
     file.flush()
 
 
 def read_frame(file: IO[bytes]) -> bytes | None:
-    """Return what ``write_frame`` wrote; None if there is no more, or if it is cut short.
-
-    Raises:
-        MalformedMessageError: More bytes are announced than a frame may have.
-    """
+    """Return what ``write_frame`` wrote; None if there is no more, or if it is cut short."""
     length = file.read(_LENGTH.size)
     if len(length) < _LENGTH.size:
         return None
@@ -137,14 +129,7 @@ def read_frame(file: IO[bytes]) -> bytes | None:
 
 
 def packed(head: object, body: object | None = None) -> bytes:
-    """Write a message as the content of a frame.
-
-    Args:
-        head, body: Dataclasses of ``tasks``.
-
-    Raises:
-        ValueError: A number is not finite.
-    """
+    """Write a message of dataclasses of ``tasks`` as the content of a frame; all numbers are finite."""
     document: Json | None = None if body is None else JOBS.write(body)
     fields = {name: one for name, one in (document or {}).items() if isinstance(one, bytes)}
     rest = document and {name: one for name, one in document.items() if name not in fields}
@@ -154,11 +139,7 @@ def packed(head: object, body: object | None = None) -> bytes:
 
 
 def unpacked(content: bytes) -> tuple[object, object]:
-    """Return head and body of a message as JSON, in which fields of bytes are bytes.
-
-    Raises:
-        MalformedMessageError: The content is of another form.
-    """
+    """Return head and body of a message as JSON, in which fields of bytes are bytes."""
     try:
         (length,) = _HEADER.unpack_from(content)
         place = _HEADER.size + length
@@ -180,9 +161,6 @@ def received(task: AnyTask, content: bytes) -> tuple[Reply, object]:
     """Return a message of a worker and the result in it, None if it has none.
 
     A result is believed only if it has the form of its task's: a worker reads files that others wrote.
-
-    Raises:
-        MalformedMessageError: The content is of another form.
     """
     head, body = unpacked(content)
     try:
@@ -228,9 +206,6 @@ class WorkerProcess:
 
     It leads a session of its own, so that killing its group ends whatever it started; and it ends
     by itself when the service does, because its standard input ends then.
-
-    Args:
-        command: Another one than for jobs.
     """
 
     def __init__(self, *command: str) -> None:
@@ -255,7 +230,6 @@ class WorkerProcess:
 
         Raises:
             JobLimitError: The process ended because it had used its CPU time.
-            MalformedMessageError: The process announced a frame that is too large.
         """
         self._send(request)
         while self._process.stdout and (content := read_frame(self._process.stdout)) is not None:
@@ -285,7 +259,6 @@ class WorkerProcess:
             return self._process.poll() is None
 
     def kill(self) -> None:
-        """Kill the process and all processes that it started."""
         with self._reaping:
             if self._process.returncode is None:  # until it is reaped, no other process has its ID
                 os.killpg(self.pid, signal.SIGKILL)

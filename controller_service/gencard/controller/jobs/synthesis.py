@@ -1,37 +1,120 @@
-"""Generators and black boxes of jobs, and the tasks that make rows: no record is in them."""
+"""Generators and black boxes of jobs, and the tasks that make rows: no record is in them.
 
+Rows are exchanged in files of the type ``RowsFile``.
+"""
+
+import json
+import os
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gencard.boxes.reference import (
-    AddsMarginal,
-    CopiesRows,
-    Honest,
-    ReferenceKind,
-    ReferenceRecipe,
-)
-from gencard.controller.jobs.rows_file import RowsFile
+from gencard.boxes.reference import AddsMarginal, CopiesRows, Honest, ReferenceKind, ReferenceRecipe
+from gencard.controller.base.disk import write_whole
 from gencard.controller.jobs.tasks import BlackBoxJob, RowsResult, SynthesisJob
 from gencard.core.blackbox import BlackBox, canonicalise
 from gencard.core.coding import StructuralZeros
-from gencard.core.dataset import Dataset
+from gencard.core.dataset import Dataset, wire_codes, wire_dtype
 from gencard.core.derived_cells import with_computed
-from gencard.core.errors import BlackBoxError, GencardError, JobLimitError
+from gencard.core.domain import Domain
+from gencard.core.errors import BlackBoxError, GencardError, JobLimitError, StorageError
 from gencard.core.generators.contract import Generator, Model, rng_of
 from gencard.core.generators.model_file import model_of, saved_fit
 from gencard.core.generators.registry import generator_named
 from gencard.core.types import Progress
+from gencard.wire.codecs.table_codec import row_bytes
 from gencard.wire.documents.psi_document import psi_of_document
 
 if TYPE_CHECKING:
-    from gencard.controller.sandbox.recipes import Recipe
+    from gencard.controller.sandbox.boxes import Recipe
+
+
+# Rows in a file: one line of JSON that says what follows, then the codes, attribute by attribute.
+#
+# The codes are those of the wire (one byte up to 256 levels, two little-endian bytes above), so that
+# a release of any size is sent with little memory: each message is read where it lies.
+
+_LONGEST_HEADER = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class RowsFile:
+    """One file of rows.
+
+    Every method raises StorageError if the file cannot be read or written, or is cut short.
+    """
+
+    path: Path
+
+    def write(self, dataset: Dataset, *, lasting: bool = True) -> None:
+        """Put the rows there, whole or not at all; other users cannot read them."""
+        write_whole(self.path, _parts_of(dataset), lasting=lasting)
+
+    def dataset(self) -> Dataset:
+        with self.opened() as reader:
+            columns = [
+                np.frombuffer(reader.codes(axis, 0, reader.rows), dtype=wire_dtype(size))
+                for axis, size in enumerate(reader.domain.sizes)
+            ]
+            return Dataset.of_columns(reader.domain, columns)
+
+    def opened(self) -> "RowsReader":
+        """Return the rows for reading a part at a time; a context manager."""
+        return RowsReader(self.path)
+
+
+def _parts_of(dataset: Dataset) -> Iterator[bytes | memoryview]:
+    domain = dataset.domain
+    header = {"attributes": domain.attributes, "sizes": domain.sizes, "rows": len(dataset)}
+    yield json.dumps(header).encode() + b"\n"
+    for axis, size in enumerate(domain.sizes):
+        yield wire_codes(dataset.codes[:, axis], size).data
+
+
+class RowsReader:
+    """An open file whose size agrees with its header."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> "RowsReader":
+        try:
+            self._file = self._path.open("rb")
+            line = self._file.readline(_LONGEST_HEADER)
+            header = json.loads(line)
+            self.domain = Domain(tuple(header["attributes"]), tuple(header["sizes"]))
+            self.rows = int(header["rows"])
+            self._start = len(line)
+            whole = self._start + self.rows * row_bytes(self.domain)
+            if os.fstat(self._file.fileno()).st_size == whole:
+                return self
+        except (OSError, ValueError, KeyError, TypeError, GencardError):
+            pass
+        self.__exit__()
+        raise StorageError()
+
+    def __exit__(self, *_: object) -> None:
+        if hasattr(self, "_file"):
+            self._file.close()
+
+    def codes(self, axis: int, start: int, count: int) -> bytes:
+        """Codes of one attribute, ``count`` rows from row ``start`` on."""
+        before = sum(wire_dtype(size).itemsize for size in self.domain.sizes[:axis])
+        width = wire_dtype(self.domain.sizes[axis]).itemsize
+        place = self._start + self.rows * before + start * width
+        try:
+            codes = os.pread(self._file.fileno(), count * width, place)
+        except OSError:
+            codes = b""
+        if len(codes) != count * width:
+            raise StorageError()
+        return codes
 
 
 def synthesise(job: SynthesisJob, progress: Progress) -> RowsResult:
@@ -62,7 +145,7 @@ def run_black_box(job: BlackBoxJob, progress: Progress) -> RowsResult:
         _kept_boxes[:] = []
         _kept_boxes.append((recipe, box_of(recipe, check_seconds=_CHECKED_SECONDS)))
     elif not isinstance(recipe, ReferenceRecipe):
-        from gencard.controller.sandbox.recipes import checked_program  # noqa: PLC0415 - loaded already
+        from gencard.controller.sandbox.boxes import checked_program  # noqa: PLC0415 - loaded already
 
         checked_program(recipe)
     box = _kept_boxes[0][1]
@@ -86,10 +169,7 @@ _kept_boxes: list[tuple["Recipe", BlackBox]] = []
 def _explained(
     error: BlackBoxError | JobLimitError, box: BlackBox, dataset: Dataset, job: BlackBoxJob
 ) -> GencardError:
-    """Return the error of a lent run with its cause; what the program wrote is left in a file.
-
-    No record is involved, and the caller made up the dataset.
-    """
+    """Return the error of a lent run with its cause: the caller made up the dataset."""
     if isinstance(job.recipe, ReferenceRecipe):
         return error
     from gencard.controller.sandbox.boxes import SandboxedProgram  # noqa: PLC0415 - loaded already
@@ -107,19 +187,11 @@ def _left_in(path: Path, dataset: Dataset, *, lasting: bool = True) -> RowsResul
 
 
 def box_of(recipe: "Recipe", *, check_seconds: float = 0.0) -> BlackBox:
-    """Return the black box of a recipe.
-
-    Args:
-        check_seconds: See ``sandbox.Sandbox``.
-
-    Raises:
-        InvalidInputError: The generator is unknown.
-        GeneratorChangedError: The files for the sandbox have another digest than the recipe.
-    """
+    """Return the black box of a recipe, whose files must have the recipe's digest."""
     cliques, linear = recipe.cliques, recipe.linear
     if not isinstance(recipe, ReferenceRecipe):
         # a third of the start of a worker, and most jobs need no sandbox
-        from gencard.controller.sandbox.recipes import sandboxed_box_of  # noqa: PLC0415
+        from gencard.controller.sandbox.boxes import sandboxed_box_of  # noqa: PLC0415
 
         workload = tuple(dict.fromkeys([*cliques, *(statistic.clique for statistic in linear)]))
         values = {
@@ -147,10 +219,6 @@ def generator_of(
     max_cells: int,
     digest: str = "",
 ) -> Generator:
-    """Return the generator of this name, with the structural zeros that these attributes can meet.
-
-    Args:
-        digest: See ``generator_named``.
-    """
+    """Return the generator of this name, with the structural zeros that these attributes can meet."""
     met = tuple(entry for entry in zeros if set(entry.clique) <= set(attributes))
     return generator_named(name, structural_zeros=met, max_cells=max_cells, digest=digest)

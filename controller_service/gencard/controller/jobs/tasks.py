@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gencard.controller.records.file_format import FileFormat
     from gencard.controller.records.schema_file import PublicSchema
     from gencard.controller.sandbox.analyses import AnalysisRecipe
-    from gencard.controller.sandbox.recipes import Recipe
+    from gencard.controller.sandbox.boxes import Recipe
     from gencard.core.audit.plan import AuditPlan
     from gencard.core.audit.report import AuditReport
     from gencard.core.output_rules import Mark, Rules
@@ -52,7 +52,7 @@ _MODULES = {
     "PsiRisk": "measures.psi_risk.risk",
     "PublicSchema": "controller.records.schema_file",
     "Question": "wire.documents.answer_document",
-    "Recipe": "controller.sandbox.recipes",
+    "Recipe": "controller.sandbox.boxes",
     "Rounded": "analysis.output_checks.populations",
     "Rules": "core.output_rules",
 }
@@ -117,10 +117,7 @@ class RecordsSource:
 
     Args:
         data: Path of a file or folder, or the address of a table.
-        is_table: Whether ``data`` is an address.
-        format: Format of the files.
         version: Salted digest of the records, in hex.
-        salt: Secret of the digests.
         most_records: Most of them that the job holds in memory.
         secret: Password of the table, read anew for each job; empty for none.
     """
@@ -155,11 +152,9 @@ class ClusterPart:
 
 @dataclass(frozen=True, slots=True)
 class EndedQuestion:
-    """Question of an earlier run, and how its condition is read.
+    """Question of an earlier run, and the version of the output rules under which it ended.
 
-    Args:
-        rules: Version of the output rules under which it ended; empty if its condition means the same
-            now.
+    The version is empty if the question's condition means the same now.
     """
 
     question: Question
@@ -168,15 +163,11 @@ class EndedQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """All that was or may be released of the same records before.
+    """All that was or may be released of the same records before; statistics are exact unless rounded.
 
     Args:
         earlier: Questions of runs that are answered, or may be.
         refused: Questions of runs that were refused or have failed; their populations are remembered.
-        released: Marginals that cards have released exactly.
-        rounded: Marginals that cards have released rounded.
-        histograms: Attributes whose histograms cards have released exactly.
-        sums: Sums that cards have released exactly.
     """
 
     earlier: tuple[EndedQuestion, ...] = ()
@@ -215,8 +206,6 @@ class MeasureJob:
 
 @dataclass(frozen=True, slots=True)
 class MeasureResult:
-    """The document of psi."""
-
     psi: bytes
 
 
@@ -227,11 +216,7 @@ class SynthesisJob:
     The job receives psi and the structural zeros, and no other information about the dataset.
 
     Args:
-        psi: Its document.
-        generator: Name of the generator.
         computed: Derivations of attributes from others, by name.
-        max_cells: Most cells of the model.
-        rows_file: File to be written.
         fit: Fit to psi that an earlier job returned; empty if there is none.
         keep: Return the fit.
         generator_digest: Names the version of the generator; empty for that of today.
@@ -252,11 +237,7 @@ class SynthesisJob:
 
 @dataclass(frozen=True, slots=True)
 class RowsResult:
-    """Digest, in hex, of the rows in the file that the job has written.
-
-    Args:
-        fit: The fit from which they were drawn; empty if none is kept.
-    """
+    """Digest, in hex, of the rows in the file that the job has written, and the fit if it is kept."""
 
     digest: str
     fit: bytes = b""
@@ -292,8 +273,6 @@ class CompareJob:
     """Evaluate rows beside psi and records.
 
     Args:
-        measures: Names of the evaluations.
-        psi: Its document.
         declared: Settings of evaluations, declared for the dataset.
         together: Attributes that the policy allows to be combined.
         records: None if no evaluation reads them.
@@ -316,12 +295,7 @@ class CompareJob:
 
 @dataclass(frozen=True, slots=True)
 class FindingDocument:
-    """Finding of one evaluation.
-
-    Args:
-        name: Name of the evaluation.
-        document: Finding that is stored and served as it is; None if the evaluation is not possible.
-    """
+    """Finding of an evaluation, stored and served as it is; None if the evaluation is not possible."""
 
     name: str
     document: Json | None = field(metadata=written(scalar=ANY_JSON))
@@ -341,7 +315,6 @@ class AnswerJob:
     Args:
         privacy: Noise of the run; None for exact counts.
         numbers: Most numbers of the answer.
-        limits: Output rules of the policy.
         stored: Whether numbers count as the records have them.
     """
 
@@ -361,7 +334,6 @@ class AnswerResult:
     Args:
         answer: Document that the controller signs as it is; None if it was refused.
         reasons: One code for all refusals that depend on the records.
-        rules: Version of the output rules.
         review: Whether a person must look.
         marks: Verdict on each part, for stewards alone; None if nothing was judged.
     """
@@ -375,12 +347,7 @@ class AnswerResult:
 
 @dataclass(frozen=True, slots=True)
 class KeepJob:
-    """Run a black box once on the records, and keep its fit, or else its rows.
-
-    Args:
-        rows: Rows of the run, if the box has no fit.
-        folder: Folder to be written in.
-    """
+    """Run a black box once on the records, and keep its fit in the folder, or else so many rows."""
 
     records: RecordsSource
     recipe: Recipe
@@ -395,14 +362,7 @@ class KeepResult:
 
 @dataclass(frozen=True, slots=True)
 class DrawJob:
-    """Draw rows from what one run of a black box left; no record is read.
-
-    Args:
-        domain: Domain of the rows.
-        computed: Derivations of attributes from others, by name.
-        folder: Folder that KEEP has written in.
-        rows_file: File to be written.
-    """
+    """Draw rows from what ``keep`` left of one run of a black box in the folder; no record is read."""
 
     recipe: Recipe
     domain: Domain
@@ -414,13 +374,7 @@ class DrawJob:
 
 @dataclass(frozen=True, slots=True)
 class ThinOutJob:
-    """Leave out drawn rows that replicate unique records.
-
-    Args:
-        drawn: File of the drawn rows.
-        rows: Number of rows to be left.
-        rows_file: File to be written.
-    """
+    """Leave out drawn rows that replicate unique records, and write so many of the others."""
 
     records: RecordsSource
     drawn: Path
@@ -464,7 +418,6 @@ class ProgramPart:
 
     Args:
         agreed: Outputs of the analyst's own dry run, whose shape is agreed.
-        most_numbers: Most numbers of all outputs together.
         stored: Attributes of which the program gets stored numbers.
     """
 
@@ -480,7 +433,6 @@ class RehearsalJob:
     """Run a program on synthetic rows.
 
     Args:
-        rows_file: File of the rows.
         drawing_seed: Seed of the numbers inside intervals, which take the place of stored ones.
         psi: Document of the card's psi, whose histograms place these numbers; empty if it has none.
     """
@@ -514,7 +466,6 @@ class BlackBoxJob:
 
     Args:
         upload: File of the rows that go in.
-        rows_file: File to be written.
         errors_file: File for the standard error of a program that fails.
     """
 
@@ -539,7 +490,6 @@ class JobTask(Generic[_Request, _Result]):
     """A function that a worker knows by name, and the module of ``jobs`` that holds it.
 
     Args:
-        request, result: Types of its messages.
         steps: Steps of progress that an analyst sees of a job on records; None for all steps.
         at_records: Whether the job reads records, or runs a black box on what a fit has kept of them.
         lent: Whether the job runs a black box on a caller's own dataset. A lent job must not run at the
@@ -577,10 +527,7 @@ class JobTask(Generic[_Request, _Result]):
         progress: Progress = ignore_progress,
         hold: Callable[[], None] = continue_at_once,
     ) -> _Result:
-        """Do the job here, and ``hold`` its end back, however it ends.
-
-        For executors whose workers are not processes of this service.
-        """
+        """Do the job here, for executors without worker processes; ``hold`` holds its end back."""
         try:
             return self.function()(job, progress)
         finally:
@@ -592,13 +539,13 @@ AnyTask = JobTask[Any, Any]
 
 MEASURE = JobTask("measure", "measurement", MeasureJob, MeasureResult, steps=1, at_records=True)
 SYNTHESISE = JobTask("synthesise", "synthesis", SynthesisJob, RowsResult)
-AUDIT = JobTask("audit", "auditing", AuditJob, AuditResult, steps=10, at_records=True)
+AUDIT = JobTask("audit", "black_boxes", AuditJob, AuditResult, steps=10, at_records=True)
 COMPARE = JobTask("compare", "comparison", CompareJob, CompareResult, steps=1, at_records=True)
 THIN_OUT = JobTask("thin_out", "comparison", ThinOutJob, RowsResult, steps=1, at_records=True)
 RUN_BLACK_BOX = JobTask("run_black_box", "synthesis", BlackBoxJob, RowsResult, lent=True)
 ANSWER = JobTask("answer", "answering", AnswerJob, AnswerResult, steps=1, at_records=True)
-KEEP = JobTask("keep", "releasing", KeepJob, KeepResult, steps=10, at_records=True)
-DRAW = JobTask("draw", "releasing", DrawJob, RowsResult, at_records=True)
+KEEP = JobTask("keep", "black_boxes", KeepJob, KeepResult, steps=10, at_records=True)
+DRAW = JobTask("draw", "black_boxes", DrawJob, RowsResult, at_records=True)
 LOOK = JobTask("look", "comparison", RiskJob, RiskResult, at_records=True)
 REHEARSE = JobTask("rehearse", "answering", RehearsalJob, ProgramResult, lent=True)
 RUN_ONCE = JobTask("run_once", "answering", ProgramJob, ProgramResult, steps=1, at_records=True)

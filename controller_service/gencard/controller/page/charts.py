@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from math import ceil
 
-from gencard.controller.stewards.budget import Amount, Course
+from gencard.controller.stewards.archive import Amount, Course
 
 WIDTH, HEIGHT = 1000.0, 200.0
 
@@ -133,7 +133,6 @@ def _ahead(course: Course, today: datetime, end: datetime) -> list[tuple[datetim
 
 
 def in_words(course: Course) -> str:
-    """Return the forecast as text."""
     plan, cap = course.forecast, course.amount.cap
     if plan is None and course.young:
         end = "; the cap is reached" if cap is not None and course.amount.spent >= cap else ""
@@ -152,12 +151,7 @@ def in_words(course: Course) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Runs of one group on a common scale.
-
-    Args:
-        marks: x of each run.
-        mean: x of the mean of the runs.
-    """
+    """Runs of one group on a common scale: x of each run, and of their mean."""
 
     name: str
     label: str
@@ -203,7 +197,6 @@ def number(amount: Decimal) -> str:
 
 
 def _rounded(amount: Decimal) -> Decimal:
-    """Three significant digits."""
     return amount.quantize(Decimal(1).scaleb(min(amount.adjusted() - 2, 0)))
 
 

@@ -51,11 +51,7 @@ Fetched = Mapping[str, Any]
 
 @dataclass(slots=True)
 class Issuer:
-    """Client of the issuer's published documents, over TLS, with limits, cached for ten minutes.
-
-    Args:
-        now: Clock in seconds that never goes back.
-    """
+    """Client of the issuer's published documents, over TLS, with limits, cached for ten minutes."""
 
     address: str
     trust: ssl.SSLContext
@@ -114,12 +110,7 @@ class Issuer:
 
 @dataclass(frozen=True, slots=True)
 class Oidc:
-    """Sign-in at the issuer.
-
-    Args:
-        origin: Origin of the page.
-        clock: For the times in a token.
-    """
+    """Sign-in at the issuer; the clock is for the times in a token."""
 
     table: OidcTable
     issuer: Issuer
@@ -130,7 +121,7 @@ class Oidc:
     _key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
 
     def begin(self, browser: str) -> str:
-        """Return the issuer's address for a browser that signs in; raises UnauthenticatedError.
+        """Return the issuer's address for a browser that signs in.
 
         Args:
             browser: Secret of the browser that begins; only this browser can complete the attempt.
@@ -151,11 +142,7 @@ class Oidc:
         return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(parameters)}"
 
     def end(self, browser: str, answer: Mapping[str, str]) -> tuple[str, str]:
-        """Check the issuer's answer and return its subject, and the name of the steward.
-
-        Raises:
-            UnauthenticatedError: The answer is wrong, or the settings do not name its subject.
-        """
+        """Check the issuer's answer and return its subject, and the name of the steward."""
         state = answer.get("state", "")
         try:
             challenge = bytes.fromhex(state)
@@ -228,11 +215,7 @@ def _purpose(browser: str) -> str:
 
 
 def oidc_of(table: OidcTable, origin: str, clock: Callable[[], datetime]) -> Oidc:
-    """Return the sign-in that the settings describe; the issuer is called at the first sign-in.
-
-    Raises:
-        InvalidInputError: The secret's or the authority's file cannot be used.
-    """
+    """Return the sign-in that the settings describe; the issuer is called at the first sign-in."""
     secret = ""
     if table.secret_file is not None:
         secret = (

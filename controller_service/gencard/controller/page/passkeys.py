@@ -1,21 +1,23 @@
-"""Ceremonies of WebAuthn: a passkey is enrolled, signs a steward in, or signs a decision.
+"""Ceremonies of WebAuthn: a passkey is enrolled, signs a steward in, or signs a decision of the desk.
 
 Each challenge is made here and is valid for one purpose, once, for two minutes. User verification is
 always required: a passkey is a second factor by nature.
 """
 
-import hashlib
 import hmac
+import json
 import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hmac import compare_digest
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import UUID
 
 from webauthn import (
     generate_authentication_options,
@@ -37,15 +39,20 @@ from webauthn.helpers.structs import (
     UserVerificationRequirement,
 )
 
+from gencard.controller.page.security import Form
+from gencard.controller.page.views import ChangeResult
 from gencard.controller.people.passkeys import Passkey, Passkeys, key_of
-from gencard.core.errors import PermissionDeniedError, UnauthenticatedError
+from gencard.controller.stewards.desk import Desk
+from gencard.core.errors import InvalidInputError, PermissionDeniedError, UnauthenticatedError
+from gencard.wire.documents.keys import grouped
+from gencard.wire.signatures.canonical import sha256
 from gencard.wire.signatures.identity import Identity, Role
+from gencard.wire.steward import Action, Kind
 
 # Sessions of the page: kept in memory, by the digest of a secret that only the browser has.
 #
 # A session is a steward's for a time: it ends by signing out, by idleness, by age, with its passkey, and
 # with the steward's enrolment. A restart of the service ends all.
-
 
 LONGEST = timedelta(hours=12)
 MOST_OF_ONE = 5
@@ -90,7 +97,6 @@ class Sessions:
     Args:
         idle: Time without a request of a person after which a session ends.
         key_of: Returns a steward's key fingerprints; empty for strangers and disabled people.
-        is_kept: Returns whether a passkey is still enrolled.
     """
 
     idle: timedelta
@@ -101,25 +107,20 @@ class Sessions:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def open(self, who: Identity, passkey: str, earlier: str = "") -> str:
-        """Return the secret of a new session; the browser's earlier session ends.
-
-        Raises:
-            UnauthenticatedError: No person of this name is enrolled as a steward now.
-        """
+        """Return the secret of a new session of a steward; the browser's earlier session ends."""
         key = self._key(who)
         if not key:
             raise UnauthenticatedError
         token, now = secrets.token_urlsafe(32), self.clock()
-        name = _name(token)
+        name = sha256(token.encode())
         session = Session(name, who, passkey, key, secrets.token_urlsafe(32), now, now)
         with self._lock:
-            self._sessions.pop(_name(earlier), None)
+            self._sessions.pop(sha256(earlier.encode()), None)
             self._sessions = {
                 key: kept for key, kept in self._sessions.items() if not self._is_over(kept, now)
             }
             own = sorted(
-                (kept for kept in self._sessions.values() if kept.who == who),
-                key=lambda kept: kept.seen,
+                (kept for kept in self._sessions.values() if kept.who == who), key=lambda kept: kept.seen
             )
             for oldest in own[: max(0, len(own) - MOST_OF_ONE + 1)]:
                 del self._sessions[oldest.name]
@@ -131,13 +132,10 @@ class Sessions:
 
         Args:
             by_person: Whether a person caused the request; the page's own requests extend no session.
-
-        Raises:
-            UnauthenticatedError: The session is unknown or over, or the steward may not enter any more.
         """
         now = self.clock()
         with self._lock:
-            session = self._sessions.get(_name(token))
+            session = self._sessions.get(sha256(token.encode()))
             if session is not None and self._is_over(session, now):
                 del self._sessions[session.name]
                 session = None
@@ -153,19 +151,14 @@ class Sessions:
         return session
 
     def close(self, token: str) -> None:
-        """End a session, if there is one."""
         with self._lock:
-            self._sessions.pop(_name(token), None)
+            self._sessions.pop(sha256(token.encode()), None)
 
     def _key(self, who: Identity) -> str:
         return self.key_of(who) if who.role is Role.STEWARD else ""
 
     def _is_over(self, session: Session, now: datetime) -> bool:
         return now - session.seen >= self.idle or now - session.began >= LONGEST
-
-
-def _name(token: str) -> str:
-    return hashlib.sha256(token.encode()).hexdigest()
 
 
 CHALLENGE_SECONDS = 120
@@ -181,11 +174,8 @@ _FOREIGN = (WebAuthnException, ValueError, KeyError, TypeError, AttributeError)
 class Challenges:
     """Challenges with their purpose and end, signed by a key of this process; only used ones are stored.
 
-    A caller who requests many challenges therefore cannot displace the challenges of others.
-
-    Args:
-        now: Clock in seconds that never goes back.
-        seconds: Lifetime of a challenge.
+    A caller who requests many challenges therefore cannot displace the challenges of others. The clock
+    ``now`` never goes back.
     """
 
     now: Callable[[], float] = time.monotonic
@@ -195,7 +185,6 @@ class Challenges:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def new(self, purpose: str) -> bytes:
-        """Return a challenge for one purpose."""
         ends = int(1000 * (self.now() + self.seconds)).to_bytes(8)
         body = ends + secrets.token_bytes(16) + _digest(purpose)
         return body + self._signature(body)
@@ -274,10 +263,23 @@ class Ceremonies:
     def enrol(self, token: str, answer: Any) -> Passkey:
         """Keep the passkey that a browser made; raises as ``Passkeys.add`` does."""
         self._steward(self.passkeys.holder_of_link(token))
-        verified = self._registration(token, answer)
+        verified = None
+        with suppress(*_FOREIGN):
+            credential = parse_registration_credential_json(answer)
+            challenge = parse_client_data_json(credential.response.client_data_json).challenge
+            self.challenges.take(challenge, _of_link(token))
+            verified = verify_registration_response(
+                credential=credential,
+                expected_challenge=challenge,
+                expected_rp_id=self.party,
+                expected_origin=self.origin,
+                require_user_verification=True,
+            )
         if verified is None:
             raise UnauthenticatedError
-        return self.passkeys.add(token, *verified)
+        return self.passkeys.add(
+            token, verified.credential_id, verified.credential_public_key, verified.sign_count
+        )
 
     def assertion_options(self, purpose: str, session: Session | None = None) -> str:
         """Return the options by which a browser requests a signature of its authenticator, as JSON.
@@ -285,9 +287,6 @@ class Ceremonies:
         Args:
             session: Session whose passkey is accepted, or any passkey of its steward if it began without
                 a passkey. None accepts passkeys of all stewards.
-
-        Raises:
-            PermissionDeniedError: The session's steward has no passkey.
         """
         allowed = None
         if session is not None:
@@ -307,49 +306,15 @@ class Ceremonies:
     def assertion(self, purpose: str, answer: Any, action: str = "") -> tuple[Identity, Passkey]:
         """Return the steward who answered the challenge of a purpose, and the passkey.
 
-        Args:
-            action: Action for the log; if empty, the use is not logged.
-
-        Raises:
-            UnauthenticatedError: The answer is wrong in any way, or its steward may not enter.
+        The use is logged as ``action``, if that is not empty. Every wrong answer is one error.
         """
-        checked = self._assertion(purpose, answer)
-        if checked is None:
-            raise UnauthenticatedError
-        passkey, uses = checked
-        who = self._steward(passkey.holder)
-        self.passkeys.note_use(passkey, uses, action)
-        return who, passkey
-
-    def _steward(self, uri: str) -> Identity:
-        who = Identity.of(uri)
-        if who.role is not Role.STEWARD or not self.includes(who):
-            raise UnauthenticatedError
-        return who
-
-    def _registration(self, token: str, answer: Any) -> tuple[bytes, bytes, int] | None:
-        try:
-            credential = parse_registration_credential_json(answer)
-            challenge = parse_client_data_json(credential.response.client_data_json).challenge
-            self.challenges.take(challenge, _of_link(token))
-            registration = verify_registration_response(
-                credential=credential,
-                expected_challenge=challenge,
-                expected_rp_id=self.party,
-                expected_origin=self.origin,
-                require_user_verification=True,
-            )
-        except _FOREIGN:
-            return None
-        return registration.credential_id, registration.credential_public_key, registration.sign_count
-
-    def _assertion(self, purpose: str, answer: Any) -> tuple[Passkey, int] | None:
-        try:
+        verified = None
+        with suppress(*_FOREIGN):
             credential = parse_authentication_credential_json(answer)
             challenge = parse_client_data_json(credential.response.client_data_json).challenge
             self.challenges.take(challenge, purpose)
             passkey = self.passkeys.named(key_of(credential.raw_id))
-            checked = verify_authentication_response(
+            verified = verify_authentication_response(
                 credential=credential,
                 expected_challenge=challenge,
                 expected_rp_id=self.party,
@@ -358,10 +323,188 @@ class Ceremonies:
                 credential_current_sign_count=passkey.uses,
                 require_user_verification=True,
             )
-        except _FOREIGN:
-            return None
-        return passkey, checked.new_sign_count
+        if verified is None:
+            raise UnauthenticatedError
+        who = self._steward(passkey.holder)
+        self.passkeys.note_use(passkey, verified.new_sign_count, action)
+        return who, passkey
+
+    def _steward(self, uri: str) -> Identity:
+        who = Identity.of(uri)
+        if who.role is not Role.STEWARD or not self.includes(who):
+            raise UnauthenticatedError
+        return who
 
 
 def _of_link(token: str) -> str:
     return f"link {key_of(token.encode())}"
+
+
+# Decisions on the page: from the fields of a form to an action of the desk, and back.
+
+_LONGEST_NUMBER = 12
+
+
+def _number(text: str, name: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER):
+        raise InvalidInputError(field=name, problem="is not a whole number")
+    return int(text)
+
+
+def _list(text: str, name: str) -> list[str]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
+        raise InvalidInputError(field=name, problem="is not a list of names")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """An argument of an action as a field of a form, which may be there more than once if ``many``."""
+
+    read: Callable[[str, str], Any] = lambda text, _name: text
+    write: Callable[[Any], str] = str
+    many: bool = False
+
+
+_TEXT = Field()
+_FLAG = Field(lambda _text, _name: True, lambda _value: "yes")
+ARGUMENTS: Mapping[Kind, Mapping[str, Field]] = {
+    Kind.COUNTER: {
+        "drop": Field(_list, json.dumps, many=True),
+        "without": Field(many=True),
+        "rows": Field(_number),
+    },
+    Kind.REJECT: {"remark": _TEXT},
+    Kind.REVOKE: {"remark": _TEXT},
+    Kind.RELEASE_ANSWER: {"withhold": Field(many=True), "digits": Field(_number), "red": _FLAG},
+    Kind.REFUSE_ANSWER: {"code": _TEXT},
+    Kind.CLEAR_AUDITS: {"black_box": _TEXT},
+    Kind.ENROL: {
+        **dict.fromkeys(("request", "fingerprint", "role", "project", "address"), _TEXT),
+        "again": _FLAG,
+    },
+}
+"""Arguments of each kind of action; the other kinds have none."""
+
+_PLACES = {
+    Kind.SETTLE: "/budget",
+    Kind.VOID: "/budget",
+    Kind.RELEASE_ANSWER: "/answers",
+    Kind.REFUSE_ANSWER: "/answers",
+    Kind.DISMISS_REFUSAL: "/",
+    Kind.CLEAR_AUDITS: "/releases",
+    Kind.ENROL: "/people",
+    Kind.DISABLE: "/people",
+    Kind.ENABLE: "/people",
+    Kind.ROTATE: "/people",
+}
+"""Page that a steward sees after a decision; after a decision on a card it is the card."""
+
+_DONE = {
+    Kind.APPROVE: "The card is offered to the analyst.",
+    Kind.COUNTER: "The changed terms are offered to the analyst.",
+    Kind.REJECT: "The proposal is refused.",
+    Kind.REVOKE: "The card is revoked.",
+    Kind.RELEASE_ANSWER: "The answer is released.",
+    Kind.REFUSE_ANSWER: "The answer is refused.",
+    Kind.SETTLE: "The reservation is settled: its price stays spent.",
+    Kind.VOID: "The reservation is void: its price is given back.",
+    Kind.DISMISS_REFUSAL: "The failure no longer counts against its analyst.",
+    Kind.CLEAR_AUDITS: "The audits no longer count.",
+    Kind.ENROL: "The person is enrolled.",
+    Kind.DISABLE: "The person is disabled.",
+    Kind.ENABLE: "The person is enabled.",
+    Kind.ROTATE: "The key is replaced.",
+}
+_FIRST_OF_TWO = (
+    "Your decision is in the log. It takes effect when another steward makes the same decision."
+)
+
+
+def action_of(form: Form) -> Action:
+    try:
+        kind = Kind(form.text("kind"))
+    except ValueError:
+        kind = None
+    if kind is None:
+        raise InvalidInputError(field="kind", problem="is not a kind of decision")
+    arguments: dict[str, Any] = {}
+    for name, form_field in ARGUMENTS.get(kind, {}).items():
+        texts = [text for text in form.texts(name) if text.strip()]
+        if form_field.many and texts:
+            arguments[name] = [form_field.read(text, name) for text in texts]
+        elif texts:
+            arguments[name] = form_field.read(form.text(name), name)
+    return Action(kind, form.text("resource"), arguments, form.text("reason"), form.text("shown"))
+
+
+def fields_of(kind: str, arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Fields of a form that asks for the same again, as a second steward does."""
+    fields: list[tuple[str, str]] = []
+    for name, value in arguments.items():
+        form_field = ARGUMENTS.get(Kind(kind), {}).get(name, _TEXT)
+        values = value if form_field.many else [value]
+        fields += [(name, form_field.write(one)) for one in values if one is not False]
+    return fields
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionPages:
+    """Decisions of signed-in stewards; if two have to agree, each signs with the passkey."""
+
+    desk: Desk
+    ceremonies: Ceremonies
+
+    def options(self, session: Session, form: Form) -> str:
+        """Return the browser's request to its authenticator, as JSON; empty if none is needed."""
+        action = action_of(form)
+        self.desk.preview(session.who, action.kind, action.resource, action.arguments)
+        self.desk.check_offer(session.who, action)
+        if not self.desk.needs_two(session.who, action):
+            return ""
+        return self.ceremonies.assertion_options(_purpose(session, action), session)
+
+    def decide(self, session: Session, form: Form) -> ChangeResult:
+        """Decide; raises as ``Desk.decide``, and PermissionDeniedError without the passkey."""
+        action, request_id = action_of(form), request_id_of(form)
+        passkey = session.passkey
+        if self.desk.needs_two(session.who, action):
+            passkey = self._signed(session, action, form.text("assertion"))
+        keys = {passkey} if passkey else set()
+        decision = self.desk.decide(session.who, action, request_id, keys)
+        place = _PLACES.get(action.kind, f"/cards/{action.resource}")
+        if "answer" in decision.result:
+            name = action.resource.rpartition("/")[2]
+            context = {"title": f"{name} is enrolled", "name": name, "grouped": grouped}
+            return ChangeResult(place, template="enrolled.html", context={**context, **decision.result})
+        notice = _DONE[Kind(decision.kind)] if decision.done else _FIRST_OF_TWO
+        return ChangeResult(place, notice)
+
+    def _signed(self, session: Session, action: Action, answer: str) -> str:
+        try:
+            who, passkey = self.ceremonies.assertion(_purpose(session, action), answer)
+            if who == session.who and session.passkey in ("", passkey.key):
+                return passkey.key
+        except UnauthenticatedError:
+            pass
+        raise PermissionDeniedError(
+            advice="Two stewards must agree on this: confirm the decision with your passkey."
+        )
+
+
+def _purpose(session: Session, action: Action) -> str:
+    return f"decide {session.name} {action.digest}"
+
+
+def request_id_of(form: Form) -> str:
+    """Return the UUID by which a change that is sent twice is made once; raises InvalidInputError."""
+    text = form.text("request_id")
+    try:
+        return str(UUID(text))
+    except ValueError:
+        pass
+    raise InvalidInputError(field="request_id", problem="is not a UUID")

@@ -53,7 +53,6 @@ HEADERS = {
 NO_STORE = "no-store"
 _METHODS = ("GET", "HEAD", "POST")
 
-
 _STATUS: Sequence[tuple[type[GencardError], int]] = (
     (UnauthenticatedError, 401),
     (NotFoundError, 404),
@@ -64,7 +63,6 @@ _STATUS: Sequence[tuple[type[GencardError], int]] = (
     (InternalError, 500),
     (OperationError, 503),
 )
-
 
 _WORDS: Mapping[type[GencardError], tuple[str, str]] = {
     UnauthenticatedError: (
@@ -89,19 +87,13 @@ def refusal_of(error: GencardError) -> tuple[int, str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Wall:
-    """An ASGI application around the page.
-
-    Args:
-        origin: Origin by which browsers reach the page.
-        refuse: Returns the answer to a rejected request.
-    """
+    """An ASGI application around the page; ``refuse`` returns the answer to a rejected request."""
 
     app: ASGIApp
     origin: str
     refuse: Callable[[GencardError], Response]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through to the page, or refuse it."""
         if scope["type"] != "http":
             return
 
@@ -126,7 +118,6 @@ class Wall:
         await refusal(scope, receive, with_headers)
 
     def _check(self, method: str, headers: Headers) -> None:
-        """Raises InvalidInputError, PermissionDeniedError."""
         # DNS rebinding: a foreign page whose name is pointed at this address sends that name as Host.
         if headers.getlist("host") != [urlsplit(self.origin).netloc]:
             raise InvalidInputError(field="host", problem="is not the address of this page")
@@ -153,12 +144,7 @@ class Wall:
 
 
 async def _body(headers: Headers, receive: Receive) -> bytes:
-    """Return the whole body.
-
-    Raises:
-        TooLargeError: The body is longer than ``LARGEST_BODY``.
-        OperationCancelledError: The body does not arrive in time, or the browser has left.
-    """
+    """Return the whole body; one that is too long, late or abandoned ends in an error."""
     length = headers.get("content-length", "0")
     if len(length) > 9 or not length.isdecimal() or int(length) > LARGEST_BODY:
         raise TooLargeError(
@@ -212,11 +198,6 @@ class Form:
         self._pairs = pairs
 
     def text(self, name: str) -> str:
-        """Return the value of a field, stripped; empty if it is missing.
-
-        Raises:
-            InvalidInputError: The field occurs twice.
-        """
         values = self.texts(name)
         if len(values) > 1:
             raise InvalidInputError(field=name, problem="is given twice")
@@ -227,7 +208,6 @@ class Form:
         return [value for field, value in self._pairs if field == name]
 
     def names(self) -> list[str]:
-        """Return the fields that are there."""
         return list(dict.fromkeys(name for name, _ in self._pairs))
 
 

@@ -1,38 +1,438 @@
-"""The page's server: TLS on a loopback port, in a thread of its own, bounded against slow callers."""
+"""The page as an application, and its server.
+
+The application: routes, sign-in, sessions around every view, handling of errors. The server: TLS on a
+loopback port, in a thread of its own, bounded against slow callers.
+"""
 
 import asyncio
+import hashlib
+import json
 import logging
+import secrets
 import ssl
 import threading
 from collections import Counter
-from dataclasses import dataclass
-from datetime import timedelta
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import cache, partial
+from importlib.resources import files
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import uuid4
 
 import uvicorn
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from gencard.controller.base.fair_use import Bounds, Shares
 from gencard.controller.base.listening import TlsFiles, bound
 from gencard.controller.controller_state import ControllerState
-from gencard.controller.page.application import PageParts, Report
-from gencard.controller.page.oidc import oidc_of
-from gencard.controller.page.passkeys import Ceremonies, Sessions
-from gencard.controller.page.views import (
-    answers,
-    budget,
-    cards,
-    log,
-    people,
-    queue,
-    releases,
-    risk,
+from gencard.controller.page import card_views, register_views, views
+from gencard.controller.page.oidc import ANSWER, ATTEMPT_SECONDS, Oidc, oidc_of
+from gencard.controller.page.passkeys import (
+    SIGN_IN,
+    Ceremonies,
+    DecisionPages,
+    Session,
+    Sessions,
+    fields_of,
 )
+from gencard.controller.page.security import (
+    ATTEMPT,
+    NO_STORE,
+    Form,
+    Wall,
+    forget_session,
+    refusal_of,
+    session_cookie,
+    set_attempt,
+    set_session,
+)
+from gencard.controller.page.views import ChangeResult, Context, FormAction, View
 from gencard.controller.settings.stewards import PageTable
 from gencard.controller.stewards.desk import Desk
-from gencard.core.errors import GencardError
+from gencard.core.errors import GencardError, InternalError, NotFoundError, UnauthenticatedError
+from gencard.shell import as_written, visible
+from gencard.wire.signatures.canonical import sha256
 from gencard.wire.signatures.identity import Identity
 
-MODULES = (queue, cards, risk, answers, releases, budget, people, log)
+# Templates and files of the page, read once; everything that a template prints is escaped.
+
+_KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_DAY = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """A file that browsers fetch: its bytes, kind, and a digest that its address carries."""
+
+    content: bytes
+    kind: str
+    digest: str
+
+
+@cache
+def assets() -> Mapping[str, Asset]:
+    folder = files(__package__) / "static"
+    contents = {
+        entry.name: entry.read_bytes()
+        for entry in folder.iterdir()
+        if entry.name.rpartition(".")[2] in _KINDS
+    }
+    return {
+        name: Asset(content, _KINDS[name.rpartition(".")[2]], hashlib.sha256(content).hexdigest()[:12])
+        for name, content in contents.items()
+    }
+
+
+def asset_address(name: str) -> str:
+    """Return the address of a file for browsers, which changes with the file's content."""
+    return f"/static/{name}?{assets()[name].digest}"
+
+
+def asset_response(name: str, query: str) -> Response | None:
+    """Return the response with a file; None if no file has this name."""
+    asset = assets().get(name)
+    if asset is None:
+        return None
+    same = query == asset.digest
+    cache_control = f"private, max-age={_DAY}, immutable" if same else NO_STORE
+    return Response(asset.content, media_type=asset.kind, headers={"cache-control": cache_control})
+
+
+@cache
+def environment() -> Environment:
+    """Return the environment of templates: all texts are escaped, an unknown name is an error."""
+    environment = Environment(
+        loader=PackageLoader(__package__, "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_without_controls,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["asset"] = asset_address
+    # its result counts as safe, and is not where it stands in an attribute
+    del environment.filters["tojson"]
+    environment.filters |= {
+        "ago": ago,
+        "day": day,
+        "json": json.dumps,
+        "minute": minute,
+        "number": number,
+        "person": person,
+    }
+    return environment
+
+
+def _without_controls(value: Any) -> Any:
+    """Escape the control characters of a text: browsers would obey characters that reorder text."""
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return value
+    return visible(value, lambda letter: letter if letter == "\t" else as_written(letter))
+
+
+def rendered(template: str, context: Mapping[str, Any]) -> str:
+    return environment().get_template(template).render(context)
+
+
+def person(uri: str) -> str:
+    """Return the name in an identity's URI.
+
+    >>> person("spiffe://gencard.local/pilot/analyst/ana")
+    'ana'
+    """
+    return uri.rpartition("/")[2]
+
+
+def day(time: datetime) -> str:
+    return f"{time.astimezone(UTC):%Y-%m-%d}"
+
+
+def minute(time: datetime) -> str:
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def number(value: int) -> str:
+    return f"{value:,}"
+
+
+_SPANS = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
+
+
+def ago(time: datetime, now: datetime) -> str:
+    """Return the time since or until a moment, in its largest unit.
+
+    >>> from datetime import timedelta
+    >>> then = datetime(2026, 1, 1, tzinfo=UTC)
+    >>> ago(then, then + timedelta(hours=49)), ago(then + timedelta(days=3), then)
+    ('2 days', 'in 3 days')
+    """
+    seconds = (now - time).total_seconds()
+    for span, unit in _SPANS:
+        if (count := int(abs(seconds) // span)) > 0:
+            text = f"{count} {unit}{'' if count == 1 else 's'}"
+            return text if seconds >= 0 else f"in {text}"
+    return "just now"
+
+
+Report = Callable[[str, str, str], None]
+Answer = Callable[[Request], Response]
+_BOUNDS = Bounds(per_identity=8, calls=32, per_second=10, request_seconds=60)
+"""Limits of each steward, and of each visitor who signs in: by name if it is known, else by address."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageParts:
+    """The application's parts; ``report`` is called with incidents and receives no exception text."""
+
+    desk: Desk
+    ceremonies: Ceremonies
+    sessions: Sessions
+    report: Report
+    views: Sequence[View]
+    changes: Sequence[FormAction]
+    oidc: Oidc | None = None
+    shares: Shares = field(default_factory=lambda: Shares(_BOUNDS))
+    strangers: Shares = field(default_factory=lambda: _part(2))
+    at_issuer: Shares = field(default_factory=lambda: _part(4))
+
+    def application(self) -> ASGIApp:
+        """Everything behind the outer wall."""
+        routes = [
+            Route("/static/{name}", self._static, methods=["GET"]),
+            self._open("/sign-in", "GET", self._sign_in_page),
+            self._open("/sign-in/options", "POST", self._sign_in_options),
+            self._open("/sign-in", "POST", self._in_lane(self._sign_in)),
+            self._open("/passkey", "GET", self._passkey_page),
+            self._open("/passkey/options", "POST", self._in_lane(self._passkey_options)),
+            self._open("/passkey", "POST", self._in_lane(self._passkey)),
+            self._signed_in("/sign-out", "POST", self._sign_out),
+            self._signed_in("/decide/options", "POST", self._decide_options),
+            self._signed_in("/decide", "POST", self._decide),
+        ]
+        if self.oidc is not None:
+            for path, answer in (("/sign-in/oidc", self._to_issuer), (ANSWER, self._from_issuer)):
+                routes.append(self._open(path, "GET", self._with_issuer(partial(answer, self.oidc))))
+        routes += [self._signed_in(one.path, "POST", partial(self._change, one)) for one in self.changes]
+        routes += [self._signed_in(one.path, "GET", partial(self._view, one)) for one in self.views]
+        routes.append(Route("/{path:path}", self._nowhere, methods=["GET", "POST"]))
+        application = Starlette(routes=routes)
+        return Wall(application, self.ceremonies.origin, self._refusal)
+
+    def _open(self, path: str, method: str, answer: Answer) -> Route:
+        """Return a public route; only connections limit its use, unless its answer is queued.
+
+        Stewards behind a tunnel share its address with other callers, so cheap answers are not limited
+        by address.
+        """
+
+        def endpoint(request: Request) -> Response:
+            return self._ending(path, lambda: answer(request))
+
+        return Route(path, endpoint, methods=[method])
+
+    def _in_lane(self, answer: Answer) -> Answer:
+        """Limit an answer by the steward of the passkey or link in the request, else by address."""
+
+        def within(request: Request) -> Response:
+            form = Form(request)
+            name = self.ceremonies.holder(form.text("assertion"), form.text("link"))
+            lane = (self.shares, f"sign-in {name}") if name else (self.strangers, _address(request))
+            with lane[0].taken(lane[1]):
+                return answer(request)
+
+        return within
+
+    def _with_issuer(self, answer: Answer) -> Answer:
+        """Limit an answer by address in a queue of its own: waiting for an issuer delays no passkey."""
+
+        def within(request: Request) -> Response:
+            with self.at_issuer.taken(_address(request)):
+                return answer(request)
+
+        return within
+
+    def _signed_in(
+        self, path: str, method: str, answer: Callable[[Session, Request], Response]
+    ) -> Route:
+        """Return a route for stewards with a session; others are led to the sign-in."""
+
+        def endpoint(request: Request) -> Response:
+            return self._ending(path, lambda: self._in_session(request, answer))
+
+        return Route(path, endpoint, methods=[method])
+
+    def _in_session(self, request: Request, answer: Callable[[Session, Request], Response]) -> Response:
+        polled = request.headers.get("x-gencard-poll") == "yes"
+        try:
+            session = self.sessions.find(session_cookie(request), by_person=not polled)
+        except UnauthenticatedError:
+            session = None
+        if session is None:
+            if request.headers.get("hx-request") == "true":
+                response = Response(status_code=204, headers={"hx-redirect": "/sign-in"})
+            elif request.method == "POST":
+                response = self._refusal(UnauthenticatedError(advice="Sign in, then decide again."))
+            else:
+                response = RedirectResponse("/sign-in", 303)
+            forget_session(response)
+            return response
+        if request.method == "POST":
+            session.check_csrf(Form(request).text("csrf"))
+        with self.shares.taken(session.who.uri):
+            return answer(session, request)
+
+    def _ending(self, path: str, answer: Callable[[], Response]) -> Response:
+        try:
+            return answer()
+        except GencardError as error:
+            refusal = error
+        except Exception as error:  # its text may quote a record: only its class is logged
+            incident = secrets.token_hex(8)
+            self.report(f"page {path}", incident, type(error).__name__)
+            refusal = InternalError(incident=incident)
+        return self._refusal(refusal)
+
+    def _refusal(self, error: GencardError) -> Response:
+        status, message, advice = refusal_of(error)
+        context = {"title": "Request failed", "message": message, "advice": advice, "who": None}
+        return HTMLResponse(rendered("error.html", context), status)
+
+    def _static(self, request: Request) -> Response:
+        def answer() -> Response:
+            response = asset_response(request.path_params["name"], request.url.query)
+            if response is None:
+                raise NotFoundError(what="file")
+            return response
+
+        return self._ending("/static", answer)
+
+    def _nowhere(self, request: Request) -> Response:  # noqa: ARG002 - Starlette calls it so
+        return self._refusal(NotFoundError(what="page"))
+
+    def _sign_in_page(self, request: Request) -> Response:  # noqa: ARG002
+        issuer = "" if self.oidc is None else urlsplit(self.oidc.table.issuer).hostname
+        context = {"title": "Sign in", "who": None, "issuer": issuer}
+        return HTMLResponse(rendered("sign_in.html", context))
+
+    def _sign_in_options(self, request: Request) -> Response:  # noqa: ARG002
+        return _json(self.ceremonies.assertion_options(SIGN_IN))
+
+    def _sign_in(self, request: Request) -> Response:
+        answer = Form(request).text("assertion")
+        who, passkey = self.ceremonies.assertion(SIGN_IN, answer, "sign-in")
+        token = self.sessions.open(who, passkey.key, session_cookie(request))
+        response = RedirectResponse("/", 303)
+        set_session(response, token)
+        return response
+
+    def _to_issuer(self, oidc: Oidc, request: Request) -> Response:  # noqa: ARG002
+        browser = secrets.token_urlsafe(32)
+        response = RedirectResponse(oidc.begin(browser), 303)
+        set_attempt(response, browser, ATTEMPT_SECONDS)
+        return response
+
+    def _from_issuer(self, oidc: Oidc, request: Request) -> Response:
+        """Answer with a page that leads on: browsers omit the session's cookie in a foreign redirect."""
+        pairs = request.query_params.multi_items()
+        answer = dict(pairs) if len(pairs) == len(dict(pairs)) else {}
+        subject, name = oidc.end(session_cookie(request, ATTEMPT), answer)
+        known_as = sha256(f"{oidc.table.issuer} {subject}".encode())
+        who = self.desk.enter(name, {"way": "oidc", "key": known_as})
+        token = self.sessions.open(who, "", session_cookie(request))
+        response = HTMLResponse(rendered("signed_in.html", {"title": "Signed in", "who": None}))
+        response.headers["refresh"] = "0; url=/"
+        set_attempt(response, "", 0)
+        set_session(response, token)
+        return response
+
+    def _passkey_page(self, request: Request) -> Response:  # noqa: ARG002
+        return HTMLResponse(rendered("passkey.html", {"title": "New passkey", "who": None}))
+
+    def _passkey_options(self, request: Request) -> Response:
+        return _json(self.ceremonies.enrolment_options(Form(request).text("link")))
+
+    def _passkey(self, request: Request) -> Response:
+        form = Form(request)
+        self.ceremonies.enrol(form.text("link"), form.text("credential"))
+        return RedirectResponse("/sign-in", 303)
+
+    def _sign_out(self, session: Session, request: Request) -> Response:  # noqa: ARG002
+        self.sessions.close(session_cookie(request))
+        response = RedirectResponse("/sign-in", 303)
+        forget_session(response)
+        response.headers["clear-site-data"] = '"cache", "cookies", "storage"'
+        return response
+
+    def _decide_options(self, session: Session, request: Request) -> Response:
+        options = DecisionPages(self.desk, self.ceremonies).options(session, Form(request))
+        return _json(options) if options else Response(status_code=204)
+
+    def _decide(self, session: Session, request: Request) -> Response:
+        return self._done(
+            session, DecisionPages(self.desk, self.ceremonies).decide(session, Form(request))
+        )
+
+    def _change(self, change: FormAction, session: Session, request: Request) -> Response:
+        return self._done(session, change.make(Form(request), self.desk, session.who))
+
+    def _done(self, session: Session, done: ChangeResult) -> Response:
+        if done.template:
+            return self._shown(session, done.template, done.location, done.context)
+        if done.notice:
+            session.notices.append(done.notice)
+        return RedirectResponse(done.location, 303)
+
+    def _view(self, view: View, session: Session, request: Request) -> Response:
+        context = {"title": view.title, **view.show(request, self.desk, session.who)}
+        # a part of a page does not show them
+        notices = request.headers.get("hx-request") != "true"
+        place = view.under or view.path
+        return self._shown(session, view.template, place, context, notices=notices)
+
+    def _shown(
+        self, session: Session, template: str, place: str, context: Context, *, notices: bool = True
+    ) -> Response:
+        texts: list[str] = []
+        if notices:
+            texts, session.notices[:] = list(session.notices), []
+        common: Context = {
+            "who": session.who,
+            "csrf": session.csrf,
+            "navigation": [one for one in self.views if one.label],
+            "place": place,
+            "notices": texts,
+            "now": self.sessions.clock(),
+            "request_id": lambda: str(uuid4()),
+            "fields_of": fields_of,
+        }
+        return HTMLResponse(rendered(template, {**common, **context}))
+
+
+def _part(divisor: int) -> Shares:
+    """Bounds of callers who share one part of all calls at a time."""
+    return Shares(replace(_BOUNDS, calls=_BOUNDS.calls // divisor))
+
+
+def _address(request: Request) -> str:
+    return "" if request.client is None else request.client.host
+
+
+def _json(text: str) -> Response:
+    return Response(text, media_type="application/json")
+
+
+# The server.
+
+MODULES = (views, card_views, register_views)
 """Modules of views, in the order of the navigation."""
 
 MOST_CONNECTIONS = 100
@@ -89,7 +489,6 @@ class PatientProtocol(H11Protocol):
 
     @property
     def host(self) -> str:
-        """Address of the other side."""
         return self.client[0] if self.client else ""
 
     def _wait(self) -> None:
@@ -123,14 +522,6 @@ class PageServer:
 def start_page(
     table: PageTable, state: ControllerState, desk: Desk, tls: TlsFiles, report: Report
 ) -> PageServer:
-    """Serve the page.
-
-    Args:
-        desk: Desk for stewards of the page.
-
-    Raises:
-        InvalidInputError: The address is taken, or the certificate cannot be used.
-    """
     listeners = bound(table.address, "page.address")
     for listener in listeners:
         listener.listen(BACKLOG)
@@ -147,10 +538,10 @@ def start_page(
     idle = timedelta(minutes=table.idle_minutes)
     sessions = Sessions(idle, key, state.passkeys.is_kept, state.cards.clock)
     ceremonies = Ceremonies(state.passkeys, origin, includes)
-    views = [view for module in MODULES for view in module.VIEWS]
+    shown = [view for module in MODULES for view in module.VIEWS]
     changes = [change for module in MODULES for change in module.CHANGES]
     oidc = None if table.oidc is None else oidc_of(table.oidc, origin, state.cards.clock)
-    parts = PageParts(desk, ceremonies, sessions, report, views, changes, oidc)
+    parts = PageParts(desk, ceremonies, sessions, report, shown, changes, oidc)
     config = _config(parts.application(), tls)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=(listeners,), name="page", daemon=True)

@@ -21,10 +21,10 @@ from sqlalchemy import Connection
 
 from gencard.controller.cards.audit_state import is_audited, is_private
 from gencard.controller.cards.book import CardBook
+from gencard.controller.failures import refund
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
-from gencard.controller.operations.failures import refund
-from gencard.controller.operations.operations import Operations, Run, scratch_folder
+from gencard.controller.operations import Operations, Run, scratch_folder
 from gencard.controller.policy.evaluation import price_of_measures, unavailable, why_withheld
 from gencard.controller.records.catalogue import DatasetEntry, dataset_of
 from gencard.controller.releases.run import BoxRelease
@@ -133,17 +133,10 @@ class Evaluations:
         return page, self.unavailable(seen_card) if seen_card.offer is not None else {}
 
     def card_of(self, tx: Connection, who: Identity, card: str) -> CardRecord:
-        """Return a card that ``who`` may have measured.
-
-        Raises:
-            NotFoundError: No such card, or another's.
-            CardStateError, CardExpiredError: An analyst's card is not in force.
-        """
         seen_card = self.cards.seen(tx, who, card)
         return in_force(seen_card) if who.role is Role.ANALYST else seen_card
 
     def unavailable(self, card: CardRecord) -> dict[str, str]:
-        """Measures that a card cannot have, and why."""
         return unavailable(signed_card(card), self.cards.catalogue.named(dataset_of(card.name)))
 
     def _chosen(self, who: Identity, card: CardRecord, names: Sequence[str]) -> list[Evaluation]:
@@ -173,14 +166,7 @@ class Evaluations:
             return None
         resource = f"{card.name}/measures/{secrets.token_hex(8)}"
         price = price_of_measures(fresh, self.cards.entry_of(card), offer_of(card).terms)
-        self.cards.log.append(
-            tx,
-            action="compare",
-            actor=who.uri,
-            resource=resource,
-            details={"statistics": str(price.statistics)},
-            now=self.cards.clock(),
-        )
+        self.cards.note(tx, "compare", resource, {"statistics": str(price.statistics)}, who.uri)
         if not price.statistics:
             return None
         return self.ledger.reserve(
@@ -214,7 +200,6 @@ class EvaluationRun:
     """Runner of evaluations.
 
     Args:
-        jobs: Describes jobs: the places of records, the salt and the limits.
         work: Folder for work in progress.
         black_boxes: Draws rows from the result that a card's black box left.
         response: Encodes a card and names of evaluations as the operation's response.
@@ -227,7 +212,6 @@ class EvaluationRun:
     response: Callable[[str, Sequence[str]], bytes]
 
     def __call__(self, run: Run) -> None:
-        """Run the evaluations that the card does not have yet, and store their results."""
         if "card" not in run.request:  # of an earlier version, which measured releases
             raise OperationCancelledError
         findings: tuple[tasks.FindingDocument, ...] = ()
@@ -260,7 +244,6 @@ class EvaluationRun:
     def _draw(
         self, run: Run, card: CardRecord, dataset_entry: DatasetEntry, psi: bytes, rows_file: Path
     ) -> None:
-        """Rows of the card's generator into a file, as many as there are records."""
         rows = records_in(psi_of_document(psi))
         if is_audited(card):
             self.black_boxes.draw(run, card, dataset_entry, rows_file, rows=rows)

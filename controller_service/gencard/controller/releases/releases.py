@@ -19,9 +19,9 @@ from gencard.controller.base.disk import ROWS, StateFiles
 from gencard.controller.cards.audit_state import CardAudits, is_audited, is_private
 from gencard.controller.cards.book import CardBook
 from gencard.controller.cards.grants import same_noisy_psi
-from gencard.controller.jobs.rows_file import RowsFile
-from gencard.controller.operations.failures import check_not_attempted
-from gencard.controller.operations.operations import Operations
+from gencard.controller.failures import check_not_attempted
+from gencard.controller.jobs.synthesis import RowsFile
+from gencard.controller.operations import Operations
 from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state import requests, results
 from gencard.controller.state.cards import offer_of, signed_card
@@ -55,8 +55,6 @@ class Releases:
     """Releases so far, and the start of the next one.
 
     Args:
-        files: The state's files; the rows of releases are among them.
-        card_audits: Returns the passed audit of a card.
         most: Largest number of releases of one card.
         most_mib: Largest size of all releases of one card, in MiB.
         fits: Fits of cards in force, for further releases.
@@ -97,7 +95,6 @@ class Releases:
         return self.operations.begin(name.decode())
 
     def _created(self, tx: Connection, who: Identity, card: str, rows: int, seed: int) -> str:
-        """Return the name of a new operation for a release that is in order, with its price held."""
         usable = self.cards.usable(tx, who, card)
         self._check(tx, usable, rows, seed)
         size = rows * self._bytes_of_row(usable)
@@ -108,18 +105,10 @@ class Releases:
         self.hold(tx, who, card)
         facts = {"card": card, "rows": rows, "seed": seed, "bytes": size}
         name = self.operations.create(tx, who, KIND, card, facts)
-        self.cards.log.append(
-            tx,
-            action="generate",
-            actor=who.uri,
-            resource=card,
-            details={"operation": name},
-            now=self.cards.clock(),
-        )
+        self.cards.note(tx, "generate", card, {"operation": name}, who.uri)
         return name
 
     def _check(self, tx: Connection, card: CardRecord, rows: int, seed: int) -> None:
-        """Raise the errors of ``start`` about cards that do not allow such a release."""
         self.cards.entry_of(card)
         terms = offer_of(card).terms
         if is_audited(card):
@@ -142,7 +131,6 @@ class Releases:
         self._check_room(tx, card, rows)
 
     def _check_room(self, tx: Connection, card: CardRecord, rows: int) -> None:
-        """Raise TooLargeError if the card has as many or as large releases as it may have."""
         number, rows_held = results.released_under(tx, card.name)
         for row in self.operations.unfinished(tx, card.analyst, KIND):
             if row.resource == card.name:
@@ -167,14 +155,12 @@ class Releases:
         return row_bytes(domain.covered_by(offer_of(card).terms.cliques))
 
     def get(self, who: Identity, name: str) -> tuple[ReleaseRow, bytes]:
-        """Return a release, and the bytes of its entry in the log."""
         with self.database.reading() as tx:
             row = self._seen(tx, who, name)
             entry = self.cards.log.entry(tx, _log_index(row.receipt))
         return row, entry
 
     def page(self, who: Identity, card: str, before: str, limit: int) -> Page[ReleaseRow]:
-        """Releases of a card, newest first."""
         with self.database.reading() as tx:
             self.cards.seen(tx, who, card)
             return results.list_releases(tx, card=card, before=before, limit=limit)
@@ -202,11 +188,7 @@ class Releases:
         return RowsFile(self.files.path(f"{ROWS}/{row.file_name}")), row.digest
 
     def check_first(self, tx: Connection, card: CardRecord) -> None:
-        """Check that a card without replicated uniques has no release: gaps common to several say more.
-
-        Raises:
-            CardStateError: The card has a release already.
-        """
+        """Refuse a second release without replicated uniques: gaps common to several say more."""
         if (
             offer_of(card).terms.without_uniques
             and results.list_releases(tx, card=card.name, limit=1).rows
@@ -214,12 +196,7 @@ class Releases:
             raise CardStateError(state=card.state)
 
     def hold(self, tx: Connection, who: Identity, card: str) -> None:
-        """Reserve the price of psi or a private fit, once for a card; a crash keeps the reservation.
-
-        Raises:
-            BudgetExceededError: The price is not covered.
-            CardStateError, CardExpiredError: The card does not allow it.
-        """
+        """Reserve the price of psi or a private fit, once for a card; a crash keeps the reservation."""
         kind = FIT if is_private(self.cards.card(tx, card)) else SPENT_ON
         paid_line = results.find_psi(tx, card) or self.ledger.settled(tx, resource=card, kind=FIT)
         if paid_line or self.ledger.held(tx, resource=card, kind=kind):
@@ -249,12 +226,7 @@ class Releases:
         return None if source is None else results.get_psi(tx, source.name)
 
     def _price(self, tx: Connection, card: CardRecord) -> Price:
-        """Return the offered price, or less if the analyst holds some of the statistics by now.
-
-        Raises:
-            DatasetChangedError: The records have another version than the card names.
-            CardStateError: The card shares the noisy psi of another card, which was revoked since.
-        """
+        """Return the offered price, or less if the analyst holds some of the statistics by now."""
         signed, dataset_entry = signed_card(card), self.cards.entry_of(card)
         if signed.version != dataset_entry.version:
             raise DatasetChangedError
@@ -279,6 +251,5 @@ def _refuse_seed(seed: int) -> None:
 
 @lru_cache(maxsize=1_000)  # every view of a release needs it, and receipts do not change
 def _log_index(receipt: bytes) -> int:
-    """Return the entry of the log that a receipt of ours names."""
     payload, _ = opened(receipt)
     return receipt_of_document(predicate_of(payload, RECEIPT)).log_index

@@ -19,16 +19,15 @@ from sqlalchemy import Connection
 
 from gencard.controller.base.disk import KEPT, ROWS, StateFiles, StoredFile, flush_folder, write_whole
 from gencard.controller.cards.audit_state import CardAudits, is_audited, is_private, rows_of_run
-from gencard.controller.cards.book import CardBook
-from gencard.controller.cards.released import released_before
+from gencard.controller.cards.book import CardBook, released_before
+from gencard.controller.failures import NOTHING_LEARNT, refund, single_attempt
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.tasks import NOTHING_BEFORE, Before
-from gencard.controller.operations.failures import NOTHING_LEARNT, refund, single_attempt
-from gencard.controller.operations.operations import VERSIONS, Run, scratch_folder
+from gencard.controller.operations import VERSIONS, Run, scratch_folder
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.releases.releases import SPENT_ON, Releases
-from gencard.controller.sandbox.recipes import Recipe
+from gencard.controller.sandbox.boxes import Recipe
 from gencard.controller.state import results
 from gencard.controller.state.cards import in_force, offer_of, signed_card
 from gencard.controller.state.database import Database
@@ -37,6 +36,7 @@ from gencard.controller.state.requests import OperationRow
 from gencard.controller.state.results import ReleaseRow
 from gencard.core.card.card import USABLE, CardRecord, CardState
 from gencard.core.card.terms import CardTerms
+from gencard.core.derived_cells import computed_for
 from gencard.core.errors import (
     BoxRunFailedError,
     GencardError,
@@ -57,7 +57,6 @@ from gencard.wire.signatures.identity import Identity
 # drawn from that. The kept files are made from records, and only the service can read them. A run that
 # failed is not repeated either: many observations of whether and how it fails would disclose records.
 
-
 _FAILED = "failed"
 """File in a card's folder that marks a failed run of its black box."""
 _LEFT = (_FAILED, tasks.KEPT_FIT, tasks.KEPT_ROWS)
@@ -65,12 +64,7 @@ _LEFT = (_FAILED, tasks.KEPT_FIT, tasks.KEPT_ROWS)
 
 @dataclass(frozen=True, slots=True)
 class BoxRelease:
-    """Makes rows for cards whose generator is a black box.
-
-    Args:
-        jobs: Describes jobs.
-        files: The state's files; one folder for each card is among them.
-    """
+    """Makes rows for cards whose generator is a black box; each card has a folder of the state."""
 
     database: Database
     card_audits: CardAudits
@@ -78,12 +72,7 @@ class BoxRelease:
     files: StateFiles
 
     def audited(self, tx: Connection, card: CardRecord) -> AuditedBox | None:
-        """Return the audit that speaks for the card's black box; None if the card's tier asks for none.
-
-        Raises:
-            CardStateError, CardExpiredError, AuditRequiredError, BoxNotReviewedError,
-            GeneratorChangedError: Nothing does.
-        """
+        """Return the audit that speaks for the card's black box; None if its tier asks for none."""
         return self.card_audits.passed(tx, card) if is_audited(card) else None
 
     def keep(self, run: Run, card: CardRecord, dataset_entry: DatasetEntry) -> None:
@@ -102,15 +91,14 @@ class BoxRelease:
             if results.list_releases(tx, card=card.name, limit=1).rows:
                 raise StorageError
             usable = in_force(self.card_audits.cards.card(tx, card.name))
-            self._log(tx, card, self.audited(tx, usable))
+            details = {"box_digest": signed_card(card).generator_digest}
+            if (audited := self.audited(tx, usable)) is not None:
+                details["verdict_digest"] = audited.verdict_digest
+            self.card_audits.cards.note(tx, "run", card.name, details)
         signed = signed_card(card)
-        job = self.jobs.keep(
-            dataset_entry,
-            signed.version,
-            self._recipe(card, dataset_entry),
-            rows=rows_of_run(signed.terms.rows),
-            folder=folder,
-        )
+        recipe = self.jobs.whole(self._recipe(card, dataset_entry), dataset_entry)
+        records = self.jobs.records(dataset_entry, signed.version)
+        job = tasks.KeepJob(records, recipe, rows_of_run(signed.terms.rows), folder)
         self._run_once(run, job, folder / _FAILED)
 
     def _run_once(self, run: Run, job: tasks.KeepJob, failed: Path) -> None:
@@ -146,14 +134,11 @@ class BoxRelease:
 
         There are fewer rows if the run left fewer than requested.
         """
-        job = self.jobs.draw(
-            self._recipe(card, dataset_entry),
-            dataset_entry,
-            card=signed_card(card),
-            rows=rows,
-            folder=self._folder(card),
-            rows_file=rows_file,
-        )
+        recipe = self.jobs.whole(self._recipe(card, dataset_entry), dataset_entry)
+        signed, folder = signed_card(card), self._folder(card)
+        domain = dataset_entry.domain.covered_by(signed.terms.cliques)
+        computed = computed_for(signed, dataset_entry.schema.coding)
+        job = tasks.DrawJob(recipe, domain, computed, rows, folder, rows_file)
         return run.job(tasks.DRAW, job).digest
 
     def _recipe(self, card: CardRecord, dataset_entry: DatasetEntry) -> Recipe:
@@ -164,7 +149,6 @@ class BoxRelease:
         return boxes.recipe(terms.generator, [*terms.marginals, *linear])
 
     def _folder(self, card: CardRecord) -> Path:
-        """Return the card's folder, with what there is of it; raises StorageError."""
         short = card.name.rpartition("/")[2]
         path = self.files.folder / KEPT / short
         with suppress(OSError):
@@ -174,19 +158,6 @@ class BoxRelease:
         for name in _LEFT:
             self.files.path(f"{KEPT}/{short}/{name}")
         return path
-
-    def _log(self, tx: Connection, card: CardRecord, audited: AuditedBox | None) -> None:
-        cards, details = self.card_audits.cards, {"box_digest": signed_card(card).generator_digest}
-        if audited is not None:
-            details["verdict_digest"] = audited.verdict_digest
-        cards.log.append(
-            tx,
-            action="run",
-            actor=cards.controller,
-            resource=card.name,
-            details=details,
-            now=cards.clock(),
-        )
 
 
 SPARE = 1_000
@@ -198,7 +169,6 @@ class ReleaseRun:
     """Runner of releases.
 
     Args:
-        jobs: Describes jobs: the places of records, the salt and the limits.
         work: Folder for work in progress.
         black_boxes: Makes the rows of audited cards.
         response: Encodes a release as the operation's response.
@@ -216,7 +186,6 @@ class ReleaseRun:
         return self.releases.cards
 
     def __call__(self, run: Run) -> None:
-        """Run one release; steps that were done before a crash are not repeated."""
         with self.releases.database.reading() as tx:
             card = self.cards.usable(tx, Identity.of(run.row.owner), run.row.resource)
             self.black_boxes.audited(tx, card)
@@ -265,10 +234,8 @@ class ReleaseRun:
         drawn_file, rows = rows_file.with_name("drawn"), run.request["rows"]
         many, seed = SPARE + 2 * rows, secrets.randbits(63)
         self._synthesised(run, card, dataset_entry, psi, drawn_file, rows=many, seed=seed)
-        version = signed_card(card).version
-        job = self.jobs.thin_out(
-            dataset_entry, version, drawn=drawn_file, rows=rows, rows_file=rows_file
-        )
+        records = self.jobs.records(dataset_entry, signed_card(card).version)
+        job = tasks.ThinOutJob(records, drawn_file, rows, rows_file)
         with single_attempt():
             self._publish(run, card, run.job(tasks.THIN_OUT, job).digest, rows_file)
 
@@ -311,12 +278,12 @@ class ReleaseRun:
             row = self.releases.same_psi(tx, card.name)
             if row is None:
                 return None
-            self._log(tx, "measure", card.name, {"psi_digest": row.digest, "held_by": row.card})
+            self.cards.note(tx, "measure", card.name, {"psi_digest": row.digest, "held_by": row.card})
             results.put_psi(tx, card.name, row.document, row.digest, self.cards.clock())
             line = self.releases.ledger.held(tx, resource=card.name, kind=SPENT_ON)
             if line is not None:  # held before another card of the analyst drew the same noise
                 self.releases.ledger.void(tx, line.line, self.cards.clock())
-                self._log(tx, "void", card.name, {"line": str(line.line), "held_by": row.card})
+                self.cards.note(tx, "void", card.name, {"line": str(line.line), "held_by": row.card})
         return row.document
 
     def _measured(self, run: Run, card: CardRecord, dataset_entry: DatasetEntry) -> bytes:
@@ -350,7 +317,7 @@ class ReleaseRun:
         if line is None:  # taken back meanwhile
             raise OperationCancelledError
         self.cards.usable(tx, Identity.of(run.row.owner), card.name)
-        self._log(tx, "measure", card.name, {"psi_digest": sha256(psi)})
+        self.cards.note(tx, "measure", card.name, {"psi_digest": sha256(psi)})
         results.put_psi(tx, card.name, psi, sha256(psi), now)
         self.releases.ledger.settle(tx, line.line, now)
 
@@ -405,7 +372,7 @@ class ReleaseRun:
             without, private = offer_of(card).terms.without_uniques, is_private(card)
             psi_digest = "" if private else results.get_psi(tx, card.name).digest
             details = {"data_digest": digest} | ({} if private else {"psi_digest": psi_digest})
-            entry = self._log(tx, "release", name, details)
+            entry = self.cards.note(tx, "release", name, details)
             dataset_entry = self.cards.entry_of(card)
             same = dataset_entry.version == signed_card(card).version
             kind = dataset_entry.version_kind if same else None  # another by now
@@ -431,21 +398,8 @@ class ReleaseRun:
             self.cards.attest(tx, usable, CardState.RELEASED, "release", signed)
             self.releases.operations.finish(tx, run.row.name, self.response(row))
 
-    def _log(self, tx: Connection, action: str, resource: str, details: dict[str, str]) -> int:
-        """Index of the new entry; the controller acts."""
-        entry = self.cards.log.append(
-            tx,
-            action=action,
-            actor=self.cards.controller,
-            resource=resource,
-            details=details,
-            now=self.cards.clock(),
-        )
-        return entry.index
-
 
 def _row_of(receipt: Receipt, signed: bytes, run: Run, file_name: str, now: datetime) -> ReleaseRow:
-    """Return the state's row of a release, with its seed, which the receipt may leave out."""
     return ReleaseRow(
         name=receipt.name,
         card=run.row.resource,
@@ -461,7 +415,6 @@ def _row_of(receipt: Receipt, signed: bytes, run: Run, file_name: str, now: date
 
 
 def _move(source: Path, target: Path) -> None:
-    """Move a file to its place; raises StorageError if that fails."""
     try:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.replace(source, target)

@@ -12,12 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from gencard.controller.sandbox.boxes import ignore_hundredths
-from gencard.controller.sandbox.distributions import stamp_of
-from gencard.controller.sandbox.environment import (
-    ANALYSES,
-    PYTHON,
-    Environment,
-)
+from gencard.controller.sandbox.environment import ANALYSES, PYTHON, Environment, stamp_of
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.program import Program
 from gencard.controller.sandbox.sandbox import Sandbox
@@ -33,7 +28,6 @@ from gencard.wire.signatures.canonical import sha256
 #
 # R's own front end is a shell script that starts other programs, which a sandbox does not allow.
 # Therefore R's binary is started, with the variables that the script would set.
-
 
 PACKAGE = f"{R}-"
 """Begins the name of a package of R, as a library of a card."""
@@ -68,14 +62,7 @@ def r_command(start: str, program: str) -> tuple[str, ...]:
 
 
 def r_environment(libraries: Iterable[str]) -> Environment:
-    """Return the files for a program in R: base R, declared packages and their requirements.
-
-    Args:
-        libraries: Libraries of a card; only packages of R count.
-
-    Raises:
-        InvalidInputError: R or a package is not installed.
-    """
+    """Return the files for a program in R: base R, declared packages and their requirements."""
     installed = packages()
     open_ = set(_with_needed(packages_in(libraries), installed))
     hidden = sorted(str(path) for name, path in installed.items() if name not in open_)
@@ -84,7 +71,6 @@ def r_environment(libraries: Iterable[str]) -> Environment:
 
 
 def packages_in(libraries: Iterable[str]) -> list[str]:
-    """Return the packages of R among the libraries of a card."""
     return [name.removeprefix(PACKAGE) for name in libraries if name.startswith(PACKAGE)]
 
 
@@ -129,7 +115,6 @@ def _with_needed(names: Iterable[str], installed: dict[str, Path]) -> Iterator[s
 
 
 def _description(folder: Path) -> str:
-    """Return the DESCRIPTION of a package; empty for a folder that is none."""
     file = folder / "DESCRIPTION"
     return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
 
@@ -172,7 +157,6 @@ def analysis_program(text: str, libraries: Collection[str] = ()) -> Program:
 
 
 def check_text(text: str) -> None:
-    """Raise InvalidInputError if a program is empty or too long."""
     if not text.strip() or len(text.encode()) > MOST_BYTES:
         raise InvalidInputError(field="program", problem=f"must have 1 to {MOST_BYTES} bytes")
 
@@ -192,13 +176,7 @@ def check_libraries(libraries: Iterable[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class AnalysisRecipe:
-    """Recipe by which a job runs a program of an analyst.
-
-    Args:
-        program: Its text.
-        libraries: Distributions or packages of R that it declares.
-        environment: Parts of the machine that its sandbox shows.
-    """
+    """Recipe by which a job runs a program of an analyst; ``program`` is its text."""
 
     program: str
     libraries: tuple[str, ...]
@@ -215,14 +193,9 @@ def analysis_recipe(
     *,
     compiled: str = "",
 ) -> AnalysisRecipe:
-    """Describe how a job runs the program.
+    """Describe how a job runs the program; raises as ``analysis_program`` and ``environment.checked``.
 
-    Args:
-        compiled: A folder of compiled copies; see ``environment.CompiledCopies``.
-
-    Raises:
-        InvalidInputError: See ``analysis_program``; or a distribution is not installed.
-        GeneratorChangedError: A distribution changes while it is read.
+    ``compiled`` is a folder of compiled copies; see ``environment.CompiledCopies``.
     """
     program = analysis_program(text, libraries)
     return AnalysisRecipe(
@@ -236,11 +209,7 @@ def analysis_recipe(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SandboxedAnalysis:
-    """A program as a function from records to outputs; each call is a run of its own.
-
-    Args:
-        most_numbers: That its outputs may have together.
-    """
+    """A program as a function from records to outputs of at most so many numbers; each call is a run."""
 
     program: Program
     sandbox: Sandbox
@@ -260,7 +229,6 @@ class SandboxedAnalysis:
         """Run the program and return its rounded outputs.
 
         Args:
-            coding: Coding of the attributes of ``dataset``.
             stored: Numbers in place of the midpoints of intervals.
 
         Raises:

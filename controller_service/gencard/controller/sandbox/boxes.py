@@ -1,39 +1,45 @@
-"""Black boxes that run in a sandbox: programs of other authors, and built-in boxes.
+"""Black boxes that run in a sandbox, programs of other authors or built-in, and recipes to build them.
 
 A trial run tests whether a sandbox can be closed on this machine.
 """
 
 import signal
 import time
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 
 from gencard.boxes.entry import Parameters, Surroundings
+from gencard.boxes.reference import ReferenceRecipe
 from gencard.boxes.registry import BOXES, box_named, complete
-from gencard.controller.sandbox.environment import PYTHON, modules_of
+from gencard.controller.sandbox.environment import PYTHON, Environment, Runtime, modules_of
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.program import Program
 from gencard.controller.sandbox.sandbox import Observed, Sandbox
 from gencard.core.blackbox import BlackBox, FittingBox
 from gencard.core.dataset import Dataset, code_dtype
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import BlackBoxError, GencardError, IsolationError, JobLimitError
-from gencard.core.types import Progress, ignore_progress
-from gencard.wire.box_answer import (
-    AnswerReader,
-    HundredthsReport,
-    error_of_refusal,
-    expected_line,
+from gencard.core.errors import (
+    BlackBoxError,
+    GencardError,
+    GeneratorChangedError,
+    InvalidInputError,
+    IsolationError,
+    JobLimitError,
 )
+from gencard.core.json_codecs import ScalarCodec, written
+from gencard.core.statistics.linear import LinearStatistic
+from gencard.core.typed_json import AS_IT_IS
+from gencard.core.types import Progress, ignore_progress
+from gencard.wire.box_answer import AnswerReader, HundredthsReport, error_of_refusal, expected_line
 from gencard.wire.box_request import BoxRequest, BoxTask, Values
 from gencard.wire.signatures.canonical import document_of, json_bytes
 
 
 def values_of_attributes(values: Values, dataset: Dataset) -> Mapping[str, tuple[float, ...]]:
-    """Return the values of the attributes that the dataset has."""
     return {name: values[name] for name in dataset.domain.attributes if name in values}
 
 
@@ -60,13 +66,7 @@ class SandboxedProgram:
     values: Values = field(default_factory=dict)
 
     def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
-        """Return the program's rows; its progress is dropped, because it may depend on records.
-
-        Raises:
-            BlackBoxError: The program fails, or its answer is not ``rows`` rows of declared codes.
-            JobLimitError: The program takes too long.
-            IsolationError: This machine cannot run sandboxes.
-        """
+        """Return the program's rows; its progress is dropped, because it may depend on records."""
         return self.ask(BoxTask.RUN, dataset, rows, seed).rows()
 
     def runs_by_seed(self, dataset: Dataset, rows: int, *, seeds: Sequence[int]) -> Iterator[Dataset]:
@@ -96,7 +96,6 @@ class SandboxedProgram:
         report: HundredthsReport = ignore_hundredths,
         checks: bool = True,
     ) -> AnswerReader:
-        """Return the answer to one request; raises as a call does."""
         request = self._request(task, dataset, rows, seed, saved)
         answer = self.sandbox.ask(self.program, request, report=report, checks=checks)
         return self._accepted(answer)
@@ -107,9 +106,6 @@ class SandboxedProgram:
         """Return the error of a run on made-up records with its cause, and the program's standard error.
 
         The program is run once more. This must never be called on real records.
-
-        Raises:
-            IsolationError: This machine cannot run sandboxes.
         """
         request, seen = self._request(BoxTask.RUN, dataset, rows, seed), Observed(error=error)
         if isinstance(error, BlackBoxError):
@@ -149,7 +145,6 @@ def explained(
 
 
 def _limit_error(error: JobLimitError, limits: SandboxLimits) -> JobLimitError:
-    """Return the same error, with the limit and the key that sets it."""
     what = error.fields["what"]
     for begin, value, key in (
         ("time", f"{limits.wall_seconds} s", "wall_seconds"),
@@ -216,7 +211,6 @@ def _quoted(line: bytes) -> str:
 
 
 def _end(code: int) -> str:
-    """Describe the end of a process that did not end well."""
     if code < 0 or code > 128:
         number = -code if code < 0 else code - 128
         try:
@@ -227,7 +221,6 @@ def _end(code: int) -> str:
 
 
 def _advice_on(written: str, limits: SandboxLimits) -> str:
-    """Advice on the last line of standard error."""
     last = next((line for line in reversed(written.splitlines()) if line.strip()), "")
     if last.startswith(("ModuleNotFoundError", "ImportError")):
         return (
@@ -253,7 +246,6 @@ def _advice_on(written: str, limits: SandboxLimits) -> str:
 
 
 def _wrong_code(body: bytes, request: BoxRequest) -> str:
-    """Return the first attribute with a code that is not declared; or a wrong number of bytes."""
     start, rows = 0, request.rows
     domain = request.dataset.domain
     sizes = dict(zip(domain.attributes, domain.sizes, strict=True))
@@ -289,18 +281,13 @@ Sampling = Callable[[Dataset, bytes, int, int], Dataset]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SandboxedFit:
-    """See ``core.blackbox.contract.FittedBox``.
-
-    Args:
-        inner: Bytes from the box.
-    """
+    """See ``core.blackbox.FittedBox``; ``inner`` are the bytes from the box."""
 
     sampling: Sampling
     domain: Domain
     inner: bytes = field(repr=False)
 
     def sample(self, rows: int, *, seed: int) -> Dataset:
-        """Return ``rows`` synthetic records; raises as a call of the box does."""
         none = Dataset(self.domain, np.zeros((0, len(self.domain)), dtype=np.uint8))
         return self.sampling(none, self.inner, rows, seed)
 
@@ -362,11 +349,7 @@ serve(box)
 
 
 def built_in_program(name: str, parameters: Parameters) -> Program:
-    """Return a box of the registry as a program; its digest changes with the algorithm's version.
-
-    Raises:
-        InvalidInputError: No box has this name, or a parameter is wrong.
-    """
+    """Return a box of the registry as a program; its digest changes with the algorithm's version."""
     _unconfined(name, parameters)
     entry = BOXES[name]
     text = _BUILT_IN.format(name=name, version=entry.version)
@@ -451,3 +434,161 @@ def check_isolation(isolation: Isolation, hidden: Path) -> None:
     except GencardError:
         pass
     raise IsolationError
+
+
+# Recipes: how a job builds a black box, from the settings and from what was compared before.
+#
+# The service compares distributions with their RECORDs; a job refuses what has changed since, by the
+# stamp, and reads the files of a program again. For another machine ``carried`` puts the files in place
+# of folder, runtime and environment; ``received`` finds the others there.
+
+PROGRAM = "program"
+
+_FILES = ScalarCodec(
+    lambda files: files and {path: b64encode(data).decode() for path, data in files.items()},
+    lambda json: (
+        None
+        if json is None
+        else {path: b64decode(AS_IT_IS[str].of_json(data), validate=True) for path, data in json.items()}
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramRecipe:
+    """A program, or a box of the registry, that runs in a sandbox.
+
+    Args:
+        box: Name in the registry; empty for a program of the settings.
+        folder: Folder of the program; empty for a box of the registry, and on another machine.
+        command, parameters, libraries: See ``program.Program``.
+        digest: SHA-256, in hex, that cards name it by; it covers ``runtime``.
+        cliques, linear: Statistics of the card; the box receives their attributes.
+        values: For ordered attributes, the number of each code, None for missing.
+        files: Content of each file by its path, if the program comes from another machine.
+    """
+
+    kind: str = field(init=False, default=PROGRAM)
+    box: str
+    folder: str
+    command: tuple[str, ...]
+    parameters: Mapping[str, str]
+    libraries: tuple[str, ...]
+    digest: str
+    runtime: Runtime
+    environment: Environment
+    isolation: Isolation = Isolation.NAMESPACES
+    limits: SandboxLimits = field(default_factory=SandboxLimits)
+    cliques: tuple[Clique, ...] = ()
+    linear: tuple[LinearStatistic, ...] = ()
+    values: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    files: Mapping[str, bytes] | None = field(default=None, metadata=written(scalar=_FILES))
+
+
+Recipe = ReferenceRecipe | ProgramRecipe
+"""Recipe by which a job builds a black box."""
+
+
+def program_recipe(
+    folder: Path,
+    command: tuple[str, ...],
+    parameters: Mapping[str, str],
+    libraries: tuple[str, ...] = (),
+) -> ProgramRecipe:
+    """Return a program as it stands in its folder now.
+
+    Raises:
+        InvalidInputError: See ``Program.read`` and ``environment.checked``.
+        GeneratorChangedError: A distribution changes while it is read.
+    """
+    program = Program.read(folder, command, parameters, libraries)
+    return _recipe(program, box="", folder=str(folder))
+
+
+def built_in_recipe(box: str, parameters: Mapping[str, str]) -> ProgramRecipe:
+    """Return the recipe of a registry's box; raises as ``program_recipe`` and ``box_named``."""
+    return _recipe(built_in_program(box, parameters), box=box, folder="")
+
+
+def _recipe(program: Program, *, box: str, folder: str) -> ProgramRecipe:
+    runtime = program.runtime()
+    return ProgramRecipe(
+        box,
+        folder,
+        tuple(program.command),
+        dict(program.parameters),
+        tuple(program.libraries),
+        program.digest(runtime),
+        runtime,
+        program.environment(),
+    )
+
+
+def imports_of(recipe: ProgramRecipe) -> tuple[str, ...]:
+    return _program_of(recipe).imports(recipe.environment)
+
+
+def sandboxed_box_of(
+    recipe: ProgramRecipe,
+    *,
+    workload: tuple[Clique, ...] = (),
+    values: Values | None = None,
+    check_seconds: float = 0.0,
+) -> BlackBox:
+    """Return the box of a recipe, from the very bytes whose digest the recipe has.
+
+    Args:
+        values: For ordered attributes, the number that each code stands for, NaN for missing.
+
+    Raises:
+        GeneratorChangedError: The present files have another digest.
+        InvalidInputError: Its program cannot be read.
+    """
+    recipe.environment.check_unchanged()
+    sandbox = Sandbox(recipe.limits, recipe.isolation, recipe.environment, check_seconds=check_seconds)
+    program = checked_program(recipe)
+    if recipe.box:
+        return sandboxed_box(recipe.box, program.parameters, sandbox, workload=workload, values=values)
+    return SandboxedProgram(program, sandbox, workload, values or {})
+
+
+def checked_program(recipe: ProgramRecipe) -> Program:
+    """Return the program of a recipe from its present files, which must have the recipe's digest."""
+    program = _program_of(recipe)
+    if program.digest(recipe.runtime if program.is_python else program.runtime()) != recipe.digest:
+        raise GeneratorChangedError.since_start()
+    return program
+
+
+def carried(recipe: ProgramRecipe) -> ProgramRecipe:
+    """Return the recipe for another machine, which has no files of this one."""
+    program = checked_program(recipe)
+    files = {} if recipe.box else dict(program.files)
+    return replace(recipe, folder="", runtime=Runtime(), environment=Environment(), files=files)
+
+
+def received(recipe: ProgramRecipe, compiled: str = "") -> ProgramRecipe:
+    """Return another machine's recipe for this one: the same program, by this interpreter.
+
+    Raises:
+        GeneratorChangedError: With the interpreter and the distributions here it has another digest.
+    """
+    # only its own files: a folder that the recipe names is one of the other machine
+    here = replace(recipe, folder="", files=recipe.files or {})
+    program = _program_of(here)
+    runtime = program.runtime()
+    if program.digest(runtime) != recipe.digest:
+        raise GeneratorChangedError
+    return replace(here, runtime=runtime, environment=program.environment(compiled))
+
+
+def _program_of(recipe: ProgramRecipe) -> Program:
+    if recipe.box:
+        return built_in_program(recipe.box, recipe.parameters)
+    if recipe.files is not None:
+        # these come from another machine: no file may lie outside the program's folder
+        if any(PurePosixPath(path).is_absolute() or ".." in path.split("/") for path in recipe.files):
+            raise InvalidInputError(field="files", problem="has a path outside the program's folder")
+        files = tuple(sorted(recipe.files.items()))
+        return Program(recipe.command, files, recipe.parameters, recipe.libraries)
+    return Program.read(Path(recipe.folder), recipe.command, recipe.parameters, recipe.libraries)

@@ -26,18 +26,14 @@ _LEAST = 16
 _THREADS = 16
 """Largest number of threads of a sandbox's single process; they share its memory."""
 
-
 _MIB = 1 << 20
-
 
 _GRACE = 2
 """CPU seconds between the signal that names the reason (SIGXCPU) and the signal that kills (SIGKILL)."""
 
-
 _FILES = 256
 """Open files of a process, the fewest that R starts with; each may be a pipe, which holds 64 KiB of the
 kernel's memory."""
-
 
 _SIGNALS = 256
 """Signals and timers of a user that wait in the kernel."""
@@ -78,7 +74,6 @@ class SandboxLimits:
     fit_mib: int = 256
 
     def __post_init__(self) -> None:
-        """Raise InvalidInputError if a process would have too little memory to start."""
         if self.address_space < _LEAST:
             problem = f"is too little: less than {_LEAST} MiB for each process, besides work_mib"
             raise InvalidInputError(field="cell.memory_mib", problem=problem)
@@ -118,9 +113,7 @@ def bounds_of(limits: SandboxLimits, *, others: int = 0) -> dict[str, tuple[int,
     """Return soft and hard bound of each resource of a process, by its name in setrlimit(2).
 
     Bounds of this process are not exceeded: a job's limits hold for the processes that it starts.
-
-    Args:
-        others: Processes of the same user that are not the program's.
+    ``others`` are processes of the same user that are not the program's.
     """
     cpu = _at_most(limits.cpu_seconds, resource.RLIMIT_CPU)
     bounds = {

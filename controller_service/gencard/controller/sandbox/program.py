@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from gencard.controller.sandbox.distributions import BYTECODE
 from gencard.controller.sandbox.environment import (
+    BYTECODE,
     PYTHON,
     SCRIPTS,
     Environment,
@@ -56,7 +56,6 @@ class Program:
         command: First "python", the path of an interpreter of the system, or a file of the program; then
             arguments. A file of the program is named by "./" and its path.
         files: Path below the program's folder, with "/", and content; in the order of paths.
-        parameters: Parameters that the program receives besides records.
         libraries: Distributions that a program in Python finds besides Gencard, numpy and scipy.
         modules: Modules that a script in Python finds loaded: of Gencard only, never of an author's
             choice.
@@ -101,7 +100,6 @@ class Program:
 
     @property
     def is_python(self) -> bool:
-        """Whether the controller's own interpreter runs the program, not one of the system."""
         return self.command[0] == PYTHON
 
     @property
@@ -136,20 +134,13 @@ class Program:
         return tuple(chosen[:_MOST_IMPORTS])
 
     def environment(self, compiled: str = "") -> Environment:
-        """Return the files that its sandbox shows, with a folder of compiled copies if it is Python.
-
-        Raises:
-            InvalidInputError, GeneratorChangedError: See ``distributions.checked``.
-        """
+        """Return the files that its sandbox shows, with a folder of compiled copies if it is Python."""
         return python_environment(self.libraries, compiled) if self.is_python else Environment()
 
     def runtime(self) -> Runtime:
         """Return versions of Python and the C library, and name, version and RECORD of distributions.
 
         An interpreter of the system is named by the content of its file.
-
-        Raises:
-            InvalidInputError, GeneratorChangedError: See ``distributions.checked``.
         """
         if self.is_python:
             return python_runtime(self.libraries)
@@ -166,9 +157,6 @@ class Program:
         """Return the SHA-256, in hex, of the choices of author and steward, and of the runtime.
 
         The digest does not cover Gencard itself: the controller is trusted to run what it says.
-
-        Args:
-            runtime: Result of ``runtime``.
         """
         return digest_of(
             {
@@ -182,7 +170,6 @@ class Program:
 
 
 def _imports_in(text: bytes) -> Iterator[str]:
-    """Absolute imports of a text in Python, by public names."""
     for modules, package_name, together, members in _IMPORT.findall(text):
         package = package_name.decode(errors="replace")
         names = _COMMENT.sub("", (modules or together or members).decode(errors="replace"))
@@ -220,7 +207,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _is_of_the_system(interpreter: str) -> bool:
-    """Whether it will be there inside."""
+    """Whether the sandbox shows the interpreter."""
     path = Path(interpreter).resolve()
     inside = any(path.is_relative_to(folder) for folder in ("/usr", "/bin", "/sbin"))
     return interpreter.startswith("/") and inside and path.is_file()

@@ -4,7 +4,7 @@ No code of a program runs here before it is forked, and no request passes throug
 itself receives the pipes of its run. So every run finds the same memory, and none finds another's.
 
 Standard input is a socket of the service. For each run it brings one message, the plan of the run as
-``forks.Plan`` describes it, with three descriptors: the request, the answer, and a socket on which the
+``sandbox.Forks`` writes it, with three descriptors: the request, the answer, and a socket on which the
 first process of the run says that it is ready, and then the exit code of the program. A fourth takes
 what the program writes to standard error, which otherwise goes nowhere.
 
@@ -142,7 +142,6 @@ class _Filter(ctypes.Structure):
 
 
 def _call(name: str, *arguments: Any) -> None:
-    """Call a function of the C library; raises OSError if it fails."""
     if getattr(_LIBC, name)(*arguments):
         raise OSError(ctypes.get_errno(), name)
 
@@ -150,9 +149,7 @@ def _call(name: str, *arguments: Any) -> None:
 def as_script(words: Sequence[str], reseed: Callable[[], None]) -> None:
     """Make this process as if Python had been started with a script.
 
-    Args:
-        reseed: Libraries that draw random numbers without a seed would otherwise draw the same ones in
-            each run.
+    Without ``reseed``, libraries that draw without a seed would draw the same in each run.
     """
     sys.argv[:] = words
     sys.path.insert(0, os.path.dirname(words[0]))
@@ -163,15 +160,11 @@ def as_script(words: Sequence[str], reseed: Callable[[], None]) -> None:
 
 
 def load(modules: Sequence[str], imports: Sequence[str]) -> None:
-    """Import modules, and what a program imports as far as it is there.
+    """Import modules, which must be there, and what a program imports as far as it is there.
 
     Args:
-        modules: Must be there.
         imports: "a.b" for ``import a.b``, and "a.b:c" for ``from a.b import c``. The program itself
             imports what is missing, and fails where it has to.
-
-    Raises:
-        Exception: A module cannot be imported, and may be left half done.
     """
     for name in modules:
         importlib.import_module(name)
@@ -185,7 +178,6 @@ def load(modules: Sequence[str], imports: Sequence[str]) -> None:
 
 
 def _is_module(name: str) -> bool:
-    """Whether a module is installed; the search imports the packages that it is in."""
     parts = name.split(".")
     above = {".".join(parts[:length]) for length in range(1, len(parts) + 1)}
     try:

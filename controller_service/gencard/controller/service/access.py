@@ -7,7 +7,7 @@ without a limit: a few callers that open calls and send nothing would otherwise 
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -83,12 +83,7 @@ MAY_CALL: Mapping[str, frozenset[Role]] = {
 }
 """Roles that may call each method. Methods without an entry, or with an empty set, are never served."""
 
-EXEMPT = frozenset(
-    {
-        "/grpc.health.v1.Health/Check",
-        "/google.longrunning.Operations/CancelOperation",
-    }
-)
+EXEMPT = frozenset({"/grpc.health.v1.Health/Check", "/google.longrunning.Operations/CancelOperation"})
 """Calls that count against no limit: callers must be able to check health and to cancel at any time.
 
 If the guard has just refused many calls, these calls need another connection, or a second.
@@ -100,7 +95,6 @@ UNQUEUED = EXEMPT | {
     "/grpc.health.v1.Health/Watch",
 }
 """Calls that keep no other call of their caller waiting: most wait themselves, for work or requests."""
-
 
 Admits = Callable[[Identity, str], bool]
 """Returns whether an identity is (still) on the controller's list, and a TLS key is its newest key."""
@@ -129,12 +123,7 @@ class Caller:
     ends: datetime = _ALWAYS[1]
 
     def check(self, admits: Admits, now: datetime) -> None:
-        """Check that the caller may call at this moment.
-
-        Raises:
-            UnauthenticatedError: The certificate is not valid now, the identity is not enrolled, or its
-                key was replaced.
-        """
+        """Raise UnauthenticatedError unless certificate, key and enrolment are valid now."""
         # TLS checks the time at the handshake alone, and a connection may be open for an hour. A
         # certificate cannot be recalled before it ends; the list of people counts at each call.
         if now > self.ends:
@@ -170,28 +159,19 @@ def caller_of(
 @lru_cache(maxsize=1_024)
 def _caller_in(pem: bytes) -> Caller:
     """Read once for each certificate; time and enrolment are checked for each call."""
-    certificate = _certificate(pem)
+    certificate = None
+    with suppress(ValueError):
+        certificate = x509.load_pem_x509_certificate(pem)
+    if certificate is None:
+        raise UnauthenticatedError
     identity, key = Identity.of_certificate(certificate), certificate.public_key()
     tls_key = tls_key_id(key) if isinstance(key, EllipticCurvePublicKey) else ""
     begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     return Caller(identity, tls_key, begins, ends)
 
 
-def _certificate(pem: bytes) -> x509.Certificate:
-    """Read a certificate; raises UnauthenticatedError if ``cryptography`` cannot read it."""
-    try:
-        return x509.load_pem_x509_certificate(pem)
-    except ValueError:
-        pass
-    raise UnauthenticatedError
-
-
 class Patience:
-    """Cancels calls whose time is over, in a single thread for all calls.
-
-    Args:
-        seconds: Time of each call.
-    """
+    """Cancels calls that take longer than so many seconds, in a single thread for all calls."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

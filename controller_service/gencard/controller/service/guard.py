@@ -109,10 +109,7 @@ def decoder(decode: Decode | None, most: int = MOST_UPLOAD_BYTES) -> Decode | No
 
 
 def check_request(request: Any) -> int:
-    """Check the form of a request before its content is used.
-
-    Returns:
-        The number of its parts.
+    """Check the form of a request before its content is used, and return the number of its parts.
 
     Raises:
         InvalidInputError: Malformed bytes, a field that this service does not know, a control character
@@ -224,9 +221,7 @@ class Guard(grpc.ServerInterceptor):
     Args:
         admits: Whether an identity is on the controller's list, and a TLS key its newest one.
         report: Called with incidents; receives no exception text.
-        bounds: Limits on the use of the service by callers.
         development: URI of plaintext callers in development; None elsewhere.
-        calls: Counts of ended calls.
         now: Time at which certificates must be valid.
     """
 
@@ -316,11 +311,9 @@ class Guard(grpc.ServerInterceptor):
             return next(answers, None)
 
     def _served(self, who: Identity, method: str) -> AbstractContextManager[None]:
-        """Run the block in its turn among the caller's calls."""
         return nullcontext() if method in UNQUEUED else self._turns.served(who.uri)
 
     def _only(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Any:
-        """Return the single request of a call; raises InvalidInputError if there is no valid request."""
         for request in self._each(requests, context):
             return request
         raise InvalidInputError(field="request", problem="is missing")
@@ -387,12 +380,10 @@ class Guard(grpc.ServerInterceptor):
             yield who
 
     def _check(self, caller: Caller) -> None:
-        """Raise UnauthenticatedError for a caller who may call no more."""
         caller.check(self.admits, self.now())
 
 
 def _code_of(caught: Sequence[GencardError], *, ended: bool) -> str:
-    """Return the name of the status; an answer that the caller did not read to its end is cancelled."""
     if caught:
         code: grpc.StatusCode = rpc_status.to_status(status_message(caught[0])).code
         return code.name

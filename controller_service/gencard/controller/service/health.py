@@ -21,17 +21,12 @@ from gencard.files import KEY_LIMIT, read_file
 
 SECONDS = 4.0
 
-
 STANDBY = "standby"
 """Name under which a standby reports that it is healthy; under the empty name it serves nothing."""
 
 
 def is_serving(port: int, person: Path, *, alive: bool = False) -> bool:
-    """Return whether the service on this machine answers a call, and says that it serves.
-
-    Args:
-        alive: Whether a standby counts, too.
-    """
+    """Return whether the service on this machine, with ``alive`` also a standby, says that it serves."""
     authority, key, certificate = (
         read_file(person / name, name, KEY_LIMIT)
         for name in ("authority.pem", "key.pem", "certificate.pem")

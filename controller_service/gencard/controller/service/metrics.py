@@ -111,8 +111,8 @@ class Watched(Collector):
     def _waiting(self, tx: Connection) -> Metric:
         """Proposals alone: whether an answer or a failure waits can depend on a record."""
         family = GaugeMetricFamily("gencard_waiting", "Items waiting for a steward.", labels=("kind",))
-        for kind in (WaitingKind.PROPOSAL,):
-            family.add_metric((kind,), self.state.desk().waiting.count(tx, kind))
+        kind = WaitingKind.PROPOSAL
+        family.add_metric((kind,), self.state.desk().waiting.count(tx, kind))
         return family
 
     def _shares(self, tx: Connection) -> Metric:
@@ -141,7 +141,11 @@ class Watched(Collector):
         kept = lines.c.state != SpendState.VOIDED
         query = select(lines).where(lines.c.dataset == dataset, kept)
         cost, runs, most = 0, Counter[str](), 0
-        evaluated = self._evaluated(tx)
+        requests = tx.execute(select(operations.c.request).where(operations.c.kind == EVALUATION))
+        evaluations = map(json.loads, requests.scalars())
+        evaluated = {
+            one["line"]: one.get("statistics", 0) for one in evaluations if one.get("line") is not None
+        }
         for line in tx.execute(query).mappings():
             if line["kind"] == RUN:
                 cost += line["statistics"]
@@ -151,17 +155,10 @@ class Watched(Collector):
                 most += max(0, price.statistics - line["statistics"])
             elif line["kind"] == EVALUATION:
                 most += max(0, evaluated.get(line["number"], 0) - line["statistics"])
-        return most + sum(number * self._most(tx, card) for card, number in runs.items()) - cost
-
-    def _evaluated(self, tx: Connection) -> dict[int, int]:
-        """Statistics that evaluations reserved, by line."""
-        query = select(operations.c.request).where(operations.c.kind == EVALUATION)
-        requests = map(json.loads, tx.execute(query).scalars())
-        return {one["line"]: one.get("statistics", 0) for one in requests if one.get("line") is not None}
-
-    def _most(self, tx: Connection, card: str) -> int:
-        """Most statistics that a run under a card may cost, as the card states it."""
-        return offer_of(self.state.cards.card(tx, card)).terms.analyses.run_price.statistics
+        for card, number in runs.items():
+            terms = offer_of(self.state.cards.card(tx, card)).terms
+            most += number * terms.analyses.run_price.statistics
+        return most - cost
 
     def _certificates(self) -> Metric:
         family = GaugeMetricFamily(
@@ -204,7 +201,6 @@ _FAULTS = frozenset({"INTERNAL", "UNAVAILABLE", "UNAUTHENTICATED", "PERMISSION_D
 
 
 def _code_label(method: str, code: str) -> str:
-    """Label of a call's status; empty if the call is not counted."""
     if code in _FAULTS or method.startswith(_BEFORE_RECORDS):
         return "" if method in _LOOKS and code == "OK" else code
     return "ENDED" if method in _ASKS else ""
@@ -218,12 +214,7 @@ class _Handler(WSGIRequestHandler):
 
 
 class _Server(ThreadingWSGIServer):
-    """Server that answers a few requests at a time; further connections are closed at once.
-
-    Args:
-        listener: A bound socket.
-        places: Limits the concurrent answers of all servers of one port.
-    """
+    """Server that answers a few requests at a time; further connections are closed at once."""
 
     def __init__(
         self,

@@ -11,19 +11,15 @@ from google.longrunning import operations_pb2, operations_pb2_grpc
 from google.protobuf import empty_pb2
 from google.protobuf.message import Message
 
-from gencard.controller.operations.failures import error_of_document
-from gencard.controller.operations.operations import Operations
+from gencard.controller.failures import error_of_document
+from gencard.controller.operations import Operations
 from gencard.controller.service.guard import identity
 from gencard.controller.state.database import Database
 from gencard.controller.state.ledger import Account, Ledger, Scope
 from gencard.controller.state.log import EventLog, all_changes
 from gencard.controller.state.requests import UNFINISHED, OperationRow, OperationState, Request
 from gencard.controller.state.results import AuditRow, EvaluationRow, ReleaseRow
-from gencard.core.errors import (
-    InvalidInputError,
-    InvalidNumberError,
-    OperationCancelledError,
-)
+from gencard.core.errors import InvalidInputError, InvalidNumberError, OperationCancelledError
 from gencard.v1 import (
     answers_pb2,
     audit_pb2,
@@ -44,7 +40,6 @@ T = TypeVar("T")
 USUAL = 50
 LARGEST = 500
 
-
 RESPONSE: dict[str, type[Message]] = {
     "release": synthesis_pb2.Release,
     "audit": audit_pb2.Audit,
@@ -58,19 +53,13 @@ LOOK_EVERY = 0.1
 
 
 def page_size(size: int) -> int:
-    """0 means 50; more than 500 is refused.
-
-    Raises:
-        InvalidNumberError: Below 0 or over 500.
-    """
+    """Return the size: 0 means 50; more than 500 is refused."""
     if not 0 <= size <= LARGEST:
         raise InvalidNumberError(field="page_size", expected=f"from 0 to {LARGEST}")
     return size or USUAL
 
 
 class PageRequest(Protocol):
-    """A request for a page of a list."""
-
     page_size: int
     page_token: str
 
@@ -78,12 +67,7 @@ class PageRequest(Protocol):
 def page_and_token(
     items: Sequence[T], request: PageRequest, name_of: Callable[[T], str]
 ) -> tuple[Sequence[T], str]:
-    """Return the requested page of a sorted list, and the next token: the last name of the page.
-
-    Raises:
-        InvalidInputError: The token is no name of the list.
-        InvalidNumberError: The size is out of range.
-    """
+    """Return the requested page of a sorted list, and the next token: the last name of the page."""
     size, token, names = page_size(request.page_size), request.page_token, list(map(name_of, items))
     if token and token not in names:
         raise InvalidInputError(field="page_token", problem="was not issued by this list")
@@ -112,7 +96,6 @@ def audit_message(row: AuditRow) -> audit_pb2.Audit:
 
 
 def evaluation_message(row: EvaluationRow, *, whole: bool = True) -> measures_pb2.Measures:
-    """Return an evaluation, with its numbers only if ``whole``."""
     hidden = {} if whole else {"document": b""}
     return part_of(row, measures_pb2.Measures, **hidden)
 

@@ -103,12 +103,7 @@ class Service:
         self.guard.stop()
 
 
-def start(
-    address: str,
-    tls: TlsFiles | None,
-    guard: Guard,
-    register: Sequence[Registration],
-) -> Service:
+def start(address: str, tls: TlsFiles | None, guard: Guard, register: Sequence[Registration]) -> Service:
     """Start serving; ``tls`` None means plaintext, which only development on loopback may ask for.
 
     Raises:
@@ -155,13 +150,10 @@ class _Registry:
 
 
 def bind(server: grpc.Server, address: str, tls: TlsFiles | None) -> int:
-    """Bind a server to every address of a host; its port.
+    """Bind a server to every address of a host; return its port.
 
     gRPC itself is content with one of several addresses, and another process could hold the port at the
     others: a client that connects by name would then reach that process.
-
-    Raises:
-        InvalidInputError: One of the addresses cannot be listened on.
     """
     probes = bound(address, "server.address")
     places = [probe.getsockname() for probe in probes]
@@ -207,14 +199,10 @@ def stand_by(
     ended: threading.Event,
     waits: Callable[[], None],
 ) -> bool:
-    """Wait until this controller leads, and answer for its health meanwhile.
+    """Answer for this controller's health until it leads; return False if ``ended`` ended the wait.
 
     Args:
-        ended: Ends the wait.
         waits: Called once, if another controller leads.
-
-    Returns:
-        Whether it leads; False if the wait was ended.
 
     Raises:
         InvalidInputError: The address cannot be listened on, or a newer or unknown version of Gencard

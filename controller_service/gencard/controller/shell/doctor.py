@@ -12,7 +12,7 @@ from pathlib import Path
 import typer
 from sqlalchemy import Connection, inspect, make_url, text
 
-from gencard.controller.audits.audits import RefusedWorkers
+from gencard.controller.audits import RefusedWorkers
 from gencard.controller.base.disk import StateFiles, check_space, free_bytes
 from gencard.controller.base.files import secret_bytes
 from gencard.controller.people.certificates import certificate_ends

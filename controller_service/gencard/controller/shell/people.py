@@ -26,7 +26,7 @@ from gencard.controller.shell.terminal import (
     say_json,
     table,
 )
-from gencard.controller.stewards.people import RequestView
+from gencard.controller.stewards.effects import RequestView
 from gencard.files import KEY_LIMIT, read_file
 from gencard.shell import new_typer
 from gencard.wire.documents import keys as wire

@@ -30,7 +30,7 @@ from gencard.controller.shell.terminal import (
     steward_uri,
     table,
 )
-from gencard.controller.stewards.people import reachable
+from gencard.controller.stewards.effects import reachable
 from gencard.core.errors import InvalidInputError
 from gencard.shell import new_typer
 from gencard.wire.documents.keys import PERSONS

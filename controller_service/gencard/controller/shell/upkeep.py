@@ -11,9 +11,7 @@ from rich.markup import escape
 from gencard.controller.backup.backup import back_up, state_lock
 from gencard.controller.backup.restoration import Restored, agreed_on, alone, clear, place, take_over
 from gencard.controller.controller_state import utc_now
-from gencard.controller.notify.channels import Channel, Fate, channels_of
-from gencard.controller.notify.messages import TEST, Message
-from gencard.controller.notify.notifier import link_of
+from gencard.controller.notify import TEST, Channel, Fate, Message, channels_of, link_of
 from gencard.controller.settings.settings import Settings
 from gencard.controller.shell.terminal import (
     HERE,

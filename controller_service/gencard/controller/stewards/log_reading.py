@@ -2,13 +2,14 @@
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 
 from sqlalchemy import Connection, select
 
 from gencard.controller.state.database import Page, number_of_token
-from gencard.controller.state.log import Event, EventLog, TreeHead, checkpoint_of, event_of
+from gencard.controller.state.log import Event, EventLog, checkpoint_of, event_of
 from gencard.controller.state.tables import events
 from gencard.core.errors import InvalidInputError, VerificationError
 from gencard.wire.documents.keys import KeyHistory
@@ -78,16 +79,13 @@ class LogQuery:
 
 
 def search(tx: Connection, query: LogQuery, token: str = "", limit: int = _PAGE) -> Page[Event]:
-    """Entries that match, newest first.
+    """Return entries that match, newest first.
 
     Args:
         token: Token of the page before; empty for the first page.
 
     Returns:
         At most ``limit`` entries; fewer, with a token to continue, if ``MOST_READ`` were read.
-
-    Raises:
-        InvalidInputError: The token was not given by this list.
     """
     rows = select(events.c.body).order_by(events.c.index.desc()).limit(MOST_READ)
     if token:
@@ -128,13 +126,7 @@ class ProvenEntry:
 
 @dataclass(frozen=True, slots=True)
 class ProofStep:
-    """One step of a proof.
-
-    Args:
-        what: Name of the computed value.
-        result: The value that came out, in hex or in words.
-        holds: Whether it is what it has to be.
-    """
+    """One step of a proof: the value, its result in hex or in words, and whether it is right."""
 
     what: str
     result: str
@@ -146,9 +138,6 @@ def proven(tx: Connection, log: EventLog, index: int, now: datetime) -> ProvenEn
 
     Args:
         tx: A transaction that may write.
-
-    Raises:
-        InvalidNumberError: The log has no such entry.
     """
     body = log.entry(tx, index)
     checkpoint, size = log.checkpoint(tx, now), log.size(tx)
@@ -158,11 +147,7 @@ def proven(tx: Connection, log: EventLog, index: int, now: datetime) -> ProvenEn
 
 
 def steps(proof: ProvenEntry, keys: KeyHistory) -> tuple[ProofStep, ...]:
-    """Recompute an entry's proof from its bytes, step by step.
-
-    Args:
-        keys: Keys of the log.
-    """
+    """Recompute an entry's proof from its bytes, step by step, with the keys of the log."""
     return tuple(_steps(proof, keys))
 
 
@@ -172,28 +157,19 @@ def _steps(proof: ProvenEntry, keys: KeyHistory) -> Iterator[ProofStep]:
     if proof.next_previous is not None:
         chained = proof.next_previous == leaf
         yield ProofStep("Chain: the next entry names this leaf", proof.next_previous.hex(), chained)
-    checkpoint = _checkpoint(proof.checkpoint, keys)
+    checkpoint = None
+    with suppress(VerificationError):
+        checkpoint = checkpoint_of(proof.checkpoint, keys)
     signer = ", ".join(key[:16] for key in dsse.opened(proof.checkpoint)[1])
     yield ProofStep("Signature of the checkpoint, by the log's key", signer, checkpoint is not None)
     if checkpoint is not None:
         place = f"entry {proof.event.index} of {entry.size}, root {checkpoint.root.hex()}"
         what = f"Path: {len(entry.path)} hashes from the leaf to the signed root"
-        yield ProofStep(what, place, _placed(proof, checkpoint))
-
-
-def _checkpoint(envelope: bytes, keys: KeyHistory) -> TreeHead | None:
-    try:
-        return checkpoint_of(envelope, keys)
-    except VerificationError:
-        return None
-
-
-def _placed(proof: ProvenEntry, checkpoint: TreeHead) -> bool:
-    try:
-        check_in_log(proof.entry, proof.event.index, checkpoint.root)
-    except VerificationError:
-        return False
-    return checkpoint.size == proof.entry.size
+        is_placed = False
+        with suppress(VerificationError):
+            check_in_log(proof.entry, proof.event.index, checkpoint.root)
+            is_placed = checkpoint.size == entry.size
+        yield ProofStep(what, place, is_placed)
 
 
 def _day(name: str, text: str) -> date:
@@ -215,11 +191,7 @@ class LogReader:
         self._lock = threading.Lock()
 
     def search(self, tx: Connection, query: str, limit: int, token: str) -> Page[Event]:
-        """Entries that fit a query, newest first, as ``log_reading.search`` gives them.
-
-        Raises:
-            InvalidInputError: The token was not given by this list, or the query cannot be read.
-        """
+        """Return entries that fit a query, newest first, as ``log_reading.search`` gives them."""
         return search(tx, LogQuery.of(query), token, limit)
 
     def known(self, tx: Connection, question: str, answer: Callable[[], bool]) -> bool:

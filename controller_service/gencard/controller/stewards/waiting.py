@@ -9,7 +9,7 @@ from sqlalchemy import Connection, and_, false, or_, select
 
 from gencard.controller.answers.decisions import Decisions
 from gencard.controller.cards.book import CardBook
-from gencard.controller.operations.failures import Refusals
+from gencard.controller.failures import Refusals
 from gencard.controller.state import results, stewards
 from gencard.controller.state.database import Page
 from gencard.controller.state.results import RunRow
@@ -44,7 +44,6 @@ class CertificateEnd:
     Args:
         name: Resource: people/NAME, or the certificate's name in the settings.
         holder: URI of the person; empty for one of the service.
-        end: Time when it expires.
     """
 
     name: str
@@ -57,7 +56,6 @@ class WaitingList:
     """Items that wait, oldest first; cards are read by an index, and only those of answers are decoded.
 
     Args:
-        certificates: Returns the certificates in use.
         stands: Whether a second steward could still agree to a first decision.
     """
 
@@ -74,11 +72,7 @@ class WaitingList:
         limit: int | None = None,
         token: str = "",
     ) -> Page[Waiting]:
-        """Return the items of some kinds, after the token's item; without a limit, all.
-
-        Raises:
-            InvalidInputError: The token was not given by this list.
-        """
+        """Return the items of some kinds, after the token's item; without a limit, all."""
         after = _after(token)
         most = None if limit is None else limit + 1
         firsts = stewards.waiting_first_decisions(tx, self.cards.clock())
@@ -170,7 +164,6 @@ class WaitingList:
         )
 
     def _with_first(self, tx: Connection, waiting: Waiting, firsts: Iterable[FirstDecision]) -> Waiting:
-        """Return the same item, waiting for a second steward if a first decision is still valid."""
         same = [] if waiting.kind == WaitingKind.DECISION else firsts
         for first in (one for one in same if one.resource == waiting.resource):
             if self.stands(tx, first):

@@ -26,14 +26,6 @@ from gencard.measures.utility.gap import gap_of
 
 
 def check_catalogue(catalogue: Catalogue, boxes: Boxes, *, unreviewed: bool = False) -> None:
-    """Run all checks of the datasets on offer.
-
-    Args:
-        unreviewed: Whether drafted schemas may be served that no steward has reviewed.
-
-    Raises:
-        InvalidInputError, UnknownAttributeError: As the single checks do.
-    """
     check_apart(catalogue)
     check_policies(catalogue, boxes.names, boxes.facts)
     check_evaluations(catalogue)
@@ -42,11 +34,7 @@ def check_catalogue(catalogue: Catalogue, boxes: Boxes, *, unreviewed: bool = Fa
 
 
 def check_caps(tx: Connection, ledger: Ledger) -> None:
-    """Check that no cap is below the spent budget, which is its smallest useful value.
-
-    Raises:
-        InvalidInputError: An account spent more than its cap.
-    """
+    """Check that no cap is below the spent budget, which is its smallest useful value."""
     for account, spent, cap in ledger.over_cap(tx):
         holder = f" of {account.holder}" if account.holder else ""
         problem = (
@@ -57,11 +45,7 @@ def check_caps(tx: Connection, ledger: Ledger) -> None:
 
 
 def check_reviewed(catalogue: Catalogue) -> None:
-    """Check that drafted schemas, which show labels and edges of records, have been reviewed.
-
-    Raises:
-        InvalidInputError: A schema was drafted from records and was not reviewed.
-    """
+    """Check that drafted schemas, which show labels and edges of records, have been reviewed."""
     for dataset_entry in catalogue:
         if not dataset_entry.schema.reviewed:
             raise InvalidInputError(
@@ -71,11 +55,7 @@ def check_reviewed(catalogue: Catalogue) -> None:
 
 
 def check_apart(catalogue: Catalogue) -> None:
-    """Check that no records are on offer twice: they would have two ledgers, and could have two schemas.
-
-    Raises:
-        InvalidInputError: Two datasets have the same file.
-    """
+    """Check that no records are on offer twice: with two ledgers, and perhaps two schemas."""
     first: dict[str, str] = {}
     for dataset_entry in catalogue:
         other = first.setdefault(dataset_entry.digest, dataset_entry.name)
@@ -88,11 +68,8 @@ def check_apart(catalogue: Catalogue) -> None:
 def check_evaluations(catalogue: Catalogue) -> None:
     """Check the declarations for evaluations: a wrong holdout or key would make results wrong.
 
-    Raises:
-        InvalidInputError: A holdout has the records of a dataset, keys and target are undeclared or the
-            same, the gap cannot be computed, or the policy offers an evaluation for which the dataset or
-            the policy permits no release.
-        UnknownAttributeError: The gap names an attribute that is undeclared.
+    A holdout must not have the records of a dataset, keys and target are declared and differ, the gap
+    can be computed, and dataset and policy permit a release for each evaluation on offer.
     """
     digests = {dataset_entry.digest for dataset_entry in catalogue}
     for dataset_entry in catalogue:
@@ -113,7 +90,6 @@ def check_evaluations(catalogue: Catalogue) -> None:
 
 
 def _impossible_runs(policy: Policy) -> Iterator[str]:
-    """Yield the reasons why no card can have runs on the records that the policy offers."""
     most = policy.analyses.most
     if most == NO_ANALYSES:
         return
@@ -137,7 +113,6 @@ def _impossible_runs(policy: Policy) -> Iterator[str]:
 
 
 def _impossible_evaluations(dataset_entry: DatasetEntry) -> Iterator[str]:
-    """Yield the reasons why no card can have evaluations that the policy offers."""
     policy = dataset_entry.policy
     if policy.measures and (policy.transform != AS_COUNTED or Mechanism.EXACT not in policy.mechanisms):
         name = policy.measures[0]
@@ -178,25 +153,13 @@ _SETTING = {
 
 
 def check_cells(settings: Settings) -> None:
-    """Check that this machine can isolate black boxes if the settings name any that need a sandbox.
-
-    Raises:
-        IsolationError: The settings name such black boxes, and this machine cannot isolate them.
-    """
+    """Check that this machine can isolate black boxes if the settings name any that need a sandbox."""
     if any(isinstance(box, ProgramBox | BuiltInBox) for box in settings.black_boxes):
         check_isolation(settings.cell.isolation, settings.state.folder)
 
 
 def check_policies(catalogue: Catalogue, generators: Collection[str], facts: Facts) -> None:
-    """Check that policies name existing attributes and generators: unknown names would have no effect.
-
-    Args:
-        generators: Names of all generators and black boxes.
-        facts: Returns the facts on a generator that a policy needs.
-
-    Raises:
-        InvalidInputError: A policy forbids undeclared attributes, or offers work that cannot be done.
-    """
+    """Check that policies name existing attributes and generators: others would have no effect."""
     for dataset_entry in catalogue:
         for field, problem in _mistakes(dataset_entry, generators):
             raise InvalidInputError(field=f"{dataset_entry.name}: policy.{field}", problem=problem)
@@ -224,7 +187,6 @@ def _check_libraries(dataset_entry: DatasetEntry) -> None:
 
 
 def _mistakes(dataset_entry: DatasetEntry, generators: Collection[str]) -> list[tuple[str, str]]:
-    """Return the mistakes in a policy: the field of the policy, and the problem with it."""
     policy, names = dataset_entry.policy, set(dataset_entry.domain.attributes)
     wrong = {
         ("forbidden", "names an attribute that the schema does not declare"): any(

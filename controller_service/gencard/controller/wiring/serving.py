@@ -10,12 +10,13 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gencard.controller import operations as run
 from gencard.controller.answers.answers import KIND as RUN
 from gencard.controller.answers.answers import PROGRAM, AnswerRun, Answers
 from gencard.controller.answers.programs import ProgramRun, Programs
-from gencard.controller.audits.audits import KIND as AUDIT
-from gencard.controller.audits.audits import Audits, Journals, tidy
-from gencard.controller.audits.run import AuditRun, RemoteRuns
+from gencard.controller.audit_runs import AuditRun, RemoteRuns
+from gencard.controller.audits import KIND as AUDIT
+from gencard.controller.audits import Audits, Journals, tidy
 from gencard.controller.backup.backup import state_lock
 from gencard.controller.backup.restoration import check_restored
 from gencard.controller.base.fair_use import Bounds
@@ -27,9 +28,8 @@ from gencard.controller.controller_state import ControllerState, utc_now
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.jobs.tasks import ClusterPart
-from gencard.controller.notify.notifier import Notifier, post_of
-from gencard.controller.operations import operations as run
-from gencard.controller.operations.operations import OperationBounds, Operations
+from gencard.controller.notify import Notifier, post_of
+from gencard.controller.operations import OperationBounds, Operations
 from gencard.controller.people.enrolment import PeopleAreRead, Roster, health_check, read_identities
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.records.records import check_rights, entry_of
@@ -38,9 +38,7 @@ from gencard.controller.releases.evaluations import EvaluationRun, Evaluations
 from gencard.controller.releases.releases import KIND as RELEASE
 from gencard.controller.releases.releases import Releases
 from gencard.controller.releases.run import BoxRelease, ReleaseRun
-from gencard.controller.service.answers import AnswersServicer, answer_response
 from gencard.controller.service.guard import Guard
-from gencard.controller.service.negotiation import CatalogServicer, NegotiationServicer
 from gencard.controller.service.operations import (
     LedgerServicer,
     LogServicer,
@@ -49,19 +47,32 @@ from gencard.controller.service.operations import (
     evaluation_response,
     release_response,
 )
-from gencard.controller.service.releases import AuditServicer, MeasuresServicer, SynthesisServicer
 from gencard.controller.service.server import Registration, Service, stand_by, start
-from gencard.controller.service.stewards import StewardServicer
+from gencard.controller.service.servicers import (
+    AnswersServicer,
+    AuditServicer,
+    CatalogServicer,
+    MeasuresServicer,
+    NegotiationServicer,
+    StewardServicer,
+    SynthesisServicer,
+    answer_response,
+)
 from gencard.controller.settings.settings import Settings
 from gencard.controller.state.leadership import Leadership
 from gencard.controller.state.log import Clock, Event, ahead_of
-from gencard.controller.stewards.deciding import Way
-from gencard.controller.stewards.risk import KIND as RISK
-from gencard.controller.stewards.risk import RiskRun, Risks
-from gencard.controller.wiring.opening import open_controller_state
+from gencard.controller.stewards.cards import KIND as RISK
+from gencard.controller.stewards.cards import RiskRun, Risks
+from gencard.controller.stewards.desk import Way
+from gencard.controller.wiring.opening import (
+    InForce,
+    Reload,
+    Reloading,
+    RuleLog,
+    open_controller_state,
+    rules_of,
+)
 from gencard.controller.wiring.readiness import check_catalogue, check_cells
-from gencard.controller.wiring.reloading import InForce, Reload, Reloading
-from gencard.controller.wiring.rule_log import RuleLog, rules_of
 from gencard.core.errors import GencardError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -87,10 +98,7 @@ def servicers(
     controller_state.files.begin()
     controller_state.boxes.prepare()
     jobs = Descriptions(
-        controller_state.salt,
-        settings.limits.model_cells,
-        settings.limits.records,
-        _cluster(settings),
+        controller_state.salt, settings.limits.model_cells, settings.limits.records, _cluster(settings)
     )
     audits = _audits(controller_state, operations, jobs)
     boxes = BoxRelease(database, audits.card_audits, jobs, controller_state.files)
@@ -121,7 +129,6 @@ def servicers(
 
 
 def _cluster(settings: Settings) -> ClusterPart | None:
-    """Return the cluster for the requests of jobs; None if the settings have none."""
     table, limits = settings.cluster, settings.limits
     if table is None or not table.workers:
         return None
@@ -189,14 +196,7 @@ logger = logging.getLogger("gencard.controller")
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """A running controller.
-
-    Args:
-        held: Lock of the state and leadership, given up by ``stop``.
-        page: The stewards' page; None if it is not served.
-        metrics: The server of metrics; None if it is not served.
-        leadership: None if the state has a single controller.
-    """
+    """A running controller; ``stop`` gives up what is held: the lock of the state, leadership."""
 
     controller_state: ControllerState
     operations: Operations
@@ -220,14 +220,7 @@ class Controller:
         return self.leadership is None or not self.leadership.lost.is_set()
 
     def reload(self, settings: Settings, digest: str = "") -> Reload:
-        """Apply newer settings as far as they are valid, log the change and state the rules in force.
-
-        Args:
-            digest: Digest of the files that were read; see ``InForce``.
-
-        Raises:
-            GencardError: As ``Reloading.reload``.
-        """
+        """Apply newer settings as far as they are valid, log the change and state the rules in force."""
         outcome = self.reloading.reload(settings)
         for place in outcome.changed:
             logger.warning("settings reloaded", extra={"place": place})
@@ -279,11 +272,7 @@ class _DatasetReading:
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """Leadership of a controller, and its reading of datasets.
-
-    Args:
-        reading: Reading of its datasets; None if it was never on standby.
-    """
+    """Leadership of a controller, and its reading of datasets if it was on standby."""
 
     leadership: Leadership
     reading: _DatasetReading | None = None
@@ -300,9 +289,6 @@ def lead(
 
     Returns:
         The argument of ``serve``; None with SQLite, or if the wait was ended.
-
-    Raises:
-        InvalidInputError, StorageError: The address or the database cannot be used.
     """
     if not settings.state.shared:
         return None
@@ -321,11 +307,7 @@ def lead(
 
 
 def serve(
-    settings: Settings,
-    clock: Clock = utc_now,
-    *,
-    unreviewed: bool = False,
-    leading: Lead | None = None,
+    settings: Settings, clock: Clock = utc_now, *, unreviewed: bool = False, leading: Lead | None = None
 ) -> Controller:
     """Start the service; unfinished operations of an earlier run are resumed.
 
@@ -354,16 +336,12 @@ def serve(
 def _served(
     settings: Settings, clock: Clock, unreviewed: bool, held: ExitStack, leading: Lead | None
 ) -> Controller:
-    """Open, check and start; on success the controller takes over the resources in ``held``."""
     leadership, reading = (leading.leadership, leading.reading) if leading else (None, None)
     people = read_identities(settings.signing.identities)
     for source in settings.datasets:
         check_rights(source, settings.datasets)
     controller_state = open_controller_state(
-        settings,
-        clock,
-        leadership.fence if leadership else None,
-        reading.entries() if reading else (),
+        settings, clock, leadership.fence if leadership else None, reading.entries() if reading else ()
     )
     check_catalogue(controller_state.cards.catalogue, controller_state.boxes, unreviewed=unreviewed)
     check_cells(settings)
@@ -420,7 +398,6 @@ def _served(
 
 
 def _metrics(controller_state: ControllerState, service: Service) -> "MetricsServer | None":
-    """Start the metrics, if the settings have a port for them."""
     table = controller_state.settings.metrics
     if table is None:
         return None
@@ -430,7 +407,6 @@ def _metrics(controller_state: ControllerState, service: Service) -> "MetricsSer
 
 
 def _page(controller_state: ControllerState, operations: Operations) -> "PageServer | None":
-    """Start the stewards' page, if the settings have one."""
     table, tls = controller_state.settings.page, tls_files(controller_state.settings)
     if table is None or tls is None:
         return None
@@ -474,11 +450,7 @@ def report_refused(error: GencardError) -> None:
 
 
 def tls_files(settings: Settings) -> TlsFiles | None:
-    """Return the TLS files of the service; None for plaintext.
-
-    Raises:
-        InvalidInputError: A file is missing, or is not the key or certificate that it should be.
-    """
+    """Return the TLS files of the service; None for plaintext."""
     server = settings.server
     if server.insecure_dev:
         return None

@@ -1,7 +1,7 @@
 """A black box whose runs are performed by the workers of a cluster.
 
 Runs of a worker that is lost are done again by another, with the same seeds. Whether its rows
-are those of the box is for the caller to check: see ``jobs.repetition``.
+are those of the box is for the caller to check: see ``jobs.black_boxes``.
 """
 
 import secrets
@@ -28,7 +28,7 @@ from gencard.controller.jobs.cluster.orders import (
 )
 from gencard.controller.jobs.synthesis import box_of
 from gencard.controller.jobs.tasks import ClusterPart
-from gencard.controller.sandbox.recipes import ProgramRecipe, Recipe, carried
+from gencard.controller.sandbox.boxes import ProgramRecipe, Recipe, carried
 from gencard.core.blackbox import BlackBox
 from gencard.core.dataset import Dataset
 from gencard.core.errors import ClusterError, WorkerError
@@ -39,7 +39,6 @@ from gencard.v1 import worker_pb2, worker_pb2_grpc
 # The controller connects to the workers, and never listens. A worker's certificate is for a server
 # of one name, and the controller's for a client, so that a worker's key opens neither another worker nor
 # the controller. All that a worker sends is bytes of bounded size; nothing that it sends is executed.
-
 
 PART_BYTES = 1 << 20
 _MESSAGE_BYTES = PART_BYTES + 1_024
@@ -81,24 +80,14 @@ class WorkerLostError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Facts that a worker reports about itself.
-
-    Args:
-        runs: Number of simultaneous runs.
-        fits: Whether it claims to have this controller's code.
-    """
+    """Facts that a worker reports: simultaneous runs, and whether it has this controller's code."""
 
     runs: int
     fits: bool
 
 
 class WorkerConnection:
-    """A connection to one worker; made when it is first used.
-
-    Args:
-        name: Name of the worker, which its certificate must have.
-        code: Digest of this controller's code.
-    """
+    """A connection to a worker, whose certificate must have its name; made when it is first used."""
 
     def __init__(self, name: str, channel: grpc.Channel, code: str) -> None:
         self.name = name
@@ -119,9 +108,6 @@ class WorkerConnection:
 
     def perform(self, order: SentOrder, seconds: float) -> bytes:
         """Return the bytes that the worker sends in answer to an order.
-
-        Args:
-            seconds: Time in which the answer must be complete.
 
         Raises:
             WorkerBusyError: The worker has no free place.
@@ -175,22 +161,17 @@ def _ending(error: grpc.RpcError) -> Exception:
 
 
 def parts_of(content: bytes) -> Iterator[bytes]:
-    """Cut bytes into parts of at most ``PART_BYTES``."""
     for place in range(0, len(content), PART_BYTES):
         yield content[place : place + PART_BYTES]
 
 
 @contextmanager
 def connections(workers: Mapping[str, str], folder: Path) -> Iterator[list[WorkerConnection]]:
-    """Connections to all workers, closed at the end; none waits for a worker to answer.
+    """Yield connections to all workers, closed at the end; none waits for a worker to answer.
 
     Args:
         workers: Address of each worker, by its name.
         folder: Files of the controller's certificate.
-
-    Raises:
-        ClusterError: The files of the certificate cannot be read.
-        InvalidInputError: Other users can read the key.
     """
     try:
         authority, certificate = ((folder / file).read_bytes() for file in MEMBER_FILES[:2])
@@ -212,11 +193,7 @@ def connections(workers: Mapping[str, str], folder: Path) -> Iterator[list[Worke
 
 
 def examined(workers: Mapping[str, str], folder: Path) -> dict[str, Member | None]:
-    """Facts that each worker reports; None if it cannot be reached with this certificate.
-
-    Raises:
-        ClusterError: The files of the certificate cannot be read.
-    """
+    """Facts that each worker reports; None if it cannot be reached with this certificate."""
     members: dict[str, Member | None] = dict.fromkeys(workers)
     with connections(workers, folder) as opened:
         for connection in opened:
@@ -263,7 +240,6 @@ class ClusterBox:
     performers: dict[int, str] = field(default_factory=dict)
 
     def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
-        """Return the rows of one run; raises as ``runs_by_seed`` does."""
         return next(self.runs_by_seed(dataset, rows, seeds=[seed]))
 
     def runs_by_seed(self, dataset: Dataset, rows: int, *, seeds: Sequence[int]) -> Iterator[Dataset]:
@@ -390,7 +366,6 @@ class _Batch:
             self._changed.notify_all()
 
     def _taken(self) -> int | None:
-        """Wait for a run that no worker performs; None once the batch is over."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_over or self._left)
             if self._is_over:
@@ -416,18 +391,12 @@ class _Batch:
             self._changed.notify_all()
 
     def _pause(self, seconds: float) -> bool:
-        """Wait; whether the batch goes on."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_over, seconds)
             return not self._is_over
 
 
 def cluster_box(recipe: Recipe, cluster: ClusterPart) -> ClusterBox:
-    """Return a box of a recipe, performed by a cluster.
-
-    Raises:
-        GeneratorChangedError: The program has another digest than the recipe.
-    """
     bounds = RunLimits(cluster.cpu_seconds, cluster.memory_mib)
     there, seconds = recipe, float(bounds.cpu_seconds)
     if isinstance(recipe, ProgramRecipe):

@@ -22,9 +22,9 @@ from gencard.controller.jobs.process import served, write_frame
 from gencard.controller.jobs.synthesis import box_of
 from gencard.controller.jobs.tasks import JOBS
 from gencard.controller.jobs.worker import ended, limit
+from gencard.controller.sandbox.boxes import ProgramRecipe, Recipe, received
 from gencard.controller.sandbox.environment import python_runtime
 from gencard.controller.sandbox.limits import Isolation
-from gencard.controller.sandbox.recipes import ProgramRecipe, Recipe, received
 from gencard.core.blackbox import BlackBox, in_domain
 from gencard.core.dataset import Dataset, wire_codes, wire_dtype
 from gencard.core.domain import Domain
@@ -56,9 +56,6 @@ def code_digest() -> str:
 
     A worker of the controller's version reports the controller's digest. The digest is the worker's own
     claim: it prevents mistakes, not lies.
-
-    Raises:
-        GeneratorChangedError, InvalidInputError: numpy or scipy are not as their RECORDs say.
     """
     sources = {
         f"{package}/{path}": sha256(content).hexdigest()
@@ -88,13 +85,7 @@ class WorkerRefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SentOrder:
-    """One order, and the form that its answer must have.
-
-    Args:
-        content: The bytes of a ``RunOrder``.
-        domain: Domain of the rows.
-        rows: Number of rows.
-    """
+    """The bytes of a ``RunOrder``, and the domain and number of the rows of its answer."""
 
     content: bytes
     domain: Domain
@@ -106,12 +97,6 @@ class SentOrder:
         return self.rows * row_bytes(self.domain) + _BESIDE_CODES
 
     def rows_of(self, answer: bytes) -> Dataset | None:
-        """Return the rows of an answer, or None if the run failed.
-
-        Raises:
-            RunRefusedError: The worker does not perform the run.
-            MalformedAnswerError: The answer is of another form, or names another order.
-        """
         if len(answer) > self.most_bytes:
             raise MalformedAnswerError("an answer that is too large")
         message = RunAnswer()
@@ -142,7 +127,7 @@ class OrderBook:
 
     Args:
         job: Differs between jobs: no process of a worker performs runs of two.
-        recipe: Result of ``sandbox.recipes.carried``, or the recipe of a box of Gencard's own code.
+        recipe: Result of ``sandbox.boxes.carried``, or the recipe of a box of Gencard's own code.
     """
 
     job: str
@@ -184,7 +169,6 @@ def _dataset(domain: Domain, rows: int, codes: bytes) -> Dataset:
 
 
 def order_of(content: bytes) -> RunOrder:
-    """Return the message of some bytes; raises InvalidInputError."""
     message = RunOrder()
     try:
         message.ParseFromString(content)
@@ -195,13 +179,11 @@ def order_of(content: bytes) -> RunOrder:
 
 
 def recipe_of(order: RunOrder) -> Recipe:
-    """Return the recipe of an order; raises InvalidInputError or ValueError."""
     recipe: Recipe = JOBS.read(Recipe, json.loads(order.recipe), field="recipe")  # type: ignore[arg-type]  # a union
     return recipe
 
 
 def failure(order: bytes) -> bytes:
-    """Return the answer that the run failed."""
     return RunAnswer(order=sha256(order).digest(), failed=True).SerializeToString()
 
 
@@ -211,19 +193,13 @@ def refusal(order: bytes, reason: str) -> bytes:
 
 
 class Performer:
-    """Performs the runs of one job, one after the other; the box stays built between them.
-
-    Args:
-        compiled: A folder of compiled copies; empty for none.
-    """
+    """Performs the runs of one job, one after the other; the box stays built between them."""
 
     def __init__(self, compiled: str = "") -> None:
         self._compiled = compiled
         self._built: tuple[Recipe, BlackBox] | None = None
 
     def __call__(self, order: bytes) -> bytes:
-        """Return the answer to an order; never raises."""
-
         def run(_progress: object) -> bytes:
             message = order_of(order)
             domain = Domain(tuple(message.attributes), tuple(message.sizes))

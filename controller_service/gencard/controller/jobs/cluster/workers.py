@@ -20,16 +20,11 @@ from cryptography import x509
 from gencard.boxes.registry import BOXES
 from gencard.controller.base.files import secret_bytes
 from gencard.controller.base.listening import CLUSTER_CONTROLLER, MEMBER_FILES
-from gencard.controller.jobs.cluster.executor import (
-    BUSY,
-    CHANNEL_OPTIONS,
-    KEEPALIVE_SECONDS,
-    parts_of,
-)
+from gencard.controller.jobs.cluster.executor import BUSY, CHANNEL_OPTIONS, KEEPALIVE_SECONDS, parts_of
 from gencard.controller.jobs.cluster.orders import code_digest, failure, order_of, recipe_of, refusal
 from gencard.controller.jobs.process import WorkerProcess
+from gencard.controller.sandbox.boxes import ProgramRecipe, Recipe
 from gencard.controller.sandbox.environment import CompiledCopies
-from gencard.controller.sandbox.recipes import ProgramRecipe, Recipe
 from gencard.core.errors import (
     GencardError,
     GeneratorChangedError,
@@ -56,12 +51,7 @@ _OPTIONS = (
 
 
 class WorkerProcesses:
-    """Processes of one worker; each performs runs of one job, one after the other.
-
-    Args:
-        most: Number of processes at the same time.
-        work: A private folder for compiled copies.
-    """
+    """Processes of one worker; each performs runs of one job, one after the other."""
 
     def __init__(self, most: int, work: Path) -> None:
         self._most, self._work = most, work
@@ -99,7 +89,6 @@ class WorkerProcesses:
             process.kill()
 
     def close(self) -> None:
-        """Kill all of them."""
         with self._lock:
             there = [*self._busy.values(), *(process for _, process in self._idle)]
             self._idle = []
@@ -147,12 +136,7 @@ class WorkerProcesses:
 
 
 class _Servicer(worker_pb2_grpc.WorkerServiceServicer):
-    """Calls of the controller.
-
-    Args:
-        controller: The only identity that may call.
-        runs: Runs at the same time.
-    """
+    """Calls of the controller, the only identity that may call."""
 
     def __init__(self, controller: Identity, processes: WorkerProcesses, runs: int) -> None:
         self._controller, self._processes, self._runs = controller, processes, runs
@@ -162,7 +146,6 @@ class _Servicer(worker_pb2_grpc.WorkerServiceServicer):
     def DescribeWorker(  # noqa: N802 - the name is the protocol's
         self, _request: worker_pb2.DescribeWorkerRequest, context: grpc.ServicerContext
     ) -> worker_pb2.DescribeWorkerResponse:
-        """Return code and number of runs."""
         self._check(context)
         return worker_pb2.DescribeWorkerResponse(code=self._code, runs=self._runs)
 
@@ -213,9 +196,6 @@ def working(address: str, files: Path, runs: int, folder: Path) -> Iterator[int]
         files: Folder of the worker's certificate.
         runs: Runs at the same time.
         folder: Private; for compiled copies.
-
-    Raises:
-        InvalidInputError: The certificate is not a worker's, or the address cannot be listened on.
     """
     processes = WorkerProcesses(runs, folder)
     server = grpc.server(
@@ -243,7 +223,6 @@ def working(address: str, files: Path, runs: int, folder: Path) -> Iterator[int]
 
 
 def _controller(files: Path) -> Identity:
-    """Return the controller of a worker's cluster, by the worker's own certificate."""
     try:
         certificate = x509.load_pem_x509_certificate((files / MEMBER_FILES[1]).read_bytes())
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value

@@ -1,8 +1,8 @@
 """Audits as callers see them: begun, listed, reported.
 
 Every attempt is counted before it runs. The verdict is that of all comparable tries of the black box's
-family together (``card_audits``), and a family that was once found to leak stays found, for that Phi and
-what is inside it, in every later audit. A verdict is one bit about records, so it has a price.
+family together (``cards.audit_state``), and a family that was once found to leak stays found, for that
+Phi and what is inside it, in every later audit. A verdict is one bit about records, so it has a price.
 """
 
 import json
@@ -22,7 +22,7 @@ from gencard.controller.base.disk import JOURNALS, StateFiles, write_whole
 from gencard.controller.boxes.boxes import Boxes
 from gencard.controller.cards.audit_state import CardAudits, is_audited, rows_of_run
 from gencard.controller.cards.book import CardBook
-from gencard.controller.operations.operations import Operations
+from gencard.controller.operations import Operations
 from gencard.controller.policy.evaluation import check_unprotected
 from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state import requests, results
@@ -64,7 +64,6 @@ class RefusedWorkers:
     files: StateFiles
 
     def names(self) -> frozenset[str]:
-        """Names of all refused workers."""
         if self.files.shared:
             # copies in the folder may be of a worker that another controller has admitted
             stored = self.files.stored(f"{_FOLDER}/")
@@ -73,16 +72,11 @@ class RefusedWorkers:
         return frozenset(name.removeprefix(f"{_FOLDER}/").removesuffix(_ENDING) for name in stored)
 
     def trusted(self, workers: Mapping[str, str]) -> dict[str, str]:
-        """Return the workers that are not refused, with their addresses."""
         names = self.names()
         return {name: address for name, address in workers.items() if name not in names}
 
     def refuse(self, error: WorkerError, operation: str) -> str:
-        """Refuse the worker that an error names; return its name.
-
-        Raises:
-            StorageError: The refusal cannot be stored.
-        """
+        """Refuse the worker that an error names; return its name."""
         name = error.fields["worker"]
         path = self.files.folder / _file_name(name)
         with suppress(OSError):
@@ -93,12 +87,6 @@ class RefusedWorkers:
         return name
 
     def admit(self, name: str) -> None:
-        """Let audits use a worker again.
-
-        Raises:
-            NotFoundError: No such worker is refused.
-            StorageError: The refusal cannot be removed.
-        """
         if name not in self.names():
             raise NotFoundError(what="refused worker")
         self.files.forget(_file_name(name))
@@ -126,7 +114,6 @@ def log_worker(
 # A cancelled audit is resumed: the same attempt and seeds, with the runs that had finished.
 #
 # Cancelling reveals nothing, since progress depends on no record; so resuming is not a second attempt.
-
 
 KIND = "audit"
 
@@ -191,26 +178,14 @@ class Journals:
 
 
 def resumed(
-    tx: Connection,
-    who: Identity,
-    card: str,
-    name: str,
-    *,
-    boxes: Boxes,
-    black_box: str,
-    seed: int,
+    tx: Connection, who: Identity, card: str, name: str, *, boxes: Boxes, black_box: str, seed: int
 ) -> dict[str, Any]:
-    """Return the request of a cancelled audit, to be made again.
+    """Return the request of a cancelled audit, to be made again with its seeds.
 
     Args:
         name: Name of its operation.
         black_box: Empty, or the name of the same black box.
         seed: 0: the seeds are those of the cancelled audit.
-
-    Raises:
-        NotFoundError: ``who`` began no such audit under the card.
-        InvalidInputError: The audit was not cancelled, was resumed before, or had another box.
-        GeneratorChangedError: Another box goes by its name now.
     """
     known = {row.name: row for row in requests.operations_of_kind(tx, KIND, card)}
     row = known.get(name)
@@ -261,12 +236,7 @@ MOST_ROWS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Audits:
-    """Audits on the records, and their verdicts.
-
-    Args:
-        card_audits: Effects of audits on cards.
-        most_attempts: Largest number of attempts of one submitter on one dataset.
-    """
+    """Audits on the records, and their verdicts; a submitter has so many attempts on one dataset."""
 
     database: Database
     card_audits: CardAudits
@@ -277,7 +247,6 @@ class Audits:
 
     @property
     def cards(self) -> CardBook:
-        """All cards."""
         return self.card_audits.cards
 
     @property
@@ -369,20 +338,11 @@ class Audits:
         return row.report or b""
 
     def agreed(self, tx: Connection, who: Identity, card: str) -> CardRecord:
-        """Return a card that ``who`` may see and that is in force, or waits for an audit.
-
-        Raises:
-            CardStateError, CardExpiredError: The card is still negotiated, or has ended.
-        """
+        """Return a card that ``who`` may see and that is in force, or waits for an audit."""
         return auditable(self.cards.seen(tx, who, card))
 
     def at_records(self, tx: Connection, who: Identity, card: str) -> CardRecord:
-        """Return a card under which an audit may read the records.
-
-        Raises:
-            CardStateError, CardExpiredError: The card is still negotiated, or has ended.
-            RecordsProtectedError: The card has noise, rounding, checks or no psi.
-        """
+        """Return a card under which an audit may read the records: with exact psi, as counted."""
         card_in_force = self.agreed(tx, who, card)
         self._check_unprotected(card_in_force)
         return card_in_force
@@ -392,7 +352,6 @@ class Audits:
         check_unprotected(signed_card(card), policy, "An audit")
 
     def _begin(self, tx: Connection, who: Identity, name: str, box: str) -> int:
-        """Store the attempt before it runs; return its number."""
         card = name.partition("/audits/")[0]
         digest = self.card_audits.boxes.digest(box)
         attempt = results.begin_audit(
@@ -406,14 +365,8 @@ class Audits:
         )
         if attempt > self.most_attempts:
             raise TooManyAuditsError(limit=self.most_attempts)
-        self.cards.log.append(
-            tx,
-            action="audit",
-            actor=who.uri,
-            resource=name,
-            details={"black_box": box, "box_digest": digest, "attempt": str(attempt)},
-            now=self.cards.clock(),
-        )
+        facts = {"black_box": box, "box_digest": digest, "attempt": str(attempt)}
+        self.cards.note(tx, "audit", name, facts, who.uri)
         return attempt
 
     def _seen(self, tx: Connection, who: Identity, name: str) -> AuditRow:

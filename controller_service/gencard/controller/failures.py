@@ -78,7 +78,6 @@ def refund(
     another try or a steward ends it, and so does a line after a failure of the service itself.
 
     Args:
-        error: Error with which the operation ended.
         before: Errors of earlier operations that the same line was to pay for.
     """
     if line is None or line.state is not SpendState.RESERVED:
@@ -94,18 +93,10 @@ def refund(
         details |= {"statistics": str(REFUSAL_PRICE.statistics)}
     else:
         return
-    cards.log.append(
-        tx,
-        action="settle" if ends else "void",
-        actor=cards.controller,
-        resource=line.resource,
-        details=details,
-        now=cards.clock(),
-    )
+    cards.note(tx, "settle" if ends else "void", line.resource, details)
 
 
 def error_document(error: GencardError) -> bytes:
-    """Return an error as the state keeps it: reason and fields."""
     return json.dumps({"reason": error.reason, "fields": error.fields}, sort_keys=True).encode()
 
 
@@ -200,18 +191,13 @@ class Refused:
 class Refusals:
     """Failures and refusals of analysts' work on the records that no steward has reviewed.
 
-    Args:
-        most: Number of refusals of one analyst on one dataset at which no other operation begins.
+    With ``most`` of them on one dataset, an analyst begins no other operation.
     """
 
     most: int
 
     def check(self, tx: Connection, who: Identity, resource: str) -> None:
-        """Refuse new work if too much work was refused or failed.
-
-        Raises:
-            TooManyRefusalsError: The analyst or the project has too many failures on a dataset.
-        """
+        """Refuse new work if the analyst or the project has too many failures on a dataset."""
         if who.role is not Role.ANALYST:
             return
         dataset = dataset_of(resource)
@@ -245,11 +231,7 @@ class Refusals:
         ]
 
     def look_at(self, tx: Connection, name: str) -> Refused:
-        """Stop counting a failure or refusal that a steward has reviewed.
-
-        Raises:
-            NotFoundError: No such operation or run counts.
-        """
+        """Stop counting a failure or refusal that a steward has reviewed."""
         for one in self.reviewable(tx):
             if one.name == name:
                 see = results.review_run if one.signed else requests.mark_seen
@@ -271,7 +253,6 @@ class Refusals:
 
 
 def _numbers(counting: Iterable[Refused]) -> Counter[tuple[str, str]]:
-    """Return the number of failures against each analyst and each project, by dataset."""
     looks = {(key, one.owner, one.look) for one in counting for key in one.accounts}
     return Counter(key for key, *_ in looks)
 
@@ -280,12 +261,7 @@ _UNTRIED = (*UNSEEN, ServiceUnavailableError)
 
 
 def check_not_attempted(releases: Iterable[OperationRow]) -> None:
-    """Check that no earlier try under the card failed or still runs.
-
-    Raises:
-        UniqueFreeFailedError: The single try failed.
-        ServiceBusyError: The try still runs.
-    """
+    """Check that no earlier try under the card failed or still runs."""
     for row in releases:
         if row.state in UNFINISHED:
             raise ServiceBusyError(what="concurrent releases of a card without replicated uniques")
@@ -295,12 +271,9 @@ def check_not_attempted(releases: Iterable[OperationRow]) -> None:
 
 @contextmanager
 def single_attempt() -> Iterator[None]:
-    """Replace errors of the block, which follows the reading of records, by one error.
+    """Replace errors of the block, which follows the reading of records, by one UniqueFreeFailedError.
 
-    Raises:
-        OperationCancelledError, ServiceUnavailableError, NegotiationError, DatasetUnavailableError,
-        DatasetChangedError: The attempt ended before any fact could be disclosed.
-        UniqueFreeFailedError: The attempt failed in any other way.
+    Errors of attempts that ended before any fact could be disclosed pass.
     """
     try:
         yield

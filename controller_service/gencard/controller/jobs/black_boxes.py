@@ -1,4 +1,4 @@
-"""The task that audits a black box at the real records; its runs are kept until the audit has ended."""
+"""Tasks that run black boxes at the real records: rows of an audited card, and audits."""
 
 import hmac
 import math
@@ -6,25 +6,105 @@ import secrets
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from gencard.controller.base.disk import write_whole
 from gencard.controller.jobs.measurement import records_over
-from gencard.controller.jobs.rows_file import RowsFile
-from gencard.controller.jobs.synthesis import box_of
-from gencard.controller.jobs.tasks import AuditJob, AuditResult
+from gencard.controller.jobs.synthesis import RowsFile, box_of
+from gencard.controller.jobs.tasks import (
+    KEPT_FIT,
+    KEPT_ROWS,
+    AuditJob,
+    AuditResult,
+    DrawJob,
+    KeepJob,
+    KeepResult,
+    RowsResult,
+)
 from gencard.core.audit.report import AuditReport, WorkerRuns
 from gencard.core.audit.run import audit as core_audit
-from gencard.core.blackbox import BlackBox, in_domain, runs_of
+from gencard.core.blackbox import BlackBox, FittingBox, canonicalise, in_domain, runs_of
 from gencard.core.dataset import Dataset
-from gencard.core.errors import BlackBoxError, JobLimitError, StorageError, WorkerError
+from gencard.core.derived_cells import with_computed
+from gencard.core.errors import BlackBoxError, GencardError, JobLimitError, StorageError, WorkerError
 from gencard.core.types import FloatArray, Progress
 
-# Runs of an audit that are kept in files, and runs of workers that this machine repeats.
+# Rows of an audited card: one run on the records, and draws from its result.
+#
+# The run keeps its fit, or its rows if it has no fit. All rows that are ever released under the card are
+# made from that result, so the records are read once, and a claim of privacy is spent once.
+
+
+def keep(job: KeepJob, progress: Progress) -> KeepResult:
+    """Run the black box on the records and keep its result in a file; its seed is not kept."""
+    progress("read", 0.0)
+    cliques = [*job.recipe.cliques, *(statistic.clique for statistic in job.recipe.linear)]
+    dataset = records_over(cliques, job.records)
+    box = box_of(job.recipe)
+    progress("run", 0.1)
+    if isinstance(box, FittingBox):
+        with _catalogued_errors():
+            fit = box.fit(dataset, seed=_seed(), progress=progress).save()
+        write_whole(job.folder / KEPT_FIT, [fit])
+    else:
+        with _catalogued_errors():
+            output = box(dataset, job.rows, seed=_seed())
+        rows = canonicalise(output, dataset.domain, job.rows, rng=_shuffling())
+        RowsFile(job.folder / KEPT_ROWS).write(rows)
+    return KeepResult()
+
+
+def draw(job: DrawJob, progress: Progress) -> RowsResult:
+    """Write rows in canonical form, made from the result of a kept run; reads no record."""
+    progress("sample", 0.0)
+    if (job.folder / KEPT_ROWS).exists():
+        kept_rows = RowsFile(job.folder / KEPT_ROWS).dataset()
+        drawn_rows = kept_rows.take(_shuffling().permutation(len(kept_rows))[: job.rows])
+    else:
+        box = box_of(job.recipe)
+        saved = _read(job.folder / KEPT_FIT)
+        if not isinstance(box, FittingBox):
+            raise BlackBoxError(problem="its saved fit is missing")
+        with _catalogued_errors():
+            output = box.load(saved).sample(job.rows, seed=_seed())
+        drawn_rows = canonicalise(output, job.domain, job.rows, rng=_shuffling())
+    drawn_rows = with_computed(drawn_rows, job.computed)
+    RowsFile(job.rows_file).write(drawn_rows)
+    return RowsResult(drawn_rows.digest())
+
+
+@contextmanager
+def _catalogued_errors() -> Iterator[None]:
+    """Raise BlackBoxError in place of an error of a box that is not of the catalogue."""
+    try:
+        yield
+    except GencardError:
+        raise
+    except Exception:
+        raise BlackBoxError(problem="it raised an error") from None
+
+
+def _read(path: Path) -> bytes:
+    with suppress(OSError):
+        return path.read_bytes()
+    raise StorageError
+
+
+def _seed() -> int:
+    """Return a secret seed with as many bits as in an audit, so that a box cannot tell the two apart."""
+    return secrets.randbits(64)
+
+
+def _shuffling() -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64(secrets.randbits(128)))
+
+
+# Audits: runs are kept in files until the audit has ended; this machine repeats runs of workers.
 #
 # A worker may be dishonest and send rows that are not the box's. Its rows are trusted as far as
 # repetitions agree, to the byte. On each side this machine repeats, once all answers of the side are
@@ -63,16 +143,9 @@ class JournaledBox:
     performer: Callable[[int], str] = made_here
 
     def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
-        """Return the rows as they came, from the box or from its earlier run with this seed.
-
-        Raises:
-            BlackBoxError: The rows are not over the domain of ``dataset``, or have another number.
-            StorageError: A run can be neither kept nor read again.
-        """
         return next(self.runs_by_seed(dataset, rows, seeds=[seed]))
 
     def runs_by_seed(self, dataset: Dataset, rows: int, *, seeds: Sequence[int]) -> Iterator[Dataset]:
-        """Yield the result of a call with each seed; raises as a call does."""
         kept = {seed: file for seed in seeds if (file := self._file(seed))}
         outputs = runs_of(self.box, dataset, rows, [seed for seed in seeds if seed not in kept])
         # files are written while the next runs are made: to wait for the disk takes as long as some runs
@@ -97,22 +170,13 @@ class JournaledBox:
         return _worker_of(file.path) if file else ""
 
     def kept(self, seed: int) -> Dataset:
-        """Return the rows of a run.
-
-        Raises:
-            StorageError: The run is not there.
-        """
         file = self._file(seed)
         if file is None:
             raise StorageError
         return file.dataset()
 
     def forget_runs(self, workers: Iterable[str] | None = None) -> None:
-        """Throw away the runs that workers made: these, or all of them.
-
-        Raises:
-            StorageError: A file cannot be removed.
-        """
+        """Throw away the runs that workers made: these, or all of them."""
         try:
             for path in self.folder.glob("*.*.run"):
                 if workers is None or _worker_of(path) in workers:
@@ -123,7 +187,6 @@ class JournaledBox:
         raise StorageError
 
     def performers(self) -> frozenset[str]:
-        """Names of the workers of which runs are kept."""
         return frozenset(_worker_of(path) for path in self.folder.glob("*.*.run"))
 
     def _file(self, seed: int) -> RowsFile | None:
@@ -157,7 +220,6 @@ class RepeatedBox:
         self._repeated: set[int] = set()
 
     def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
-        """Return the rows of one run; raises as ``runs_by_seed`` does."""
         return next(self.runs_by_seed(dataset, rows, seeds=[seed]))
 
     def runs_by_seed(self, dataset: Dataset, rows: int, *, seeds: Sequence[int]) -> Iterator[Dataset]:
@@ -179,20 +241,12 @@ class RepeatedBox:
             yield output
 
     def weigh(self, seeds: Sequence[int], values: FloatArray) -> None:
-        """Repeat the runs of a side whose numbers lie farthest from those of its other runs.
-
-        Raises:
-            WorkerError, NotRepeatableError: As ``runs_by_seed``.
-        """
+        """Repeat the runs of a side whose numbers lie farthest from those of its other runs."""
         order = np.argsort(-_distances(values), kind="stable")
         self._repeat([seeds[place] for place in order[: self._number(len(seeds))]])
 
     def worker_runs(self, runs: int) -> WorkerRuns | None:
-        """Checks of the runs of workers; None if workers made none.
-
-        Args:
-            runs: On each side.
-        """
+        """Return the checks of the runs of workers, so many on a side; None if workers made none."""
         made = sum(bool(self._box.made_by(seed)) for seed in self._given)
         number = self._number(runs)
         return WorkerRuns(made, len(self._repeated), number, number) if made else None
@@ -232,12 +286,7 @@ def _distances(values: FloatArray) -> FloatArray:
     """Return each run's distance from the median run, in the number with the largest distance.
 
     In units of the median distance, which false runs do not move as long as they are fewer than half.
-
-    Args:
-        values: Shape ``(runs, numbers)``.
-
-    Returns:
-        Shape ``(runs,)``.
+    ``values`` has the shape ``(runs, numbers)``.
     """
     distance = np.abs(values - np.median(values, axis=0))
     usual = np.median(distance, axis=0)
@@ -275,12 +324,6 @@ def audit(job: AuditJob, progress: Progress) -> AuditResult:
 
 
 def _audited(job: AuditJob, audit_of: Callable[[BlackBox], AuditReport]) -> AuditReport:
-    """Audit the box here, or on the workers of a cluster, whose runs are repeated in part.
-
-    Raises:
-        WorkerError: A worker gave a wrong answer.
-        ClusterError: The workers perform no run.
-    """
     if job.cluster is None:
         box = JournaledBox(box_of(job.recipe), job.journal)
         box.forget_runs()

@@ -25,14 +25,9 @@ from typing import Any, Protocol, TypeVar
 from sqlalchemy import Connection
 
 from gencard.controller.base.fair_use import Turns, WorkTurn, trace_id, traced, working_for
+from gencard.controller.failures import Refusals, as_reported, error_document, error_of_document
 from gencard.controller.jobs.executor import ProcessExecutor, Report
 from gencard.controller.jobs.tasks import JobTask, continue_at_once
-from gencard.controller.operations.failures import (
-    Refusals,
-    as_reported,
-    error_document,
-    error_of_document,
-)
 from gencard.controller.state import requests
 from gencard.controller.state.database import Database
 from gencard.controller.state.requests import UNFINISHED, OperationRow, OperationState
@@ -50,7 +45,6 @@ from gencard.core.types import Progress
 from gencard.wire.signatures.identity import Identity, Role
 
 # Run of an operation by its coordinator: its jobs, the times at which it may report, its folder.
-
 
 _Request = TypeVar("_Request")
 _Result = TypeVar("_Result")
@@ -71,14 +65,10 @@ VERSIONS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Ticks:
-    """A grid of times, from the moment at which an operation was begun.
+    """A grid of times, from the moment at which an operation was begun; 0 seconds for no grid.
 
     The duration of work on records depends on the records. A caller who is notified at the next tick
     learns only between which two ticks the work ended.
-
-    Args:
-        seconds: Seconds from one tick to the next; 0 for no grid.
-        begun: Start of the operation, by the monotonic clock.
     """
 
     seconds: float = 0.0
@@ -103,17 +93,12 @@ class Ticks:
         return time.time() - (self._since() if self.seconds else 0.0)
 
     def _since(self) -> float:
-        """Seconds since the latest tick."""
         return (time.monotonic() - self.begun) % self.seconds
 
 
 @dataclass(slots=True)
 class Run:
-    """One operation that a coordinator runs.
-
-    Args:
-        ticks: Times at which the operation may report progress and the end of a job.
-    """
+    """One operation that a coordinator runs; progress and the end of a job are reported at ticks."""
 
     row: OperationRow
     executor: ProcessExecutor
@@ -162,11 +147,7 @@ class Run:
         raise self._refusal or OperationCancelledError
 
     def rest(self) -> None:
-        """Wait for the end of the duration class: a refusal's duration must not disclose its reason.
-
-        Raises:
-            OperationCancelledError, ServiceUnavailableError: As ``job``.
-        """
+        """Wait for the end of the duration class: a refusal's duration must not disclose its reason."""
         self._over.wait(self.ticks.rest())
         self.check()
 
@@ -175,7 +156,6 @@ class Run:
         self._end(OperationCancelledError())
 
     def interrupt(self) -> None:
-        """Stop the run, because the service stops."""
         self._end(ServiceUnavailableError())
 
     def check(self) -> None:
@@ -195,7 +175,6 @@ class Run:
         return Identity.of(self.row.owner).role
 
     def _hold(self) -> None:
-        """Wait for the next tick, unless the operation is cancelled."""
         if (left := self.ticks.left()) is not None:
             self._over.wait(left)
 
@@ -242,11 +221,6 @@ def clear(work: Path) -> None:
 
 @contextmanager
 def scratch_folder(work: Path, name: str) -> Iterator[Path]:
-    """Make a folder for the block, readable by its owner alone.
-
-    Raises:
-        StorageError: The folder cannot be made.
-    """
     folder = work / name.replace("/", "-")
     shutil.rmtree(folder, ignore_errors=True)
     is_made = False
@@ -264,8 +238,7 @@ def scratch_folder(work: Path, name: str) -> Iterator[Path]:
 class OperationRunner(Protocol):
     """Runner of one kind of operation."""
 
-    def __call__(self, run: Run) -> None:
-        """Run an operation and finish it, in one transaction with its effects."""
+    def __call__(self, run: Run) -> None: ...
 
     def undo(self, tx: Connection, row: OperationRow, error: GencardError) -> None:
         """Release the budget that a failed operation held, in the transaction that ends it."""
@@ -371,7 +344,6 @@ class Operations:
         return len(rows)
 
     def get(self, who: Identity, name: str) -> OperationRow:
-        """Raises NotFoundError for an unknown operation, or another's."""
         with self._database.reading() as tx:
             row = requests.get_operation(tx, name)
         if who.role is not Role.STEWARD and row.owner != who.uri:
@@ -396,7 +368,6 @@ class Operations:
                 run.cancel()
 
     def check(self, tx: Connection, row: OperationRow) -> None:
-        """Raise OperationCancelledError if the operation was ended."""
         if requests.get_operation(tx, row.name).state not in UNFINISHED:
             raise OperationCancelledError
 
@@ -422,11 +393,7 @@ class Operations:
         return tuple(error_of_document(one.error) for one in failed if one.changed >= since)
 
     def finish(self, tx: Connection, name: str, response: bytes) -> None:
-        """End an operation with success, in the transaction that stores its effects.
-
-        Raises:
-            OperationCancelledError: The operation was ended before; the transaction must roll back.
-        """
+        """End an operation with success, in the transaction that stores its effects."""
         if not requests.succeed_operation(tx, name, response, self._clock()):
             raise OperationCancelledError
 

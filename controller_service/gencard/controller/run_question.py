@@ -148,8 +148,7 @@ class RunQuestion:
 
     Args:
         values: Numbers of levels that the analyst gave, which runs of before could; None for none.
-        population: Records that the question is about.
-        output: The same records, and which of their marginals it tells.
+        output: The population, and which of its marginals the run tells.
         possible: The levels of each attribute of the formula that the population leaves.
         used: Numbers that count as the records have them.
         stored: Attributes whose numbers must be read.
@@ -288,7 +287,6 @@ class RunQuestion:
         """Return the records that are kept, with all numbers that the run uses.
 
         Args:
-            numbers: Numbers of the attributes in ``stored``, as the records have them.
             kept: Records without one of the numbers are left out.
         """
         places = np.flatnonzero(kept & self.is_complete(dataset))
@@ -298,11 +296,7 @@ class RunQuestion:
         return StoredRecords(dataset.take(places), own)
 
     def lacks_levels(self, everybody: Dataset, part: Dataset) -> bool:
-        """Whether the answer, which lists levels, would disclose that the population lacks a level.
-
-        Args:
-            everybody: All records; ``part``: the records of the population.
-        """
+        """Whether the answer, which lists levels, would disclose that the population lacks a level."""
         names = self.question.formula.attributes
         levels = observed_levels(RecordMargins.of(everybody), names)
         expected = {name: levels[name] & self.possible[name] for name in names}
@@ -337,12 +331,7 @@ class RunQuestion:
 
 
 def means_another(question: Question, coding: Coding, rules: str, *, permitted: bool) -> bool:
-    """Whether a run under rules of before was of other records or numbers than it would be now.
-
-    Args:
-        rules: Their version.
-        permitted: Whether the policy permits numbers as the records have them.
-    """
+    """Whether a run under rules of before was of other records or numbers than it would be now."""
     if question.where and rules in OF_PRESENT:
         now, before = (Population.of(question, coding, one) for one in (RULES_VERSION, rules))
         if now.chosen != before.chosen:
@@ -359,7 +348,6 @@ class NoisyRun:
 
     Args:
         text: The formula.
-        request: The whole question.
         levels: Levels count as one number each; by choice, or because the policy keeps runs to them.
         needs: The statistics that are measured for it.
     """
@@ -371,10 +359,7 @@ class NoisyRun:
 
     @classmethod
     def of(cls, question: Question, coding: Coding, *, permitted: bool) -> "NoisyRun":
-        """Read a run.
-
-        Args:
-            permitted: Whether the policy permits numbers as the records have them.
+        """Read a run; ``permitted`` as in ``RunQuestion.of``.
 
         Raises:
             InvalidInputError: Sums do not determine the answer.
@@ -421,7 +406,6 @@ def _options(question: Question) -> dict[str, Any]:
 
 
 def _possible(name: str, conditions: Sequence[Condition], domain: Domain) -> NDArray[np.bool_]:
-    """Return the levels that a population leaves."""
     possible = np.ones(domain.size(name), dtype=bool)
     for one in conditions:
         if name in one.attributes:

@@ -13,15 +13,15 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from gencard.controller.audits.audits import KIND, Audits, log_worker, plan_of
+from gencard.controller.audits import KIND, Audits, log_worker, plan_of
+from gencard.controller.failures import refund
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.executor import ProcessExecutor
-from gencard.controller.jobs.rows_file import RowsFile
-from gencard.controller.operations.failures import refund
-from gencard.controller.operations.operations import VERSIONS, Run, scratch_folder
+from gencard.controller.jobs.synthesis import RowsFile
+from gencard.controller.operations import VERSIONS, Run, scratch_folder
 from gencard.controller.records.catalogue import DatasetEntry
-from gencard.controller.sandbox.recipes import Recipe
+from gencard.controller.sandbox.boxes import Recipe
 from gencard.controller.state import requests, results
 from gencard.controller.state.cards import offer_of, signed_card
 from gencard.controller.state.requests import UNFINISHED, OperationRow
@@ -48,7 +48,6 @@ from gencard.wire.signatures.identity import Identity, Role
 
 # Runs of lent black boxes on datasets that callers made up: no record is read, nothing is spent.
 
-
 logger = logging.getLogger(__name__)
 
 CHECKED_SECONDS = 1.0
@@ -64,8 +63,7 @@ class RemoteRuns:
 
     Args:
         lent: Names of the black boxes and generators that the settings lend.
-        most_rows: Bound on rows in and out, in records.
-        work: Folder for work in progress.
+        most_rows: Bound on rows in and out.
     """
 
     audits: Audits
@@ -126,9 +124,6 @@ class RemoteRun:
         Args:
             on_end: Called with a function that stops the job when the caller goes away.
             on_errors: Called with the standard error of a program that fails, if it wrote any.
-
-        Raises:
-            DomainMismatchError: The dataset is not over the card's attributes.
         """
         if dataset.domain != self.domain:
             raise DomainMismatchError(problem="the dataset is not over the attributes of the card")
@@ -176,19 +171,13 @@ KNOWN_LEAK = (
 
 @dataclass(frozen=True, slots=True)
 class AuditRun:
-    """Runner of audits.
-
-    Args:
-        jobs: Describes jobs: the places of records, the salt and the limits.
-        response: Encodes a concluded audit as the operation's response.
-    """
+    """Runner of audits; ``response`` encodes a concluded audit as the operation's response."""
 
     audits: Audits
     jobs: Descriptions
     response: Callable[[AuditRow], bytes]
 
     def __call__(self, run: Run) -> None:
-        """Run one audit and store its verdict."""
         with self.audits.database.reading() as tx:
             card = self.audits.at_records(tx, Identity.of(run.row.owner), run.row.resource)
             row = results.get_audit(tx, run.request["audit"])
@@ -311,9 +300,8 @@ def _payload(
 ) -> bytes:
     """Return the payload to sign: verdict and wording, black box, card, and strictness of the audit.
 
-    Everybody may read the payload, so no number in it depends on records. The report, which only
-    auditors and stewards may read, is bound to the payload by its digest; the report holds the secret
-    seed.
+    Everybody may read the payload, so no number in it depends on records. Its digest of the report binds
+    the report, which only auditors and stewards may read: that holds the secret seed.
     """
     verdict, wording_text = outcome
     runs = report.plan.terms.runs

@@ -38,7 +38,7 @@ from gencard.analysis.output_checks.small_counts.lattice import (
     lattice_size,
 )
 from gencard.analysis.output_checks.stored import contributed, origin_of
-from gencard.controller.questions.run_question import Population, RunQuestion
+from gencard.controller.run_question import Population, RunQuestion
 from gencard.core.card.sums import Sum
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
@@ -60,7 +60,6 @@ class Earlier:
     """Earlier and pending disclosures: answers of runs, and exact statistics that cards name.
 
     Args:
-        coding: Coding of the schema.
         cliques: Exact marginals of all records.
         refused: Populations of refused runs: a refusal discloses that a rule was broken, so two
             refusals about almost the same records would disclose a fact about their difference.
@@ -83,7 +82,6 @@ class Earlier:
         return (*self.cliques, *(one.clique for one in self.rounded))
 
     def attributes_with(self, run: RunQuestion) -> Clique:
-        """Return all attributes that must be read to judge a run."""
         runs = (run, *self.runs)
         cliques = (clique for one in runs for clique in one.output.cliques)
         names = (name for one in runs for name in (*one.question.formula.attributes, *one.attributes))
@@ -92,11 +90,7 @@ class Earlier:
         return tuple(dict.fromkeys(chain(names, *cliques, *self.tables, *chosen, *sums)))
 
     def attributes_with_sums(self, sums: Sequence[Sum], cliques: Sequence[Clique]) -> Clique:
-        """Return all attributes that must be read to judge exact sums of a card.
-
-        Args:
-            cliques: The card's own exact marginals.
-        """
+        """Return all attributes that must be read to judge exact sums of a card with these marginals."""
         numbers = {one.of for one in sums if one.of}
         names = chain(*(one.attributes for one in sums))
         runs = (one for one in self.runs if self._sums_one(one, numbers))
@@ -112,7 +106,6 @@ class Earlier:
 
     @staticmethod
     def _sums_one(run: RunQuestion, numbers: Iterable[Clique]) -> bool:
-        """Whether a run discloses sums of one of these numbers."""
         response = run.question.formula.response or ""
         return run.question.kind in SUMMED and (response,) in numbers
 
@@ -121,8 +114,7 @@ class Earlier:
     ) -> ReleasedNumbers:
         """Return all disclosures of sums of a card's numbers, besides the card's own sums.
 
-        Args:
-            cliques: The card's own exact marginals; ``own``: its histograms.
+        ``cliques`` are the card's own exact marginals, ``own`` its histograms.
         """
         means: dict[str, list[IntArray]] = {}
         numbers = [one.of for one in sums]
@@ -147,9 +139,6 @@ class Earlier:
 
         Means of coded numbers count as means of stored numbers: between fine edges they are nearly
         equal.
-
-        Args:
-            numbers: Stored numbers, as far as they were read.
         """
         related, question = self._summed(run), run.question
         if not related:
@@ -190,7 +179,6 @@ class Earlier:
         return related if run in related and stored else []
 
     def _sums_of(self, response: str | None) -> list[Sum]:
-        """Sums of a number that cards have released."""
         return [one for one in self.sums if one.of == (response,)]
 
     def differs_by_few(self, run: RunQuestion, dataset: Dataset, threshold: int) -> bool:
@@ -259,7 +247,6 @@ class Earlier:
         return outcome
 
     def _tells(self, run: RunQuestion, scope: _Scope, dataset: Dataset, rules: Rules) -> SearchOutcome:
-        """Return the same outcome for one lattice."""
         merging, domain = scope.merged, self.coding.domain
         attributes = domain.canonical(scope.attributes)
         exact = [clique for clique in self.cliques if scope.attributes.issuperset(clique)]
@@ -409,13 +396,11 @@ class _Scope:
 
     @cached_property
     def size(self) -> int:
-        """Number of cells."""
         domain = self.merged.domain(self.earlier.coding.domain)
         return lattice_size(domain, tuple(self.attributes))
 
 
 def _facts(run: RunQuestion, merged: Merged, lattice: Lattice, rules: Rules) -> CountFacts:
-    """Return the facts about the lattice's cells that an answer discloses."""
     tests = tuple(map(merged.condition, run.output.tests))
     mask = replace(run.output, tests=tests).kept(lattice.cells)
     margins = RecordMargins.of(lattice.cells, (lattice.counts * mask).astype(np.float64))

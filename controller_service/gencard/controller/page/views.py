@@ -1,20 +1,142 @@
-"""The view of answers that wait: each number beside the dry run, with the rule that marks it."""
+"""Views of the stewards' page: their types, and the views of items and of answers that wait.
+
+A view goes from a request of a signed-in steward and the desk to the context of a template: results of
+the desk, arranged. Nothing here reads the state.
+"""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from itertools import groupby
+from typing import Any
 
 from starlette.requests import Request
 
 from gencard.analysis.answers.answer import AnalysisAnswer
-from gencard.controller.cards.released import question_of
-from gencard.controller.page.views import Context, FormAction, View
+from gencard.controller.cards.book import question_of
+from gencard.controller.page.security import Form
 from gencard.controller.stewards.desk import Desk
+from gencard.controller.stewards.waiting import ANALYST
 from gencard.core.output_rules import Colour, Rule
 from gencard.core.program_outputs import DIGITS, Number
 from gencard.wire.signatures.identity import Identity
-from gencard.wire.steward import ReviewedNumber
+from gencard.wire.steward import ReviewedNumber, Waiting, WaitingKind
+
+Context = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A page, or a part of a page that htmx fetches.
+
+    Args:
+        path: Path in Starlette's notation; names of resources are ``{name:path}``.
+        template: File below ``templates``; a whole page extends ``base.html``.
+        show: Returns the context of the template, without the signed-in steward; raises GencardError.
+        label: Label in the navigation; empty for views that are not in it.
+        key: Key of the keyboard shortcut, after g.
+        under: Path of the view in the navigation that this view belongs to.
+    """
+
+    path: str
+    template: str
+    show: Callable[[Request, Desk, Identity], Context]
+    title: str
+    label: str = ""
+    key: str = ""
+    under: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeResult:
+    """Result of a change: the location of the next page, and its notice.
+
+    If no page shows the result, a template to show at once, and its context besides that of all views.
+    """
+
+    location: str
+    notice: str = ""
+    template: str = ""
+    context: Context = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FormAction:
+    """A form that was sent, other than a decision; its token and its origin were checked.
+
+    ``make`` raises GencardError.
+    """
+
+    path: str
+    make: Callable[[Form, Desk, Identity], ChangeResult]
+
+
+# The queue: items that wait, for whom, and since when.
+
+SIZE = 100
+"""Entries of a page."""
+
+LATE = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRow:
+    """A row of the list of waiting items.
+
+    Args:
+        text: A card's purpose, or the queue's text about the item.
+        place: Address of the page on which a steward decides.
+        late: Whether the item has waited for a steward longer than ``LATE``.
+        yours: Whether a steward can act on the item.
+    """
+
+    waiting: Waiting
+    text: str
+    place: str
+    late: bool
+    yours: bool
+
+
+def show_queue(request: Request, desk: Desk, who: Identity) -> Context:
+    """Return a page of waiting items, oldest first, and of failures with the data to dismiss them."""
+    after = request.query_params.get("after", "")
+    page = desk.queue(who, SIZE, after)
+    purposes = desk.purposes(who, [one.resource for one in page.rows])
+    return {
+        "page": page,
+        "later": bool(after),
+        "address": request.url.path + (f"?{request.url.query}" if after else ""),
+        "rows": [row_of(one, purposes.get(one.resource, ""), desk.clock()) for one in page.rows],
+        "refusals": () if after else desk.refusals(who),
+    }
+
+
+def row_of(waiting: Waiting, purpose: str, now: datetime) -> WaitingRow:
+    yours = waiting.waits_for != ANALYST
+    decided = waiting.text.partition("; ")[2]
+    text = f"{purpose}; {decided}" if purpose and decided else purpose or waiting.text
+    return WaitingRow(waiting, text, place_of(waiting), yours and waiting.since < now - LATE, yours)
+
+
+def place_of(waiting: Waiting) -> str:
+    """Return the address of the page on which a steward decides on an item; empty if none has it."""
+    parts = waiting.resource.split("/")
+    if waiting.kind == WaitingKind.REFUSAL:
+        return "#failures"
+    match parts:
+        case ["datasets", _, "cards", _]:
+            return f"/cards/{waiting.resource}"
+        case ["datasets", _, "cards", _, *_]:
+            return f"/answers/{waiting.resource}"
+        case ["people" | "keys", *_]:
+            return "/people"
+        case ["ledger", _]:
+            return "/budget"
+    return ""
+
+
+# Answers that wait: each number beside the dry run, with the rule that marks it.
 
 RULES: Mapping[Rule, str] = {
     Rule.THRESHOLD: "it is based on too few records",
@@ -131,7 +253,6 @@ def _marked(cell: ReviewedNumber) -> Marked:
 def _tables(
     answer: AnalysisAnswer,
 ) -> Iterator[tuple[str, Sequence[str], Sequence[tuple[str, list[str]]]]]:
-    """Title, heads and lines of each part of a checked run's answer."""
     if (fit := answer.coefficients) is not None:
         lines = zip(fit.names, fit.params, fit.bse.tolist(), strict=True)
         heads = ("estimate", "standard error")
@@ -148,6 +269,7 @@ def _text(value: Number) -> str:
 
 
 VIEWS = (
+    View("/", "queue.html", show_queue, "Queue", label="Queue", key="q"),
     View("/answers", "answers.html", _answers, "Answers", label="Answers", key="a"),
     View("/answers/{name:path}", "answer.html", _answer, "Answer", under="/answers"),
 )

@@ -1,11 +1,13 @@
-"""The view of a card: proposed and offered terms, statistics that are released together, decisions."""
+"""Views of a card: proposed and offered terms, statistics released together, decisions, and risk."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from gencard.controller.page.views import Context, FormAction, View
+from gencard.controller.page.passkeys import request_id_of
+from gencard.controller.page.security import Form
+from gencard.controller.page.views import ChangeResult, Context, FormAction, View
 from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state.cards import offer_of
 from gencard.controller.state.ledger import Scope
@@ -14,8 +16,9 @@ from gencard.core.card.budget import FREE, ZERO, Price
 from gencard.core.card.card import CardRecord, CardState, Change
 from gencard.core.card.privacy import AS_COUNTED
 from gencard.core.card.terms import Proposal
+from gencard.measures.psi_risk.risk import PsiRisk
 from gencard.wire.signatures.identity import Identity
-from gencard.wire.steward import Together
+from gencard.wire.steward import RiskState, Together
 
 MOST_IN_MAP = 60
 """Attributes of a heat map; it would not be read beyond."""
@@ -31,10 +34,9 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One term, as proposed and as offered.
+    """One term, as proposed and as offered; ``offered`` is None if nothing is.
 
     Args:
-        offered: The offered value; None if nothing is offered.
         change: kept, changed, removed or added.
         reason: Reason of a difference, from the policy or a steward.
     """
@@ -82,20 +84,13 @@ class HeatMap:
 
     @property
     def new(self) -> int:
-        """Pairs that this card releases together for the first time."""
         return sum(cell.tone == "new" and cell.row != cell.column for row in self.rows for cell in row)
 
 
-def _attributes_of(terms: Proposal) -> list[str]:
-    """Attributes of the statistics, each once."""
-    cliques = (*terms.cliques, *terms.number_cliques)
-    return list(dict.fromkeys(name for clique in cliques for name in clique))
-
-
 def show_card(request: Request, desk: Desk, who: Identity) -> Context:
-    """Return the context of a card's page."""
     view = desk.card(who, request.path_params["name"])
     card = view.card
+    proposed = (*card.proposed.cliques, *card.proposed.number_cliques)
     terms = None if card.offer is None else card.offer.terms
     offered = terms if view.offer is None else view.offer
     changes = view.changes if card.offer is None else card.offer.changes
@@ -107,7 +102,7 @@ def show_card(request: Request, desk: Desk, who: Identity) -> Context:
         "waits": card.state is CardState.REQUESTED,
         "revocable": bool(card.envelope) and card.state is not CardState.REVOKED,
         "price": price,
-        "proposed_attributes": _attributes_of(card.proposed),
+        "proposed_attributes": list(dict.fromkeys(name for clique in proposed for name in clique)),
         "besides": [] if card.offer is None else besides(card),
         "budgets": budgets(desk, who, card, price if view.offer else None),
         "terms": terms_diff(card.proposed, offered, changes),
@@ -121,11 +116,7 @@ def show_card(request: Request, desk: Desk, who: Identity) -> Context:
 
 @dataclass(frozen=True, slots=True)
 class BudgetLeft:
-    """Rest of a budget before the card is agreed.
-
-    Args:
-        short: Whether the card's price exceeds the rest.
-    """
+    """Rest of a budget before the card is agreed, and whether the card's price exceeds it."""
 
     label: str
     left: Price
@@ -204,7 +195,6 @@ def _statistics(terms: Proposal) -> Iterator[str]:
 
 
 def _terms(terms: Proposal) -> Mapping[tuple[str, str], str]:
-    """Single terms as texts, by field and label."""
     exact = terms.transform == AS_COUNTED
     texts = {
         ("purpose", "purpose"): terms.purpose,
@@ -237,5 +227,98 @@ def heat_map(together: Together) -> HeatMap:
     return HeatMap(tuple(names[place] for place in places), rows, left_out, together.cards)
 
 
-VIEWS = (View("/cards/{name:path}", "card.html", show_card, "Card"),)
-CHANGES: tuple[FormAction, ...] = ()
+# The risk of psi, as a part of the card's page: started, watched and shown.
+
+MOST_SHADES = 40
+"""Attributes of a heat map with numbers; it would not be read beyond."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shade:
+    """A number of a heat map: its text (empty for 0), its tone from 0 to 4, its meaning in words."""
+
+    text: str
+    level: int
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shades:
+    """A heat map with numbers: a title and a row for each attribute."""
+
+    title: str
+    hint: str
+    attributes: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[Shade, ...]], ...]
+
+
+def show_risk(request: Request, desk: Desk, who: Identity) -> Context:
+    """Return the progress of an evaluation, or its result."""
+    view = desk.risks.view(who, request.path_params["name"])
+    report = view.report
+    return {
+        "risk": view,
+        "report": report,
+        "running": view.state is RiskState.RUNNING,
+        "outdated": view.state is RiskState.OUTDATED,
+        "worst": [(one.known, one.certain, one.records) for one in view.worst],
+        "maps": [] if report is None else maps_of(report),
+    }
+
+
+def maps_of(report: PsiRisk) -> list[Shades]:
+    """Return heat maps of pairs of attributes: small cells, and certain inferences between the two."""
+    largest = max((max(row, default=0) for row in report.small_pairs), default=0)
+    few = f"cells of fewer than {report.threshold} records"
+
+    def count(row: int, column: int) -> Shade:
+        value = report.small_pairs[row][column]
+        level = 0 if not value else min(4, 1 + 4 * value // (largest + 1))
+        return Shade(f"{value:,}" if value else "", level, f"{value:,} {few}")
+
+    def share(row: int, column: int) -> Shade:
+        part = report.certain[row][column]
+        text = "" if not part else "<1" if part < 0.01 else f"{100 * part:.0f}"  # never 0 if above 0
+        level = 0 if not part else 1 if part < 0.01 else 2 if part < 0.1 else 3 if part < 0.5 else 4
+        return Shade(text, level, f"{text or 0} % of the records")
+
+    return [
+        _shades(
+            report,
+            "Small cells",
+            f"{few.capitalize()} in the table of two attributes; on the diagonal, of one.",
+            count,
+            below=True,
+        ),
+        _shades(
+            report,
+            "Certain",
+            "% of the records for which the attribute of the row determines that of the column.",
+            share,
+        ),
+    ]
+
+
+def _shades(
+    report: PsiRisk, title: str, hint: str, shade: Callable[[int, int], Shade], *, below: bool = False
+) -> Shades:
+    names: Sequence[str] = report.attributes[:MOST_SHADES]
+    rows = tuple(
+        (name, tuple(shade(row, column) for column in range(row + 1 if below else len(names))))
+        for row, name in enumerate(names)
+    )
+    return Shades(title, hint, tuple(names), rows)
+
+
+def run_risk(form: Form, desk: Desk, who: Identity) -> ChangeResult:
+    """Begin to look, or join a look that is under way."""
+    name = form.text("resource")
+    desk.risks.start(who, name, request_id_of(form))
+    return ChangeResult(f"/cards/{name}#risk")
+
+
+VIEWS = (
+    View("/cards/{name:path}", "card.html", show_card, "Card"),
+    View("/risk/{name:path}", "risk.html", show_risk, "What psi will show"),
+)
+CHANGES = (FormAction("/risk", run_risk),)

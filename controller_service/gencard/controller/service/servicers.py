@@ -1,0 +1,578 @@
+"""Services of the wire: each call is decoded, handed to one method of the controller, and encoded.
+
+The guard has authorised the caller before (``service.guard``).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from typing import Any
+
+import grpc
+from google.longrunning import operations_pb2
+
+from gencard.controller.answers.answers import Answers
+from gencard.controller.answers.programs import Programs
+from gencard.controller.audit_runs import RemoteRuns
+from gencard.controller.audits import Audits
+from gencard.controller.boxes.boxes import Boxes
+from gencard.controller.cards.book import question_of
+from gencard.controller.cards.negotiations import Negotiations
+from gencard.controller.records.catalogue import Catalogue, DatasetEntry
+from gencard.controller.releases.evaluations import Evaluations
+from gencard.controller.releases.releases import Releases
+from gencard.controller.service.guard import identity, tls_key
+from gencard.controller.service.operations import (
+    audit_message,
+    evaluation_message,
+    operation_message,
+    page_and_token,
+    page_size,
+    release_message,
+    request_of,
+)
+from gencard.controller.state.results import RunRow, RunState
+from gencard.controller.stewards.desk import Desk
+from gencard.controller.stewards.effects import summary_of
+from gencard.core.card.terms import Proposal
+from gencard.core.catalogue import CatalogueEntry, DeclaredAttribute, GeneratorEntry
+from gencard.core.coding import PLAIN
+from gencard.core.errors import GencardError, InvalidInputError, TooLargeError
+from gencard.v1 import (
+    answers_pb2,
+    answers_pb2_grpc,
+    audit_pb2_grpc,
+    catalog_pb2_grpc,
+    measures_pb2,
+    measures_pb2_grpc,
+    negotiation_pb2,
+    negotiation_pb2_grpc,
+    steward_pb2,
+    steward_pb2_grpc,
+    synthesis_pb2,
+    synthesis_pb2_grpc,
+)
+from gencard.v1 import audit_pb2 as audit
+from gencard.v1 import catalog_pb2 as catalog
+from gencard.v1 import common_pb2 as common
+from gencard.wire.codec import (
+    message_of,
+    messages_of,
+    part_of,
+    prepare,
+    prepare_part,
+    timestamp,
+    value_of,
+)
+from gencard.wire.codecs.card_codec import card_message
+from gencard.wire.codecs.psi_codec import psi_chunks
+from gencard.wire.codecs.table_codec import (
+    ACCEPT_PACKED,
+    dataset_of_chunks,
+    encoded_chunks,
+    table_chunks,
+)
+from gencard.wire.documents.answer_document import Question
+from gencard.wire.documents.psi_document import psi_of_document
+from gencard.wire.signatures.canonical import document_of
+from gencard.wire.steward import Action, LogLine, check_arguments, kind_of
+
+prepare((CatalogueEntry, catalog.Dataset), (GeneratorEntry, catalog.Generator))
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
+    """Reads the controller's declarations, which are the same for all callers."""
+
+    catalogue: Catalogue
+    boxes: Boxes
+    _described: dict[str, tuple[DatasetEntry, catalog.Dataset]] = field(default_factory=dict, init=False)
+    """The message of each dataset, beside the entry that it describes: a reload makes new entries."""
+
+    def register(self, server: grpc.Server) -> None:
+        catalog_pb2_grpc.add_CatalogServiceServicer_to_server(self, server)
+
+    def ListDatasets(
+        self, request: catalog.ListDatasetsRequest, context: grpc.ServicerContext
+    ) -> catalog.ListDatasetsResponse:
+        page, token = page_and_token([*self.catalogue], request, attrgetter("name"))
+        return catalog.ListDatasetsResponse(
+            datasets=[_entry(one, whole=False) for one in page], next_page_token=token
+        )
+
+    def GetDataset(
+        self, request: catalog.GetDatasetRequest, context: grpc.ServicerContext
+    ) -> catalog.GetDatasetResponse:
+        entry = self.catalogue.named(request.name)
+        described, message = self._described.get(entry.name, (None, None))
+        if described is not entry:
+            message = _entry(entry, whole=True)
+            self._described[entry.name] = entry, message
+        return catalog.GetDatasetResponse(dataset=message)
+
+    def ListGenerators(
+        self, request: catalog.ListGeneratorsRequest, context: grpc.ServicerContext
+    ) -> catalog.ListGeneratorsResponse:
+        entries, token = page_and_token(self.boxes.catalogue(), request, attrgetter("name"))
+        generators = messages_of(entries, catalog.Generator)
+        return catalog.ListGeneratorsResponse(generators=generators, next_page_token=token)
+
+
+def _entry(dataset_entry: DatasetEntry, *, whole: bool) -> catalog.Dataset:
+    schema = dataset_entry.schema
+    summary = CatalogueEntry(
+        name=dataset_entry.name,
+        title=schema.title,
+        description=schema.description,
+        declared_by=schema.declared_by,
+        version=dataset_entry.version,
+        records=schema.records,
+        most_records=schema.most_records,
+    )
+    if whole:
+        attributes = [
+            DeclaredAttribute(one, schema.readings.get(one.name, PLAIN), schema.groups.get(one.name, {}))
+            for one in schema.coding.attributes
+        ]
+        summary = replace(
+            summary,
+            attributes=tuple(attributes),
+            structural_zeros=schema.coding.structural_zeros,
+            policy=dataset_entry.policy.public,
+        )
+    return message_of(summary, catalog.Dataset)
+
+
+ALL = "datasets/-"
+
+
+@dataclass(frozen=True, slots=True)
+class NegotiationServicer(negotiation_pb2_grpc.NegotiationServiceServicer):
+    """The caller is always the certificate's; no request names another."""
+
+    negotiations: Negotiations
+
+    def register(self, server: grpc.Server) -> None:
+        negotiation_pb2_grpc.add_NegotiationServiceServicer_to_server(self, server)
+
+    def ProposeCard(
+        self, request: negotiation_pb2.ProposeCardRequest, context: grpc.ServicerContext
+    ) -> negotiation_pb2.ProposeCardResponse:
+        proposal = value_of(Proposal, request.terms)
+        if request.validate_only:
+            card = self.negotiations.price(identity(), proposal)
+        else:
+            card = self.negotiations.propose(identity(), proposal, request_of("ProposeCard", request))
+        return negotiation_pb2.ProposeCardResponse(card=card_message(card))
+
+    def GetCard(
+        self, request: negotiation_pb2.GetCardRequest, context: grpc.ServicerContext
+    ) -> negotiation_pb2.GetCardResponse:
+        return negotiation_pb2.GetCardResponse(
+            card=card_message(self.negotiations.get(identity(), request.name))
+        )
+
+    def ListCards(
+        self, request: negotiation_pb2.ListCardsRequest, context: grpc.ServicerContext
+    ) -> negotiation_pb2.ListCardsResponse:
+        dataset = None if request.parent in ("", ALL) else request.parent
+        cards, token = self.negotiations.page(
+            identity(), dataset, request.page_token, page_size(request.page_size)
+        )
+        return negotiation_pb2.ListCardsResponse(cards=map(card_message, cards), next_page_token=token)
+
+    def CounterCard(
+        self, request: negotiation_pb2.CounterCardRequest, context: grpc.ServicerContext
+    ) -> negotiation_pb2.CounterCardResponse:
+        card = self.negotiations.counter(
+            identity(),
+            request.name,
+            request.etag,
+            value_of(Proposal, request.terms),
+            request_of("CounterCard", request),
+        )
+        return negotiation_pb2.CounterCardResponse(card=card_message(card))
+
+    def AcceptCard(
+        self, request: negotiation_pb2.AcceptCardRequest, context: grpc.ServicerContext
+    ) -> negotiation_pb2.AcceptCardResponse:
+        card = self.negotiations.accept(
+            identity(), request.name, request.etag, request.signature, request_of("AcceptCard", request)
+        )
+        return negotiation_pb2.AcceptCardResponse(card=card_message(card))
+
+    def TerminateCard(
+        self, request: negotiation_pb2.TerminateCardRequest, context: grpc.ServicerContext
+    ) -> negotiation_pb2.TerminateCardResponse:
+        card = self.negotiations.terminate(
+            identity(), request.name, request.etag, request_of("TerminateCard", request)
+        )
+        return negotiation_pb2.TerminateCardResponse(card=card_message(card))
+
+
+# Rows, psi, evaluations and audits.
+
+
+@dataclass(frozen=True, slots=True)
+class SynthesisServicer(synthesis_pb2_grpc.SynthesisServiceServicer):
+    """psi and rows: all that ever leaves."""
+
+    releases: Releases
+
+    def register(self, server: grpc.Server) -> None:
+        synthesis_pb2_grpc.add_SynthesisServiceServicer_to_server(self, server)
+
+    def GenerateRelease(
+        self, request: synthesis_pb2.GenerateReleaseRequest, context: grpc.ServicerContext
+    ) -> operations_pb2.Operation:
+        row = self.releases.start(
+            identity(),
+            request.card,
+            rows=request.rows,
+            seed=request.seed,
+            request=request_of("GenerateRelease", request),
+        )
+        return operation_message(row)
+
+    def GetRelease(
+        self, request: synthesis_pb2.GetReleaseRequest, context: grpc.ServicerContext
+    ) -> synthesis_pb2.GetReleaseResponse:
+        release, entry = self.releases.get(identity(), request.name)
+        return synthesis_pb2.GetReleaseResponse(release=release_message(release), log_entry=entry)
+
+    def ListReleases(
+        self, request: synthesis_pb2.ListReleasesRequest, context: grpc.ServicerContext
+    ) -> synthesis_pb2.ListReleasesResponse:
+        page = self.releases.page(
+            identity(), request.parent, request.page_token, page_size(request.page_size)
+        )
+        return synthesis_pb2.ListReleasesResponse(
+            releases=map(release_message, page.rows), next_page_token=page.next_token
+        )
+
+    def StreamRows(
+        self, request: synthesis_pb2.StreamRowsRequest, context: grpc.ServicerContext
+    ) -> Iterator[Any]:
+        rows, digest = self.releases.rows(identity(), request.name)
+        packed = ACCEPT_PACKED in context.invocation_metadata()
+        with rows.opened() as columns:
+            # the guard sends bytes as they are
+            yield from encoded_chunks(columns, digest, packed=packed)
+
+    def StreamPsi(
+        self, request: synthesis_pb2.StreamPsiRequest, context: grpc.ServicerContext
+    ) -> Iterator[synthesis_pb2.StreamPsiResponse]:
+        yield from psi_chunks(psi_of_document(self.releases.psi(identity(), request.card)))
+
+
+MOST_NAMES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuresServicer(measures_pb2_grpc.MeasuresServiceServicer):
+    """Evaluations, once for a card: auditors and stewards see all, analysts the card's."""
+
+    evaluations: Evaluations
+
+    def register(self, server: grpc.Server) -> None:
+        measures_pb2_grpc.add_MeasuresServiceServicer_to_server(self, server)
+
+    def RunMeasures(
+        self, request: measures_pb2.RunMeasuresRequest, context: grpc.ServicerContext
+    ) -> operations_pb2.Operation:
+        if len(request.measures) > MOST_NAMES:
+            raise TooLargeError(
+                what="The number of measures",
+                limit=MOST_NAMES,
+                advice="Name each evaluation once; run the others in another call.",
+            )
+        row = self.evaluations.start(
+            identity(), request.card, request.measures, request_of("RunMeasures", request)
+        )
+        return operation_message(row)
+
+    def GetMeasures(
+        self, request: measures_pb2.GetMeasuresRequest, context: grpc.ServicerContext
+    ) -> measures_pb2.GetMeasuresResponse:
+        row = self.evaluations.get(identity(), request.name)
+        return measures_pb2.GetMeasuresResponse(measures=evaluation_message(row))
+
+    def ListMeasures(
+        self, request: measures_pb2.ListMeasuresRequest, context: grpc.ServicerContext
+    ) -> measures_pb2.ListMeasuresResponse:
+        page, unavailable = self.evaluations.page(
+            identity(), request.parent, request.page_token, page_size(request.page_size)
+        )
+        return measures_pb2.ListMeasuresResponse(
+            measures=[evaluation_message(row, whole=False) for row in page.rows],
+            next_page_token=page.next_token,
+            unavailable=[
+                measures_pb2.UnavailableMeasure(measure=name, reason=reason)
+                for name, reason in unavailable.items()
+            ],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AuditServicer(audit_pb2_grpc.AuditServiceServicer):
+    """Verdicts for the callers who requested audits; full reports for auditors and stewards alone."""
+
+    audits: Audits
+    remote_runs: RemoteRuns
+
+    def register(self, server: grpc.Server) -> None:
+        audit_pb2_grpc.add_AuditServiceServicer_to_server(self, server)
+
+    def RunAudit(
+        self, request: audit.RunAuditRequest, context: grpc.ServicerContext
+    ) -> operations_pb2.Operation:
+        row = self.audits.start(
+            identity(),
+            request.card,
+            black_box=request.black_box,
+            seed=request.seed,
+            resume=request.resume,
+            request=request_of("RunAudit", request),
+        )
+        return operation_message(row)
+
+    def GetAudit(
+        self, request: audit.GetAuditRequest, context: grpc.ServicerContext
+    ) -> audit.GetAuditResponse:
+        return audit.GetAuditResponse(audit=audit_message(self.audits.get(identity(), request.name)))
+
+    def ListAudits(
+        self, request: audit.ListAuditsRequest, context: grpc.ServicerContext
+    ) -> audit.ListAuditsResponse:
+        audits, token = self.audits.page(
+            identity(), request.parent, request.page_token, page_size(request.page_size)
+        )
+        return audit.ListAuditsResponse(audits=map(audit_message, audits), next_page_token=token)
+
+    def GetAuditReport(
+        self, request: audit.GetAuditReportRequest, context: grpc.ServicerContext
+    ) -> audit.GetAuditReportResponse:
+        return audit.GetAuditReportResponse(report=self.audits.report(identity(), request.name))
+
+    def RunBlackBox(
+        self, requests: Iterator[audit.RunBlackBoxRequest], context: grpc.ServicerContext
+    ) -> Iterator[audit.RunBlackBoxResponse]:
+        who = identity()
+        first = next(requests, None)
+        if first is None or not first.HasField("start"):
+            raise InvalidInputError(field="start", problem="is missing")
+        remote_run = self.remote_runs.open(
+            who, first.start.card, first.start.black_box, first.start.rows
+        )
+        dataset = dataset_of_chunks(
+            _chunks(requests), domain=remote_run.domain, most_rows=self.remote_runs.most_rows
+        )
+        written: list[str] = []
+        try:
+            synthetic = remote_run.run(
+                dataset, seed=first.start.seed, on_end=context.add_callback, on_errors=written.append
+            )
+        except GencardError as error:
+            failure = error
+        else:
+            for chunk in table_chunks(synthetic):
+                yield audit.RunBlackBoxResponse(chunk=chunk)
+            return
+        for text in filter(None, written):
+            yield audit.RunBlackBoxResponse(errors=text)
+        raise failure
+
+
+def _chunks(requests: Iterator[audit.RunBlackBoxRequest]) -> Iterator[common.TableChunk]:
+    for request in requests:
+        if not request.HasField("chunk"):
+            raise InvalidInputError(field="chunk", problem="is missing")
+        yield request.chunk
+
+
+# Runs on the records, and their released answers.
+
+STATE = {
+    RunState.RUNNING: answers_pb2.Answer.STATE_UNSPECIFIED,
+    RunState.WAITING: answers_pb2.Answer.STATE_WAITING,
+    RunState.RELEASED: answers_pb2.Answer.STATE_RELEASED,
+    RunState.REFUSED: answers_pb2.Answer.STATE_REFUSED,
+    RunState.FAILED: answers_pb2.Answer.STATE_UNSPECIFIED,
+}
+
+
+prepare_part(RunRow, answers_pb2.Answer, "state", "kind", "formula", "create_time")
+
+
+def answer_message(row: RunRow, *, whole: bool = True) -> answers_pb2.Answer:
+    """Return an answer as callers may see it; what waits for a steward shows nothing of the records."""
+    question = question_of(row)
+    about = {"kind": question.kind, "formula": question.formula, "create_time": timestamp(row.created)}
+    hidden = {} if whole else {"envelope": b""}
+    return part_of(row, answers_pb2.Answer, state=STATE[row.state], **about, **hidden)
+
+
+def answer_response(row: RunRow) -> bytes:
+    """Return the response of an operation that ran an analysis, as the state keeps it."""
+    return answer_message(row).SerializeToString()
+
+
+@dataclass(frozen=True, slots=True)
+class AnswersServicer(answers_pb2_grpc.AnswersServiceServicer):
+    """Analysts run what their cards grant; auditors and stewards read what was released."""
+
+    answers: Answers
+    programs: Programs
+
+    def register(self, server: grpc.Server) -> None:
+        answers_pb2_grpc.add_AnswersServiceServicer_to_server(self, server)
+
+    def RunAnalysis(
+        self, request: answers_pb2.RunAnalysisRequest, context: grpc.ServicerContext
+    ) -> operations_pb2.Operation:
+        question = Question(
+            kind=request.kind,
+            formula=request.formula,
+            where=request.where,
+            missing=request.missing or "level",
+            options=request.options,
+        )
+        row = self.answers.start(identity(), request.card, question, request_of("RunAnalysis", request))
+        return operation_message(row)
+
+    def RunProgram(
+        self, request: answers_pb2.RunProgramRequest, context: grpc.ServicerContext
+    ) -> operations_pb2.Operation:
+        start = self.programs.start
+        row = start(
+            identity(), request.card, request.program, request.dry_run, request_of("RunProgram", request)
+        )
+        return operation_message(row)
+
+    def GetAnswer(
+        self, request: answers_pb2.GetAnswerRequest, context: grpc.ServicerContext
+    ) -> answers_pb2.GetAnswerResponse:
+        row, entry = self.answers.get(identity(), request.name)
+        return answers_pb2.GetAnswerResponse(answer=answer_message(row), log_entry=entry)
+
+    def ListAnswers(
+        self, request: answers_pb2.ListAnswersRequest, context: grpc.ServicerContext
+    ) -> answers_pb2.ListAnswersResponse:
+        page = self.answers.page(
+            identity(), request.parent, request.page_token, page_size(request.page_size)
+        )
+        return answers_pb2.ListAnswersResponse(
+            answers=[answer_message(row, whole=False) for row in page.rows],
+            next_page_token=page.next_token,
+        )
+
+
+# The stewards' desk.
+
+
+@dataclass(frozen=True, slots=True)
+class StewardServicer(steward_pb2_grpc.StewardServiceServicer):
+    """Decode, call the desk, encode. The access table admits stewards only."""
+
+    desk: Desk
+
+    def register(self, server: grpc.Server) -> None:
+        steward_pb2_grpc.add_StewardServiceServicer_to_server(self, server)
+
+    def ListQueue(
+        self, request: steward_pb2.ListQueueRequest, context: grpc.ServicerContext
+    ) -> steward_pb2.ListQueueResponse:
+        page = self.desk.queue(identity(), page_size(request.page_size), request.page_token)
+        waiting = messages_of(page.rows, steward_pb2.Waiting)
+        return steward_pb2.ListQueueResponse(waiting=waiting, next_page_token=page.next_token)
+
+    def GetReview(
+        self, request: steward_pb2.GetReviewRequest, context: grpc.ServicerContext
+    ) -> steward_pb2.GetReviewResponse:
+        review = self.desk.card(identity(), request.name)
+        return steward_pb2.GetReviewResponse(review=message_of(review, steward_pb2.CardReview))
+
+    def GetPreview(
+        self, request: steward_pb2.GetPreviewRequest, context: grpc.ServicerContext
+    ) -> steward_pb2.GetPreviewResponse:
+        check_arguments(request.arguments)
+        arguments = document_of(request.arguments, "arguments") if request.arguments else {}
+        preview = self.desk.preview(identity(), kind_of(request.kind), request.resource, arguments)
+        return steward_pb2.GetPreviewResponse(preview=message_of(preview, steward_pb2.Preview))
+
+    def Decide(
+        self, request: steward_pb2.DecideRequest, context: grpc.ServicerContext
+    ) -> steward_pb2.DecideResponse:
+        check_arguments(request.action.arguments)
+        action = value_of(Action, request.action)
+        decision = self.desk.decide(identity(), action, request.request_id, tls_key())
+        return steward_pb2.DecideResponse(decision=message_of(decision, steward_pb2.Decision))
+
+    def ListAnswersToReview(
+        self, request: steward_pb2.ListAnswersToReviewRequest, context: grpc.ServicerContext
+    ) -> steward_pb2.ListAnswersToReviewResponse:
+        rows, token = page_and_token(self.desk.answers(identity()), request, attrgetter("name"))
+        answers = messages_of(map(summary_of, rows), steward_pb2.AnswerSummary)
+        return steward_pb2.ListAnswersToReviewResponse(answers=answers, next_page_token=token)
+
+    def GetAnswerReview(
+        self, request: steward_pb2.GetAnswerReviewRequest, context: grpc.ServicerContext
+    ) -> steward_pb2.GetAnswerReviewResponse:
+        review = self.desk.answer(identity(), request.name)
+        return steward_pb2.GetAnswerReviewResponse(review=message_of(review, steward_pb2.AnswerReview))
+
+    def ListAccounts(
+        self, request: steward_pb2.ListAccountsRequest, context: grpc.ServicerContext
+    ) -> steward_pb2.ListAccountsResponse:
+        accounts = self.desk.accounts(identity(), request.dataset or None)
+        page, token = page_and_token(
+            accounts, request, lambda one: f"{one.dataset} {one.scope} {one.holder}"
+        )
+        return steward_pb2.ListAccountsResponse(
+            accounts=messages_of(page, steward_pb2.BudgetAccount), next_page_token=token
+        )
+
+    def ListPeople(
+        self, request: steward_pb2.ListPeopleRequest, context: grpc.ServicerContext
+    ) -> steward_pb2.ListPeopleResponse:
+        uri = attrgetter("uri")
+        people, token = page_and_token(sorted(self.desk.people(identity()), key=uri), request, uri)
+        return steward_pb2.ListPeopleResponse(
+            people=messages_of(people, steward_pb2.Person), next_page_token=token
+        )
+
+    def SearchLog(
+        self, request: steward_pb2.SearchLogRequest, context: grpc.ServicerContext
+    ) -> steward_pb2.SearchLogResponse:
+        size = page_size(request.page_size)
+        page = self.desk.search_log(identity(), request.query, size, request.page_token)
+        entries = messages_of(page.rows, steward_pb2.LogLine, LogLine)
+        return steward_pb2.SearchLogResponse(entries=entries, next_page_token=page.next_token)
+
+    def GetLogEntry(
+        self, request: steward_pb2.GetLogEntryRequest, context: grpc.ServicerContext
+    ) -> steward_pb2.GetLogEntryResponse:
+        proof = self.desk.archive(identity()).proof(request.index)
+        return steward_pb2.GetLogEntryResponse(
+            entry=proof.entry.body, leaf=proof.leaf, path=proof.entry.path, checkpoint=proof.checkpoint
+        )
+
+    def ListRefusals(
+        self, request: steward_pb2.ListRefusalsRequest, context: grpc.ServicerContext
+    ) -> steward_pb2.ListRefusalsResponse:
+        refusals = self.desk.refusals(identity())
+        page, token = page_and_token(refusals, request, attrgetter("operation"))
+        return steward_pb2.ListRefusalsResponse(
+            refusals=messages_of(page, steward_pb2.Failure), next_page_token=token
+        )
+
+    def RunRisk(
+        self, request: steward_pb2.RunRiskRequest, context: grpc.ServicerContext
+    ) -> operations_pb2.Operation:
+        return operation_message(self.desk.risks.start(identity(), request.name, request.request_id))
+
+    def GetRisk(
+        self, request: steward_pb2.GetRiskRequest, context: grpc.ServicerContext
+    ) -> steward_pb2.GetRiskResponse:
+        review = self.desk.risks.view(identity(), request.name)
+        return steward_pb2.GetRiskResponse(review=message_of(review, steward_pb2.RiskReview))
