@@ -22,7 +22,7 @@ from gencard.controller.questions.earlier import Earlier
 from gencard.controller.questions.run_question import RunQuestion
 from gencard.controller.records.file_format import USUAL
 from gencard.controller.records.schema_file import PublicSchema
-from gencard.controller.records.tables.address import TableAddress
+from gencard.controller.records.table_address import TableAddress
 from gencard.controller.records.vault import open_source
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset

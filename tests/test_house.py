@@ -53,27 +53,28 @@ client.waiting                1   200  waiting for a card
 controller                    1    50  its door
 controller.answers            4  1100  checked runs: judged, released, signed
 controller.audits             3   800  audits: run, resumed, pooled
-controller.backup             3   600  backups and restores
+controller.backup             1   600  backups and restores
 controller.base               6  1150  files, secrets, queues, the log of the process
-controller.boxes              4   650  black boxes that are admitted
+controller.boxes              1   600  black boxes that are admitted
 controller.cards              6  1200  proposals judged, offers signed, cards stored
 controller.controller_state   1   200  what a steward works at, served or not
-controller.drafting          12  3200  init and dataset add: schemas and settings
+controller.drafting           8  3150  init and dataset add: schemas and settings
 controller.jobs              17  3900  processes that may read records
 controller.noise              1    50  OpenDP's exact samplers, and no other
 controller.notify             4   500  webhook and mail to stewards
 controller.operations         3   850  long operations: queued, run, resumed
 controller.page              17  3100  the stewards' page over HTTPS
-controller.people             5  1200  identities, certificates, keys
-controller.policy             5  1150  rules, quotas and limits for proposals
+controller.people             4  1150  identities, certificates, keys
+controller.policy             4  1150  rules, quotas and limits for proposals
 controller.questions          3   900  questions of runs, by the schema alone
-controller.records           19  5650  schema, encoding, versions, the vault
+controller.records           12  5600  schema, encoding, versions, the vault
 controller.releases           4  1100  psi measured once, rows, receipts
 controller.sandbox           13  3700  programs that read records, isolated
 controller.service           11  2250  the gRPC edge and its guard
-controller.settings           4   750  settings in TOML, checked first
-controller.shell             14  3700  the command gencard-controller
-controller.state             12  3600  ledger, log, cards, psi, operations
+controller.settings           1   450  settings in TOML, checked first
+controller.settings_tables   1   350  tables of policy, page and notifications
+controller.shell             12  3650  the command gencard-controller
+controller.state             10  3550  ledger, log, cards, psi, operations
 controller.stewards          13  2700  what waits, what stewards see and decide
 controller.wiring             6  1400  from settings to a running controller
 core                          1    50  its door
@@ -97,13 +98,13 @@ core.statistics              12  3150  from records to psi, through one door
 core.typed_json               1   200  typed JSON: encoder and decoder
 core.types                    1   100  names of array types
 core.values                   1   250  number, missing value or code
-files                         8  2000  files that a person names, read up to a bound
+files                         7  2000  files that a person names, read up to a bound
 measures                      1    50  its door
 measures.evaluation           8  1850  which evaluations exist, and their price
 measures.privacy             17  3850  distances, attacks, canaries, disclosure
 measures.psi_risk             4  1250  what psi reveals by itself
 measures.utility              9  2900  fidelity, propensity, predictions
-run                           5   850  what a program of an analyst imports
+run                           4   850  what a program of an analyst imports
 shell                         2   350  commands that are imported when called
 wire                          1    50  its door
 wire.black_box                1   200  what an author of a black box imports

@@ -38,8 +38,8 @@ HOUSES: Mapping[str, Mapping[str, Room]] = {
         11 wiring answers audits backup base boxes cards controller_state jobs notify operations page \
             people policy records releases sandbox service settings state stewards
         10 backup audits base cards controller_state jobs people settings state
-        10 notify base controller_state settings state stewards
-        10 page base cards controller_state people records settings state stewards
+        10 notify base controller_state settings settings_tables state stewards
+        10 page base cards controller_state people records settings_tables state stewards
         10 service answers audits base boxes cards controller_state operations people records \
             releases settings state stewards
         9 controller_state answers base boxes cards operations people settings state stewards
@@ -47,11 +47,12 @@ HOUSES: Mapping[str, Mapping[str, Room]] = {
         7 answers base cards jobs operations questions records sandbox state
         7 audits base boxes cards jobs operations policy records sandbox state
         7 releases base cards jobs operations policy records sandbox state
+        6 drafting base boxes people records settings
         6 operations base cards jobs records state
         5 cards boxes jobs policy records state
-        5 drafting base boxes people records settings
+        5 settings base boxes records sandbox settings_tables state
         4 policy boxes records
-        4 settings base boxes records sandbox state
+        4 settings_tables base boxes
         3 boxes base sandbox
         3 jobs base noise questions records sandbox
         3 people base state

@@ -12,7 +12,7 @@ from gencard.analysis.output_checks.small_counts.inference import SearchOutcome
 from gencard.client.common.files.rows import read_rows, write_rows
 from gencard.controller.questions.earlier import Earlier
 from gencard.controller.questions.run_question import RunQuestion
-from gencard.controller.records.derived import UnlistedLevels, compared, cut, of_person, recoded
+from gencard.controller.records.declarations import UnlistedLevels, compared, cut, of_person, recoded
 from gencard.core.coding import Attribute, Coding, Edges, Labels, impossible_cells
 from gencard.core.dataset import Dataset
 from gencard.core.derived_cells import computed_in, impossible, same_numbers, with_computed
@@ -20,8 +20,8 @@ from gencard.core.generators.registry import BY_CONSTRUCTION, generator_named
 from gencard.core.output_rules import USUAL_RULES
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement, Psi
-from gencard.run.frames import frame_of
 from gencard.run.levels import Midpoints, Numbers
+from gencard.run.session import frame_of
 from gencard.wire.documents.answer_document import Question
 
 AGE = Attribute("age", Edges((0.0, 10.0, 18.0, 40.0, 65.0, 100.0), decimals=0, missing=True))

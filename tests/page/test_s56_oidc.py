@@ -20,7 +20,7 @@ from gencard.controller.base.disk import write_whole
 from gencard.controller.base.fair_use import Bounds
 from gencard.controller.page import application, oidc
 from gencard.controller.page.security import ATTEMPT, COOKIE
-from gencard.controller.settings.settings import Settings
+from gencard.controller.settings import Settings
 from gencard.controller.state.log import event_of
 from gencard.controller.stewards.deciding import Way
 from gencard.core.errors import InvalidInputError, UnauthenticatedError

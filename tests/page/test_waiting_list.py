@@ -14,7 +14,7 @@ from gencard.client.steward import Steward as Client
 from gencard.controller.notify.messages import SENTENCES, sentences
 from gencard.controller.notify.notifier import post_of
 from gencard.controller.operations.failures import Refusals, error_document
-from gencard.controller.people.certificates import issue, read_authority
+from gencard.controller.people.keys import issue, read_authority
 from gencard.controller.state import requests, stewards
 from gencard.controller.stewards.waiting import EVERY_KIND
 from gencard.core.errors import AnswerWaitingError, MeasurementRefusedError

@@ -12,10 +12,10 @@ from gencard.client.checking.bundle import Bundle, Keys
 from gencard.client.checking.signing import card_of_statement
 from gencard.client.checking.verify import Outcome, verify
 from gencard.client.connection.credentials import Credentials
-from gencard.controller.boxes.boxes import Boxes
-from gencard.controller.boxes.generator_facts import GeneratorFacts
+from gencard.controller.boxes import Boxes, GeneratorFacts
 from gencard.controller.operations import operations as run_module
-from gencard.controller.policy.generators import READS_RECORDS, WEAK_AUDIT, with_generator
+from gencard.controller.policy.evaluation import GENERATOR_READS_RECORDS
+from gencard.controller.policy.judgement import WEAK_AUDIT, with_generator
 from gencard.core.card.budget import NO_CLAIM, Neighbouring, Price, decimal_of
 from gencard.core.card.card import CardState, Refusal
 from gencard.core.card.privacy import AS_COUNTED, EXACT, Laplace, Transform
@@ -347,9 +347,9 @@ class TestOtherTerms:
         terms = Proposal("datasets/survey", "a test", (("sex",),), "trusty", 10)
         for privacy, transform in ((noise, AS_COUNTED), (EXACT, Transform(rounding=5))):
             offered, changes = with_generator(terms, privacy, ("trusty", "ipf"), transform, reviewed)
-            assert (offered.generator, changes[0].reason) == ("ipf", READS_RECORDS)
+            assert (offered.generator, changes[0].reason) == ("ipf", GENERATOR_READS_RECORDS)
             refused = with_generator(terms, privacy, ("trusty",), transform, reviewed)
-            assert refused == Refusal((READS_RECORDS,))
+            assert refused == Refusal((GENERATOR_READS_RECORDS,))
         found = with_generator(terms, EXACT, ("ipf", "trusty"), AS_COUNTED, reviewed)
         assert found == (terms, ())
 

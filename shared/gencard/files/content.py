@@ -1,4 +1,4 @@
-"""Content of a text file when it is unpacked: plain, ``.gz``, or ``.zip`` with one text file."""
+"""Files by the ending of their names, and text files unpacked: plain, ``.gz``, or one in a ``.zip``."""
 
 import gzip
 import io
@@ -11,7 +11,36 @@ from typing import Any, BinaryIO, NoReturn, TextIO
 
 from gencard.core.errors import InvalidInputError, TooLargeError
 from gencard.files import open_file
-from gencard.files.endings import ending_of
+
+# Kinds of files of records by ending.
+
+
+TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".zip")
+"""Lines of values with a delimiter; a ``.zip`` holds one such file."""
+
+PARQUET = (".parquet",)
+
+SHEETS = (".xlsx", ".xls", ".ods")
+"""Workbooks with sheets."""
+
+STATISTICS = (".dta", ".sav", ".zsav", ".sas7bdat", ".xpt")
+"""Files of Stata, SPSS and SAS."""
+
+ENDINGS = (*TEXT, *PARQUET, *SHEETS, *STATISTICS)
+
+WRITTEN = (".csv", ".parquet", ".dta", ".sav", ".xlsx")
+"""Files that rows are written to."""
+
+
+def ending_of(path: Path) -> str:
+    """The longest ending that is one of ``ENDINGS``, in lower case; empty if there is none.
+
+    >>> [ending_of(Path(name)) for name in ("a.csv", "a.b.CSV.GZ", "a.gz", "a")]
+    ['.csv', '.csv.gz', '', '']
+    """
+    name = path.name.lower()
+    return max((ending for ending in ENDINGS if name.endswith(ending)), key=len, default="")
+
 
 _INSIDE = (".csv", ".tsv", ".txt")
 _DAMAGES = (

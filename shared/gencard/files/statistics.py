@@ -21,8 +21,7 @@ import pyreadstat
 
 from gencard.core.errors import InvalidInputError
 from gencard.files.apart import answered, read_apart
-from gencard.files.content import too_many_bytes
-from gencard.files.endings import ending_of
+from gencard.files.content import ending_of, too_many_bytes
 from gencard.files.stored import (
     StoredColumn,
     StoredTable,

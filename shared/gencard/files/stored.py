@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from gencard.core.errors import GencardError, InvalidInputError, TooLargeError
 from gencard.core.values import number_text
 from gencard.files import MOST_COLUMNS, size_of
-from gencard.files.endings import SHEETS, STATISTICS, ending_of
+from gencard.files.content import SHEETS, STATISTICS, ending_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -22,8 +22,7 @@ from gencard.core.errors import InvalidInputError
 from gencard.core.values import number_text
 from gencard.files import ParquetSize
 from gencard.files.apart import answered, read_apart
-from gencard.files.content import too_many_bytes
-from gencard.files.endings import ending_of
+from gencard.files.content import ending_of, too_many_bytes
 from gencard.files.stored import (
     StoredColumn,
     StoredTable,

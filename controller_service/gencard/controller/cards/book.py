@@ -9,14 +9,14 @@ from functools import partial
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
-from gencard.controller.boxes.generator_facts import Facts, for_persons
+from gencard.controller.boxes import Facts, for_persons
 from gencard.controller.cards.grants import Charge, Grants, charge, held_cards
 from gencard.controller.policy.evaluation import price_of_named
-from gencard.controller.policy.generators import relation_of
-from gencard.controller.policy.judgement import ProposalLimits, check_readable, judge
-from gencard.controller.records.catalogue import Catalogue, DatasetEntry, dataset_of
+from gencard.controller.policy.judgement import ProposalLimits, check_readable, judge, relation_of
+from gencard.controller.records.records import Catalogue, DatasetEntry, dataset_of
 from gencard.controller.state.cards import (
     CardUsage,
+    Quotas,
     as_of,
     card_usage,
     get_card,
@@ -27,7 +27,6 @@ from gencard.controller.state.cards import (
 )
 from gencard.controller.state.database import Database
 from gencard.controller.state.log import EventLog
-from gencard.controller.state.quotas import Quotas
 from gencard.core.card.card import (
     STEWARD,
     CardRecord,

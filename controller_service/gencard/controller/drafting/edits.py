@@ -20,10 +20,10 @@ from tomlkit.items import AoT
 
 from gencard.controller.base.disk import write_whole
 from gencard.controller.base.files import read_table, table_of_text, toml_text
-from gencard.controller.boxes.entries import ReviewTable
+from gencard.controller.boxes import ReviewTable
 from gencard.controller.drafting.schema_draft import DRAFTED_SENTENCES, left_out_words
 from gencard.controller.records.schema_file import PublicSchema, schema_of_text
-from gencard.controller.settings.settings import DatasetTable, Settings
+from gencard.controller.settings import DatasetTable, Settings
 from gencard.core.errors import InvalidInputError
 
 

@@ -9,7 +9,6 @@ from math import ceil, floor, inf, log10
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from gencard.controller.drafting.detection import MOST_COLUMNS
 from gencard.controller.records.encoding import EngineColumn
 from gencard.controller.records.file_format import FileFormat, enough_memory, literal
 from gencard.controller.records.vault import OpenRecords
@@ -36,6 +35,9 @@ from gencard.core.values import (
 )
 from gencard.files.layout import DAY_OR_MONTH_FIRST
 from gencard.files.stored import StoredColumn
+
+MOST_COLUMNS = 5_000
+"""Columns for which a schema is drafted, each by several queries."""
 
 MOST_LABELS = 100
 _LEAST_RECORDS = 8

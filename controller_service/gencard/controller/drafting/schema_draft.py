@@ -7,18 +7,17 @@ out, and none of their values is copied.
 import re
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
 
-from gencard.controller.drafting.detection import detect
-from gencard.controller.drafting.profiles import MOST_LABELS, Profile, in_order, profiles
+from gencard.controller.drafting.profiles import MOST_COLUMNS, MOST_LABELS, Profile, in_order, profiles
 from gencard.controller.drafting.units import NO_WEIGHT, Unit, drafted_scale, may_be_weight, units_of
-from gencard.controller.records.declared_scale import DeclaredScale
+from gencard.controller.records.declarations import DeclaredScale
 from gencard.controller.records.file_format import USUAL, FileFormat
 from gencard.controller.records.schema_file import UNDECLARED, PublicSchema
-from gencard.controller.records.tables.address import TableAddress
+from gencard.controller.records.table_address import TableAddress
 from gencard.core.card.budget import check_most_records, decimal_text
 from gencard.core.coding import (
     BOOLEANS,
@@ -33,6 +32,8 @@ from gencard.core.coding import (
 )
 from gencard.core.errors import InvalidInputError
 from gencard.core.values import number_of
+from gencard.files.content import SHEETS, TEXT, ending_of
+from gencard.files.layout import look_at
 
 _MOST_NUMBER_LABELS = 20
 _LONGEST_LABEL = 60
@@ -199,6 +200,30 @@ def with_weights(drafted: SchemaDraft, columns: Sequence[str]) -> SchemaDraft:
     return replace(drafted, schema=replace(drafted.schema, coding=Coding(attributes)), weights=())
 
 
+def detect(path: Path, sheet: str = "", skip: int = 0) -> tuple[FileFormat, int | None, str]:
+    """Format of a file, number of its records, None if these are not counted here, and a sentence on it.
+
+    Args:
+        sheet: Sheet of a workbook, as stated.
+        skip: Rows of the sheet before the names of the columns, as stated.
+
+    Raises:
+        EmptyDatasetError: The file is empty.
+        InvalidInputError: The file cannot be decoded, has no header or repeats a name in it, or has
+            lines with more or fewer values than the header; names the lines.
+    """
+    is_sheet = ending_of(path) in SHEETS
+    if (sheet or skip) and not is_sheet:
+        problem = "is no workbook, so a sheet and rows to skip cannot be stated"
+        raise InvalidInputError(field="data", problem=problem)
+    if skip and not sheet:
+        raise InvalidInputError(field="sheet", problem="must be named beside rows to skip: --sheet NAME")
+    if ending_of(path) not in TEXT or path.is_dir():
+        return FileFormat(sheet=sheet, skip=skip), None, ""
+    look = look_at(path, "data", most_columns=MOST_COLUMNS)
+    return FileFormat(**asdict(look.layout)), look.records, look.note
+
+
 def draft_schema(
     place: Path | TableAddress,
     title: str,
@@ -222,7 +247,7 @@ def draft_schema(
         EmptyDatasetError, DatasetUnavailableError: There are no records to read.
     """
     if isinstance(place, TableAddress):
-        from gencard.controller.drafting.table_looks import table_profiles  # noqa: PLC0415 - large libraries
+        from gencard.controller.drafting.tables import table_profiles  # noqa: PLC0415 - large libraries
 
         note, file_format = "", USUAL
         looks = table_profiles(place, place.secret(), progress)

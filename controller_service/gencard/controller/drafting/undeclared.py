@@ -12,12 +12,12 @@ from datetime import date
 from gencard.controller.base.files import Table
 from gencard.controller.drafting.profiles import MOST_LABELS, in_order
 from gencard.controller.drafting.units import rounded
-from gencard.controller.records.declared_scale import declared_scale
+from gencard.controller.records.declarations import declared_scale
 from gencard.controller.records.encoding import encoder_of
 from gencard.controller.records.schema_file import PublicSchema
-from gencard.controller.records.tables.address import TableAddress
+from gencard.controller.records.table_address import TableAddress
 from gencard.controller.records.vault import OpenRecords
-from gencard.controller.settings.settings import DatasetTable
+from gencard.controller.settings import DatasetTable
 from gencard.core.coding import PLAIN, Attribute, Edges, Labels, Reading, date_of_days, days_of_date
 from gencard.core.scale import DAY, shortest
 from gencard.core.values import MARKS, NUMBER_MARKS, are_numbers, number_of, number_text
@@ -81,7 +81,7 @@ def _reading(schema: PublicSchema, attribute: Attribute) -> Reading:
 
 def _of_table(address: TableAddress, schema: PublicSchema) -> list[tuple[_Counts, _Numbers]]:
     """Values without a level and their counts, and what numbers they are, by attribute."""
-    from gencard.controller.records.tables.engines import open_table  # noqa: PLC0415 - large libraries
+    from gencard.controller.records.databases import open_table  # noqa: PLC0415 - large libraries
 
     with open_table(address, address.secret(), schema.coding, schema.readings) as table:
         counts = [table.undeclared(name) for name in schema.coding.stored]

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from gencard.controller.base.files import secret_bytes
 from gencard.controller.notify.messages import Message
-from gencard.controller.settings.stewards import MailTable, NotifyTable, WebhookTable
+from gencard.controller.settings_tables import MailTable, NotifyTable, WebhookTable
 from gencard.core.errors import InvalidInputError
 
 SECONDS = 10.0

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from gencard.controller.controller_state import ControllerState
 from gencard.controller.notify.channels import Attempt, Channel, Fate, channels_of
 from gencard.controller.notify.messages import Message, notices, sentences
-from gencard.controller.settings.settings import Settings
+from gencard.controller.settings import Settings
 from gencard.controller.state import stewards
 from gencard.controller.state.database import Database
 from gencard.controller.state.stewards import MessageRow, MessageState

@@ -27,7 +27,7 @@ from gencard.controller.page.views import (
     releases,
     risk,
 )
-from gencard.controller.settings.stewards import PageTable
+from gencard.controller.settings_tables import PageTable
 from gencard.controller.stewards.desk import Desk
 from gencard.core.errors import GencardError
 from gencard.wire.signatures.identity import Identity

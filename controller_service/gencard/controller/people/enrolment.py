@@ -22,7 +22,7 @@ from pydantic import Field
 
 from gencard.controller.base.disk import write_whole
 from gencard.controller.base.files import Section, public_key, read_table, toml_text, validated
-from gencard.controller.people.certificates import (
+from gencard.controller.people.keys import (
     KeyPair,
     certify,
     private_pem,

@@ -4,9 +4,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
-from gencard.controller.policy.generators import READS_RECORDS as GENERATOR_READS_RECORDS
-from gencard.controller.policy.generators import is_black_box
-from gencard.controller.records.catalogue import DatasetEntry
+from gencard.controller.boxes import is_black_box
+from gencard.controller.records.records import DatasetEntry
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import FREE, Price
 from gencard.core.card.card import Change, parts_changed
@@ -55,6 +54,7 @@ def why_protected(card: CardTerms, policy: Policy) -> str | None:
 NOT_OFFERED = "MEASURE_NOT_OFFERED"
 NOT_OFFERED_RUNS = "RUNS_NOT_OFFERED"
 READS_RECORDS = "READS_RECORDS_ONCE_MORE"
+GENERATOR_READS_RECORDS = "GENERATOR_READS_RECORDS"
 
 
 def with_measures(

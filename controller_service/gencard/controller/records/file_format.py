@@ -29,8 +29,7 @@ from gencard.core.errors import (
 )
 from gencard.core.values import MOST_DIGITS, NUMBER
 from gencard.files import lines_of, open_file, open_text
-from gencard.files.content import arrow_files, is_packed, open_content
-from gencard.files.endings import ENDINGS, PARQUET, ending_of
+from gencard.files.content import ENDINGS, PARQUET, arrow_files, ending_of, is_packed, open_content
 from gencard.files.layout import delimiter_of, first_lines, too_long
 from gencard.files.stored import MOST_BYTES
 

@@ -76,10 +76,16 @@ from pydantic import BeforeValidator, Field, ValidationInfo
 from pydantic_core import PydanticCustomError
 
 from gencard.controller.base.files import Section, Table, read_text, table_of_text, validated
-from gencard.controller.records.declared_scale import TEN_A_DECADE, DeclaredScale, Fine, declared_scale
-from gencard.controller.records.derived import DerivedTable, UnlistedLevels
+from gencard.controller.records.declarations import (
+    TEN_A_DECADE,
+    DeclaredScale,
+    DerivedTable,
+    Fine,
+    UnlistedLevels,
+    declared_scale,
+)
 from gencard.controller.records.encoding import zones
-from gencard.controller.records.persons import Persons
+from gencard.controller.records.source import Persons
 from gencard.core.card.budget import MOST_RECORDS
 from gencard.core.coding import (
     PLAIN,

@@ -40,10 +40,9 @@ from gencard.controller.records.file_format import (
     open_table,
     silently,
 )
-from gencard.controller.records.persons import Persons
 from gencard.controller.records.schema_file import PublicSchema
-from gencard.controller.records.source import RecordSource, StreamedRecords, check_version
-from gencard.controller.records.tables.address import TableAddress
+from gencard.controller.records.source import Persons, RecordSource, StreamedRecords, check_version
+from gencard.controller.records.table_address import TableAddress
 from gencard.core.coding import PLAIN, Coding, Edges, Labels, Reading
 from gencard.core.domain import Clique
 from gencard.core.errors import (
@@ -56,8 +55,7 @@ from gencard.core.errors import (
 from gencard.core.types import VersionKind
 from gencard.core.values import shown_rules
 from gencard.files import ParquetSize, check_footer
-from gencard.files.content import is_packed, open_content, too_many_bytes
-from gencard.files.endings import PARQUET, TEXT, ending_of
+from gencard.files.content import PARQUET, TEXT, ending_of, is_packed, open_content, too_many_bytes
 from gencard.files.stored import StoredColumn, check_names, is_stored, read_stored
 
 if TYPE_CHECKING:
@@ -345,8 +343,8 @@ def open_source(
         vault = Vault(place, schema.coding, schema.readings, file_format, persons)
         yield vault if held is None else vault.held(held)
         return
-    from gencard.controller.records.tables.engines import open_table  # noqa: PLC0415 - large libraries
-    from gencard.controller.records.tables.person_table import PersonTable  # noqa: PLC0415
+    from gencard.controller.records.databases import open_table  # noqa: PLC0415 - large libraries
+    from gencard.controller.records.tables import PersonTable  # noqa: PLC0415
 
     usual = replace(USUAL, file_mib=file_format.file_mib)
     if replace(file_format, dates=tuple(file_format.dates)) != usual:  # a job has lists

@@ -8,11 +8,9 @@ import typer
 from pydantic import ValidationError
 from rich.markup import escape
 
-from gencard.controller.boxes.boxes import Boxes
-from gencard.controller.boxes.entries import BoxEntry, ReviewTable
-from gencard.controller.boxes.generator_facts import GeneratorFacts
+from gencard.controller.boxes import BoxEntry, Boxes, GeneratorFacts, ReviewTable
 from gencard.controller.drafting.edits import review_line, write_review
-from gencard.controller.settings.settings import Settings
+from gencard.controller.settings import Settings
 from gencard.controller.shell.terminal import HERE, AsJson, ConfigFile, console, say_json
 from gencard.core.card.terms import Tier
 from gencard.core.errors import InvalidInputError

@@ -9,16 +9,16 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from gencard.controller.boxes.entries import NAME
-from gencard.controller.drafting.dataset_draft import dataset_text, drafted_schema_text
+from gencard.controller.boxes import NAME
 from gencard.controller.drafting.edits import add_dataset, edit_caps, remove_dataset
+from gencard.controller.drafting.folder import dataset_text, drafted_schema_text
 from gencard.controller.drafting.schema_draft import draft_schema
-from gencard.controller.people.certificates import write_new
 from gencard.controller.people.enrolment import read_identities
-from gencard.controller.records.catalogue import PREFIX
+from gencard.controller.people.keys import write_new
+from gencard.controller.records.records import PREFIX
 from gencard.controller.records.schema_file import read_schema
-from gencard.controller.records.tables.address import name_of, records_at
-from gencard.controller.settings.settings import DatasetTable, Settings
+from gencard.controller.records.table_address import name_of, records_at
+from gencard.controller.settings import DatasetTable, Settings
 from gencard.controller.shell.schema import (
     MostRecords,
     Person,

@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 from sqlalchemy import Connection
 
-from gencard.controller.people.signing_keys import key_history
+from gencard.controller.people.keys import key_history
 from gencard.controller.shell.terminal import (
     HERE,
     AsJson,

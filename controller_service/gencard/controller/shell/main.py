@@ -13,11 +13,11 @@ from gencard.shell import Home, LazyGroup, new_shell
 
 BOXES = "gencard.controller.shell.boxes"
 DATASETS = "gencard.controller.shell.datasets"
-DOCTOR = "gencard.controller.shell.doctor"
+DOCTOR = "gencard.controller.shell.upkeep"
 EMERGENCY = "gencard.controller.shell.emergency"
 LOG = "gencard.controller.shell.log"
 PEOPLE = "gencard.controller.shell.people"
-PERSONS = "gencard.controller.shell.persons"
+PERSONS = "gencard.controller.shell.people"
 SCHEMA = "gencard.controller.shell.schema"
 SETUP = "gencard.controller.shell.setup"
 UPKEEP = "gencard.controller.shell.upkeep"

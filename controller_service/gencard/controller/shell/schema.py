@@ -14,7 +14,6 @@ from rich.markup import escape
 from rich.status import Status
 
 from gencard.controller.base.files import Table, read_table, toml_text
-from gencard.controller.drafting.code_list import CodeList, are_texts, codes_in
 from gencard.controller.drafting.edits import (
     AttributeEdit,
     describe_schema,
@@ -27,12 +26,12 @@ from gencard.controller.drafting.schema_draft import (
     with_person,
     with_weights,
 )
-from gencard.controller.drafting.units import NO_WEIGHT
-from gencard.controller.records.catalogue import PREFIX
-from gencard.controller.records.declared_scale import SCALE_KEYS
+from gencard.controller.drafting.units import NO_WEIGHT, CodeList, are_texts, codes_in
+from gencard.controller.records.declarations import SCALE_KEYS
 from gencard.controller.records.file_format import USUAL, FileFormat
+from gencard.controller.records.records import PREFIX
 from gencard.controller.records.schema_file import UNDECLARED, PublicSchema, read_schema
-from gencard.controller.settings.settings import DatasetTable, Settings
+from gencard.controller.settings import DatasetTable, Settings
 from gencard.controller.shell.terminal import HERE, ConfigFile, console, say, say_in_force, table
 from gencard.core.card.budget import decimal_text
 from gencard.core.coding import Attribute, Edges, Labels

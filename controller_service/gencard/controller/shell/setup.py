@@ -17,7 +17,7 @@ import typer
 from rich.markup import escape
 from rich.status import Status
 
-from gencard.controller.backup.backup import is_served
+from gencard.controller.backup import is_served
 from gencard.controller.base import logs
 from gencard.controller.base.disk import reserve_warning
 from gencard.controller.base.files import toml_text
@@ -27,16 +27,17 @@ from gencard.controller.drafting.undeclared import undeclared_values
 from gencard.controller.people.enrolment import PROJECT, read_identities
 from gencard.controller.people.enrolment import demo_people as demo_people_in
 from gencard.controller.policy.statistics import allowed_pairs
-from gencard.controller.records.catalogue import PREFIX, Catalogue
 from gencard.controller.records.records import (
+    PREFIX,
+    Catalogue,
     SmallCells,
     check_records,
     check_rights,
 )
 from gencard.controller.records.schema_file import read_schema
 from gencard.controller.records.source import NOT_COVERED
-from gencard.controller.records.tables.address import records_at
-from gencard.controller.settings.settings import DatasetTable, Settings
+from gencard.controller.records.table_address import records_at
+from gencard.controller.settings import DatasetTable, Settings
 from gencard.controller.shell import say_error
 from gencard.controller.shell.schema import (
     MostRecords,

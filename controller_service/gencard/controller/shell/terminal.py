@@ -20,12 +20,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gencard.controller.backup.backup import is_served
+from gencard.controller.backup import is_served
 from gencard.controller.controller_state import ControllerState
 from gencard.controller.people.enrolment import read_identities
-from gencard.controller.settings.settings import Settings
-from gencard.controller.state.leadership import fence_of_machine
+from gencard.controller.settings import Settings
 from gencard.controller.state.log import Event, kept_rules
+from gencard.controller.state.sharing import fence_of_machine
 from gencard.controller.stewards.deciding import Way
 from gencard.controller.stewards.desk import Desk
 from gencard.controller.wiring.opening import open_controller_state

@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from gencard.controller.audits.audits import RefusedWorkers, log_worker
 from gencard.controller.base.listening import CLUSTER_CONTROLLER, MEMBER_FILES
-from gencard.controller.people.certificates import (
+from gencard.controller.people.keys import (
     KeyPair,
     issue_member,
     new_authority,
@@ -24,7 +24,7 @@ from gencard.controller.people.certificates import (
 )
 from gencard.controller.sandbox.boxes import check_isolation
 from gencard.controller.sandbox.limits import Isolation
-from gencard.controller.settings.settings import WORKER_NAME, Settings
+from gencard.controller.settings import WORKER_NAME, Settings
 from gencard.controller.shell.terminal import (
     HERE,
     AsJson,

@@ -1,22 +1,85 @@
-"""Cards as they are stored, and what can be read off one."""
+"""Cards as they are stored, and quotas of an analyst's data."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, and_, case, delete, exists, func, insert, or_, select, update
 
+from gencard.controller.base.disk import check_space, free_bytes
 from gencard.controller.state.database import Page, get_named, only, page_of
 from gencard.controller.state.ledger import FIT
 from gencard.controller.state.tables import audits, cards, lines, measures, psis, releases, risks, runs
 from gencard.core.card.budget import SpendState
 from gencard.core.card.card import USABLE, CardRecord, CardState, Offer, Turn
 from gencard.core.card.terms import CardTerms
-from gencard.core.errors import CardExpiredError, CardStateError, StaleEtagError
+from gencard.core.errors import CardExpiredError, CardStateError, QuotaExceededError, StaleEtagError
 from gencard.wire.documents.card_document import card_of_document
 from gencard.wire.signatures.dsse import CARD, predicate_of
+
+# Quotas, and the free space that is kept for ledger and log.
+
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Quotas:
+    """Bounds on the size of one analyst's cards and releases in the state.
+
+    Args:
+        open_proposals: Number of proposals and offers that are neither agreed nor ended.
+        cards: Number of cards, including ended cards: they stay in the state.
+        card_mib: Size of all cards together, in MiB, including the texts of their purposes.
+        releases: Number of releases of all cards, including releases in progress.
+        release_mib: Size of all releases together, in MiB.
+        reserve_mib: Free space below which no card, offer or operation begins, in MiB.
+        folder: The state's folder.
+    """
+
+    open_proposals: int
+    cards: int
+    card_mib: int
+    releases: int
+    release_mib: int
+    reserve_mib: int
+    folder: Path
+    free: Callable[[Path], int] = free_bytes
+
+    def check_space(self) -> None:
+        """Raise StorageReserveError if only ledger and log may still write."""
+        check_space(self.folder, self.reserve_mib, self.free)
+
+    def check_size(self, usage: "CardUsage") -> None:
+        """Raise QuotaExceededError if an analyst's cards may not grow."""
+        if usage.size >= self.card_mib * _MIB:
+            raise QuotaExceededError(what="MiB of cards", limit=self.card_mib, setting="card_mib")
+
+    def check_new(self, usage: "CardUsage") -> None:
+        """Raise QuotaExceededError if an analyst may not have another card."""
+        self.check_size(usage)
+        if usage.cards >= self.cards:
+            raise QuotaExceededError(what="cards", limit=self.cards, setting="cards")
+        if usage.open >= self.open_proposals:
+            setting = "open_proposals"
+            raise QuotaExceededError(what="open proposals", limit=self.open_proposals, setting=setting)
+
+    def check_release(self, number: int, size: int) -> None:
+        """Raise QuotaExceededError if an analyst's releases would be too many or too large.
+
+        Args:
+            number: Number of the analyst's releases, without the new release.
+            size: Size of all releases with the new release, in bytes.
+        """
+        if number >= self.releases:
+            raise QuotaExceededError(what="releases", limit=self.releases, setting="releases")
+        if size > self.release_mib * _MIB:
+            limit, setting = self.release_mib, "release_mib"
+            raise QuotaExceededError(what="MiB of releases", limit=limit, setting=setting)
+
 
 ENDED = frozenset({CardState.TERMINATED, CardState.EXPIRED, CardState.REVOKED, CardState.AUDIT_FAILED})
 

@@ -8,7 +8,7 @@ from datetime import date
 from sqlalchemy import Connection
 
 from gencard.controller.cards.book import CardBook
-from gencard.controller.people.signing_keys import SigningKey, key_history
+from gencard.controller.people.keys import SigningKey, key_history
 from gencard.controller.state import results
 from gencard.controller.state.cards import offer_of
 from gencard.controller.state.database import Page

@@ -12,7 +12,6 @@ from typing import Any
 from cryptography.x509 import load_pem_x509_certificate
 from sqlalchemy import Connection
 
-from gencard.controller.people.certificates import LEAF_LIFE, read_authority
 from gencard.controller.people.enrolment import (
     Enrolled,
     Enrolment,
@@ -23,6 +22,7 @@ from gencard.controller.people.enrolment import (
     write,
 )
 from gencard.controller.people.enrolment import EnrolmentKind as Enrolling
+from gencard.controller.people.keys import LEAF_LIFE, read_authority
 from gencard.controller.people.passkeys import Passkeys
 from gencard.controller.state.log import EventLog
 from gencard.controller.stewards.actions import Applied, Demands, argument, refuse_others

@@ -6,18 +6,17 @@ from dataclasses import fields
 from sqlalchemy import Connection
 
 from gencard.controller.base.files import secret_bytes
-from gencard.controller.boxes.boxes import Boxes
+from gencard.controller.boxes import Boxes
 from gencard.controller.cards.book import CardBook
 from gencard.controller.controller_state import ControllerState, utc_now
-from gencard.controller.people.signing_keys import SigningKey
+from gencard.controller.people.keys import SigningKey
 from gencard.controller.policy.judgement import ProposalLimits
-from gencard.controller.records.catalogue import PREFIX, Catalogue, DatasetEntry
-from gencard.controller.records.records import entry_of
-from gencard.controller.settings.settings import Settings
+from gencard.controller.records.records import PREFIX, Catalogue, DatasetEntry, entry_of
+from gencard.controller.settings import Settings
+from gencard.controller.state.cards import Quotas
 from gencard.controller.state.database import Database, Fence
 from gencard.controller.state.ledger import Caps, Ledger
 from gencard.controller.state.log import Clock, EventLog, LogClock, kept_rules
-from gencard.controller.state.quotas import Quotas
 from gencard.core.generators.model_file import KeptFits
 from gencard.wire.documents.keys import CARDS, LOG
 

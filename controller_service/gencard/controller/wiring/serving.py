@@ -16,8 +16,7 @@ from gencard.controller.answers.programs import ProgramRun, Programs
 from gencard.controller.audits.audits import KIND as AUDIT
 from gencard.controller.audits.audits import Audits, Journals, tidy
 from gencard.controller.audits.run import AuditRun, RemoteRuns
-from gencard.controller.backup.backup import state_lock
-from gencard.controller.backup.restoration import check_restored
+from gencard.controller.backup import check_restored, state_lock
 from gencard.controller.base.fair_use import Bounds
 from gencard.controller.base.files import secret_bytes
 from gencard.controller.base.listening import TlsFiles
@@ -31,8 +30,7 @@ from gencard.controller.notify.notifier import Notifier, post_of
 from gencard.controller.operations import operations as run
 from gencard.controller.operations.operations import OperationBounds, Operations
 from gencard.controller.people.enrolment import PeopleAreRead, Roster, health_check, read_identities
-from gencard.controller.records.catalogue import DatasetEntry
-from gencard.controller.records.records import check_rights, entry_of
+from gencard.controller.records.records import DatasetEntry, check_rights, entry_of
 from gencard.controller.releases.evaluations import KIND as EVALUATION
 from gencard.controller.releases.evaluations import EvaluationRun, Evaluations
 from gencard.controller.releases.releases import KIND as RELEASE
@@ -52,9 +50,9 @@ from gencard.controller.service.operations import (
 from gencard.controller.service.releases import AuditServicer, MeasuresServicer, SynthesisServicer
 from gencard.controller.service.server import Registration, Service, stand_by, start
 from gencard.controller.service.stewards import StewardServicer
-from gencard.controller.settings.settings import Settings
-from gencard.controller.state.leadership import Leadership
+from gencard.controller.settings import Settings
 from gencard.controller.state.log import Clock, Event, ahead_of
+from gencard.controller.state.sharing import Leadership
 from gencard.controller.stewards.deciding import Way
 from gencard.controller.stewards.risk import KIND as RISK
 from gencard.controller.stewards.risk import RiskRun, Risks

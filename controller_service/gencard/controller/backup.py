@@ -1,38 +1,51 @@
-"""Restore of a state from a backup, and the treatment of everything that happened since.
+"""Backups of the state, made while it is served, and their restoration after stewards approved it.
 
-Releases after the backup are known to their receivers and not to the restored ledger. A restore
-therefore frees no budget:
+In: the state. Out: a folder with digests; a restored state whose budgets stay spent.
 
-* the rest of each budget is held, in a line that only a steward can void, once the events are known;
-* reservations are settled, since they may have been used;
-* unfinished work is cancelled, since it may have been done;
-* passkeys and first decisions are removed, since they may be a thief's that were removed later.
-
-The state continues unchanged only if the steward says that nothing came after the backup, and no
-checkpoint shows otherwise.
+The database is copied first, as it is at one moment; then the files that it names. Rows are written
+before the database names them and are never changed, so all named files exist. Files of black boxes may
+be of a later moment, which saves a second run after a restore.
 """
 
+import fcntl
 import getpass
+import hashlib
 import os
+import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
 from pathlib import Path
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
 from gencard.controller.audits.audits import KIND as AUDIT
-from gencard.controller.backup.backup import FILE, BackupList, check_state, copied, list_of
-from gencard.controller.base.disk import IN_FORCE, flush_folder
+from gencard.controller.base.disk import (
+    IN_FORCE,
+    ROWS,
+    check_new,
+    flush_folder,
+    whole_folder,
+    write_whole,
+)
 from gencard.controller.cards.audit_state import CardAudits
 from gencard.controller.controller_state import ControllerState
+from gencard.controller.jobs.rows_file import RowsFile
 from gencard.controller.people.enrolment import Enrolled, read_identities
-from gencard.controller.settings.settings import Alone, Settings, State
-from gencard.controller.state import requests, stewards
-from gencard.controller.state.leadership import Leadership
+from gencard.controller.people.keys import key_history
+from gencard.controller.settings import Alone, Settings, State
+from gencard.controller.state import requests, results, stewards
+from gencard.controller.state.database import Database
+from gencard.controller.state.ledger import accounts_of, columns_of
+from gencard.controller.state.log import checkpoint_of
+from gencard.controller.state.log import verify as verify_log
+from gencard.controller.state.sharing import Leadership
+from gencard.controller.state.tables import CURRENCIES, balances
 from gencard.core.card.budget import Spend, SpendState
 from gencard.core.errors import (
     InvalidInputError,
@@ -40,9 +53,253 @@ from gencard.core.errors import (
     StorageError,
     VerificationError,
 )
-from gencard.wire.documents.keys import LIFE, RestoreApproval, approval_of
-from gencard.wire.signatures.canonical import sha256, time_of
+from gencard.files import LIST_LIMIT, open_file, read_file
+from gencard.wire.documents.keys import BACKUP, CARDS, LIFE, LOG, RestoreApproval, approval_of
+from gencard.wire.documents.receipt import receipt_of_document
+from gencard.wire.signatures.canonical import (
+    document_of,
+    integer_of,
+    json_bytes,
+    sha256,
+    text_of,
+    time_of,
+    time_text,
+    time_text_of,
+)
+from gencard.wire.signatures.dsse import RECEIPT, predicate_of
 from gencard.wire.signatures.identity import Identity, Role
+
+
+def check_state(controller_state: ControllerState, tx: Connection, known: Iterable[bytes] = ()) -> int:
+    """Check the whole state; return the number of entries that the log is known to have had.
+
+    Args:
+        known: Checkpoints that others keep. A checkpoint of a longer log shows that the log's end is
+            lost.
+
+    Raises:
+        VerificationError: Something is wrong; the error names the first problem.
+        StorageError: Rows of a release are missing.
+    """
+    keys, size = key_history(tx, controller_state.keys[LOG]), controller_state.log.size(tx)
+    sizes = {envelope: checkpoint_of(envelope, keys).size for envelope in known}
+    within = [envelope for envelope in sizes if sizes[envelope] <= size]
+    verify_log(controller_state.log.entries(tx), [*controller_state.log.checkpoints(tx), *within], keys)
+    _check_ledger(controller_state, tx)
+    _check_releases(controller_state, tx)
+    return max([size, *sizes.values()])
+
+
+def _check_ledger(controller_state: ControllerState, tx: Connection) -> None:
+    """Check that balances are the sums of lines."""
+    sums: Counter[tuple[str, ...]] = Counter()
+    for line in controller_state.ledger.all(tx):
+        if line.state is not SpendState.VOIDED:
+            for account in accounts_of(line.dataset, line.project, line.analyst):
+                for name, units in columns_of(line.price).items():
+                    sums[*account.columns().values(), name] += units
+    stored_totals: Counter[tuple[str, ...]] = Counter()
+    for row in tx.execute(select(balances)).mappings():
+        for name in CURRENCIES:
+            stored_totals[row["scope"], row["dataset"], row["holder"], name] = row[name]
+    if +sums != +stored_totals:
+        raise VerificationError(problem="the ledger's balances are not the sums of its lines")
+
+
+def _check_releases(controller_state: ControllerState, tx: Connection) -> None:
+    """Check that the rows of every release are the signed rows."""
+    keys, files = key_history(tx, controller_state.keys[CARDS]), controller_state.files
+    for release in results.all_releases(tx):
+        signed = predicate_of(keys.payload_of(release.receipt), RECEIPT)
+        digests = {release.digest, receipt_of_document(signed).rows_digest}
+        if digests != {RowsFile(files.path(f"{ROWS}/{release.file_name}")).dataset().digest()}:
+            raise VerificationError(problem=f"the rows of {release.name} are not those that were signed")
+
+
+PATIENCE = 2.0
+"""Seconds that a service which was killed may take until all its threads are gone."""
+
+
+@contextmanager
+def state_lock(folder: Path) -> Iterator[None]:
+    """Hold the state's folder alone; the system lets go of it too when the process dies.
+
+    Raises:
+        InvalidInputError: Another service holds it.
+        StorageError: The folder cannot be written.
+    """
+    lock = _opened(folder / "lock")
+    try:
+        end = time.monotonic() + PATIENCE
+        while not (is_taken := _took(lock)) and time.monotonic() < end:
+            time.sleep(0.05)
+        if not is_taken:
+            problem = "is in use by another service; stop it first, or name another folder"
+            raise InvalidInputError(field="state.folder", problem=problem)
+        yield
+    finally:
+        os.close(lock)
+
+
+def is_served(folder: Path) -> bool:
+    """Whether a service on this machine holds the state's folder now."""
+    if not (folder / "lock").exists():
+        return False
+    lock = _opened(folder / "lock")
+    try:
+        return not _took(lock)
+    finally:
+        os.close(lock)
+
+
+def _opened(path: Path) -> int:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError:
+        pass
+    raise StorageError
+
+
+def _took(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+FILE = "backup.json"
+"""Name of the backup's list; a restored state keeps the file until its check has passed."""
+
+DATABASE = "state.sqlite"
+_NAME = re.compile(r"(state\.sqlite|releases/[\w.-]+|kept/[\w-]+/\w+)")
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class BackupList:
+    """The list of a backup.
+
+    Args:
+        files: SHA-256, in hex, by path inside the backup.
+        entries: Number of entries of its log.
+        made: UTC, as text.
+    """
+
+    files: Mapping[str, str]
+    entries: int
+    made: str
+
+    def encoded(self) -> bytes:
+        document = {"kind": BACKUP, "entries": str(self.entries), "files": dict(self.files)}
+        return json_bytes(document | {"made": self.made})
+
+
+def list_of(folder: Path) -> BackupList:
+    """Read the list of a backup from its folder.
+
+    Raises:
+        InvalidInputError: The list is missing or unreadable, or names a file that no backup holds.
+    """
+    with suppress(InvalidInputError, KeyError, TypeError, ValueError):
+        document = document_of(read_file(folder / FILE, FILE, LIST_LIMIT), FILE)
+        files = {text_of(name): text_of(digest) for name, digest in document["files"].items()}
+        if document["kind"] == BACKUP and all(map(_NAME.fullmatch, files)):
+            time = time_text_of(document["made"])
+            return BackupList(files, integer_of(document["entries"]), time)
+    raise InvalidInputError(field="backup", problem=f"has no {FILE}, so it is not a complete backup")
+
+
+def copied(source: Path, target: Path) -> str:
+    """Copy a file to a new path, readable by the service alone, and sync it; return its SHA-256 in hex.
+
+    Raises:
+        FileNotFoundError: The source does not exist.
+        StorageError: A file cannot be read or written.
+    """
+    hasher = hashlib.sha256()
+    try:
+        if not source.exists():
+            raise FileNotFoundError
+        with open_file(source, "backup") as stream:
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                while chunk := stream.read(_CHUNK):
+                    hasher.update(chunk)
+                    file.write(chunk)
+                file.flush()
+                os.fsync(file.fileno())
+        return hasher.hexdigest()
+    except FileNotFoundError:
+        raise
+    except OSError:
+        pass
+    raise StorageError
+
+
+def digest_of_file(path: Path) -> str:
+    """SHA-256, in hex; raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def back_up(controller_state: ControllerState, folder: Path, steward: str) -> BackupList:
+    """Put a backup into a new folder: all of it, or nothing.
+
+    Raises:
+        InvalidInputError: The folder holds something already, or the database is not SQLite.
+        StorageError: Something cannot be read or written.
+    """
+    check_new(folder)
+    with suppress(OSError), whole_folder(folder) as draft:
+        return _filled(controller_state, draft, steward)
+    raise StorageError
+
+
+def _filled(controller_state: ControllerState, draft: Path, steward: str) -> BackupList:
+    with controller_state.database.transaction() as tx:
+        now = controller_state.cards.clock()
+        event = controller_state.log.append(
+            tx, action="backup", actor=steward, resource="state", details={}, now=now
+        )
+        controller_state.log.checkpoint(tx, now)
+        made = time_text(event.time)  # of an entry that a checkpoint covers
+    controller_state.database.copy_to(draft / DATABASE)
+    copy = Database(f"sqlite:///{draft / DATABASE}")
+    try:
+        with copy.reading() as tx:
+            entries = controller_state.log.size(tx)
+            names = [release.file_name for release in results.all_releases(tx)]
+    finally:
+        copy.close()
+    state = controller_state.settings.state
+    files = {DATABASE: digest_of_file(draft / DATABASE)}
+    for name in names:
+        files[f"releases/{name}"] = copied(state.releases / name, draft / "releases" / name)
+    for path in sorted(state.kept.glob("*/[!.]*")):  # files that runs of black boxes left
+        with suppress(FileNotFoundError):  # deleted meanwhile
+            name = f"kept/{path.parent.name}/{path.name}"
+            files[name] = copied(path, draft / name)
+    contents = BackupList(files, entries, made)
+    write_whole(draft / FILE, [contents.encoded()])
+    return contents
+
+
+# Restoration, and the treatment of everything that happened since the backup.
+#
+# Releases after the backup are known to their receivers and not to the restored ledger. A restore
+# therefore frees no budget:
+#
+# * the rest of each budget is held, in a line that only a steward can void, once the events are known;
+# * reservations are settled, since they may have been used;
+# * unfinished work is cancelled, since it may have been done;
+# * passkeys and first decisions are removed, since they may be a thief's that were removed later.
+#
+# The state continues unchanged only if the steward says that nothing came after the backup, and no
+# checkpoint shows otherwise.
+
 
 # Approval of a restore by two stewards, if the settings require it; they sign the backup's list.
 #
