@@ -67,12 +67,12 @@ controller.page              17  3100  the stewards' page over HTTPS
 controller.people             4  1150  identities, certificates, keys
 controller.policy             4  1150  rules, quotas and limits for proposals
 controller.questions          3   900  questions of runs, by the schema alone
-controller.records           12  5600  schema, encoding, versions, the vault
+controller.records           14  5650  schema, encoding, versions, the vault
 controller.releases           4  1100  psi measured once, rows, receipts
 controller.sandbox           13  3700  programs that read records, isolated
 controller.service           11  2250  the gRPC edge and its guard
 controller.settings           1   450  settings in TOML, checked first
-controller.settings_tables   1   350  tables of policy, page and notifications
+controller.settings_tables    1   350  tables of policy, page and notifications
 controller.shell             12  3650  the command gencard-controller
 controller.state             10  3550  ledger, log, cards, psi, operations
 controller.stewards          13  2700  what waits, what stewards see and decide

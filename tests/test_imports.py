@@ -99,7 +99,7 @@ KEYS = {
     "controller.records.databases": {
         "gencard.controller.records.vault",  # files and tables by one door
         "gencard.controller.drafting.undeclared",
-        "gencard.controller.records.databases",  # catalogs alone
+        "gencard.controller.records.rights",  # catalogs alone
         "gencard.controller.drafting.tables",  # a first look before there is a service
     },
 }

@@ -27,7 +27,7 @@ from gencard.controller.jobs.process import (
     unpacked,
 )
 from gencard.controller.jobs.rows_file import RowsFile
-from gencard.controller.records.records import DatasetEntry
+from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.records.vault import Vault
 from gencard.core.audit.plan import AuditPlan

@@ -11,7 +11,8 @@ from gencard.core.errors import DatasetUnavailableError, RoleNotReadOnlyError
 from tests.controller.state import postgres
 
 pytest.importorskip("ibis")
-from gencard.controller.records.databases import check_role, open_backend
+from gencard.controller.records.databases import open_backend
+from gencard.controller.records.rights import check_role
 
 OFFICE = """
 CREATE ROLE viewer LOGIN; CREATE ROLE "Odd ""writers"; CREATE ROLE team; CREATE ROLE maker CREATEDB;

@@ -23,7 +23,7 @@ from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.tasks import JOBS, AnswerResult
 from gencard.controller.operations.failures import NOTHING_LEARNT, refund
 from gencard.controller.operations.operations import Operations, Run
-from gencard.controller.records.records import DatasetEntry, dataset_of
+from gencard.controller.records.catalogue import DatasetEntry, dataset_of
 from gencard.controller.records.source import NOT_COVERED
 from gencard.controller.state import requests, results
 from gencard.controller.state.cards import in_force, offer_of, signed_card

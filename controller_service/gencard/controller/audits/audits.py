@@ -24,7 +24,7 @@ from gencard.controller.cards.audit_state import CardAudits, is_audited, rows_of
 from gencard.controller.cards.book import CardBook
 from gencard.controller.operations.operations import Operations
 from gencard.controller.policy.evaluation import check_unprotected
-from gencard.controller.records.records import dataset_of
+from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state import requests, results
 from gencard.controller.state.cards import auditable, offer_of, signed_card
 from gencard.controller.state.database import Database

@@ -20,7 +20,7 @@ from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.jobs.rows_file import RowsFile
 from gencard.controller.operations.failures import refund
 from gencard.controller.operations.operations import VERSIONS, Run, scratch_folder
-from gencard.controller.records.records import DatasetEntry
+from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.sandbox.recipes import Recipe
 from gencard.controller.state import requests, results
 from gencard.controller.state.cards import offer_of, signed_card

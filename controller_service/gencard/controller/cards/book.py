@@ -13,7 +13,7 @@ from gencard.controller.boxes import Facts, for_persons
 from gencard.controller.cards.grants import Charge, Grants, charge, held_cards
 from gencard.controller.policy.evaluation import price_of_named
 from gencard.controller.policy.judgement import ProposalLimits, check_readable, judge, relation_of
-from gencard.controller.records.records import Catalogue, DatasetEntry, dataset_of
+from gencard.controller.records.catalogue import Catalogue, DatasetEntry, dataset_of
 from gencard.controller.state.cards import (
     CardUsage,
     Quotas,

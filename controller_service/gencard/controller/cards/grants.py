@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from gencard.controller.boxes import is_black_box
 from gencard.controller.policy.statistics import NEIGHBOURING, price_of, required, sums_price
-from gencard.controller.records.records import DatasetEntry
+from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.state.cards import (
     STANDING,
     granted_cards,

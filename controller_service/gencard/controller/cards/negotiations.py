@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from sqlalchemy import Connection
 
 from gencard.controller.cards.book import CardBook
-from gencard.controller.records.records import DatasetEntry, dataset_of
+from gencard.controller.records.catalogue import DatasetEntry, dataset_of
 from gencard.controller.state.cards import (
     ENDED,
     delete_card,

@@ -25,7 +25,7 @@ from gencard.controller.jobs.tasks import (
     SynthesisJob,
     ThinOutJob,
 )
-from gencard.controller.records.records import DatasetEntry
+from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.records.table_address import TableAddress, secret_of
 from gencard.controller.sandbox.analyses import AnalysisRecipe
 from gencard.controller.sandbox.recipes import Recipe

@@ -20,7 +20,7 @@ from sqlalchemy import Connection
 
 from gencard.controller.cards.book import CardBook
 from gencard.controller.jobs import tasks
-from gencard.controller.records.records import dataset_of
+from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state import requests, results
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.requests import UNFINISHED, OperationRow

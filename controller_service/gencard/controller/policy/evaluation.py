@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from gencard.controller.boxes import is_black_box
-from gencard.controller.records.records import DatasetEntry
+from gencard.controller.records.catalogue import DatasetEntry
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import FREE, Price
 from gencard.core.card.card import Change, parts_changed

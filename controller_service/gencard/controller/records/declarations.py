@@ -1,4 +1,4 @@
-"""What a schema file declares beside plain levels: scales of numbers, and derived attributes.
+"""Declarations of a schema file beside plain levels: scales of numbers, and derived attributes.
 
 Derived attributes are recoded, cut, compared, or counted for each person:
 

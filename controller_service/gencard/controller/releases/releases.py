@@ -22,7 +22,7 @@ from gencard.controller.cards.grants import same_noisy_psi
 from gencard.controller.jobs.rows_file import RowsFile
 from gencard.controller.operations.failures import check_not_attempted
 from gencard.controller.operations.operations import Operations
-from gencard.controller.records.records import dataset_of
+from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state import requests, results
 from gencard.controller.state.cards import offer_of, signed_card
 from gencard.controller.state.database import Database, Page

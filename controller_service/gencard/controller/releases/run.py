@@ -26,7 +26,7 @@ from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.tasks import NOTHING_BEFORE, Before
 from gencard.controller.operations.failures import NOTHING_LEARNT, refund, single_attempt
 from gencard.controller.operations.operations import VERSIONS, Run, scratch_folder
-from gencard.controller.records.records import DatasetEntry
+from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.releases.releases import SPENT_ON, Releases
 from gencard.controller.sandbox.recipes import Recipe
 from gencard.controller.state import results

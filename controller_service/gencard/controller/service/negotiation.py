@@ -7,7 +7,7 @@ import grpc
 
 from gencard.controller.boxes import Boxes
 from gencard.controller.cards.negotiations import Negotiations
-from gencard.controller.records.records import Catalogue, DatasetEntry
+from gencard.controller.records.catalogue import Catalogue, DatasetEntry
 from gencard.controller.service.guard import identity
 from gencard.controller.service.operations import page_and_token, page_size, request_of
 from gencard.core.card.terms import Proposal

@@ -15,7 +15,7 @@ from gencard.controller.drafting.folder import dataset_text, drafted_schema_text
 from gencard.controller.drafting.schema_draft import draft_schema
 from gencard.controller.people.enrolment import read_identities
 from gencard.controller.people.keys import write_new
-from gencard.controller.records.records import PREFIX
+from gencard.controller.records.catalogue import PREFIX
 from gencard.controller.records.schema_file import read_schema
 from gencard.controller.records.table_address import name_of, records_at
 from gencard.controller.settings import DatasetTable, Settings

@@ -15,7 +15,7 @@ from gencard.controller.answers.decisions import STEWARD
 from gencard.controller.controller_state import ControllerState
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
-from gencard.controller.records.records import PREFIX, DatasetEntry, dataset_of
+from gencard.controller.records.catalogue import PREFIX, DatasetEntry, dataset_of
 from gencard.controller.shell import terminal
 from gencard.controller.shell.terminal import (
     HERE,

@@ -27,9 +27,9 @@ from gencard.controller.drafting.schema_draft import (
     with_weights,
 )
 from gencard.controller.drafting.units import NO_WEIGHT, CodeList, are_texts, codes_in
+from gencard.controller.records.catalogue import PREFIX
 from gencard.controller.records.declarations import SCALE_KEYS
 from gencard.controller.records.file_format import USUAL, FileFormat
-from gencard.controller.records.records import PREFIX
 from gencard.controller.records.schema_file import UNDECLARED, PublicSchema, read_schema
 from gencard.controller.settings import DatasetTable, Settings
 from gencard.controller.shell.terminal import HERE, ConfigFile, console, say, say_in_force, table

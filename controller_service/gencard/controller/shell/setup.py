@@ -27,13 +27,8 @@ from gencard.controller.drafting.undeclared import undeclared_values
 from gencard.controller.people.enrolment import PROJECT, read_identities
 from gencard.controller.people.enrolment import demo_people as demo_people_in
 from gencard.controller.policy.statistics import allowed_pairs
-from gencard.controller.records.records import (
-    PREFIX,
-    Catalogue,
-    SmallCells,
-    check_records,
-    check_rights,
-)
+from gencard.controller.records.catalogue import PREFIX, Catalogue
+from gencard.controller.records.records import SmallCells, check_records, check_rights
 from gencard.controller.records.schema_file import read_schema
 from gencard.controller.records.source import NOT_COVERED
 from gencard.controller.records.table_address import records_at

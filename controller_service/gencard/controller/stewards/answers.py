@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from gencard.controller.answers.decisions import STEWARD, Decisions, Review, RunOutcome
 from gencard.controller.cards.released import question_of
-from gencard.controller.records.records import dataset_of
+from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state import results
 from gencard.controller.state.results import RunRow, RunTier
 from gencard.controller.stewards.actions import (

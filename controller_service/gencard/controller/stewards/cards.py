@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from gencard.controller.cards.book import CardBook
-from gencard.controller.records.records import dataset_of
+from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state.cards import offer_of
 from gencard.controller.stewards.actions import (
     Applied,

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from gencard.controller.operations.failures import Refusals, Refused
 from gencard.controller.people.keys import KeyRotation
-from gencard.controller.records.records import dataset_of
+from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state import results
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.log import EventLog

@@ -19,7 +19,7 @@ from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.tasks import NOTHING_BEFORE, Before, RiskJob
 from gencard.controller.operations.failures import error_of_document
 from gencard.controller.operations.operations import Operations, Run
-from gencard.controller.records.records import DatasetEntry, dataset_of
+from gencard.controller.records.catalogue import DatasetEntry, dataset_of
 from gencard.controller.state import requests
 from gencard.controller.state.cards import ENDED
 from gencard.controller.state.database import Database

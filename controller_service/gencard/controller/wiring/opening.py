@@ -11,7 +11,8 @@ from gencard.controller.cards.book import CardBook
 from gencard.controller.controller_state import ControllerState, utc_now
 from gencard.controller.people.keys import SigningKey
 from gencard.controller.policy.judgement import ProposalLimits
-from gencard.controller.records.records import PREFIX, Catalogue, DatasetEntry, entry_of
+from gencard.controller.records.catalogue import PREFIX, Catalogue, DatasetEntry
+from gencard.controller.records.records import entry_of
 from gencard.controller.settings import Settings
 from gencard.controller.state.cards import Quotas
 from gencard.controller.state.database import Database, Fence

@@ -8,7 +8,7 @@ from gencard.controller.boxes import Boxes, BuiltInBox, Facts, ProgramBox, for_p
 from gencard.controller.policy.evaluation import together_of
 from gencard.controller.policy.judgement import relation_of
 from gencard.controller.policy.statistics import objection
-from gencard.controller.records.records import Catalogue, DatasetEntry
+from gencard.controller.records.catalogue import Catalogue, DatasetEntry
 from gencard.controller.sandbox.analyses import check_libraries
 from gencard.controller.sandbox.boxes import check_isolation
 from gencard.controller.settings import Settings

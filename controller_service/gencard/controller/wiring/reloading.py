@@ -18,7 +18,8 @@ from typing import Any
 
 from gencard.controller.base.disk import IN_FORCE, write_whole
 from gencard.controller.controller_state import ControllerState
-from gencard.controller.records.records import PREFIX, Catalogue, DatasetEntry, check_rights, entry_of
+from gencard.controller.records.catalogue import PREFIX, Catalogue, DatasetEntry
+from gencard.controller.records.records import check_rights, entry_of
 from gencard.controller.records.schema_file import read_schema
 from gencard.controller.settings import DatasetTable, Settings
 from gencard.controller.wiring.opening import caps_of

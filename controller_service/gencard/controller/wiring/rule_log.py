@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 
 from gencard.controller.controller_state import ControllerState
 from gencard.controller.people.enrolment import Enrolled
-from gencard.controller.records.records import PREFIX
+from gencard.controller.records.catalogue import PREFIX
 from gencard.controller.state.database import Database
 from gencard.controller.state.log import LONGEST_DETAIL, EventLog, keep_rules, kept_rules
 from gencard.core.generators.registry import GENERATORS

@@ -30,7 +30,8 @@ from gencard.controller.notify.notifier import Notifier, post_of
 from gencard.controller.operations import operations as run
 from gencard.controller.operations.operations import OperationBounds, Operations
 from gencard.controller.people.enrolment import PeopleAreRead, Roster, health_check, read_identities
-from gencard.controller.records.records import DatasetEntry, check_rights, entry_of
+from gencard.controller.records.catalogue import DatasetEntry
+from gencard.controller.records.records import check_rights, entry_of
 from gencard.controller.releases.evaluations import KIND as EVALUATION
 from gencard.controller.releases.evaluations import EvaluationRun, Evaluations
 from gencard.controller.releases.releases import KIND as RELEASE

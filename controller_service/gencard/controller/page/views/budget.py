@@ -7,7 +7,7 @@ from starlette.requests import Request
 
 from gencard.controller.page.charts import Gauge, SpendingCurve, curve, gauge, in_words, number
 from gencard.controller.page.views import Context, FormAction, View
-from gencard.controller.records.records import PREFIX
+from gencard.controller.records.catalogue import PREFIX
 from gencard.controller.state.ledger import Account, Scope
 from gencard.controller.stewards.budget import Course, amounts, courses
 from gencard.controller.stewards.desk import Desk

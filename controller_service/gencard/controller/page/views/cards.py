@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 
 from gencard.controller.page.views import Context, FormAction, View
-from gencard.controller.records.records import dataset_of
+from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state.cards import offer_of
 from gencard.controller.state.ledger import Scope
 from gencard.controller.stewards.desk import Desk
