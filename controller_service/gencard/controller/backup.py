@@ -76,10 +76,6 @@ def check_state(controller_state: ControllerState, tx: Connection, known: Iterab
     Args:
         known: Checkpoints that others keep. A checkpoint of a longer log shows that the log's end is
             lost.
-
-    Raises:
-        VerificationError: Something is wrong; the error names the first problem.
-        StorageError: Rows of a release are missing.
     """
     keys, size = key_history(tx, controller_state.keys[LOG]), controller_state.log.size(tx)
     sizes = {envelope: checkpoint_of(envelope, keys).size for envelope in known}
@@ -107,7 +103,6 @@ def _check_ledger(controller_state: ControllerState, tx: Connection) -> None:
 
 
 def _check_releases(controller_state: ControllerState, tx: Connection) -> None:
-    """Check that the rows of every release are the signed rows."""
     keys, files = key_history(tx, controller_state.keys[CARDS]), controller_state.files
     for release in results.all_releases(tx):
         signed = predicate_of(keys.payload_of(release.receipt), RECEIPT)
@@ -183,7 +178,6 @@ class BackupList:
 
     Args:
         files: SHA-256, in hex, by path inside the backup.
-        entries: Number of entries of its log.
         made: UTC, as text.
     """
 
@@ -197,11 +191,7 @@ class BackupList:
 
 
 def list_of(folder: Path) -> BackupList:
-    """Read the list of a backup from its folder.
-
-    Raises:
-        InvalidInputError: The list is missing or unreadable, or names a file that no backup holds.
-    """
+    """Read the list of a backup from its folder."""
     with suppress(InvalidInputError, KeyError, TypeError, ValueError):
         document = document_of(read_file(folder / FILE, FILE, LIST_LIMIT), FILE)
         files = {text_of(name): text_of(digest) for name, digest in document["files"].items()}
@@ -212,12 +202,7 @@ def list_of(folder: Path) -> BackupList:
 
 
 def copied(source: Path, target: Path) -> str:
-    """Copy a file to a new path, readable by the service alone, and sync it; return its SHA-256 in hex.
-
-    Raises:
-        FileNotFoundError: The source does not exist.
-        StorageError: A file cannot be read or written.
-    """
+    """Copy a file to a new path, for the service alone, and sync it; return its SHA-256 in hex."""
     hasher = hashlib.sha256()
     try:
         if not source.exists():
@@ -327,8 +312,6 @@ def agreed_on(
     """Return the details that the log records about a backup and about the stewards who approved it.
 
     Args:
-        folder: Folder of the backup; None if the state is in its place already.
-        approvals: Signed envelopes of the stewards.
         emergency: Whether one steward restores alone although two are required.
 
     Raises:
@@ -358,12 +341,7 @@ def approved_by(
     complete: bool,
     now: datetime,
 ) -> tuple[str, ...]:
-    """Return the names of the stewards who approved this restore, at least two with different keys.
-
-    Raises:
-        InvalidInputError: One of the approvals does not count.
-        SecondStewardError: Fewer than two stewards approved.
-    """
+    """Return the names of the stewards who approved this restore, at least two with different keys."""
     stewards = [one for one in people.values() if one.identity.role is Role.STEWARD and not one.disabled]
     expected, approved = (sha256(backup_list.encoded()), complete), {}
     for number, envelope in enumerate(approvals, 1):
@@ -388,7 +366,6 @@ def _signed(envelope: bytes, stewards: Sequence[Enrolled]) -> tuple[Enrolled, Re
 
 
 def _problem(approval: RestoreApproval, wanted: tuple[str, bool], now: datetime) -> str:
-    """Return the reason why an approval does not count; empty if it counts."""
     if approval.backup != wanted[0]:
         return "is for another backup"
     if approval.complete != wanted[1]:
@@ -407,11 +384,8 @@ class Restored:
     """Result of a restore: what was counted and what was changed.
 
     Args:
-        entries: Number of entries of the restored log.
         known: Number of entries that the log is known to have had.
         held: Lines of the ledger that hold the rest of each dataset's budget.
-        settled: Number of reservations that were settled.
-        ended: Number of operations that were cancelled.
     """
 
     entries: int
@@ -512,7 +486,6 @@ def take_over(
     Args:
         known: Checkpoints of the log that others keep.
         complete: Whether nothing was decided after the backup: the state continues unchanged.
-        agreed: Details of the approval for the log.
 
     Raises:
         InvalidInputError: A checkpoint shows that the backup is not complete.

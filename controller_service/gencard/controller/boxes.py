@@ -151,7 +151,6 @@ class _InCell(Section):
     """Limits of the box in the sandbox."""
 
     def limits_in(self, limits: SandboxLimits) -> SandboxLimits:
-        """Return the limits of ``[cell]``, with those that are the box's own."""
         own = {name: value for name, value in self.limits.values.items() if value is not None}
         return replace(limits, **own)
 
@@ -289,7 +288,6 @@ def for_persons(facts: Facts, most_records: int) -> Facts:
 
 
 def _claim_for_person(claim: Claim, privacy: InsideGenerator) -> Claim:
-    """Return the claim on all records of a person together."""
     guarantee, delta = privacy.guarantee, claim.delta
     epsilon = (
         guarantee.budget if guarantee.currency == "epsilon" else epsilon_of(guarantee.budget, delta)
@@ -360,9 +358,7 @@ class Boxes:
     Digests are computed at the start of the service, and not at the first request.
 
     Args:
-        boxes: The black boxes of the settings.
         model_cells, memory_mib: Most cells of a generator's model, and memory of a job.
-        cell: Sandbox in which programs and built-in boxes run.
         work: A private folder for compiled copies.
 
     Raises:
@@ -554,7 +550,6 @@ class Boxes:
         )
 
     def _environment_now(self, recipe: ProgramRecipe) -> Environment:
-        """Return the environment compared again, with compiled copies."""
         if not _is_python(recipe):
             return recipe.environment
         try:

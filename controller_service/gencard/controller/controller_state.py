@@ -104,13 +104,7 @@ class ControllerState:
         authority_key: Path | None = None,
         operations: Operations | None = None,
     ) -> Desk:
-        """Return the stewards' desk.
-
-        Args:
-            way: Interface by which stewards use the desk.
-            authority_key: The authority's private key, if it is not in the controller's folder.
-            operations: Operations of the running service, if there is one.
-        """
+        """Return the stewards' desk."""
         effects, identities = self._effects(authority_key), self.settings.signing.identities
         return Desk(
             self.database,

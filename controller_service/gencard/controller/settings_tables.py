@@ -128,7 +128,6 @@ class WebhookTable(Section):
 
 
 def _problem(url: str) -> str:
-    """Return the problem of a receiver's address; empty if there is none."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port

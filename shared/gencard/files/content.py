@@ -132,7 +132,6 @@ class _Bounded(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer, and return the number of bytes."""
         try:
             block = self._stream.read(len(buffer))
         except _DAMAGES:

@@ -231,7 +231,6 @@ def _comments(lines: Sequence[str]) -> int:
 
 
 def _present(column: Sequence[str]) -> list[str]:
-    """The values that are neither empty nor a mark of a missing value, without spaces around them."""
     stripped = {value: value.strip() for value in {*column}}  # different values are often few
     present = {value: text for value, text in stripped.items() if text and text not in MARKS}
     return [present[value] for value in column if value in present]
@@ -368,7 +367,6 @@ class _Days:
         self._values: dict[int, dict[str, None]] | None = None
 
     def add(self, sample: Rows, row: Sequence[str]) -> None:
-        """Add a record behind the sample."""
         if self._values is None:
             self._begin(sample)
         for place, values in (self._values or {}).items():
@@ -376,7 +374,6 @@ class _Days:
                 values[row[place]] = None
 
     def values(self, sample: Rows) -> dict[int, list[str]]:
-        """Return the values, by column."""
         if self._values is None:
             self._begin(sample)
         return {place: list(values) for place, values in (self._values or {}).items()}

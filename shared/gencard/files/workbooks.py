@@ -110,7 +110,6 @@ class _SheetColumn:
             self.batches.append([None if value == _EMPTY else value for value in values])
 
     def array(self) -> tuple[pa.ChunkedArray, str]:
-        """Return all values in one type, and a sentence if they had several."""
         if self.kinds <= {float}:
             return whole_or_float(pa.chunked_array(self.batches, pa.float64())), ""
         if self.kinds == {bool}:
@@ -262,7 +261,6 @@ class _Sheet:
         del batch[: len(batch) if last else end]
 
     def _head(self, rows: Iterator[tuple[int, list[Any]]]) -> tuple[int, list[str], int]:
-        """Return the row of the names, these, and their first column."""
         for number, row in rows:
             if number < self._skip or all(cell == _EMPTY for cell in row):
                 continue

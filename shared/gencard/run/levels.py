@@ -186,8 +186,6 @@ def values_of(
 
 
 class _Source(NamedTuple):
-    """An attribute, and its codes in all rows."""
-
     attribute: Attribute
     codes: NDArray[Any]
 

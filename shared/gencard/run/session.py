@@ -123,7 +123,6 @@ def _series(attribute: Attribute, codes: NDArray[Any], values: Values | None) ->
 
 
 def _numbers(edges: Edges, numbers: NDArray[np.float64], *, whole: bool) -> "pd.Series[Any]":
-    """Numbers, whole ones as integers, or dates."""
     if edges.dates:
         absent = np.isnan(numbers)
         midnights = np.where(absent, 0, numbers).astype("datetime64[D]").astype("datetime64[s]")
@@ -134,7 +133,6 @@ def _numbers(edges: Edges, numbers: NDArray[np.float64], *, whole: bool) -> "pd.
 
 
 def _plain(attribute: Attribute, codes: NDArray[Any]) -> "pd.Series[Any]":
-    """Whole numbers, or truth values."""
     names, missing = names_of(attribute), attribute.coding.missing
     if attribute.coding == Labels(names, boolean=True, missing=missing):
         table, dtype = np.array([False, True, False]), "boolean" if missing else "bool"

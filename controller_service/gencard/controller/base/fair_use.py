@@ -77,9 +77,6 @@ class Turns(Generic[Item]):
     so that work of another owner can begin meanwhile.
 
     Not safe for threads: callers hold their own lock.
-
-    Args:
-        places: Number of pieces of work that run at a time.
     """
 
     def __init__(self, places: int) -> None:
@@ -135,11 +132,7 @@ class Turns(Generic[Item]):
 
 
 class Door:
-    """A fair lock: one thread holds it at a time, and waiting threads are served by owners in turn.
-
-    Args:
-        seconds: Longest time that a thread waits.
-    """
+    """A fair lock: one thread holds it at a time, and waiting threads are served by owners in turn."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -148,11 +141,7 @@ class Door:
 
     @contextmanager
     def passed(self) -> Iterator[None]:
-        """Run the block alone.
-
-        Raises:
-            StorageError: Others kept the door for too long.
-        """
+        """Run the block alone; raises StorageError if others kept the door for too long."""
         turn = WorkTurn(threading.Event(), _OWNER.get())
         with self._lock:
             self._turns.add(turn)

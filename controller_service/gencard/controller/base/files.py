@@ -143,7 +143,6 @@ class TableOf:
         return entries
 
     def _table(self, kind: type, value: Any) -> Table:
-        """Return the table that states a value."""
         section = self.section(kind)
         own = {name: getattr(value, name, None) for name in section.model_fields}
         stated = value.values if isinstance(value, Stated) else own
@@ -151,7 +150,6 @@ class TableOf:
 
 
 def _stated(kind: type) -> type:
-    """Return the dataclass that a table states, also one that is checked later."""
     parts: tuple[type, ...] = get_args(kind)
     return parts[0] if get_origin(kind) is Stated else kind
 
@@ -227,7 +225,6 @@ def refusal_of(error: ValidationError, file: str, sections: Collection[str] = ()
 
 
 def _names_of(kind: type[BaseModel]) -> set[str]:
-    """Names of all settings, as a file has them."""
     own = {field.alias or name for name, field in kind.model_fields.items()}
     return own.union(*map(_names_of, kind.__subclasses__()))
 

@@ -29,11 +29,7 @@ UNLOCKED_BY = "server.key_passphrase_file"
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Files of certificate, key and authority; read again when they change.
-
-    Args:
-        passphrase: File of the passphrase of an encrypted key.
-    """
+    """Files of certificate, key and authority; read again when they change."""
 
     certificate: Path
     key: Path

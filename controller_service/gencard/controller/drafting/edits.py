@@ -35,8 +35,6 @@ class AttributeEdit:
         values: Keys and their new values; None takes a key away.
         words: Descriptions of the labels in ``values``, written as comments.
         add_labels, add_absent: Appended to the labels, and to the values that stand for missing.
-        leave_out: Take the whole attribute away.
-        new: The attribute is not in the schema yet.
     """
 
     name: str
@@ -103,9 +101,6 @@ def describe_schema(file: Path, texts: Mapping[str, str]) -> PublicSchema:
 
 def add_dataset(file: Path, text: str) -> DatasetTable:
     """Add a dataset to the settings, after those that are there.
-
-    Args:
-        text: A ``[[datasets]]`` table of TOML, with comments.
 
     Raises:
         InvalidInputError: The settings would not be valid; the file is as it was.
@@ -210,12 +205,10 @@ def _place(tables: AoT, name: str, field: str) -> int:
 
 
 def _value(text: str) -> Any:
-    """Return a value as it is written."""
     return tomlkit.parse(f"value = {text}\n")["value"]
 
 
 def _tables(document: tomlkit.TOMLDocument, name: str, file: Path) -> AoT:
-    """Return the [[name]] tables of a document."""
     tables = document.get(name)
     if not isinstance(tables, AoT):
         raise InvalidInputError(field=f"{file.name}: {name}", problem=f"has no tables [[{name}]]")
@@ -293,7 +286,6 @@ def write_review(file: Path, box: str, review: ReviewTable) -> None:
 
 
 def _with_line(text: str, box: str, line: str) -> str | None:
-    """Return the text with the line in the table of the black box; None if there is no such table."""
     for table in re.finditer(r"(?m)^\[\[black_boxes\]\][^\n]*\n(?:(?!\[)[^\n]*(?:\n|\Z))*", text):
         own = re.sub(rf"(?m)^{_FIELD}[ \t]*=[^\n]*\n?", "", table.group())
         name_line = re.search(rf"(?m)^name[ \t]*=[ \t]*[\"']{re.escape(box)}[\"'][^\n]*$", own)
@@ -304,7 +296,6 @@ def _with_line(text: str, box: str, line: str) -> str | None:
 
 
 def _settings(text: str) -> dict[str, Any] | None:
-    """Return the settings in a text; None if it is no TOML."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError:

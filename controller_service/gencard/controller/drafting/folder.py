@@ -160,8 +160,6 @@ def dataset_text(
     """Return a dataset's table, with policy and caps for as many pairs as a card may have.
 
     Args:
-        schema: Name of its schema file.
-        most_statistics: Limit of the statistics of a card, ``limits.marginals``.
         exact: Offer exact counts, too, and of numbers exact histograms and sums by groups.
     """
     coding = drafted.schema.coding
@@ -271,8 +269,6 @@ def schema_text(
     """Return the schema as TOML.
 
     Args:
-        notes: Comments on attributes.
-        remark: A comment on the whole.
         scales: Attribute -> edges, points and cells in the words of their declaration.
     """
     table = table_of_schema(schema)
@@ -366,7 +362,6 @@ class Draft:
 
     Args:
         people: Folders of the demonstration's people; empty unless the steward asked for them.
-        drafted: Schema, format of the file, and open questions.
     """
 
     folder: Path
@@ -401,13 +396,9 @@ def draft(  # noqa: PLR0913 - what a steward may want to say of a new controller
 
     Args:
         demo_people: Make keys for ana, aud and sam, too. The controller could sign in their names.
-        people: Further people to make keys for, with their roles.
-        project: Project of all people.
         address: ``host:port`` of the service, for its settings and certificate, and for people.
         authority_key: A new file for the authority's private key; by default in the folder.
         sheet, skip: As in ``draft_schema``.
-        exact: Offer exact counts, histograms and sums, too.
-        progress: Called with the name of each column before it is read.
         settled: Answers the questions of the draft about persons and weights.
 
     Raises:
@@ -461,7 +452,6 @@ def _hosts(address: str) -> tuple[str, ...]:
 
 
 def _write_credentials(folder: Path, authority: KeyPair, now: datetime, hosts: tuple[str, ...]) -> None:
-    """Make the controller's certificates and keys, and a client's for its health check."""
     write_new(folder / "authority" / "certificate.pem", authority.certificate_pem, private=False)
     issue(authority, controller_uri(), now, hosts=hosts).write(folder / "server")
     issue(authority, health_check(TRUST_DOMAIN).uri, now).write(folder / "health")

@@ -94,7 +94,6 @@ class DraftedAttribute:
         why: Why the values are no numbers, though they could be read as such.
         rare: Number of labels that one or two records have, for the steward alone.
         undecided: Dates that could as well be read with day and month exchanged.
-        description: Label of the variable, as the file declares it.
         remark: Notes for the steward on how the values are read; also part of ``note``.
     """
 
@@ -147,9 +146,6 @@ class SchemaDraft:
 def with_person(drafted: SchemaDraft, column: str, most_records: int | None) -> SchemaDraft:
     """Return a draft in which a column identifies persons; the column is no attribute.
 
-    Args:
-        most_records: Number of records of one person that count; None for the proposed number.
-
     Raises:
         InvalidInputError: There is no such column or no proposal, or no attribute would be left.
         InvalidNumberError: The number is not from 1 to 1,000.
@@ -201,17 +197,7 @@ def with_weights(drafted: SchemaDraft, columns: Sequence[str]) -> SchemaDraft:
 
 
 def detect(path: Path, sheet: str = "", skip: int = 0) -> tuple[FileFormat, int | None, str]:
-    """Format of a file, number of its records, None if these are not counted here, and a sentence on it.
-
-    Args:
-        sheet: Sheet of a workbook, as stated.
-        skip: Rows of the sheet before the names of the columns, as stated.
-
-    Raises:
-        EmptyDatasetError: The file is empty.
-        InvalidInputError: The file cannot be decoded, has no header or repeats a name in it, or has
-            lines with more or fewer values than the header; names the lines.
-    """
+    """Return format of a file, number of its records (None if not counted), and a sentence on it."""
     is_sheet = ending_of(path) in SHEETS
     if (sheet or skip) and not is_sheet:
         problem = "is no workbook, so a sheet and rows to skip cannot be stated"
@@ -237,9 +223,6 @@ def draft_schema(
 
     Args:
         today: Dates of birth become ages on this day.
-        sheet: Sheet of a workbook; may be empty if only one sheet holds values.
-        skip: Rows of the sheet before the names of the columns.
-        progress: Called with the name of each column before it is read.
 
     Raises:
         InvalidInputError: The file has lines that cannot be read, too few records, or no column that can
@@ -343,7 +326,6 @@ def _drafted(profile: Profile, today: date) -> DraftedAttribute:
 
 
 def _sentence_of_kind(profile: Profile) -> str:
-    """Say why values are no numbers, though they could be read as such."""
     kind = "Dates" if profile.kind == "date" else "Text"
     return f"{kind}, because {profile.why}." if profile.why else ""
 
@@ -377,7 +359,6 @@ def _two_digits(number: float) -> str:
 
 
 def _why_left_out(profile: Profile) -> str:
-    """Return the reason why a column is not declared; empty if it is."""
     if profile.reason:
         return profile.reason
     if not profile.present:
@@ -437,7 +418,6 @@ def _age_day(profile: Profile, today: date) -> date:
 
 
 def _note_of_scale(profile: Profile, scale: DeclaredScale) -> str:
-    """Return a remark for the steward on edges and step."""
     note = f"Edges drafted from {profile.source}."
     if not profile.declared:
         note += " State a public last edge; above = 'highest' takes larger values for it."

@@ -111,8 +111,6 @@ class Declaration:
     """Declaration of a column by its database.
 
     Args:
-        labels: All values that the column can have.
-        bounds: Lowest and highest number of the column.
         reason: Why a schema should not have the column.
     """
 
@@ -172,7 +170,6 @@ def _place(address: TableAddress) -> dict[str, str]:
 def _of_list(
     backend: Any, run: Callable[[Any], Iterable[Any]], schema: str, table: str, column: str
 ) -> Declaration:
-    """Return the values of a public list of codes that a column refers to."""
     distinct_values = (
         backend.table(table, database=(schema,))[[column]].distinct().limit(MOST_LABELS + 1)
     )
@@ -261,7 +258,6 @@ def _half(node: Any) -> _Bounds:
 
 
 def _bare(node: Any) -> Any:
-    """Without parentheses and casts."""
     from sqlglot import exp  # noqa: PLC0415
 
     while isinstance(node, exp.Paren | exp.Cast):
@@ -287,12 +283,7 @@ def _value(node: Any) -> str:
 
 
 def table_profiles(address: TableAddress, secret: str, progress: Callable[[str], None]) -> list[Profile]:
-    """Return the profile of every column of a table.
-
-    Raises:
-        InvalidInputError: There are too few records, or the libraries for it are not installed.
-        EmptyDatasetError, DatasetUnavailableError: There is nothing to look at.
-    """
+    """Return the profile of every column of a table."""
     with open_backend(address, secret) as backend:
         run = runner(backend, address)
         records = silently(lambda: records_of(backend, address))
@@ -395,7 +386,6 @@ class _TableLook:
         return missing_marks(counts, None if row["low"] is None else (row["low"], row["high"]))
 
     def day_marks(self, marks: dict[str, int]) -> dict[str, int]:
-        """Return the days that mark a missing or open date, if the column has other days."""
         import ibis  # noqa: PLC0415 - the extra ``ibis``
 
         if not _is_day(self.column.type()):
@@ -406,7 +396,6 @@ class _TableLook:
         return {row["v"]: row["n"] for row in self._groups(self._text, test, len(LAST_DAYS))}
 
     def kind(self, marks: dict[str, int]) -> tuple[str, str]:
-        """Return the kind of all values, and why they are not numbers though they could be."""
         import ibis  # noqa: PLC0415 - the extra ``ibis``
 
         kind = self.column.type()
@@ -476,14 +465,12 @@ class _TableLook:
         return tuple(map(float, numbers or ()))
 
     def heaps(self, marks: dict[str, int], least: int) -> tuple[tuple[float, int], ...]:
-        """Numbers that at least so many records have, and how many."""
         groups = self._grouped(self._number, ~self._absent(marks))
         rows = _rows(self.run, groups.filter(groups.n >= least))
         heaps = [(float(row["v"]), int(row["n"])) for row in rows]
         return tuple(sorted(heaps, key=lambda one: (-one[1], one[0])))
 
     def repeats(self, marks: dict[str, int]) -> Repeats:
-        """Return how often values occur."""
         groups = self._grouped(self._text, ~self._absent(marks))
         (row,) = _rows(
             self.run,
@@ -497,7 +484,6 @@ class _TableLook:
         return Repeats(*(int(row[name] or 0) for name in Repeats._fields))
 
     def decimals(self, marks: dict[str, int], most: int) -> int | None:
-        """Return the least number of decimals of which each number is the nearest float."""
         import ibis  # noqa: PLC0415 - the extra ``ibis``
 
         if most < 0:
@@ -517,7 +503,6 @@ class _TableLook:
         return False
 
     def instants(self, marks: dict[str, int]) -> str:  # noqa: ARG002  # a file's look needs it
-        """Return "offset" for instants, "local" for times of day without an offset, else nothing."""
         if self.name in self.of_instants:
             return "offset"
         column = self.column
@@ -526,7 +511,6 @@ class _TableLook:
         return "local" if self._count(is_timed(column)) else ""
 
     def mean(self, marks: dict[str, int]) -> float:
-        """Return the mean of the numbers that are present."""
         some = self.records.filter(~self._absent(marks)).select(v=self._number)
         return float(_rows(self.run, some.aggregate(mean=some.v.mean()))[0]["mean"])
 

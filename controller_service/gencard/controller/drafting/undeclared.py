@@ -49,9 +49,6 @@ def undeclared_values(
 ) -> list[UndeclaredValues]:
     """Return all values of all attributes that have no level, in the order of the schema.
 
-    Args:
-        holdout: Whether to read the holdout's records; the dataset must have a holdout.
-
     Raises:
         DatasetError: The records cannot be read, or lack an attribute.
     """
@@ -145,7 +142,6 @@ def _mended(
 
 
 def _is_mark(text: str, number: float, coding: Labels | Edges) -> bool:
-    """Whether a value looks like a mark of a missing one."""
     if text in MARKS:
         return True
     if isinstance(coding, Edges):
@@ -202,7 +198,6 @@ def _mended_numbers(coding: Labels | Edges, numbers: list[float]) -> Table:
 
 
 def _month(day: float, later: int = 0) -> float:
-    """Return the first day of the month of a day, or of a later one."""
     first = date_of_days(day)
     months = first.year * 12 + first.month - 1 + later
     return float(days_of_date(date(months // 12, months % 12 + 1, 1)))

@@ -112,7 +112,6 @@ class Roster:
 
 
     Args:
-        folder: Folder of the files.
         on_change: Called with all enrolled people whenever a file has changed, before the change takes
             effect; if it raises, the caller is refused.
     """
@@ -220,13 +219,7 @@ class EnrolmentKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Enrolment:
-    """A request that may be answered; nothing is written yet.
-
-    Args:
-        kind: A new person, a new certificate for the same keys, or new keys for an enrolled person.
-        enrolled: The person, with the keys that this person signed with before.
-        request: Request of the person.
-    """
+    """A request that may be answered; nothing is written yet."""
 
     kind: EnrolmentKind
     enrolled: Enrolled
@@ -259,10 +252,6 @@ def examined(
     """Check a request and return the enrolment that an answer would make.
 
     Args:
-        folder: The controller's folder, as ``draft`` made it.
-        request: The person's request, verified.
-        role: Role given by the steward; by default that of the enrolled person.
-        project: Project given by the steward; by default that of the enrolled person.
         again: Whether new keys of an enrolled person replace the present keys, which sign no more.
 
     Raises:
@@ -339,10 +328,6 @@ def answer_to(
     folder: Path, enrolment: Enrolment, authority: KeyPair, *, address: str, now: datetime
 ) -> EnrolmentAnswer:
     """Return the answer to a request; nothing is written.
-
-    Args:
-        address: Address of the controller for the person, ``host:port``.
-        now: Begin of the certificate's validity.
 
     Raises:
         InvalidInputError: The authority or the controller's public keys cannot be used.

@@ -96,9 +96,6 @@ def new_authority(trust_domain: str, now: datetime) -> KeyPair:
 def read_authority(folder: Path, key_file: Path | None = None) -> KeyPair:
     """Return the authority in a folder.
 
-    Args:
-        key_file: The authority's private key, if it is kept outside the folder.
-
     Raises:
         InvalidInputError: Its files are missing, malformed, or the key may be used by others.
     """
@@ -153,11 +150,7 @@ def certify(
     *,
     hosts: Sequence[str] = (),
 ) -> x509.Certificate:
-    """Return the same for a key that is there already.
-
-    Raises:
-        InvalidInputError: ``uri`` is not exactly an identity's; a service would refuse its holder.
-    """
+    """Return the same for a key that is there already."""
     try:
         Identity.of(uri)
     except UnauthenticatedError:
@@ -260,10 +253,8 @@ def renew(
     The renewal needs no secret of the holder and makes none. People who were removed stay removed.
 
     Args:
-        folder: The controller's folder, as ``draft`` made it.
         file: ``server/certificate.pem``, or a certificate that a person sent.
         hosts: For the service: its names or addresses, in place of those in the old certificate.
-        authority_key: The authority's private key, if it is not in the folder.
 
     Returns:
         When the new one ends.
@@ -330,9 +321,7 @@ class SigningKey:
     """Finds the private key that is in force.
 
     Args:
-        use: Use of the key, such as cards or the log.
         file: File of the key, PEM; the public half is beside it, as ``.pub``.
-        setting: Name of the setting that names the file.
 
     Raises:
         InvalidInputError: The file cannot be used.
@@ -408,7 +397,6 @@ class SigningKey:
         raise StorageError
 
     def _in(self, file: Path) -> Ed25519PrivateKey | None:
-        """Return the key in a file; None if there is no usable key."""
         with suppress(InvalidInputError):
             return signing_key(file, self.setting)
         return None
@@ -416,11 +404,7 @@ class SigningKey:
 
 @dataclass(frozen=True, slots=True)
 class KeyRotation:
-    """New signing keys for the controller.
-
-    Args:
-        keys: The controller's keys, by use.
-    """
+    """New signing keys for the controller."""
 
     database: Database
     log: EventLog
@@ -472,6 +456,5 @@ def key_history(tx: Connection, key: SigningKey) -> KeyHistory:
 
 
 def _number(tx: Connection, use: str) -> int:
-    """Return the number of the next key change."""
     newest = newest_change(tx, use)
     return 1 if newest is None else key_change_of(newest).number + 1

@@ -33,7 +33,6 @@ class Passkey:
         credential: The id that the authenticator gave.
         public_key: COSE bytes.
         uses: The authenticator's counter at the last use; 0 for one that does not count.
-        used: Last sign-in or signed decision.
     """
 
     key: str

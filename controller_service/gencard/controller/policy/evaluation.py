@@ -25,11 +25,6 @@ TIER = "the card is of tier private, and other numbers about the records would e
 def check_unprotected(card: CardTerms, policy: Policy, what: str) -> None:
     """Refuse work that would disclose an exact function of the records besides a protected psi.
 
-    Args:
-        card: The card, as both sides signed it.
-        policy: The present policy of its dataset.
-        what: Name of the work in the error.
-
     Raises:
         RecordsProtectedError: The card has noise, rounding, checks or no psi, or the policy offers no
             exact counts as they are.
@@ -71,13 +66,7 @@ def with_measures(
     keep their uniques: all of them are made from one run.
 
     Args:
-        terms: Terms with the generator that is on offer.
         privacy: Privacy of the card's psi; ``transform`` is the policy's, of exact counts.
-        measures: Names of the evaluations that the policy offers.
-        without_uniques: Whether the policy permits releases without replicated uniques.
-
-    Raises:
-        InvalidInputError: There is no measure of this name.
     """
     for name in terms.measures:
         evaluation_named(name)
@@ -104,7 +93,6 @@ def with_uniques_kept(terms: Proposal, whole: str | None) -> tuple[Proposal, tup
     person's last attribute differs: missing rows disclose cells of the table of all attributes.
 
     Args:
-        terms: Terms with the statistics that are on offer.
         whole: Why the policy does not allow that table; None if it does.
     """
     if not terms.without_uniques or whole is None:

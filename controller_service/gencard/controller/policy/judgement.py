@@ -67,7 +67,6 @@ class GeneratorChoice:
     """Terms with a generator on offer.
 
     Args:
-        privacy: Privacy of the card with this generator.
         changes: Steps to the generator and its audit.
         privacy_changes: Steps to the privacy.
     """
@@ -150,7 +149,6 @@ def _with_measured(
     closed: Mapping[Mechanism, str],
     facts: Facts,
 ) -> GeneratorChoice | Refusal:
-    """Return the terms with a generator beside which psi is measured."""
     most = policy.most_per_card
     nearest = nearest_privacy(proposal.privacy, policy.mechanisms, policy.noise, most, closed)
     if isinstance(nearest, Refusal):
@@ -174,7 +172,6 @@ def with_generator(
 
     Args:
         generators: Generators of the policy that are not private, in its order.
-        transform: Transform of exact counts, from the policy.
     """
     as_they_are = not privacy.noisy and transform == AS_COUNTED
 
@@ -236,11 +233,7 @@ class ProposalLimits:
 
 
 def check_size(proposal: Proposal, domain: Domain, limits: ProposalLimits) -> None:
-    """Refuse what no negotiation should even look at.
-
-    Raises:
-        TooLargeError: Too many statistics, rows or runs, or one with too many cells.
-    """
+    """Refuse what no negotiation should even look at."""
     for what, requested, limit, name in (
         ("marginals", proposal.statistics, limits.marginals, "marginals"),
         ("rows", proposal.rows, limits.rows, "rows"),
@@ -266,9 +259,6 @@ def check_size(proposal: Proposal, domain: Domain, limits: ProposalLimits) -> No
 def check_readable(terms: Proposal, records: int | None, limits: ProposalLimits) -> None:
     """Refuse work that holds records in memory, of a dataset that declares too many of them.
 
-    Args:
-        records: Number of records that the schema declares; None if it declares none.
-
     Raises:
         TooManyRecordsError: The terms name a black box, measures, analyses, unique rows or exact sums.
     """
@@ -287,11 +277,6 @@ def check_model(
     """Refuse terms to which the generator fits no model; of a black box nothing is known beforehand.
 
     Generators whose fit to exact counts may end far from them are tried on made-up records.
-
-    Raises:
-        TooLargeError: The model would be too large.
-        NotFittableError: The generator would miss these marginals.
-        InvalidInputError: The generator needs a marginal that is not asked for.
     """
     if is_black_box(terms.generator):
         return
@@ -342,8 +327,6 @@ def judge(
     Args:
         proposal: In the domain's order (``Proposal.in_order_of``).
         closed: Mechanisms that grants made before have closed, and why (``Grants.closed``).
-        zeros: Structural zeros of some of the attributes, which the generator must keep.
-        facts: Facts on the generators that the policy names.
         coding: The schema, which histograms and sums need.
 
     Raises:

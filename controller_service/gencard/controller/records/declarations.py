@@ -95,7 +95,6 @@ class DerivedTable(Section):
 
         Args:
             stored: The attributes that are not derived.
-            coding: Labels or edges, if the table has them.
             form: Label of all other levels, and whether there is a missing level.
 
         Raises:
@@ -139,9 +138,6 @@ def recoded(name: str, source: Attribute, recode: Levels, form: UnlistedLevels) 
     """Return an attribute whose labels group levels of the source.
 
     The source's missing level is missing here if the form has a missing level, unless it is listed.
-
-    Raises:
-        InvalidCodingError: A level is unknown, listed twice, or covered by no label.
     """
     other, missing = form
     labels = tuple(dict.fromkeys((*recode, *([other] if other else []))))
@@ -160,12 +156,7 @@ def recoded(name: str, source: Attribute, recode: Levels, form: UnlistedLevels) 
 
 
 def cut(name: str, source: Attribute, edges: Sequence[float], *, missing: bool) -> Attribute:
-    """Return an attribute with wider intervals of the source's numbers.
-
-    Raises:
-        InvalidCodingError: The source has no numbers, an edge cuts through one of its levels, or a level
-            lies outside.
-    """
+    """Return an attribute with wider intervals of the source's numbers."""
     numbers = level_values(Coding((replace(source, derivation=None),))).get(source.name)
     if numbers is None:
         raise InvalidCodingError(
@@ -193,11 +184,7 @@ def cut(name: str, source: Attribute, edges: Sequence[float], *, missing: bool) 
 
 
 def compared(name: str, one: Attribute, other: Attribute, *, missing: bool) -> Attribute:
-    """Return an attribute that says which of two is greater, or if without order, whether they agree.
-
-    Raises:
-        InvalidCodingError: Their levels differ, or one may be missing and no level stands for that.
-    """
+    """Return an attribute that says which of two is greater, or if without order, whether they agree."""
     if _values(one) != _values(other):
         raise InvalidCodingError(attribute=name, problem="it compares attributes with different levels")
     if not missing and (one.coding.missing or other.coding.missing):
@@ -223,9 +210,6 @@ def of_person(name: str, stored: Coding, levels: Levels, edges: Edges | None) ->
 
     Args:
         edges: Edges of the number; None for whether there is any such record.
-
-    Raises:
-        InvalidCodingError: An attribute or a level is unknown.
     """
     sources: Clique = tuple(one for one in stored.domain.attributes if one in levels)
     if unknown := set(levels) - set(sources):
@@ -248,7 +232,6 @@ def _check_levels(name: str, source: Attribute, levels: "Mapping[str, int] | Seq
 
 
 def _values(one: Attribute) -> tuple[object, ...]:
-    """Return the labels or intervals of an attribute, without "missing"."""
     coding = one.coding
     return coding.labels if isinstance(coding, Labels) else tuple(pairwise(coding.edges))
 
@@ -271,12 +254,9 @@ class DeclaredScale:
     """Declaration of an attribute whose values are multiples of a step, as in a schema file.
 
     Args:
-        edges: Edges of the levels.
         points: Values that are levels of their own.
         fine: Cells of the histogram; None if they are the levels.
         fine_points: Values that are cells of their own.
-        above: Larger values count as the last edge.
-        below: Smaller values count as the first edge.
         times: Values are times of day, in minutes.
     """
 
@@ -432,9 +412,6 @@ def starts_of(edges: Sequence[int], points: Iterable[int], last: int) -> tuple[i
 
 def declared_of(starts: Sequence[int], end: int, last: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return edges and points that make cells with these first numbers: the inverse of ``starts_of``.
-
-    Args:
-        end: Last edge.
 
     >>> declared_of((0, 1, 2), 5, 5)
     ((0, 5), (0, 1))

@@ -459,7 +459,6 @@ class NumberEncoder:
 
 
 def _in_order(coding: Labels) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """Return the numbers that the labels are, ascending, and the code of each."""
     levels = np.array([float(label) for label in coding.labels])
     order = np.argsort(levels)
     return levels[order], order

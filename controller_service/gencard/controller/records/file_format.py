@@ -215,11 +215,7 @@ def open_table(engine: duckdb.DuckDBPyConnection, path: Path, file_format: FileF
 
 
 def stated(path: Path, file_format: FileFormat) -> FileFormat:
-    """Return the format with the delimiter of the file's first lines, if none is stated.
-
-    Raises:
-        InvalidInputError: See ``first_lines``.
-    """
+    """Return the format with the delimiter of the file's first lines, if none is stated."""
     if file_format.delimiter:
         return file_format
     delimiter, skip = delimiter_of(first_lines(path, "data", "utf-8-sig", file_format.most_bytes))
@@ -273,7 +269,6 @@ def _columns(path: Path, file_format: FileFormat) -> tuple[list[str], int]:
 
 
 def _unnamed(columns: int) -> list[str]:
-    """Names of columns that the file does not name, with as many digits as the last one."""
     digits = len(str(columns - 1))
     return [f"column{place:0{digits}}" for place in range(columns)]
 

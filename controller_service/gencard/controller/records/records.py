@@ -27,9 +27,6 @@ from gencard.measures.psi_risk.risk import LongTail, long_tails
 def entry_of(source: DatasetSource, salt: bytes) -> DatasetEntry:
     """Return a dataset on offer, with the version that its records are of.
 
-    Args:
-        salt: Secret of the digests of records.
-
     Raises:
         InvalidInputError, DatasetError: Schema or records are not in order.
     """
@@ -112,7 +109,6 @@ def check_records(
 
     Args:
         pairs: Chooses the pairs of attributes whose small cells are counted.
-        progress: Called with the number of records of a file that were read.
 
     Raises:
         InvalidInputError, DatasetError: Schema or records are invalid.
@@ -174,7 +170,6 @@ class SmallCells:
         single: Cells that hold one record.
         few: Cells that hold one record or more, and fewer than ``threshold``.
         occupied: Cells that hold one record or more.
-        records: Number of records of the dataset.
         threshold: Threshold of the policy's checks, or ``FEW`` without one.
         tables: Histograms, single attributes, then pairs with small cells; most small cells first.
         tails: Numbers of which groups of a tenth of the records wait.

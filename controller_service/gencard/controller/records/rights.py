@@ -98,7 +98,6 @@ class SessionRole(NamedTuple):
     """A role that the session can act as; all names are quoted as in SQL.
 
     Args:
-        own: Whether the session logged in as this role.
         powerful: Whether the role is a superuser, may make roles or databases, replicate, or bypass row
             security, or is predefined (pg_...).
         owner: Whether the role owns an object in a database of the server.
@@ -128,7 +127,6 @@ def check_role(
     """Check that an address's role can read the declared tables of its database, and nothing else.
 
     Args:
-        dataset: Name of the dataset for the error.
         declared: Addresses of the settings; addresses of the same role and database count.
 
     Raises:

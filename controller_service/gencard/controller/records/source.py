@@ -60,7 +60,6 @@ class Persons:
 
     Args:
         column: Name of the column in the file; queries return its values as keyed hashes only.
-        most_records: Number of records of one person that count.
         key: Secret of the dataset, without which a chooser of records cannot know which count.
     """
 
@@ -85,7 +84,6 @@ class Persons:
             column: Column of the person.
             expressions: Number of each stored attribute; all attributes, since they decide about the
                 place.
-            names: Attributes whose numbers are selected.
         """
         short = {name: f"s{axis}" for axis, name in enumerate(expressions)}
         inner = [f"{text} AS {short[name]}" for name, text in expressions.items()]
@@ -169,7 +167,6 @@ class Gathered:
 
     @property
     def _numbers(self) -> IntArray:
-        """Number of records of each person."""
         records = len(self.columns[0]) if self.columns else 0
         return np.diff(self.first, append=records)
 
@@ -310,9 +307,6 @@ def check_zeros(coding: Coding, tables: Sequence[NDArray[np.int64]]) -> None:
 
     Args:
         tables: Counts of ``checked_cliques``.
-
-    Raises:
-        UndeclaredLevelError: Names the attributes of a structural zero that occurs.
     """
     zeros = coding.structural_zeros
     for entry, table in zip(zeros, tables[len(tables) - len(zeros) :], strict=True):
@@ -436,7 +430,6 @@ class StreamedRecords(ABC):
         return dataset, dict(zip(uncoded, columns[len(attributes) :], strict=True)), owners
 
     def _undeclared(self) -> tuple[str, ...]:
-        """Attributes some values of which have no level, in their order."""
         attributes = self.coding.stored
         encoders = encoders_of(self.coding, self.readings, attributes)
         undeclared: set[str] = set()
@@ -465,7 +458,6 @@ class StreamedRecords(ABC):
                 persons += len(part.first)
 
     def _gathered(self, persons: Persons, stored: Clique, uncoded: Clique) -> list[Gathered]:
-        """Return results of ``_coded`` sorted by person, in parts with all records of their persons."""
         return persons.gathered(self._coded(stored, uncoded))
 
     def _coded(self, stored: Clique, uncoded: Clique) -> Generator[list[NDArray[Any]], None, None]:

@@ -154,7 +154,6 @@ class TableAddress:
 
     @property
     def _has_tls(self) -> bool:
-        """Whether an address of Spark Connect uses TLS."""
         return "use_ssl=true" in urlsplit(self.text).path.split(";")
 
     def secret(self) -> str:

@@ -72,11 +72,7 @@ _Cases = list[tuple[Any, int]]
 
 
 def code_of(column: Any, attribute: Attribute, reading: Reading) -> Any:
-    """Return an expression for the code of a column's value; ``UNDECLARED`` for a value without a level.
-
-    Raises:
-        InvalidInputError: Values of the column's type cannot be read so.
-    """
+    """Return an expression for the code of a column's value; ``UNDECLARED`` if it has no level."""
     import ibis  # noqa: PLC0415 - the extra ``ibis``
 
     coding = attribute.coding
@@ -121,11 +117,7 @@ def text_of(column: Any) -> Any:
 
 
 def as_date(column: Any, attribute: Attribute) -> Any:
-    """Return values as dates; on a scale, NULL for a value with a time of day, which has no zone.
-
-    Raises:
-        InvalidInputError: The values have another type.
-    """
+    """Return values as dates; on a scale, NULL for a value with a time of day, which has no zone."""
     import ibis  # noqa: PLC0415 - the extra ``ibis``
 
     if column.type().is_numeric():
@@ -233,9 +225,6 @@ def value_of(column: Any, attribute: Attribute, reading: Reading) -> Any:
 
     A code if labels are compared as text; else a float, a date or, for dates without times that are
     stored as timestamps, a text; NULL if the value is missing.
-
-    Raises:
-        InvalidInputError: Values of the column's type cannot be read so.
     """
     import ibis  # noqa: PLC0415
 
@@ -251,11 +240,7 @@ def value_of(column: Any, attribute: Attribute, reading: Reading) -> Any:
 
 
 def key_text(column: Any, name: str) -> Any:
-    """Return an expression for a record's person.
-
-    Raises:
-        InvalidInputError: The column is of a type that engines do not write as the same text.
-    """
+    """Return an expression for a record's person."""
     kind = column.type()
     if not (kind.is_string() or kind.is_integer() or kind.is_uuid()):
         problem = f"'{name}' must be text, whole numbers or UUIDs, or be cast to text in a view"
@@ -424,7 +409,6 @@ def adjustments(column: Any, attribute: Attribute, reading: Reading) -> tuple[An
 
 
 def _periods(coding: Edges, reading: Reading) -> Iterator[tuple[date, date]]:
-    """Yield the first and the last day of each level."""
     *inner, last = coding.edges
     if reading.age_at is None:
         starts = [date_of_days(edge) for edge in inner]
@@ -443,11 +427,6 @@ def in_zones(
 
     Args:
         instants: Columns whose values are instants by their type.
-
-    Raises:
-        InvalidCodingError: A column with a zone holds no instants, or one without a zone holds some.
-        InvalidInputError: Values of a column with a zone stand for "missing".
-        MissingAttributeError: The column of the instants of a time of day is missing.
     """
     local: dict[str, Any] = {}
     for name in coding.stored:
@@ -512,9 +491,6 @@ def bounded_number(column: Any, attribute: Attribute, scale: Scale, reading: Rea
     """Return an expression of a value as a float between the edges: a value beyond counts as the edge.
 
     The value is not yet rounded. One without a level gives a number all the same, or NULL.
-
-    Raises:
-        InvalidInputError: Values of the column's type cannot be read so.
     """
     import ibis  # noqa: PLC0415 - the extra ``ibis``
 
@@ -595,9 +571,6 @@ def sum_of_hashes(table: Any) -> Any:
 
     Two sets of records have the same sum by chance alone, if they differ. A hash is a part of the
     SHA-256 of the record's numbers as text, which no later version of an engine changes.
-
-    Args:
-        table: Table of whole numbers, never NULL.
     """
     import ibis  # noqa: PLC0415 - the extra ``ibis``
 
@@ -612,7 +585,6 @@ def sum_of_hashes(table: Any) -> Any:
 
 
 def _digest(text: Any) -> Any:
-    """Return the SHA-256 of a text in hexadecimal digits."""
     import ibis  # noqa: PLC0415 - the extra ``ibis``
 
     @ibis.udf.scalar.builtin(signature=(("string", "string"), "binary"))

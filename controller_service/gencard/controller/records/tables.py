@@ -254,7 +254,6 @@ class IbisTable:
         return summed
 
     def _add_sums(self, summed: UnitSums, by: Clique, places: Sequence[int]) -> None:
-        """Add the sums at some places, all of them by the same attributes."""
         import ibis  # noqa: PLC0415 - the extra ``ibis``
 
         sums = [summed.sums[place] for place in places]
@@ -282,7 +281,6 @@ class IbisTable:
                 summed.add_totals(place, cells, totals[2 * axis], totals[2 * axis + 1])
 
     def _add_cells(self, summed: UnitSums, place: int, name: str) -> None:
-        """Add the histogram of an attribute, which is at this place."""
         import ibis  # noqa: PLC0415 - the extra ``ibis``
 
         table, codes, units = self._with_units((name,), (name,))
@@ -300,7 +298,6 @@ class IbisTable:
         """Return records of codes and units, and the columns of both, by attribute.
 
         Args:
-            names: Attributes of the codes.
             numbers: Attributes among them with units, which are 0 for a missing or undeclared value.
         """
         import ibis  # noqa: PLC0415 - the extra ``ibis``
@@ -466,7 +463,6 @@ class IbisTable:
         return numbers
 
     def _check_columns(self, names: Iterable[str]) -> None:
-        """Raises MissingAttributeError, which names all that the table lacks."""
         if missing := [name for name in dict.fromkeys(names) if name not in self.records.columns]:
             raise MissingAttributeError(attribute=", ".join(missing))
 
@@ -481,7 +477,6 @@ class IbisTable:
             raise UndeclaredLevelError(attribute=", ".join(names))
 
     def _batches(self, query: Any) -> Iterator[list[NDArray[Any]]]:
-        """Yield the result in batches, one array per column."""
         for batch in self._answer(query):
             yield [column.to_numpy(zero_copy_only=False) for column in batch.columns]
 
@@ -645,5 +640,4 @@ def _answer(engine: duckdb.DuckDBPyConnection, query: str, batch: Any) -> Any:
 
 
 def _sum(batch: list[NDArray[Any]]) -> int:
-    """Return the sum of the hashes of a batch's records: the column before the last."""
     return int(batch[-2].sum(dtype=np.uint64))

@@ -87,9 +87,7 @@ class Vault(StreamedRecords):
 
     Args:
         path: A CSV file with a header, a Parquet file, or a folder of Parquet files.
-        coding: Coding of the values.
         readings: How values of an attribute become levels, beyond labels and edges; by attribute.
-        format: Format of the file.
         persons: Persons of the records, and how many records of a person count; None without persons.
         memory: Numbers that ``held`` has read; None if each method reads the file.
         note: Sentences of ``held`` on the file as a whole, for the steward alone.
@@ -107,11 +105,7 @@ class Vault(StreamedRecords):
     note: str = ""
 
     def held(self, progress: Callable[[int], None] = lambda _: None) -> "Vault":
-        """Read the file, and return the same records in memory; records that take too much stay there.
-
-        Args:
-            progress: Called with the number of records that were read.
-        """
+        """Read the file, and return the same records in memory, if they do not take too much."""
         tests, notes = list[_Test](), list[str]()
         batches: list[list[NDArray[Any]]] = []
         records, size = 0, 0
@@ -174,7 +168,6 @@ class Vault(StreamedRecords):
         }
 
     def _counted(self, kind: str) -> "dict[_Test, list[int]]":
-        """Count the values that show each sign of the tests of a kind."""
         if self.memory is not None and not self.persons:
             counts = self.memory.counted()
             return {test: signs for test, signs in counts.items() if test.kind == kind}
@@ -263,7 +256,6 @@ class _Test(NamedTuple):
 
     Args:
         kind: "zone" or "text"; see ``Vault.unzoned`` and ``Vault.texts_by_value``.
-        signs: Number of signs that are looked for.
     """
 
     kind: str
@@ -274,7 +266,6 @@ class _Test(NamedTuple):
 def _counted(
     tests: Sequence[_Test], batches: Iterable[Sequence[NDArray[Any]]]
 ) -> dict[_Test, list[int]]:
-    """Count the records that show each sign of each test, one column of a batch."""
     counts = {test: [0] * test.signs for test in tests}
     for batch in batches:
         for signs, shown in zip(counts.values(), batch, strict=True):
@@ -314,7 +305,6 @@ class _ReadNumbers:
             yield [*(batch[place] for place in places), *added]
 
     def counted(self) -> dict[_Test, list[int]]:
-        """Count the records that show each sign of each test."""
         places = slice(len(self.stored), len(self.stored) + len(self.tests))
         return _counted(self.tests, (batch[places] for batch in self.batches))
 
@@ -377,7 +367,6 @@ class OpenRecords:
         return ending_of(self._path) not in TEXT
 
     def _stored(self) -> "pa.Table":
-        """Read a workbook or a file of a statistical package, and note its columns."""
         with suppress(*(() if self._explains else (InvalidInputError, TooLargeError))):
             stored = read_stored(
                 self._path,
@@ -545,10 +534,6 @@ def check_detected(path: Path, file_format: FileFormat) -> None:
 
     Earlier versions left the format to the engine. An archive, a workbook, or a file of a statistical
     package is refused with the reason if it cannot be read.
-
-    Raises:
-        InvalidInputError: The numbers of records differ.
-        DatasetUnavailableError, EmptyDatasetError: The file cannot be read.
     """
     if is_stored(path):
         with OpenRecords(path, file_format, explains=True):

@@ -25,8 +25,6 @@ _REVIEW_LIMITS = (
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """A black box of the settings."""
-
     box: BoxEntry
     facts: GeneratorFacts
 

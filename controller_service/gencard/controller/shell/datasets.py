@@ -177,7 +177,6 @@ def remove(
 
 
 def _open_cards(settings: Settings, dataset: str) -> list[str]:
-    """Names of the cards on a dataset that have not ended; the records are not needed."""
     database, now = Database(settings.state.database_url), datetime.now(UTC)
     database.migrate()
     with database.reading() as tx:

@@ -138,7 +138,6 @@ def request_text(file: Path) -> str:
 
 
 def _say_what(view: RequestView) -> None:
-    """Print the person to enrol, role and project, and where they differ from the request."""
     say(_EFFECT[view.kind])
     say(f"  name         {view.name}")
     for field, value, requested in (
@@ -151,11 +150,7 @@ def _say_what(view: RequestView) -> None:
 
 
 def _compared(request: EnrolmentRequest, fingerprint: str | None) -> str:
-    """Return the fingerprint as received over a second channel.
-
-    Raises:
-        Abort: The steward answers that it differs.
-    """
+    """Return the fingerprint as received over a second channel."""
     if fingerprint is None:
         typer.confirm(f"Is this the fingerprint that {request.name} gave you?", abort=True)
         return request.fingerprint
@@ -350,7 +345,6 @@ def passkey(
 
 
 def _steward(settings: Settings, name: str, *, removing: bool) -> str:
-    """URI of an enrolled steward; raises InvalidInputError."""
     for uri, person in read_identities(settings.signing.identities).items():
         if person.identity.name != name:
             continue
@@ -367,7 +361,6 @@ def _steward(settings: Settings, name: str, *, removing: bool) -> str:
 
 
 def _page_origin(settings: Settings) -> str:
-    """Return the address of the page for browsers; raises InvalidInputError."""
     if settings.page is None:
         problem = "is not in the settings; add [page], and restart the service"
         raise InvalidInputError(field="page", problem=problem)

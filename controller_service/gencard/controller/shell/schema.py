@@ -204,13 +204,11 @@ def review(
 
 
 def _replacing(labels: Sequence[str]) -> Table:
-    """Return the keys of labels, which replace the keys of numbers and dates."""
     others = ("decimals", "age_at", "drafted", "zone", "time_of", *SCALE_KEYS)
     return {"labels": [*labels]} | dict.fromkeys(others)
 
 
 def _levels(labels: str | None, edges: str | None) -> Table:
-    """Return the keys of labels or edges, which replace the keys of other kinds."""
     if labels is not None and edges is not None:
         raise InvalidInputError(field="labels", problem="cannot be given together with edges")
     if labels is not None:
@@ -235,7 +233,6 @@ def _levels(labels: str | None, edges: str | None) -> Table:
 
 
 def _scale(step: str | None, points: str | None, fine: str | None, fine_points: str | None) -> Table:
-    """Return the keys of step, points and cells; the schema file checks their values."""
     values: Table = {}
     if step is not None:
         values |= {"step": step, "integer": None, "decimals": None}
@@ -254,7 +251,6 @@ def _clamps(above: bool | None, below: bool | None) -> Table:
 
 
 def _listed(text: str) -> list[int | float | str]:
-    """Return numbers as numbers and the rest as it is."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     return [part if (number := _number(part)) is None else number for part in parts]
 
@@ -269,7 +265,6 @@ def _number(text: str) -> int | float | None:
 
 
 def _day(text: str) -> str:
-    """Return a date as a schema states it; raises InvalidInputError."""
     try:
         return date.fromisoformat(text).isoformat()
     except ValueError:
@@ -382,14 +377,7 @@ def _is_terminal() -> bool:
 def settling(
     person: str | None, most_records: int | None, weights: Sequence[str] | None, status: Status
 ) -> Callable[[SchemaDraft], SchemaDraft]:
-    """Return the function that answers the questions of a draft, by options or in a terminal.
-
-    Args:
-        status: Stopped while a question is asked.
-
-    Raises:
-        InvalidInputError: ``most_records`` is given without ``person``.
-    """
+    """Return the function that answers the questions of a draft, by options or in a terminal."""
     if most_records is not None and person is None:
         raise InvalidInputError(field="--most-records", problem="needs --person")
 

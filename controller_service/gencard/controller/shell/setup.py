@@ -374,7 +374,6 @@ MOST_TABLES = 20
 
 
 def _say_small_tables(entry: DatasetTable, counted: SmallCells) -> None:
-    """Print attributes and pairs with small cells, and the levels of the smallest cells."""
     title = f"{entry.name}: tables with cells of fewer than {counted.threshold} (for the steward only)"
     tables = table(escape(title), "table", "small cells", "fewest records in")
     for one in counted.tables[:MOST_TABLES]:

@@ -170,11 +170,7 @@ def _certificates(settings: Settings) -> Diagnosis:
 
 @contextmanager
 def _reading(settings: Settings) -> Iterator[Connection | None]:
-    """Open the database, or yield None if it does not exist: opening a SQLite file would create it.
-
-    Raises:
-        StorageError: The database cannot be opened.
-    """
+    """Open the database, or yield None if it does not exist: opening a SQLite file would create it."""
     url = make_url(settings.state.database_url)
     if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
         yield None
@@ -301,7 +297,6 @@ def _cluster(settings: Settings) -> Diagnosis:
 
 
 def _refused_workers(settings: Settings) -> frozenset[str]:
-    """Names of the workers that no audit uses."""
     folder = settings.state.folder
     if not settings.state.shared:
         return RefusedWorkers(StateFiles(folder)).names()
@@ -464,7 +459,6 @@ def try_out(config: ConfigFile = HERE, as_json: AsJson = False) -> None:
 
 
 def _problem(channel: Channel, settings: Settings) -> str:
-    """Return why a channel did not accept the test; empty if it did."""
     now = utc_now()
     name, domain = f"word_{secrets.token_hex(12)}", settings.identity.trust_domain
     message = Message(name, (TEST,), domain, link_of(settings), now)

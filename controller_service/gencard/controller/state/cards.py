@@ -174,7 +174,6 @@ class CardUsage:
 
     Args:
         open: Proposals and offers that are neither agreed nor ended.
-        cards: Cards in whatever state.
         size: Size of all cards, in bytes.
     """
 

@@ -58,11 +58,7 @@ def revision_of(tx: Connection) -> str:
 
 
 def upgrade(tx: Connection) -> None:
-    """Bring the tables to the newest revision; all of it becomes true with ``tx``, or nothing.
-
-    Raises:
-        InvalidInputError: Tables are there, and of no revision that this version of Gencard knows.
-    """
+    """Bring the tables to the newest revision; all of it becomes true with ``tx``, or nothing."""
     number = revision_of(tx)
     if number == NEWEST:  # another process was faster
         return
@@ -94,7 +90,6 @@ def upgrade(tx: Connection) -> None:
 
 
 def _add_missing(tx: Connection, name: str) -> None:
-    """Add the columns and indexes that a table lacks."""
     table, stored = metadata.tables[name], inspect(tx).get_columns(name)
     for column in table.columns:
         if column.name not in {one["name"] for one in stored}:
@@ -392,9 +387,6 @@ def page_of(
     """Return the rows older than the token ``before``, at most ``limit`` and at most 500.
 
     ``number`` is the selected column that grows with every row; an empty token asks for the first page.
-
-    Raises:
-        InvalidInputError: The token was not given by this list.
     """
     size = max(1, min(limit, LARGEST_PAGE))
     if before:

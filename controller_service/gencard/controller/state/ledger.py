@@ -340,7 +340,6 @@ class Ledger:
 
 
 def _reserved(tx: Connection, **values: Any) -> int:
-    """Return the number of a new line."""
     line = insert(lines).values(state=SpendState.RESERVED, **values).returning(lines.c.number)
     return int(tx.execute(line).scalar_one())
 
@@ -363,7 +362,6 @@ def _take(tx: Connection, account: Account, price: Price, cap: Price) -> None:
 
 
 def _add(tx: Connection, account: Account, units: Mapping[str, int]) -> None:
-    """Add to a balance, whatever its cap."""
     insert_if_absent(tx, balances, account.columns() | columns_of(Price()))
     more = {name: balances.c[name] + amount for name, amount in units.items()}
     tx.execute(update(balances).where(_is(account)).values(more))

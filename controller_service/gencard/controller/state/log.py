@@ -217,7 +217,6 @@ class _Walk:
         self._compare()
 
     def step(self, entry: Entry) -> None:
-        """Take the next entry as it is stored."""
         if leaf_hash(entry.body) != entry.leaf:
             raise VerificationError(problem=f"entry {self.size} of the log was changed")
         try:
@@ -329,7 +328,6 @@ class EventLog:
         return self._added(tx, Event(last.index + 1, now, CORRECTION, actor, "log", details, leaf))
 
     def _added(self, tx: Connection, event: Event) -> Event:
-        """Store an event, which names the one in front."""
         body, node = event.body, _node_of(tx)
         level, position, digest = 0, event.index, merkle.leaf_hash(body)
         tx.execute(insert(events).values(index=event.index, body=body, leaf=digest))

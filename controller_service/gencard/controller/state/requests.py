@@ -28,7 +28,6 @@ class Request:
     """A request of one caller, which has one effect and one answer however often it is sent.
 
     Args:
-        method: Name of the call, such as "ProposeCard".
         request_id: The caller's random UUID; ids of different callers never meet.
         digest: SHA-256, in hex, of everything else that was asked.
     """
@@ -82,7 +81,6 @@ class Request:
         return known
 
     def _row(self, who: Identity) -> tuple[ColumnElement[bool], ...]:
-        """Conditions on the row of this request."""
         return answers.c.actor == who.uri, answers.c.request_id == self.request_id.lower()
 
 

@@ -27,11 +27,9 @@ class ReleaseRow:
 
     Args:
         name: datasets/{dataset}/cards/{card}/releases/{release}.
-        rows: Number of rows, in records.
         size: Size of the rows, in bytes, as counted against the analyst's quota.
         digest: SHA-256, in hex, of the rows; ``psi_digest`` of what they were drawn from.
         receipt: The signed receipt: a DSSE envelope.
-        file_name: File of the rows, inside the folder of releases.
     """
 
     name: str
@@ -132,9 +130,7 @@ class EvaluationRow:
 
     Args:
         name: datasets/{dataset}/cards/{card}/measures/{measure}.
-        measure: Its name in the registry.
         submitter: URI of the identity that asked first.
-        statistics: Price, in independent statistics.
         document: Results as JSON; their numbers depend on records.
     """
 
@@ -188,7 +184,6 @@ class AuditRow:
 
     Args:
         submitter: URI of the identity that asked.
-        box_digest: SHA-256, in hex, of what ran.
         attempt: Number of audits that this submitter has begun on this dataset, including this one.
         level: The level that the pooled evidence was tested at, a decimal.
         attestation: The signed verdict: a DSSE envelope.
@@ -229,9 +224,7 @@ class Audited:
     """The black box of an audit.
 
     Args:
-        name: In the settings.
         digest: SHA-256, in hex, of what runs.
-        author: Author in the settings, or empty.
     """
 
     name: str
@@ -281,11 +274,7 @@ def begin_audit(
 
 
 def conclude_audit(tx: Connection, name: str, conclusion: Conclusion, now: datetime) -> None:
-    """Write the verdict down, once.
-
-    Raises:
-        InvalidInputError: The audit has a verdict, or was never begun.
-    """
+    """Write the verdict down, once."""
     # only where there is no verdict yet: a verdict is never replaced by a better one
     running = update(audits).where(audits.c.name == name, audits.c.verdict.is_(None))
     if tx.execute(running.values(**asdict(conclusion), ended=now)).rowcount != 1:
@@ -413,15 +402,11 @@ class RunRow:
     Args:
         name: datasets/{dataset}/cards/{card}/answers/{answer}.
         version: Salted digest of the records that it reads.
-        submitter: URI of the analyst.
         question: SHA-256, in hex, of what was asked: equal questions have one answer.
         request: The question, as RFC 8785 JSON.
-        line: Number of the ledger's line.
-        statistics: Price, in independent statistics.
         outcome: Result of the job as JSON; its numbers depend on records and are for stewards alone. Of
             a refused run, what the output rules say of it.
         envelope: The signed answer or refusal: a DSSE envelope.
-        log_index: The log's entry of the release or refusal.
         counts: Whether it counts in ``limits.refusals``: it was refused, or waits, because of the
             records, or it was ended early; and no steward has decided on it or reviewed it.
     """
@@ -513,12 +498,7 @@ def list_runs(
 
 
 def move_run(tx: Connection, name: str, state: RunState, **values: Any) -> None:
-    """Put a run into another state, with what it got on the way.
-
-    Raises:
-        InvalidInputError: The run is not in a state from which that state follows: another decision came
-            first.
-    """
+    """Put a run into another state, with what it got on the way."""
     legal = update(runs).where(runs.c.name == name, runs.c.state.in_(_BEFORE[state]))
     if tx.execute(legal.values(state=state, **values)).rowcount != 1:
         raise InvalidInputError(field="answer", problem="has already been decided")

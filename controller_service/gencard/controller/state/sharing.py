@@ -44,11 +44,7 @@ _ADOPTED = (ROWS, KEPT)
 
 
 class SharedFiles(StateFiles):
-    """The state's files if controllers share its database.
-
-    Args:
-        place: The state's folder on this machine.
-    """
+    """The state's files if controllers share its database."""
 
     shared = True
 
@@ -153,7 +149,6 @@ def _pieces_of(tx: Connection, digest: str, size: int) -> Iterator[bytes]:
 
 
 def _digest_of(path: Path) -> tuple[str, int]:
-    """SHA-256, in hex, and number of bytes."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest(), os.fstat(file.fileno()).st_size
@@ -213,7 +208,6 @@ class Leadership:
     """One controller's part in the leadership.
 
     Args:
-        url: Address of a PostgreSQL database.
         folder: Folder of this controller, in which it notes how far it has seen the state.
         on_loss: Called once, from another thread, when the leadership is over.
 
@@ -325,7 +319,6 @@ class Leadership:
                 write_whole(self._file, [f"{self._seen.number} {self._seen.entries}\n".encode()])
 
     def _session(self) -> Connection:
-        """Return the session of the lock, opened again if it was lost."""
         if self._held is None:
             self._held = self._opened()
         return self._held
@@ -362,11 +355,7 @@ class Leadership:
                 self._look()
 
     def _still_leads(self) -> bool:
-        """Whether this controller holds the lock, which it takes again after a restart of the database.
-
-        Raises:
-            SQLAlchemyError: The database cannot be reached, so no other controller leads either.
-        """
+        """Whether this controller holds the lock; it takes it again after a restart of the database."""
         if self._held is not None:
             with suppress(SQLAlchemyError):
                 # This also keeps the session from being idle for SILENCE seconds, after which the server

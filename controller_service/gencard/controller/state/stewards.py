@@ -106,7 +106,6 @@ class MessageRow:
         name: Random; receivers know a repeated message by it.
         kinds: Sorted kinds of waiting items, the message's only content.
         tries: That have failed.
-        due: Earliest time of the next try.
     """
 
     name: str
