@@ -81,13 +81,6 @@ def check_state(controller_state: ControllerState, tx: Connection, known: Iterab
     sizes = {envelope: checkpoint_of(envelope, keys).size for envelope in known}
     within = [envelope for envelope in sizes if sizes[envelope] <= size]
     verify_log(controller_state.log.entries(tx), [*controller_state.log.checkpoints(tx), *within], keys)
-    _check_ledger(controller_state, tx)
-    _check_releases(controller_state, tx)
-    return max([size, *sizes.values()])
-
-
-def _check_ledger(controller_state: ControllerState, tx: Connection) -> None:
-    """Check that balances are the sums of lines."""
     sums: Counter[tuple[str, ...]] = Counter()
     for line in controller_state.ledger.all(tx):
         if line.state is not SpendState.VOIDED:
@@ -100,6 +93,8 @@ def _check_ledger(controller_state: ControllerState, tx: Connection) -> None:
             stored_totals[row["scope"], row["dataset"], row["holder"], name] = row[name]
     if +sums != +stored_totals:
         raise VerificationError(problem="the ledger's balances are not the sums of its lines")
+    _check_releases(controller_state, tx)
+    return max([size, *sizes.values()])
 
 
 def _check_releases(controller_state: ControllerState, tx: Connection) -> None:
@@ -239,37 +234,33 @@ def back_up(controller_state: ControllerState, folder: Path, steward: str) -> Ba
     """
     check_new(folder)
     with suppress(OSError), whole_folder(folder) as draft:
-        return _filled(controller_state, draft, steward)
+        with controller_state.database.transaction() as tx:
+            now = controller_state.cards.clock()
+            event = controller_state.log.append(
+                tx, action="backup", actor=steward, resource="state", details={}, now=now
+            )
+            controller_state.log.checkpoint(tx, now)
+            made = time_text(event.time)  # of an entry that a checkpoint covers
+        controller_state.database.copy_to(draft / DATABASE)
+        copy = Database(f"sqlite:///{draft / DATABASE}")
+        try:
+            with copy.reading() as tx:
+                entries = controller_state.log.size(tx)
+                names = [release.file_name for release in results.all_releases(tx)]
+        finally:
+            copy.close()
+        state = controller_state.settings.state
+        files = {DATABASE: digest_of_file(draft / DATABASE)}
+        for name in names:
+            files[f"releases/{name}"] = copied(state.releases / name, draft / "releases" / name)
+        for path in sorted(state.kept.glob("*/[!.]*")):  # files that runs of black boxes left
+            with suppress(FileNotFoundError):  # deleted meanwhile
+                name = f"kept/{path.parent.name}/{path.name}"
+                files[name] = copied(path, draft / name)
+        contents = BackupList(files, entries, made)
+        write_whole(draft / FILE, [contents.encoded()])
+        return contents
     raise StorageError
-
-
-def _filled(controller_state: ControllerState, draft: Path, steward: str) -> BackupList:
-    with controller_state.database.transaction() as tx:
-        now = controller_state.cards.clock()
-        event = controller_state.log.append(
-            tx, action="backup", actor=steward, resource="state", details={}, now=now
-        )
-        controller_state.log.checkpoint(tx, now)
-        made = time_text(event.time)  # of an entry that a checkpoint covers
-    controller_state.database.copy_to(draft / DATABASE)
-    copy = Database(f"sqlite:///{draft / DATABASE}")
-    try:
-        with copy.reading() as tx:
-            entries = controller_state.log.size(tx)
-            names = [release.file_name for release in results.all_releases(tx)]
-    finally:
-        copy.close()
-    state = controller_state.settings.state
-    files = {DATABASE: digest_of_file(draft / DATABASE)}
-    for name in names:
-        files[f"releases/{name}"] = copied(state.releases / name, draft / "releases" / name)
-    for path in sorted(state.kept.glob("*/[!.]*")):  # files that runs of black boxes left
-        with suppress(FileNotFoundError):  # deleted meanwhile
-            name = f"kept/{path.parent.name}/{path.name}"
-            files[name] = copied(path, draft / name)
-    contents = BackupList(files, entries, made)
-    write_whole(draft / FILE, [contents.encoded()])
-    return contents
 
 
 # Restoration, and the treatment of everything that happened since the backup.

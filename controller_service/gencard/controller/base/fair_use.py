@@ -305,7 +305,22 @@ class Shares:
                 raise ServiceBusyError(what="concurrent calls of one certificate")
             if self._running.total() >= self.bounds.calls:
                 raise ServiceBusyError(what="concurrent calls")
-            self._draw(who)
+            # one call out of the token bucket of the caller, which fills per second
+            rate, now = self.bounds.per_second, self.now()
+            most = max(rate * BURST_SECONDS, 1.0)
+            left, before = self._buckets.get(who, (most, now))
+            left = min(most, left + rate * (now - before))
+            # a refused call takes nothing from the bucket: retrying does not extend the wait
+            if left < 1:
+                raise ServiceBusyError(what="calls per second of one certificate")
+            if len(self._buckets) > MOST_BUCKETS:
+                full = {
+                    one
+                    for one, (left, then) in self._buckets.items()
+                    if left + rate * (now - then) >= most
+                }
+                self._buckets = {one: bucket for one, bucket in self._buckets.items() if one not in full}
+            self._buckets[who] = left - 1, now
             self._running[who] += 1
         yield from self._until_done(self._running, who)
 
@@ -337,19 +352,3 @@ class Shares:
                 counter[who] -= 1
                 if not counter[who]:  # addresses of strangers are without end
                     del counter[who]
-
-    def _draw(self, who: str) -> None:
-        """Take one call out of the caller's token bucket, which fills per second."""
-        rate, now = self.bounds.per_second, self.now()
-        most = max(rate * BURST_SECONDS, 1.0)
-        left, before = self._buckets.get(who, (most, now))
-        left = min(most, left + rate * (now - before))
-        # a refused call takes nothing from the bucket: retrying does not extend the wait
-        if left < 1:
-            raise ServiceBusyError(what="calls per second of one certificate")
-        if len(self._buckets) > MOST_BUCKETS:
-            full = {
-                one for one, (left, then) in self._buckets.items() if left + rate * (now - then) >= most
-            }
-            self._buckets = {one: bucket for one, bucket in self._buckets.items() if one not in full}
-        self._buckets[who] = left - 1, now

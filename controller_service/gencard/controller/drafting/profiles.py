@@ -501,24 +501,20 @@ class _Look:
         kinds = (kind for kind, number in zip(tests, passed, strict=True) if present == number > 0)
         kind = next(kinds, "text")
         if kind == "number":
-            return self._kind_of_numbers(here, present)
+            if self.records.typed and not self.column.is_number:
+                return "text", STORED_AS_TEXT
+            days = f"{self.column.compact_date} IS NOT NULL"
+            too_large = f"abs({self.column.number}) >= {EXACT!r}"
+            signs = (too_large,) if self.column.is_number else self.column.text_rules
+            as_days, *shown = self.counts(days, *signs, here=here)
+            if as_days == present:
+                return "date", AS_DAYS
+            if self.column.is_number:
+                why = TOO_LARGE if shown[0] and not self.column.is_float else ""
+            else:
+                why = next(iter(shown_rules(*shown)), "")
+            return ("text", why) if why else ("number", "")
         return self._kind_of_texts(here, present) if kind == "text" and present else (kind, "")
-
-    def _kind_of_numbers(self, here: str, present: int) -> tuple[str, str]:
-        """Return "number", or the other kind that numbers are read as, and the reason."""
-        if self.records.typed and not self.column.is_number:
-            return "text", STORED_AS_TEXT
-        days = f"{self.column.compact_date} IS NOT NULL"
-        too_large = f"abs({self.column.number}) >= {EXACT!r}"
-        signs = (too_large,) if self.column.is_number else self.column.text_rules
-        as_days, *shown = self.counts(days, *signs, here=here)
-        if as_days == present:
-            return "date", AS_DAYS
-        if self.column.is_number:
-            why = TOO_LARGE if shown[0] and not self.column.is_float else ""
-        else:
-            why = next(iter(shown_rules(*shown)), "")
-        return ("text", why) if why else ("number", "")
 
     def _kind_of_texts(self, here: str, present: int) -> tuple[str, str]:
         """Return "text", with a reason if all look like numbers; no kind, with a reason, if unusable."""

@@ -9,7 +9,7 @@ import hmac
 import os
 import re
 from codecs import lookup
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -265,16 +265,7 @@ def _columns(path: Path, file_format: FileFormat) -> tuple[list[str], int]:
     if not file_format.header:
         return unnamed, skip - comments
     names = [name.strip(" ") or other for name, other in zip(first, unnamed, strict=True)]
-    return _distinct(names), skip - comments
-
-
-def _unnamed(columns: int) -> list[str]:
-    digits = len(str(columns - 1))
-    return [f"column{place:0{digits}}" for place in range(columns)]
-
-
-def _distinct(names: Sequence[str]) -> list[str]:
-    """Return the names as the engine has them: one that is there, in whatever case, gets a number."""
+    # as the engine has them: a name that is there, in whatever case, gets a number
     times, different = dict[str, int](), list[str]()
     for name in names:
         candidate = name
@@ -283,7 +274,12 @@ def _distinct(names: Sequence[str]) -> list[str]:
             times[name.lower()] += 1
         times[candidate.lower()] = 1
         different.append(candidate)
-    return different
+    return different, skip - comments
+
+
+def _unnamed(columns: int) -> list[str]:
+    digits = len(str(columns - 1))
+    return [f"column{place:0{digits}}" for place in range(columns)]
 
 
 def _decoded(path: Path, file_format: FileFormat) -> Any:

@@ -243,6 +243,8 @@ class IbisTable:
             sums: Each has passed ``Sum.check``.
             histograms: Attributes with a step.
         """
+        import ibis  # noqa: PLC0415 - the extra ``ibis``
+
         summed = UnitSums(self.coding, sums, histograms)
         names = dict.fromkeys((*histograms, *(name for one in sums for name in one.attributes)))
         self.count([(name,) for name in names])  # refuses what is undeclared
@@ -250,7 +252,16 @@ class IbisTable:
             places = [place for place, one in enumerate(sums) if one.by == by]
             self._add_sums(summed, by, places)
         for place, name in enumerate(histograms):
-            self._add_cells(summed, place, name)
+            table, codes, units = self._with_units((name,), (name,))
+            scale = scale_of(self.coding, name)
+            starts = [first for first, _ in unit_bounds(scale, scale.cells[:-1])]
+            cell = cell_of(units[name], starts)
+            if self.coding.attribute(name).coding.missing:
+                missing = codes[name] == self.coding.domain.size(name) - 1
+                cell = ibis.cases((missing, len(starts)), else_=cell)
+            grouped = table.select(cell=cell.cast("int64")).group_by("cell")
+            for cells, counts in self._batches(grouped.aggregate(records=lambda own: own.count())):
+                summed.add_cells(place, cells, counts)
         return summed
 
     def _add_sums(self, summed: UnitSums, by: Clique, places: Sequence[int]) -> None:
@@ -279,20 +290,6 @@ class IbisTable:
         for cells, *totals in self._batches(query):
             for axis, place in enumerate(places):
                 summed.add_totals(place, cells, totals[2 * axis], totals[2 * axis + 1])
-
-    def _add_cells(self, summed: UnitSums, place: int, name: str) -> None:
-        import ibis  # noqa: PLC0415 - the extra ``ibis``
-
-        table, codes, units = self._with_units((name,), (name,))
-        scale = scale_of(self.coding, name)
-        starts = [first for first, _ in unit_bounds(scale, scale.cells[:-1])]
-        cell = cell_of(units[name], starts)
-        if self.coding.attribute(name).coding.missing:
-            missing = codes[name] == self.coding.domain.size(name) - 1
-            cell = ibis.cases((missing, len(starts)), else_=cell)
-        grouped = table.select(cell=cell.cast("int64")).group_by("cell")
-        for cells, counts in self._batches(grouped.aggregate(records=lambda own: own.count())):
-            summed.add_cells(place, cells, counts)
 
     def _with_units(self, names: Clique, numbers: Clique) -> tuple[Any, dict[str, Any], dict[str, Any]]:
         """Return records of codes and units, and the columns of both, by attribute.

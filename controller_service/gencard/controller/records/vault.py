@@ -390,7 +390,22 @@ class OpenRecords:
                 silently(partial(_check_footer, file))
         self._engine = silently(self._open)
         if folder is not None or ending_of(self._path) in PARQUET:
-            self._check_size()
+            # refused if it would unpack to far more than its size says
+            files = self._folder.files if self._folder else (self._path,)
+            listed = self._folder.listed if self._folder else literal(str(self._path))
+            # a file without rows has no column, which is for others to refuse
+            chunks = f"FROM parquet_metadata({listed})"
+            ((unpacked, columns),) = self.rows(
+                "SELECT coalesce(sum(total_uncompressed_size), 0), count(DISTINCT path_in_schema) "
+                + chunks
+            )
+            ((rows,),) = self.rows(
+                f"SELECT coalesce(sum(num_rows), 0) FROM parquet_file_metadata({listed})"  # noqa: S608  # quoted
+            )
+            stored = sum(silently(lambda: [file.stat().st_size for file in files]))
+            ParquetSize(stored, int(unpacked), int(rows), int(columns)).check("data")
+            if unpacked:
+                self._check_bytes(int(unpacked))
         if folder is not None:
             folder.check_columns(self.rows(folder.columns_query))
         self.columns = [
@@ -464,23 +479,6 @@ class OpenRecords:
             raise EmptyDatasetError()
         if size > self._format.most_bytes:
             raise too_many_bytes(self._format.most_bytes)
-
-    def _check_size(self) -> None:
-        """Raise InvalidInputError if Parquet would unpack to far more than its size says."""
-        files = self._folder.files if self._folder else (self._path,)
-        listed = self._folder.listed if self._folder else literal(str(self._path))
-        # a file without rows has no column, which is for others to refuse
-        chunks = f"FROM parquet_metadata({listed})"
-        ((unpacked, columns),) = self.rows(
-            "SELECT coalesce(sum(total_uncompressed_size), 0), count(DISTINCT path_in_schema) " + chunks
-        )
-        ((rows,),) = self.rows(
-            f"SELECT coalesce(sum(num_rows), 0) FROM parquet_file_metadata({listed})"  # noqa: S608  # quoted
-        )
-        stored = sum(silently(lambda: [file.stat().st_size for file in files]))
-        ParquetSize(stored, int(unpacked), int(rows), int(columns)).check("data")
-        if unpacked:
-            self._check_bytes(int(unpacked))
 
     def check_names(self) -> None:
         """Refuse Parquet with names that are equal to the engine, which would rename them: a and A.

@@ -13,7 +13,6 @@ from typing import Any, Generic, TypeVar
 from sqlalchemy import (
     Column,
     Connection,
-    Engine,
     Select,
     Table,
     create_engine,
@@ -171,7 +170,22 @@ class Database:
         self._fence = fence
         self._door = Door(_BUSY_SECONDS)
         with translated():
-            self._engine = _engine_of(url, fence)
+            address = make_url(url)
+            if address.get_backend_name() == "sqlite":
+                _create_private(Path(address.database or ""))
+                # hide_parameters: errors of SQLAlchemy would otherwise quote the values of a statement
+                engine = create_engine(address, hide_parameters=True, pool_size=32)
+                event.listen(engine, "connect", _prepare_sqlite)
+                event.listen(engine, "begin", _begin_sqlite)
+            else:
+                name = {"application_name": fence.session if fence else "gencard"}
+                engine = create_engine(
+                    address, hide_parameters=True, pool_size=32, pool_pre_ping=True, connect_args=name
+                )
+                event.listen(engine, "begin", _begin_postgresql)
+                if fence:
+                    event.listen(engine, "begin", fence.check)
+            self._engine = engine
 
     @property
     def shared(self) -> bool:
@@ -268,25 +282,6 @@ def translated() -> Iterator[None]:
     finally:
         error.__context__ = None  # the with statement that calls us has put the foreign error there
         del error  # or this frame and its error would hold each other
-
-
-def _engine_of(url: str, fence: "Fence | None") -> Engine:
-    address = make_url(url)
-    if address.get_backend_name() == "sqlite":
-        _create_private(Path(address.database or ""))
-        # hide_parameters: errors of SQLAlchemy would otherwise quote the values of a statement
-        engine = create_engine(address, hide_parameters=True, pool_size=32)
-        event.listen(engine, "connect", _prepare_sqlite)
-        event.listen(engine, "begin", _begin_sqlite)
-    else:
-        name = {"application_name": fence.session if fence else "gencard"}
-        engine = create_engine(
-            address, hide_parameters=True, pool_size=32, pool_pre_ping=True, connect_args=name
-        )
-        event.listen(engine, "begin", _begin_postgresql)
-        if fence:
-            event.listen(engine, "begin", fence.check)
-    return engine
 
 
 def _create_private(file: Path) -> None:

@@ -459,18 +459,15 @@ class LogClock:
         # connection, could otherwise use up the pool and wait for each other
         if time.monotonic() - self._read > _FRESH_SECONDS and self._turn.acquire(blocking=False):
             try:
-                self._refresh()
+                # without the database the entries seen before go on counting
+                with suppress(StorageError, NotLeadingError), self.database.reading() as tx:
+                    last, _ = self.log.newest_entry(tx)
+                    self.log.newest = None if last is None else last.time
+                self._read = time.monotonic()
             finally:
                 self._turn.release()
         now, newest = self.machine(), self.log.newest
         return now if newest is None else max(now, newest)
-
-    def _refresh(self) -> None:
-        # without the database the entries seen before go on counting
-        with suppress(StorageError, NotLeadingError), self.database.reading() as tx:
-            last, _ = self.log.newest_entry(tx)
-            self.log.newest = None if last is None else last.time
-        self._read = time.monotonic()
 
 
 # Every decision asks for these: to put one together takes as long as to run it.

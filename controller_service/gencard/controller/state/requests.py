@@ -64,7 +64,13 @@ class Request:
             InvalidInputError: The id is not a random UUID in its usual spelling.
             RequestIdReusedError: The id came before with another method or request.
         """
-        _check_random_uuid(self.request_id)
+        # version 4 in 36 characters: an id without randomness could be met by accident
+        try:
+            uuid = UUID(self.request_id)
+        except ValueError:
+            uuid = None
+        if uuid is None or uuid.version != 4 or str(uuid) != self.request_id.lower():
+            raise InvalidInputError(field="request_id", problem="is not a random UUID (version 4)")
         key = {"actor": who.uri, "request_id": self.request_id.lower()}
         request = {"method": self.method, "request_digest": self.digest}
         # the claim comes first: of two equal requests at once, only one may charge and measure
@@ -93,16 +99,6 @@ def _packed(answer: bytes) -> bytes:
     """Bytes are compressed if that is shorter: the body of a card contains its purpose three times."""
     packed = zlib.compress(answer)
     return packed if len(packed) < len(answer) or answer.startswith(_ZLIB) else answer
-
-
-def _check_random_uuid(text: str) -> None:
-    """Version 4 in 36 characters: what has no bits of randomness could be met by accident."""
-    try:
-        uuid = UUID(text)
-    except ValueError:
-        uuid = None
-    if uuid is None or uuid.version != 4 or str(uuid) != text.lower():
-        raise InvalidInputError(field="request_id", problem="is not a random UUID (version 4)")
 
 
 class OperationState(StrEnum):

@@ -242,7 +242,14 @@ class Leadership:
             # In this order: the lock keeps other standbys out; then sessions of earlier leaders end,
             # whose locks would block the new leadership; then the fence moves on. A late write fails at
             # the fence, if its session has survived.
-            self._end_earlier()
+            self._session().execute(
+                text(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    " WHERE datname = current_database() AND usename = current_user"
+                    " AND application_name LIKE :earlier AND application_name <> :locks"
+                ),
+                {"earlier": f"{SESSIONS}%", "locks": f"{SESSIONS}lock"},
+            )
         except SQLAlchemyError:
             self._drop()
             return False
@@ -325,17 +332,6 @@ class Leadership:
 
     def _try_lock(self) -> bool:
         return bool(self._session().scalar(text("SELECT pg_try_advisory_lock(:key)"), {"key": _LOCK}))
-
-    def _end_earlier(self) -> None:
-        """End the sessions that a stopped leader left open: writers would wait for their locks."""
-        self._session().execute(
-            text(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                " WHERE datname = current_database() AND usename = current_user"
-                " AND application_name LIKE :earlier AND application_name <> :locks"
-            ),
-            {"earlier": f"{SESSIONS}%", "locks": f"{SESSIONS}lock"},
-        )
 
     def _opened(self) -> Connection:
         session = self._engine.connect()
