@@ -112,12 +112,7 @@ PATIENCE = 2.0
 
 @contextmanager
 def state_lock(folder: Path) -> Iterator[None]:
-    """Hold the state's folder alone; the system lets go of it too when the process dies.
-
-    Raises:
-        InvalidInputError: Another service holds it.
-        StorageError: The folder cannot be written.
-    """
+    """Hold the state's folder alone, at most until the process dies; raises InvalidInputError."""
     lock = _opened(folder / "lock")
     try:
         end = time.monotonic() + PATIENCE
@@ -391,11 +386,7 @@ _OF_SERVICE = ("lock", IN_FORCE)
 
 
 def check_restored(state: State) -> None:
-    """Refuse to serve a backup before a steward restored it and said what happened since.
-
-    Raises:
-        InvalidInputError: The folder holds a backup that was copied there and not restored.
-    """
+    """Raise InvalidInputError for a backup in place of the state that no steward has restored."""
     if (state.folder / FILE).exists():
         problem = "holds a backup; restore it with `gencard-controller restore`"
         raise InvalidInputError(field="state.folder", problem=problem)
@@ -444,12 +435,7 @@ def clear(state: State) -> None:
 
 @contextmanager
 def alone(state: State) -> Iterator[Leadership | None]:
-    """Hold the leadership during the block if controllers share the database.
-
-    Raises:
-        InvalidInputError: A service leads.
-        StorageError: The database cannot be reached.
-    """
+    """Lead a shared database during the block; raises InvalidInputError if a service leads."""
     if not state.shared:
         yield None
         return

@@ -257,11 +257,7 @@ def is_black_box(name: str) -> bool:
 
 
 def facts_of_generators(name: str) -> GeneratorFacts:
-    """Facts of the generators alone, without the digest of their code; there is no black box.
-
-    Raises:
-        NotFoundError: There is no generator of this name.
-    """
+    """Facts of a generator without the digest of its code; NotFoundError for any other name."""
     if name not in GENERATORS:
         raise NotFoundError(what=f"generator or black box '{name}'")
     return GeneratorFacts(GENERATORS[name].tier, "")
@@ -395,11 +391,7 @@ class Boxes:
         self._privacies = {name: privacy_of_box(box) for name, box in self._boxes.items()}
 
     def prepare(self) -> None:
-        """Prepare recipes and compiled copies, which the first job would otherwise wait for.
-
-        Raises:
-            GeneratorChangedError: See ``recipe``.
-        """
+        """Prepare recipes and compiled copies for the first job; raises GeneratorChangedError."""
         if any(map(_is_python, self._in_cells.values())):
             self._copies.folder()
 
@@ -439,11 +431,7 @@ class Boxes:
         return sorted(entries, key=lambda entry: entry.name)
 
     def facts(self, name: str) -> GeneratorFacts:
-        """Return the facts on a generator or black box that a card states.
-
-        Raises:
-            NotFoundError: No generator or black box has this name.
-        """
+        """Return the facts on a generator or black box that a card states; raises NotFoundError."""
         if name in GENERATORS:
             return GeneratorFacts(GENERATORS[name].tier, self._codes[name])
         if name not in self._boxes:
@@ -470,11 +458,7 @@ class Boxes:
         return box.author if isinstance(box, ProgramBox) else OURS
 
     def check_unchanged(self, card: CardTerms) -> None:
-        """Check, before a black box runs under a card, that its digest is that of the card.
-
-        Raises:
-            GeneratorChangedError: The digest differs, or no black box has this name any more.
-        """
+        """Raise GeneratorChangedError before a run if the digest is not that of the card."""
         name = card.terms.generator
         if card.tier is Tier.BY_CONSTRUCTION:
             return
@@ -490,11 +474,7 @@ class Boxes:
             raise GeneratorChangedError
 
     def check_reviewed(self, card: CardTerms) -> None:
-        """Check, before rows leave under a card of tier audited, that the black box was reviewed.
-
-        Raises:
-            BoxNotReviewedError: The settings name no reviewer of the digest that the card names.
-        """
+        """Raise BoxNotReviewedError before rows leave if no reviewer of the card's digest is named."""
         box = self._boxes.get(card.terms.generator)
         if box is None or not reviewer_of_box(box, card.generator_digest):
             raise BoxNotReviewedError

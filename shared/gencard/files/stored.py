@@ -114,11 +114,7 @@ _DAMAGED = (
 
 
 def check_names(names: Sequence[str], field: str, places: Sequence[str] | str) -> None:
-    """Refuse names of columns that are the same but for case or the form of Unicode.
-
-    Args:
-        places: Words for the place of each column, such as "in cell B1", or of all.
-    """
+    """Refuse names that are the same but for case or Unicode form; ``places`` say where they are."""
     if len(names) > MOST_COLUMNS:
         raise TooLargeError(what="The number of columns", limit=MOST_COLUMNS, advice=_NARROWER)
     seen: dict[str, str] = {}

@@ -86,11 +86,7 @@ def _chosen(book: Any, sheet: str, field: str) -> str:
 
 @dataclass
 class _SheetColumn:
-    """Values of one column, batch by batch.
-
-    Args:
-        kinds: Types of the values that are present.
-    """
+    """Values of one column, batch by batch; ``kinds`` are the types of those that are present."""
 
     batches: list[Any] = field(default_factory=list)
     kinds: set[type] = field(default_factory=set)
@@ -381,11 +377,7 @@ def _error_in(block: bytes) -> str:
 
 
 def _check_errors(path: Path, sheet: str, field: str, errors: dict[str, str]) -> None:
-    """Refuse cells that hold an error, and formulas without a value.
-
-    Args:
-        errors: What ``_checked_parts`` returns.
-    """
+    """Refuse cells with an error and formulas without a value, which ``_checked_parts`` names."""
     if ending_of(path) == ".xlsx":
         if problem := errors[sheet]:
             raise InvalidInputError(field=field, problem=problem, advice=_ERRORS)

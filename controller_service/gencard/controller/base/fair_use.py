@@ -278,11 +278,7 @@ class Bounds:
 
 @dataclass(slots=True)
 class Shares:
-    """Counts calls by the URI of their caller.
-
-    Args:
-        now: Seconds, never going back.
-    """
+    """Counts calls by the URI of their caller; ``now`` is a clock in seconds that never goes back."""
 
     bounds: Bounds
     now: Callable[[], float] = time.monotonic
@@ -294,11 +290,7 @@ class Shares:
 
     @contextmanager
     def taken(self, who: str) -> Iterator[None]:
-        """Admit one call for the length of the block.
-
-        Raises:
-            ServiceBusyError: The caller makes too many calls at a time or per second, or all callers do.
-        """
+        """Admit one call for the length of the block; raises ServiceBusyError over a limit."""
         with self._lock:
             # the caller's own limit comes first: otherwise a busy caller learns the load of others
             if self._running[who] >= self.bounds.per_identity:
@@ -326,11 +318,7 @@ class Shares:
 
     @contextmanager
     def exempt(self, who: str) -> Iterator[None]:
-        """Admit one call that counts against no other limit, for the length of the block.
-
-        Raises:
-            ServiceBusyError: The caller has ``EXEMPT_AT_A_TIME`` exempt calls already.
-        """
+        """Admit one call beside all other limits; ServiceBusyError above ``EXEMPT_AT_A_TIME``."""
         with self._lock:
             if self._exempt[who] >= EXEMPT_AT_A_TIME:
                 raise ServiceBusyError(what="concurrent calls of one certificate")

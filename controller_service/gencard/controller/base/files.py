@@ -165,11 +165,7 @@ def _form(hint: Any) -> Any:
 
 
 def read_table(path: Path) -> Table:
-    """Return the table that a file holds.
-
-    Raises:
-        InvalidInputError: The file cannot be read, or is not TOML in UTF-8.
-    """
+    """Return the table that a file holds; raises InvalidInputError if it is not TOML in UTF-8."""
     return table_of_text(read_text(path), path.name)
 
 
@@ -195,11 +191,7 @@ def table_of_text(text: str, file: str) -> Table:
 
 
 def validated(kind: type[_Model], table: Table, file: str) -> _Model:
-    """Return the model that a table of a file describes.
-
-    Raises:
-        InvalidInputError: Names the first field that is wrong, never its value.
-    """
+    """Return the model of a file's table; InvalidInputError names a wrong field, never its value."""
     try:
         return kind(**table)
     except ValidationError as error:
@@ -208,11 +200,7 @@ def validated(kind: type[_Model], table: Table, file: str) -> _Model:
 
 
 def refusal_of(error: ValidationError, file: str, sections: Collection[str] = ()) -> InvalidInputError:
-    """Return the first field that is wrong, and how, in words that hold no value.
-
-    Args:
-        sections: Names of the tables at the top of the file.
-    """
+    """Return the first wrong field, and how, without a value; ``sections`` are tables of the file."""
     first = error.errors(include_input=False, include_url=False)[0]
     field = ": ".join(filter(None, (file, ".".join(str(part) for part in first["loc"]))))
     problem = _PROBLEMS.get(first["type"], f"is not valid ({first['type'].replace('_', ' ')})")

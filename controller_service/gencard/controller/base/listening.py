@@ -37,11 +37,7 @@ class TlsFiles:
     passphrase: Path | None = None
 
     def read(self) -> tuple[tuple[bytes, bytes], bytes]:
-        """Return key and certificate, and the authority, all in PEM.
-
-        Raises:
-            InvalidInputError: A file is no such key or certificate.
-        """
+        """Return key and certificate, and the authority, all in PEM; raises InvalidInputError."""
         certificate = _certificate(self.certificate, "server.certificate")
         authority = _certificate(self.authority, "server.authority")
         return (self._plain_key(), certificate), authority
@@ -191,10 +187,7 @@ def is_loopback(address: str) -> bool:
 def listened_on(address: str, *, field: str = "server.address") -> str:
     """Return an address of the form ``host:port``.
 
-    gRPC would silently take another port for a port beyond 65535.
-
-    Raises:
-        InvalidInputError: The address has another form.
+    gRPC would silently take another port for a port beyond 65535. Raises InvalidInputError.
     """
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65_535:

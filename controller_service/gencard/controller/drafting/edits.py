@@ -100,12 +100,7 @@ def describe_schema(file: Path, texts: Mapping[str, str]) -> PublicSchema:
 
 
 def add_dataset(file: Path, text: str) -> DatasetTable:
-    """Add a dataset to the settings, after those that are there.
-
-    Raises:
-        InvalidInputError: The settings would not be valid; the file is as it was.
-        StorageError: The file cannot be written.
-    """
+    """Add a dataset after those in the settings; InvalidInputError or StorageError changes no file."""
     document = _document(file)
     new_datasets: Any = tomlkit.parse(f"{text}\n")["datasets"]
     if "datasets" in document:

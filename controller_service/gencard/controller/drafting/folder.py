@@ -157,11 +157,7 @@ def dataset_text(
     most_statistics: int,
     exact: bool = False,
 ) -> str:
-    """Return a dataset's table, with policy and caps for as many pairs as a card may have.
-
-    Args:
-        exact: Offer exact counts, too, and of numbers exact histograms and sums by groups.
-    """
+    """Return a dataset's table, with policy and caps; ``exact`` offers exact counts and sums, too."""
     coding = drafted.schema.coding
     domain, with_step = coding.domain, coding.with_step
     pairs = max(comb(len(domain.attributes), 2), 1)
@@ -266,11 +262,7 @@ def schema_text(
     remark: str = "",
     scales: Mapping[str, Table] = MappingProxyType({}),
 ) -> str:
-    """Return the schema as TOML.
-
-    Args:
-        scales: Attribute -> edges, points and cells in the words of their declaration.
-    """
+    """Return the schema as TOML; ``scales`` has edges, points and cells as they are declared."""
     table = table_of_schema(schema)
     for entry in table["attributes"]:
         if entry["name"] in scales:
@@ -358,11 +350,7 @@ description = "Measures the statistics of the card, fits IPF, draws rows."
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Drafted folder of a new controller.
-
-    Args:
-        people: Folders of the demonstration's people; empty unless the steward asked for them.
-    """
+    """Drafted folder of a new controller; ``people`` are folders of people whose keys it made."""
 
     folder: Path
     settings: Path

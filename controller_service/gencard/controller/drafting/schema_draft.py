@@ -180,11 +180,7 @@ def with_person(drafted: SchemaDraft, column: str, most_records: int | None) -> 
 
 
 def with_weights(drafted: SchemaDraft, columns: Sequence[str]) -> SchemaDraft:
-    """Return a draft that says publicly of some attributes that they are weights, which nothing uses.
-
-    Raises:
-        InvalidInputError: The draft has no such attribute.
-    """
+    """Return a draft that declares weights, which nothing uses; raises InvalidInputError."""
     coding = drafted.schema.coding
     for column in columns:
         if column not in coding.domain:

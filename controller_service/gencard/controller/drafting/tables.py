@@ -108,11 +108,7 @@ _ANY: _Bounds = (-math.inf, math.inf)
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """Declaration of a column by its database.
-
-    Args:
-        reason: Why a schema should not have the column.
-    """
+    """Declaration of a column by its database; ``reason`` is why a schema should not have the column."""
 
     labels: tuple[str, ...] = ()
     bounds: _Bounds | None = None

@@ -47,11 +47,7 @@ class UndeclaredValues:
 def undeclared_values(
     entry: DatasetTable, schema: PublicSchema, *, holdout: bool = False
 ) -> list[UndeclaredValues]:
-    """Return all values of all attributes that have no level, in the order of the schema.
-
-    Raises:
-        DatasetError: The records cannot be read, or lack an attribute.
-    """
+    """Return all values without a level, in the order of the schema; raises DatasetError."""
     place = entry.holdout if holdout and entry.holdout else entry.data
     attributes = [one for one in schema.coding.attributes if one.derivation is None]
     if isinstance(place, TableAddress):
@@ -114,11 +110,7 @@ def _of_file(records: OpenRecords, attribute: Attribute, reading: Reading) -> tu
 def _mended(
     attribute: Attribute, reading: Reading, numbers: Mapping[str, float]
 ) -> tuple[Table, tuple[str, ...]]:
-    """Keys that declare the values, as far as they can be guessed, and notes on the others.
-
-    Args:
-        numbers: Number of each value, infinite if it is none.
-    """
+    """Keys that declare the values, as far as guessed, and notes. Numbers are infinite for texts."""
     coding = attribute.coding
     absent = [text for text, number in numbers.items() if text and _is_mark(text, number, coding)]
     mended: Table = {"missing": [*reading.absent, *absent] or True} if absent or "" in numbers else {}

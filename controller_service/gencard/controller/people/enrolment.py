@@ -91,12 +91,7 @@ class _IdentityTable(Section):
 
 
 def read_identities(folder: Path) -> Mapping[str, Enrolled]:
-    """Return all people enrolled in a folder, by URI.
-
-    Raises:
-        InvalidInputError: A file is malformed, or two files enrol the same URI.
-        UnauthenticatedError: A URI is not that of an identity.
-    """
+    """Return all enrolled people, by URI; raises InvalidInputError or UnauthenticatedError."""
     enrolled = [enrolled_in(path) for path in sorted(folder.glob("*.toml"))]
     people = {entry.identity.uri: entry for entry in enrolled}
     if len(people) != len(enrolled):
@@ -327,11 +322,7 @@ def complete(
 def answer_to(
     folder: Path, enrolment: Enrolment, authority: KeyPair, *, address: str, now: datetime
 ) -> EnrolmentAnswer:
-    """Return the answer to a request; nothing is written.
-
-    Raises:
-        InvalidInputError: The authority or the controller's public keys cannot be used.
-    """
+    """Return the answer to a request; nothing is written. Raises InvalidInputError for unusable keys."""
     request = enrolment.request
     return EnrolmentAnswer(
         certificate=certify(authority, enrolment.identity.uri, request.tls_key, now),
@@ -398,11 +389,7 @@ def _public_key(file: Path) -> Ed25519PublicKey:
 
 
 def write(folder: Path, enrolled: Enrolled) -> None:
-    """Put a person's file in its place, unless it says the same.
-
-    Raises:
-        StorageError: A file cannot be written; the person stays enrolled as before.
-    """
+    """Put a person's file in its place, unless it says the same; StorageError leaves the earlier one."""
     entry = folder / "identities" / f"{enrolled.identity.name}.toml"
     try:
         entry.parent.mkdir(mode=0o700, exist_ok=True)

@@ -94,11 +94,7 @@ def new_authority(trust_domain: str, now: datetime) -> KeyPair:
 
 
 def read_authority(folder: Path, key_file: Path | None = None) -> KeyPair:
-    """Return the authority in a folder.
-
-    Raises:
-        InvalidInputError: Its files are missing, malformed, or the key may be used by others.
-    """
+    """Return the authority in a folder; InvalidInputError for bad files or a key open to others."""
     file = key_file or folder / "key.pem"
     if not file.is_file():
         problem = f"there is no file {file}; name the authority's private key with --authority-key"
@@ -187,11 +183,7 @@ def public_pem(key: Ed25519PublicKey) -> bytes:
 
 
 def write_new(path: Path, content: bytes, *, private: bool = True) -> None:
-    """Write a new file, with mode 0600 if it is private.
-
-    Raises:
-        InvalidInputError: Something of this name is there; it is left as it is.
-    """
+    """Write a new file, with mode 0600 if it is private; InvalidInputError leaves one that is there."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o644)
@@ -341,11 +333,7 @@ class SigningKey:
         return self.file.with_suffix(".next.pem")
 
     def current(self, tx: Connection) -> Ed25519PrivateKey:
-        """Return the key to sign with, in the transaction that makes the statement true.
-
-        Raises:
-            StorageError: No file holds the key that the newest change names.
-        """
+        """Return the key to sign with, in the transaction of the statement; raises StorageError."""
         envelope = newest_change(tx, self.use)
         logged_key = None if envelope is None else key_change_of(envelope).key
         key = self._held
@@ -361,11 +349,7 @@ class SigningKey:
         raise InvalidInputError(field=self.setting, problem="is not the key that the last rotation made")
 
     def prepare(self, key: Ed25519PrivateKey) -> None:
-        """Have a new key on the disk, before the state says that it is in force.
-
-        Raises:
-            StorageError: The file cannot be written.
-        """
+        """Have a new key on the disk, before the state says that it is in force; raises StorageError."""
         write_whole(self.next_file, [private_pem(key)])
         with suppress(OSError):
             flush_folder(self.next_file.parent)

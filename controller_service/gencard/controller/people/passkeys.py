@@ -116,11 +116,7 @@ class Passkeys:
             return _of(tx, holder)
 
     def note_use(self, passkey: Passkey, uses: int, action: str = "") -> None:
-        """Keep the counter, and write ``action`` into the log if it is given.
-
-        Raises:
-            UnauthenticatedError: Another use went first, or the passkey was removed meanwhile.
-        """
+        """Keep the counter, and log ``action`` if given; UnauthenticatedError after another use."""
         with self.database.transaction() as tx:
             same = (passkeys.c.key == passkey.key) & (passkeys.c.uses == passkey.uses)
             statement = update(passkeys).where(same).values(uses=uses, used=self.clock())

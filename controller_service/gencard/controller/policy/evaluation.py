@@ -23,12 +23,7 @@ TIER = "the card is of tier private, and other numbers about the records would e
 
 
 def check_unprotected(card: CardTerms, policy: Policy, what: str) -> None:
-    """Refuse work that would disclose an exact function of the records besides a protected psi.
-
-    Raises:
-        RecordsProtectedError: The card has noise, rounding, checks or no psi, or the policy offers no
-            exact counts as they are.
-    """
+    """Raise RecordsProtectedError for work that would disclose exact numbers besides a protected psi."""
     why = why_protected(card, policy)
     if why is not None:
         raise RecordsProtectedError(what=what, why=why)

@@ -257,11 +257,7 @@ def check_size(proposal: Proposal, domain: Domain, limits: ProposalLimits) -> No
 
 
 def check_readable(terms: Proposal, records: int | None, limits: ProposalLimits) -> None:
-    """Refuse work that holds records in memory, of a dataset that declares too many of them.
-
-    Raises:
-        TooManyRecordsError: The terms name a black box, measures, analyses, unique rows or exact sums.
-    """
+    """Raise TooManyRecordsError for work that holds records in memory, if too many are declared."""
     runs = terms.analyses.checked_runs + terms.analyses.reviewed_runs
     judged = terms.sums and not terms.privacy.noisy
     in_memory = (

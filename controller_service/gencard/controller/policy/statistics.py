@@ -70,11 +70,7 @@ def allowed_pairs(policy: Policy, domain: Domain) -> list[Clique]:
 
 
 def objection(clique: Clique, policy: Policy, domain: Domain, cells: int | None = None) -> str | None:
-    """Return why a statistic on a clique is not acceptable; None if it is.
-
-    Args:
-        cells: Number of cells of the statistic; None for one cell for each cell of the clique.
-    """
+    """Return why a statistic of ``cells``, by default the clique's, is not acceptable, or None."""
     if policy.kept_apart(clique) is not None:
         return FORBIDDEN
     if len(clique) > policy.largest_order:

@@ -206,11 +206,7 @@ def compared(name: str, one: Attribute, other: Attribute, *, missing: bool) -> A
 
 
 def of_person(name: str, stored: Coding, levels: Levels, edges: Edges | None) -> Attribute:
-    """Return an attribute that counts a person's records with one of the levels of each named attribute.
-
-    Args:
-        edges: Edges of the number; None for whether there is any such record.
-    """
+    """Return an attribute that counts a person's records with these levels; any, without edges."""
     sources: Clique = tuple(one for one in stored.domain.attributes if one in levels)
     if unknown := set(levels) - set(sources):
         raise InvalidCodingError(attribute=name, problem=f"'{min(unknown)}' is not stored")
@@ -270,11 +266,7 @@ class DeclaredScale:
     times: bool = False
 
     def edges_of(self, *, missing: bool, dates: bool) -> Edges:
-        """Return the levels.
-
-        Raises:
-            ValueError: The declaration makes no scale; its text says why.
-        """
+        """Return the levels; ValueError says why the declaration makes no scale."""
         if problem := self._of_edges.problem():
             raise ValueError(problem)
         if not all(low < high for low, high in pairwise(self.edges)):

@@ -512,11 +512,7 @@ def scales_of(coding: Coding) -> dict[str, Scale]:
 def adjusted_numbers(
     coding: Coding, attributes: Clique, columns: Sequence[NDArray[Any]]
 ) -> list[NDArray[Any]]:
-    """Return numbers of some attributes as they count: rounded to their steps, and clamped.
-
-    Args:
-        columns: One for each attribute, of shape ``(n,)``; others behind them stay as they are.
-    """
+    """Return numbers as they count: rounded and clamped. Columns, shape ``(n,)``, behind them stay."""
     codings = [coding.attribute(name).coding for name in attributes]
     counted = [
         adjusted(one, column) if isinstance(one, Edges) else column

@@ -157,11 +157,7 @@ class FileFormat:
         return f"CASE WHEN regexp_full_match({text}, '{pattern}') THEN {_in_range(text, plain)} END"
 
     def date(self, text: str, compact: str) -> str:
-        """SQL for the date that a text states; NULL where it states none.
-
-        Args:
-            compact: SQL for the date of a text YYYYMMDD.
-        """
+        """SQL for the date of a text, NULL for none; ``compact`` is SQL for that of a text YYYYMMDD."""
         iso = f"TRY_CAST({text} AS DATE)"
         if not self.dates:
             return f"coalesce({iso}, {compact})"
@@ -358,11 +354,7 @@ def silently(action: Callable[[], _Result]) -> _Result:
 
 @contextmanager
 def enough_memory() -> Iterator[None]:
-    """Turn a lack of memory into an error for a steward; a job ends in another one by itself.
-
-    Raises:
-        TooLargeError: Reading the records took more memory than the engine may use.
-    """
+    """Turn a lack of memory into TooLargeError for a steward; a job ends in another one by itself."""
     try:
         yield
         return
@@ -461,11 +453,7 @@ class ParquetFolder:
         return tuple(self.path / name for name in self.names)
 
     def digest(self, salt: bytes, of_file: Callable[[Path, bytes], str]) -> str:
-        """HMAC-SHA256 over the names of all files and the HMAC of each one's bytes, in hex.
-
-        Args:
-            of_file: The latter.
-        """
+        """HMAC-SHA256 over the names of all files and each one's HMAC by ``of_file``, in hex."""
         whole = hmac.new(salt, b"gencard.folder.v1\n", sha256)
         for name, file in zip(self.names, self.files, strict=True):
             whole.update(f"{of_file(file, salt)} {len(os.fsencode(name))} ".encode())

@@ -25,11 +25,7 @@ from gencard.measures.psi_risk.risk import LongTail, long_tails
 
 
 def entry_of(source: DatasetSource, salt: bytes) -> DatasetEntry:
-    """Return a dataset on offer, with the version that its records are of.
-
-    Raises:
-        InvalidInputError, DatasetError: Schema or records are not in order.
-    """
+    """Return a dataset on offer, with its version; raises InvalidInputError or DatasetError."""
     schema = read_schema(source.schema_file)
     for place in (source.data, source.holdout):
         if isinstance(place, Path):

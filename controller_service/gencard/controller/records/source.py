@@ -303,11 +303,7 @@ def checked_cliques(coding: Coding) -> list[Clique]:
 
 
 def check_zeros(coding: Coding, tables: Sequence[NDArray[np.int64]]) -> None:
-    """Check that structural zeros are empty.
-
-    Args:
-        tables: Counts of ``checked_cliques``.
-    """
+    """Check that structural zeros are empty in ``tables``, the counts of ``checked_cliques``."""
     zeros = coding.structural_zeros
     for entry, table in zip(zeros, tables[len(tables) - len(zeros) :], strict=True):
         if any(table[cell] for cell in entry.cells):
@@ -384,11 +380,7 @@ class StreamedRecords(ABC):
         return summed
 
     def dataset(self, attributes: Clique, *, most_records: int) -> Dataset:
-        """Return the records on some attributes, held in memory.
-
-        Raises:
-            TooManyRecordsError: There are more than ``most_records``.
-        """
+        """Return the records on some attributes; raises TooManyRecordsError above ``most_records``."""
         return self.read(attributes, (), most_records=most_records)[0]
 
     def read(
@@ -409,11 +401,7 @@ class StreamedRecords(ABC):
     def read_owned(
         self, attributes: Clique, uncoded: Clique, *, most_records: int
     ) -> tuple[Dataset, dict[str, FloatArray], IntArray | None]:
-        """Return the same and each record's person by number; None if records are protected singly.
-
-        Raises:
-            TooManyRecordsError, InvalidInputError: As ``read``.
-        """
+        """Return the same and each record's person by number; None without persons."""
         check_numbers(self.coding, uncoded)
         batches: list[list[NDArray[Any]]] = []
         records = 0

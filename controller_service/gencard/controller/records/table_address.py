@@ -43,11 +43,7 @@ def is_address(text: str) -> bool:
 
 
 def place_of(text: str) -> "Path | TableAddress":
-    """Return the file, folder or table that a text of the settings names.
-
-    Raises:
-        InvalidInputError: The address cannot be used; the error names no part of it.
-    """
+    """Return the place that a text of the settings names; InvalidInputError quotes none of it."""
     return TableAddress(text) if is_address(text) else Path(text)
 
 
@@ -157,11 +153,7 @@ class TableAddress:
         return "use_ssl=true" in urlsplit(self.text).path.split(";")
 
     def secret(self) -> str:
-        """Return the password, read now; empty if there is none.
-
-        Raises:
-            InvalidInputError: The file cannot be read or others can read it, or the variable is not set.
-        """
+        """Return the password, read now; empty if there is none. Raises InvalidInputError."""
         if file := self.options.get("password_file"):
             return secret_bytes(Path(file), "password_file").decode(errors="replace").strip()
         name = self.options.get("password_variable", "")
@@ -186,12 +178,7 @@ def name_of(place: Path | TableAddress) -> str:
 
 
 def records_at(text: str, field: str) -> Path | TableAddress:
-    """Return the file, folder or table that a person names, relative to the working folder.
-
-    Raises:
-        InvalidInputError: There is neither a file nor a folder, or a symbolic link, or the address
-            cannot be used.
-    """
+    """Return the place that a person names, relative to the working folder; raises InvalidInputError."""
     place = place_of(text)
     if isinstance(place, TableAddress):
         return place.below(Path.cwd())

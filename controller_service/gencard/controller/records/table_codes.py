@@ -423,11 +423,7 @@ def _periods(coding: Edges, reading: Reading) -> Iterator[tuple[date, date]]:
 def in_zones(
     records: Any, coding: Coding, readings: Mapping[str, Reading], instants: Collection[str]
 ) -> tuple[Any, dict[str, Reading]]:
-    """Return a table of Ibis with dates and minutes in place of instants, and readings without zones.
-
-    Args:
-        instants: Columns whose values are instants by their type.
-    """
+    """Return records with dates and minutes in place of ``instants``, and readings without zones."""
     local: dict[str, Any] = {}
     for name in coding.stored:
         reading = readings.get(name, PLAIN)
@@ -536,11 +532,7 @@ def unit_of(number: Any, steps: Any, scale: Scale) -> Any:
 
 
 def cell_of(unit: Any, starts: Sequence[int]) -> Any:
-    """Return an expression of the cell that a unit lies in, by halving.
-
-    Args:
-        starts: First unit of each cell, ascending.
-    """
+    """Return an expression of the cell of a unit, by halving; ``starts`` are first units, ascending."""
     import ibis  # noqa: PLC0415 - the extra ``ibis``
 
     def among(begin: int, end: int) -> Any:

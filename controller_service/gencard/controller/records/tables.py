@@ -292,11 +292,7 @@ class IbisTable:
                 summed.add_totals(place, cells, totals[2 * axis], totals[2 * axis + 1])
 
     def _with_units(self, names: Clique, numbers: Clique) -> tuple[Any, dict[str, Any], dict[str, Any]]:
-        """Return records of codes and units, and the columns of both, by attribute.
-
-        Args:
-            numbers: Attributes among them with units, which are 0 for a missing or undeclared value.
-        """
+        """Return records of codes and units, and both columns by name; a missing value's unit is 0."""
         import ibis  # noqa: PLC0415 - the extra ``ibis``
 
         scales = {name: scale_of(self.coding, name) for name in numbers}
@@ -535,11 +531,7 @@ class PersonTable(StreamedRecords):
         return self.table.digest(salt)
 
     def version(self, salt: bytes, digest: str = "") -> str:  # noqa: ARG002  # a file's version needs it
-        """Return the fingerprint, in hex, of the records, and of how they are read; nothing is held.
-
-        Raises:
-            TooLargeError: There are more records than a job could hold.
-        """
+        """Return the fingerprint, in hex, of records and reading; TooLargeError beyond memory."""
         check_number(self.table.number())  # before the dataset is offered, and any budget is spent
         keyed = replace(self, persons=Persons.of(*self.persons.rule, salt))
         return self._fingerprint(salt, sum(_sum(batch) for batch in keyed._numbers(())))

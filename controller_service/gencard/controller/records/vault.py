@@ -224,12 +224,7 @@ class Vault(StreamedRecords):
         tested: "list[_Test] | None" = None,
         notes: list[str] | None = None,
     ) -> Iterator[list[NDArray[Any]]]:
-        """Yield numbers of attributes, then the columns of ``Persons.query``, or tests.
-
-        Args:
-            tested: List to which the tests are appended; by default there are none.
-            notes: List to which sentences on the file as a whole are appended.
-        """
+        """Yield numbers, then columns of ``Persons.query``, or tests; fills ``tested``, ``notes``."""
         stored_names = self.coding.stored if self.persons else attributes
         names = (*stored_names, self.persons.column) if self.persons else stored_names
         with OpenRecords(self.path, self.format) as records:
@@ -252,11 +247,7 @@ class Vault(StreamedRecords):
 
 
 class _Test(NamedTuple):
-    """A question to each value of an attribute.
-
-    Args:
-        kind: "zone" or "text"; see ``Vault.unzoned`` and ``Vault.texts_by_value``.
-    """
+    """A question to each value; ``kind`` is "zone" or "text": see ``unzoned`` and ``texts_by_value``."""
 
     kind: str
     name: str
@@ -481,11 +472,7 @@ class OpenRecords:
             raise too_many_bytes(self._format.most_bytes)
 
     def check_names(self) -> None:
-        """Refuse Parquet with names that are equal to the engine, which would rename them: a and A.
-
-        Raises:
-            InvalidInputError: Two names differ by case, or by the form of Unicode, alone.
-        """
+        """Raise InvalidInputError for names in Parquet that are equal to the engine: a and A."""
         if ending_of(self._path) in PARQUET or self._folder:
             from pyarrow.parquet import read_schema  # noqa: PLC0415 - only for a first look
 

@@ -311,11 +311,7 @@ def _attribute_table(entry: DatasetTable, name: str) -> Table:
 
 
 def _say_schema(entry: DatasetTable, declared_by: str | None = None) -> None:
-    """Print a schema.
-
-    Args:
-        declared_by: Name that a review is about to set; None for the schema's own.
-    """
+    """Print a schema; ``declared_by`` is a name that a review is about to set."""
     schema = read_schema(entry.schema_file)
     schema = schema if declared_by is None else replace(schema, declared_by=declared_by)
     reviewed = "reviewed" if schema.reviewed else "not reviewed"

@@ -105,14 +105,7 @@ class LocalDesk:
     def decide(
         self, kind: Kind, resource: str, reason: str | None, shown: str = "", **arguments: Any
     ) -> Mapping[str, str] | None:
-        """Decide; return what came of it, or None if a second steward has to agree.
-
-        Args:
-            shown: Digest of what was shown before a question; by default of what is there now.
-
-        Raises:
-            GencardError: The error of the action.
-        """
+        """Decide, on what ``shown`` is the digest of; None if a second steward has to agree."""
         digest = shown or self.shown(kind, resource, **arguments)
         action = Action(kind, resource, arguments, reason or NO_REASON, digest)
         decision = self.desk.decide(self.who, action, str(uuid4()))
@@ -218,14 +211,7 @@ def service_statement(config: Path) -> InForce | None:
 
 
 def say_in_force(config: Path, caps_of: str = "") -> InForce | None:
-    """Print whether the running service enforces the settings, and what it does not enforce and why.
-
-    Args:
-        caps_of: Name of a dataset whose caps in force are printed, too.
-
-    Returns:
-        Statement of the running service; None if there is none.
-    """
+    """Print what the service enforces of the settings, and ``caps_of``; return its statement."""
     try:
         statement = service_statement(config)
     except StorageError:

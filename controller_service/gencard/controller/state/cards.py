@@ -93,11 +93,7 @@ def as_of(card: CardRecord, now: datetime) -> CardRecord:
 
 
 def in_force(card: CardRecord) -> CardRecord:
-    """Return the card, if both sides have signed it and it has not ended.
-
-    Raises:
-        CardStateError, CardExpiredError: The card is not in force.
-    """
+    """Return the card if it is in force; raises CardStateError or CardExpiredError."""
     if card.state is CardState.EXPIRED:
         raise CardExpiredError
     if card.state not in USABLE:
@@ -106,11 +102,7 @@ def in_force(card: CardRecord) -> CardRecord:
 
 
 def auditable(card: CardRecord) -> CardRecord:
-    """Return the card, if it is in force or only waits for an audit of its generator.
-
-    Raises:
-        CardStateError, CardExpiredError: Neither.
-    """
+    """Return the card if it is in force or only waits for an audit; else raises as ``in_force``."""
     return card if card.state is CardState.AUDITING else in_force(card)
 
 

@@ -129,11 +129,9 @@ class Fence:
     def check(self, connection: Connection) -> None:
         """Begin a write only while the leadership lasts, and keep it from ending before the commit.
 
-        The lock on the row stops a leader that was suspended for a while: a controller that takes over
-        changes the row, after all transactions that hold the lock have ended.
-
-        Raises:
-            NotLeadingError: The leadership is over.
+        The lock on the row stops a leader that was suspended for a while: a controller that takes
+        over changes the row, after all transactions that hold the lock have ended. Raises
+        NotLeadingError after it.
         """
         if _writes(connection) and not self.lasts(connection, locked=True):
             self.refused()
@@ -391,11 +389,7 @@ def page_of(
 
 
 def number_of_token(token: str) -> int:
-    """Return the number in the token of a list whose rows have numbers.
-
-    Raises:
-        InvalidInputError: The token was not given by such a list.
-    """
+    """Return the number in the token of a list whose rows have numbers; raises InvalidInputError."""
     if not (token.isascii() and token.isdigit() and len(token) <= 18):
         raise InvalidInputError(field="page_token", problem="was not issued by this list")
     return int(token)

@@ -255,23 +255,14 @@ class Ledger:
             tx.execute(update(balances).where(_is(account)).values(less))
 
     def void(self, tx: Connection, line: int, now: datetime) -> None:
-        """Give a reservation back, once a steward knows that nothing was released for it.
-
-        Raises:
-            InvalidInputError: The line is no longer reserved.
-            NotFoundError: There is no such line.
-        """
+        """Give a reservation back, once a steward knows of no release for it; raises as ``settle``."""
         spend = _end(tx, line, SpendState.VOIDED, now)
         for account in accounts_of(spend.dataset, spend.project, spend.analyst):
             less = {name: balances.c[name] - units for name, units in columns_of(spend.price).items()}
             tx.execute(update(balances).where(_is(account)).values(less))
 
     def cap(self, account: Account) -> Price:
-        """Return the most that may ever be spent in an account.
-
-        Raises:
-            NotFoundError: The dataset has no caps.
-        """
+        """Return the most that may ever be spent in an account; raises NotFoundError without caps."""
         if account.dataset not in self._caps:
             raise NotFoundError(what=f"dataset '{account.dataset.removeprefix('datasets/')}'")
         return self._caps[account.dataset].of(account)

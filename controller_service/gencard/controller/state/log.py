@@ -137,11 +137,7 @@ _EVENT = DOCUMENT.codec(Event)
 
 
 def event_of(body: bytes) -> Event:
-    """Return the entry that some bytes are.
-
-    Raises:
-        VerificationError: The bytes are not those of an entry.
-    """
+    """Return the entry that some bytes are; raises VerificationError."""
     try:
         document = document_of(body, "entry", compared=True)
         event = Event(
@@ -178,11 +174,7 @@ class TreeHead:
 
 
 def checkpoint_of(envelope: bytes, keys: KeyHistory) -> TreeHead:
-    """Return the checkpoint in an envelope, once its signature is found to be the log's.
-
-    Raises:
-        VerificationError: The signature is missing or wrong, or it signs something else.
-    """
+    """Return the checkpoint in an envelope that the log has signed; raises VerificationError."""
     facts = predicate_of(keys.payload_of(envelope), CHECKPOINT)
     try:
         return TreeHead(bytes.fromhex(facts["root"]), int(facts["size"]), str(facts["time"]))
@@ -289,11 +281,9 @@ class EventLog:
     ) -> Event:
         """Write a decision down, in the transaction that also makes it true.
 
-        A clock that went back does not take the log's time back: the entry bears the time of the one in
-        front and says in ``clock_behind_seconds`` how far behind the clock was.
-
-        Raises:
-            InvalidInputError: A detail is not one that the log takes.
+        A clock that went back does not take the log's time back: the entry bears the time of the one
+        in front and says in ``clock_behind_seconds`` how far behind the clock was. Raises
+        InvalidInputError for a detail that the log does not take.
         """
         last, leaf = self.newest_entry(tx)
         reading = (self._machine() if self._machine else now).replace(microsecond=0)
@@ -371,11 +361,7 @@ class EventLog:
         return _checkpoint_of(tx, self.size(tx))
 
     def entry(self, tx: Connection, index: int) -> bytes:
-        """Return the bytes of one entry, as they are hashed.
-
-        Raises:
-            InvalidNumberError: The log has no such entry.
-        """
+        """Return the bytes of one entry, as they are hashed; raises InvalidNumberError."""
         body = None
         if 0 <= index < 1 << 63:  # another number would be an error of the database
             query = select(events.c.body).where(events.c.index == index)
@@ -385,21 +371,13 @@ class EventLog:
         return bytes(body)
 
     def inclusion(self, tx: Connection, index: int, size: int) -> tuple[bytes, list[bytes]]:
-        """Leaf hash of an entry, and the path from it to the root of the first ``size`` entries.
-
-        Raises:
-            InvalidNumberError: The log is not so long, or the entry not inside that size.
-        """
+        """Leaf hash of an entry, and its path to the root of ``size`` entries; InvalidNumberError."""
         self._refuse_beyond(tx, size)
         path = merkle.inclusion_path(_node_of(tx), index, size)
         return _node_of(tx)(0, index), path
 
     def consistency(self, tx: Connection, old_size: int, new_size: int) -> list[bytes]:
-        """Hashes that show the log of the newer size to continue that of the older.
-
-        Raises:
-            InvalidNumberError: The log is not so long, or the sizes are not in order.
-        """
+        """Hashes that show the newer log to continue the older one; raises InvalidNumberError."""
         self._refuse_beyond(tx, new_size)
         return merkle.consistency_path(_node_of(tx), old_size, new_size)
 

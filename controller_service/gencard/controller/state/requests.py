@@ -37,11 +37,7 @@ class Request:
     digest: str
 
     def answer(self, tx: Connection, who: Identity) -> bytes | None:
-        """Return the stored answer; None if the request did not come before.
-
-        Raises:
-            RequestIdReusedError: The id came before with another method or request.
-        """
+        """Return the stored answer; None if the request is new. Raises RequestIdReusedError."""
         row = tx.execute(select(answers).where(*self._row(who))).mappings().one_or_none()
         if row is None:
             return None

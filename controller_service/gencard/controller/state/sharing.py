@@ -53,11 +53,7 @@ class SharedFiles(StateFiles):
         self._database, self._place = database, place
 
     def begin(self) -> None:
-        """At the start of a service: no copies of an earlier time, and no pieces of unfinished files.
-
-        Raises:
-            StorageError: The database or the folder failed.
-        """
+        """Start a service: no earlier copies, no pieces of unfinished files; raises StorageError."""
         shutil.rmtree(self.folder, ignore_errors=True)
         for part in _ADOPTED:
             for path in sorted((self._place / part).glob("**/[!.]*")):
@@ -68,11 +64,7 @@ class SharedFiles(StateFiles):
             tx.execute(delete(pieces).where(pieces.c.digest.not_in(select(files.c.digest))))
 
     def path(self, name: str) -> Path:
-        """Return the file's path, fetched if only the database has the file; no file need exist there.
-
-        Raises:
-            StorageError: The file cannot be fetched, or differs from the stored file.
-        """
+        """Return the file's path, fetched if only the database has the file; raises StorageError."""
         path = self.folder / name
         if path.exists():
             return path
@@ -104,11 +96,7 @@ class SharedFiles(StateFiles):
         self._put(name, self.folder / name)
 
     def forget(self, prefix: str, tx: Connection | None = None) -> None:
-        """Take files out of the database, and their pieces; raises StorageError.
-
-        Args:
-            tx: A writing transaction of which this is to be a part.
-        """
+        """Delete files in the database, in transaction ``tx`` if given; raises StorageError."""
         if not self.stored(prefix):
             return
         with nullcontext(tx) if tx else self._database.transaction() as writing:
@@ -291,11 +279,7 @@ class Leadership:
             raise InvalidInputError(field="state.url", problem=problem)
 
     def restored(self) -> None:
-        """Note that a steward accepted the state as it is: all controllers may serve it.
-
-        Raises:
-            StorageError: The database or the disk failed.
-        """
+        """Note that a steward accepted the state: all controllers may serve it. Raises StorageError."""
         with translated(), self._engine.connect() as session:
             number = max(_present(session).number, self._seen.number) + _AFTER_RESTORE
             session.execute(update(leader).values(fence=number))
