@@ -228,17 +228,15 @@ def toml_text(value: object) -> str:
     '{ rho = "0.5" }'
     """
     if isinstance(value, dict):
-        entries = (f"{_key_text(name)} = {toml_text(entry)}" for name, entry in value.items())
+        plain = re.compile(r"[A-Za-z0-9_-]+")
+        names = (name if plain.fullmatch(name) else toml_text(name) for name in value)
+        entries = map("{} = {}".format, names, map(toml_text, value.values()))
         return f"{{ {', '.join(entries)} }}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(toml_text(entry) for entry in value)}]"
     if isinstance(value, str):  # a TOML basic string is a JSON string, but for DEL
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return json.dumps(value)
-
-
-def _key_text(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else toml_text(name)
 
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO

@@ -383,7 +383,7 @@ def list_people(config: ConfigFile = HERE, as_json: AsJson = False) -> None:
             "name": person.identity.name,
             "role": person.identity.role,
             "project": person.identity.project,
-            "certificate until": _day(person.certificate_until),
+            "certificate until": f"{end:%Y-%m-%d}" if (end := person.certificate_until) else "",
             "last in the log": time_text(person.last_seen) if person.last_seen else "",
             "state": "disabled" if person.disabled else "enabled",
         }
@@ -396,7 +396,3 @@ def list_people(config: ConfigFile = HERE, as_json: AsJson = False) -> None:
     for document in documents:
         people.add_row(*map(escape, document.values()))
     console.print(people)
-
-
-def _day(time: datetime | None) -> str:
-    return "" if time is None else f"{time:%Y-%m-%d}"

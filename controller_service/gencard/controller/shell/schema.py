@@ -147,7 +147,9 @@ def set_attribute(
     values = _replacing(listed.codes) if listed.codes else _levels(labels, edges)
     values |= {"text": True} if are_texts(listed.codes) else {}
     values |= {"age_at": _day(age_at), "step": 1} if age_at else {}
-    values |= _scale(step, points, fine, fine_points) | _clamps(above, below)
+    values |= _scale(step, points, fine, fine_points)
+    flags = {"above": above, "below": below}
+    values |= {name: CLAMPS[name] if on else None for name, on in flags.items() if on is not None}
     options: Table = {"ordered": ordered, "integer": integer, "text": text, "missing": missing}
     options |= {"integer": False} if text or values.get("text") else {}
     values |= {name: flag or None for name, flag in options.items() if flag is not None}
@@ -243,11 +245,6 @@ def _scale(step: str | None, points: str | None, fine: str | None, fine_points: 
         parts = _listed(fine)
         values["fine"] = parts if len(parts) > 1 else parts[0] if parts else None
     return values
-
-
-def _clamps(above: bool | None, below: bool | None) -> Table:
-    flags = {"above": above, "below": below}
-    return {name: CLAMPS[name] if flag else None for name, flag in flags.items() if flag is not None}
 
 
 def _listed(text: str) -> list[int | float | str]:

@@ -10,7 +10,6 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -323,7 +322,9 @@ def _say_undeclared(entry: DatasetTable, *, holdout: bool) -> None:
     """Print values of records to standard output, which only the steward reads."""
     undeclared = undeclared_values(entry, read_schema(entry.schema_file), holdout=holdout)
     part = f"{entry.name}: {'holdout' if holdout else 'data'}"
-    values = table(f"Undeclared values of {escape(part)} (for the steward only)", *_VALUE_COLUMNS)
+    values = table(
+        f"Undeclared values of {escape(part)} (for the steward only)", "attribute", "value", "records"
+    )
     for one in undeclared:
         for text, count in one.counts.items():
             values.add_row(escape(one.attribute), escape(text) or "[dim]empty[/]", f"{count:,}")
@@ -335,9 +336,6 @@ def _say_undeclared(entry: DatasetTable, *, holdout: bool) -> None:
             say(f"{name} = {toml_text(value)}")
         for note in one.notes:
             say(f"# {note}")
-
-
-_VALUE_COLUMNS = ("attribute", "value", "records")
 
 
 def _check_files(settings: Settings) -> None:
@@ -430,7 +428,7 @@ def serve(
     # closing the terminal ends the service; under a service manager the signal means "read again"
     hung_up = is_over if sys.stdin.isatty() else reload_asked
     for number, event in ((signal.SIGINT, is_over), (signal.SIGTERM, is_over), (signal.SIGHUP, hung_up)):
-        signal.signal(number, partial(_set, event))
+        signal.signal(number, lambda *_, event=event: event.set())
     settings = Settings.load(config)
     watch = SettingsWatch(config.absolute(), settings)
     leading = lead(settings, is_over, partial(say, "On standby: another controller is the leader."))
@@ -503,7 +501,3 @@ def _reload(controller: Controller, watch: SettingsWatch, config: Path) -> None:
         say(f"Settings refused; the previous settings stay in force: {refused.text}")
     for place in outcome.waiting:
         say(f"Needs a restart: {place}")
-
-
-def _set(event: threading.Event, _number: int, _frame: FrameType | None) -> None:
-    event.set()

@@ -216,7 +216,10 @@ class Ledger:
         if not any(rest.values()):
             return None
         for account in (wide, *others):
-            _add(tx, account, rest)
+            # whatever its cap
+            insert_if_absent(tx, balances, account.columns() | columns_of(Price()))
+            more = {name: balances.c[name] + amount for name, amount in rest.items()}
+            tx.execute(update(balances).where(_is(account)).values(more))
         line = _reserved(
             tx,
             dataset=dataset,
@@ -350,12 +353,6 @@ def _take(tx: Connection, account: Account, price: Price, cap: Price) -> None:
     within = [more[name] <= limits[name] for name in units if units[name]]
     if tx.execute(update(balances).where(_is(account), *within).values(more)).rowcount != 1:
         raise BudgetExceededError(scope=account.scope)
-
-
-def _add(tx: Connection, account: Account, units: Mapping[str, int]) -> None:
-    insert_if_absent(tx, balances, account.columns() | columns_of(Price()))
-    more = {name: balances.c[name] + amount for name, amount in units.items()}
-    tx.execute(update(balances).where(_is(account)).values(more))
 
 
 def _end(tx: Connection, line: int, state: SpendState, now: datetime) -> Spend:

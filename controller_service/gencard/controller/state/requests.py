@@ -73,7 +73,11 @@ class Request:
         with tx.begin_nested():
             if insert_if_absent(tx, answers, {**key, **request, "answer": b"", "created": now}):
                 answer = make()
-                stored = update(answers).where(*self._row(who)).values(answer=_packed(answer))
+                # compressed if that is shorter: the body of a card contains its purpose three times
+                packed = zlib.compress(answer)
+                shorter = len(packed) < len(answer) or answer.startswith(_ZLIB)
+                values = {"answer": packed if shorter else answer}
+                stored = update(answers).where(*self._row(who)).values(values)
                 if tx.execute(stored).rowcount != 1:
                     raise StorageError()
                 return answer
@@ -89,12 +93,6 @@ class Request:
 def forget_answers(tx: Connection, methods: Collection[str], before: datetime) -> None:
     """Drop stored answers of some methods that were given before a time."""
     tx.execute(delete(answers).where(answers.c.method.in_(methods), answers.c.created < before))
-
-
-def _packed(answer: bytes) -> bytes:
-    """Bytes are compressed if that is shorter: the body of a card contains its purpose three times."""
-    packed = zlib.compress(answer)
-    return packed if len(packed) < len(answer) or answer.startswith(_ZLIB) else answer
 
 
 class OperationState(StrEnum):
