@@ -58,23 +58,23 @@ controller.base               6  1150  files, secrets, queues, the log of the pr
 controller.boxes              1   600  black boxes that are admitted
 controller.cards              6  1200  proposals judged, offers signed, cards stored
 controller.controller_state   1   200  what a steward works at, served or not
-controller.drafting           8  3150  init and dataset add: schemas and settings
+controller.drafting           8  3050  init and dataset add: schemas and settings
 controller.jobs              17  3900  processes that may read records
 controller.noise              1    50  OpenDP's exact samplers, and no other
 controller.notify             4   500  webhook and mail to stewards
 controller.operations         3   850  long operations: queued, run, resumed
 controller.page              17  3100  the stewards' page over HTTPS
 controller.people             4  1150  identities, certificates, keys
-controller.policy             4  1150  rules, quotas and limits for proposals
+controller.policy             4  1050  rules, quotas and limits for proposals
 controller.questions          3   900  questions of runs, by the schema alone
-controller.records           14  5650  schema, encoding, versions, the vault
+controller.records           14  5450  schema, encoding, versions, the vault
 controller.releases           4  1100  psi measured once, rows, receipts
 controller.sandbox           13  3700  programs that read records, isolated
 controller.service           11  2250  the gRPC edge and its guard
 controller.settings           1   450  settings in TOML, checked first
 controller.settings_tables    1   350  tables of policy, page and notifications
-controller.shell             12  3650  the command gencard-controller
-controller.state             10  3550  ledger, log, cards, psi, operations
+controller.shell             11  3550  the command gencard-controller
+controller.state             10  3450  ledger, log, cards, psi, operations
 controller.stewards          13  2700  what waits, what stewards see and decide
 controller.wiring             6  1400  from settings to a running controller
 core                          1    50  its door
