@@ -47,12 +47,7 @@ from gencard.controller.state.log import verify as verify_log
 from gencard.controller.state.sharing import Leadership
 from gencard.controller.state.tables import CURRENCIES, balances
 from gencard.core.card.budget import Spend, SpendState
-from gencard.core.errors import (
-    InvalidInputError,
-    SecondStewardError,
-    StorageError,
-    VerificationError,
-)
+from gencard.core.errors import InvalidInputError, SecondStewardError, StorageError, VerificationError
 from gencard.files import LIST_LIMIT, open_file, read_file
 from gencard.wire.documents.keys import BACKUP, CARDS, LIFE, LOG, RestoreApproval, approval_of
 from gencard.wire.documents.receipt import receipt_of_document

@@ -505,10 +505,7 @@ class Boxes:
             self._compared[name] = environment, time.monotonic()
         cliques, linear = divided(statistics)
         return replace(
-            self._in_cells[name],
-            environment=environment,
-            cliques=tuple(cliques),
-            linear=tuple(linear),
+            self._in_cells[name], environment=environment, cliques=tuple(cliques), linear=tuple(linear)
         )
 
     def _reference(self, name: str, statistics: Sequence[Statistic]) -> ReferenceRecipe:

@@ -116,12 +116,7 @@ class TextLook:
 
 
 def look_at(
-    path: Path,
-    field: str,
-    *,
-    most_bytes: int = MOST_BYTES,
-    most_columns: int,
-    names: Sequence[str] = (),
+    path: Path, field: str, *, most_bytes: int = MOST_BYTES, most_columns: int, names: Sequence[str] = ()
 ) -> TextLook:
     """Read a text file, and conclude how it is written.
 

@@ -21,15 +21,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import DomainMismatchError, InvalidInputError, UndeclaredLevelError, advice_on
 from gencard.core.generators.contract import rng_of
-from gencard.core.program_outputs import (
-    ERROR,
-    ESTIMATE,
-    FIT,
-    LARGEST,
-    Output,
-    OutputKind,
-    check_outputs,
-)
+from gencard.core.program_outputs import ERROR, ESTIMATE, FIT, LARGEST, Output, OutputKind, check_outputs
 from gencard.run.levels import (
     UNDECLARED,
     UNKNOWN_NUMBER,

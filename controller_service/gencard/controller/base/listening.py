@@ -16,9 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 from cryptography.x509 import load_pem_x509_certificates
-from pydantic import (
-    AfterValidator,
-)
+from pydantic import AfterValidator
 
 from gencard.controller.base.files import secret_bytes
 from gencard.core.errors import InvalidInputError

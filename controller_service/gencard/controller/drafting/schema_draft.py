@@ -47,7 +47,7 @@ _NAMES_OF_TEXT = re.compile(
 )
 _NAMES_OF_PEOPLE = re.compile(
     r"(^|[^a-z])(id|uid|uuid|ssn|iban|nr|row|key|name|surname|vorname|nachname|e?mail|phone|tel|telefon)([^a-z]|$)"
-    r"|(_id|Id|ID)$|name$",
+    r"|(_id|Id|ID)$|name$"
 )
 _NO_NAME = re.compile(r"(column\d+|Unnamed: \d+)?")
 """Names that programs give to a column without a name, which most often numbers the rows."""

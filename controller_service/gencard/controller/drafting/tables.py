@@ -299,11 +299,7 @@ def table_profiles(address: TableAddress, secret: str, progress: Callable[[str],
 
 
 def _profile(
-    look: "_TableLook",
-    name: str,
-    declared: Declaration,
-    count: int,
-    progress: Callable[[str], None],
+    look: "_TableLook", name: str, declared: Declaration, count: int, progress: Callable[[str], None]
 ) -> Profile:
     kind, nullable = look.column.type(), bool(look.records[name].type().nullable)
     if not (declared.reason or declared.labels or declared.bounds):

@@ -189,10 +189,7 @@ _NAMED_CELLS = 3
 
 
 def _small_cells(
-    source: RecordSource,
-    policy: Policy,
-    schema: PublicSchema,
-    pairs: Sequence[Clique],
+    source: RecordSource, policy: Policy, schema: PublicSchema, pairs: Sequence[Clique]
 ) -> SmallCells:
     """Count the cells that an exact release of the pairs would show."""
     domain = schema.coding.domain

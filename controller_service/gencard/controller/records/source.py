@@ -453,10 +453,7 @@ class StreamedRecords(ABC):
         encoders = encoders_of(self.coding, self.readings, (*stored, *uncoded))
         for batch in self._numbers((*stored, *uncoded)):
             codes = [encoder.codes(batch[axis]) for axis, encoder in enumerate(encoders)]
-            yield [
-                *codes[: len(stored)],
-                *adjusted_numbers(self.coding, uncoded, batch[len(stored) :]),
-            ]
+            yield [*codes[: len(stored)], *adjusted_numbers(self.coding, uncoded, batch[len(stored) :])]
 
     @abstractmethod
     def _numbers(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:

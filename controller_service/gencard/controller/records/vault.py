@@ -219,10 +219,7 @@ class Vault(StreamedRecords):
             ]
 
     def _read(
-        self,
-        attributes: Clique,
-        tested: "list[_Test] | None" = None,
-        notes: list[str] | None = None,
+        self, attributes: Clique, tested: "list[_Test] | None" = None, notes: list[str] | None = None
     ) -> Iterator[list[NDArray[Any]]]:
         """Yield numbers, then columns of ``Persons.query``, or tests; fills ``tested``, ``notes``."""
         stored_names = self.coding.stored if self.persons else attributes

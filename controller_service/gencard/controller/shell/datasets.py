@@ -77,7 +77,7 @@ def add(
         str,
         typer.Argument(
             help="The records: a file (.csv, .parquet, .xlsx, .dta, .sav and others), a folder of "
-            "Parquet files, or the address of a database table.",
+            "Parquet files, or the address of a database table."
         ),
     ],
     sheet: SheetName = "",

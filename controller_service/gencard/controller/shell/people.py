@@ -37,12 +37,7 @@ from gencard.core.errors import InvalidInputError
 from gencard.files import KEY_LIMIT, read_file
 from gencard.shell import new_typer
 from gencard.wire.documents import keys as wire
-from gencard.wire.documents.keys import (
-    PERSONS,
-    EnrolmentRequest,
-    grouped,
-    request_of_document,
-)
+from gencard.wire.documents.keys import PERSONS, EnrolmentRequest, grouped, request_of_document
 from gencard.wire.signatures.canonical import time_text
 from gencard.wire.signatures.dsse import key_id
 from gencard.wire.signatures.identity import Role
@@ -77,8 +72,7 @@ def enrol(
         str | None, typer.Option(help="host:port for the person. Default: the address in the settings.")
     ] = None,
     again: Annotated[
-        bool,
-        typer.Option("--again", help="Replace an enrolled person's keys; old cards stay valid."),
+        bool, typer.Option("--again", help="Replace an enrolled person's keys; old cards stay valid.")
     ] = False,
     authority_key: AuthorityKey = None,
     reason: Reason = None,

@@ -71,8 +71,7 @@ def set_attribute(
         list[str] | None, typer.Option(help="One more label, after the others. Repeatable.")
     ] = None,
     edges: Annotated[
-        str | None,
-        typer.Option(help="Edges of intervals, such as 0,18,65 or 2019-01-01,2020-12-31."),
+        str | None, typer.Option(help="Edges of intervals, such as 0,18,65 or 2019-01-01,2020-12-31.")
     ] = None,
     ordered: Annotated[
         bool | None,
@@ -115,8 +114,7 @@ def set_attribute(
         typer.Option("--missing/--not-missing", help="Make empty values a level of their own."),
     ] = None,
     absent: Annotated[
-        list[str] | None,
-        typer.Option(help="A value that stands for missing, such as -9. Repeatable."),
+        list[str] | None, typer.Option(help="A value that stands for missing, such as -9. Repeatable.")
     ] = None,
     other: Annotated[str | None, typer.Option(help="Label of all values that are not declared.")] = None,
     age_at: Annotated[
@@ -167,8 +165,7 @@ def set_attribute(
 def describe(
     title: Annotated[str | None, typer.Option(help="Public title of the dataset.")] = None,
     description: Annotated[
-        str | None,
-        typer.Option(help="What the dataset is, where it comes from, and under which terms."),
+        str | None, typer.Option(help="What the dataset is, where it comes from, and under which terms.")
     ] = None,
     dataset: DatasetName = None,
     config: ConfigFile = HERE,

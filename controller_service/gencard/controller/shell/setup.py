@@ -276,10 +276,7 @@ def _check_all_records(
                 with console.status(f"Reading {entry.name}") as status:
                     progress = partial(_say_records, status, entry.name)
                     checked = check_records(
-                        entry,
-                        partial(allowed_pairs, entry.policy),
-                        holdout=holdout,
-                        progress=progress,
+                        entry, partial(allowed_pairs, entry.policy), holdout=holdout, progress=progress
                     )
                 part = f"{entry.name}{' (holdout)' if holdout else ''}"
                 _say_adjustments(part, checked.adjustments)
@@ -411,8 +408,7 @@ waits up to 0.1 s for calls that compute, and holds the lock of the writers mean
 def serve(
     config: ConfigFile = HERE,
     unreviewed: Annotated[
-        bool,
-        typer.Option("--unreviewed", help="Serve drafted schemas too; trials only."),
+        bool, typer.Option("--unreviewed", help="Serve drafted schemas too; trials only.")
     ] = False,
 ) -> None:
     """Run the service until interrupted. Unfinished operations resume at the next start.

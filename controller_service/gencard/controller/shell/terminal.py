@@ -56,8 +56,7 @@ StewardName = Annotated[
     str | None, typer.Option("--steward", help="Name of the acting steward. Default: your login name.")
 ]
 AuthorityKey = Annotated[
-    Path | None,
-    typer.Option(help="The authority's private key, if not in the controller's folder."),
+    Path | None, typer.Option(help="The authority's private key, if not in the controller's folder.")
 ]
 Reason = Annotated[str | None, typer.Option(help="Reason, in one line, recorded in the log.")]
 Emergency = Annotated[
@@ -139,11 +138,7 @@ def reason_for_good(question: str, reason: str, yes: bool) -> str:
 
 @contextmanager
 def local_desk(
-    config: Path,
-    steward: str | None,
-    *,
-    emergency: bool = False,
-    authority_key: Path | None = None,
+    config: Path, steward: str | None, *, emergency: bool = False, authority_key: Path | None = None
 ) -> Iterator[LocalDesk]:
     """Open the desk, for decisions under the steward's name.
 

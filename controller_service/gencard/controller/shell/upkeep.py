@@ -284,10 +284,7 @@ def _cluster(settings: Settings) -> Diagnosis:
     advice = " ".join(
         text
         for text, names in (
-            (
-                "Start `gencard-controller worker start` there, and compare the certificates.",
-                silent,
-            ),
+            ("Start `gencard-controller worker start` there, and compare the certificates.", silent),
             ("Install this controller's version there.", other),
             ("Examine refused workers, then run `gencard-controller worker admit NAME`.", refused),
         )
@@ -339,12 +336,10 @@ def backup(
 
 def restore(
     folder: Annotated[
-        Path | None,
-        typer.Argument(help="Backup folder. Omit it if the state is already in place."),
+        Path | None, typer.Argument(help="Backup folder. Omit it if the state is already in place.")
     ] = None,
     checkpoint: Annotated[
-        list[Path] | None,
-        typer.Option(help="Saved checkpoint of the log. Repeatable."),
+        list[Path] | None, typer.Option(help="Saved checkpoint of the log. Repeatable.")
     ] = None,
     complete: Complete = False,
     approval: Annotated[

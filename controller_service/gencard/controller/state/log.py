@@ -259,9 +259,7 @@ class EventLog:
     """
 
     def __init__(
-        self,
-        signing_key: Callable[[Connection], Ed25519PrivateKey],
-        machine: Clock | None = None,
+        self, signing_key: Callable[[Connection], Ed25519PrivateKey], machine: Clock | None = None
     ) -> None:
         self._signing_key, self._machine = signing_key, machine
         self.newest: datetime | None = None

@@ -144,14 +144,7 @@ class OperationRow:
 
 
 def create_operation(
-    tx: Connection,
-    name: str,
-    *,
-    owner: str,
-    kind: str,
-    resource: str,
-    request: bytes,
-    now: datetime,
+    tx: Connection, name: str, *, owner: str, kind: str, resource: str, request: bytes, now: datetime
 ) -> None:
     """Put an operation in the queue."""
     tx.execute(

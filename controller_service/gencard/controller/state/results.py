@@ -159,12 +159,7 @@ def evaluated_measures(tx: Connection, card: str) -> frozenset[str]:
 
 
 def list_evaluations(
-    tx: Connection,
-    card: str,
-    *,
-    among: Collection[str] | None,
-    before: str = "",
-    limit: int = 50,
+    tx: Connection, card: str, *, among: Collection[str] | None, before: str = "", limit: int = 50
 ) -> Page[EvaluationRow]:
     """Measures of a card, newest first: those of some names, or all."""
     query = select(measures).where(measures.c.card == card)
@@ -245,14 +240,7 @@ class Conclusion:
 
 
 def begin_audit(
-    tx: Connection,
-    *,
-    name: str,
-    card: str,
-    dataset: str,
-    submitter: str,
-    box: Audited,
-    now: datetime,
+    tx: Connection, *, name: str, card: str, dataset: str, submitter: str, box: Audited, now: datetime
 ) -> int:
     """Write an audit down before it runs; which attempt it is, from 1."""
     # counted before the run: an audit that is stopped when it looks bad still counts
