@@ -303,13 +303,8 @@ def _profile(
 ) -> Profile:
     kind, nullable = look.column.type(), bool(look.records[name].type().nullable)
     if not (declared.reason or declared.labels or declared.bounds):
-        if (
-            kind.is_string()
-            or kind.is_numeric()
-            or kind.is_boolean()
-            or _is_day(kind)
-            or kind.is_unknown()
-        ):
+        plain = (kind.is_string, kind.is_numeric, kind.is_boolean, kind.is_unknown)
+        if _is_day(kind) or any(is_so() for is_so in plain):
             return profile_of(look, name, count, progress, nullable=nullable)
         declared = Declaration(reason=NESTED)
     numbers = [float(label) for label in declared.labels] if kind.is_numeric() else []

@@ -186,18 +186,8 @@ def insert_card(
     now: datetime,
 ) -> None:
     """Raises StorageError, at the end of the transaction's block, if the name is taken."""
-    tx.execute(
-        insert(cards).values(
-            name=name,
-            dataset=dataset,
-            analyst=analyst,
-            state=state,
-            body=body,
-            etag=etag,
-            created=now,
-            changed=now,
-        )
-    )
+    row = {"name": name, "dataset": dataset, "analyst": analyst, "state": state, "body": body}
+    tx.execute(insert(cards).values(row | {"etag": etag, "created": now, "changed": now}))
 
 
 def update_card(

@@ -147,20 +147,15 @@ def create_operation(
     tx: Connection, name: str, *, owner: str, kind: str, resource: str, request: bytes, now: datetime
 ) -> None:
     """Put an operation in the queue."""
-    tx.execute(
-        insert(operations).values(
-            name=name,
-            owner=owner,
-            kind=kind,
-            resource=resource,
-            request=request,
-            state=OperationState.QUEUED,
-            stage="",
-            permille=0,
-            created=now,
-            changed=now,
-        )
-    )
+    row: dict[str, Any] = {
+        "name": name,
+        "owner": owner,
+        "kind": kind,
+        "resource": resource,
+        "request": request,
+    }
+    row |= {"state": OperationState.QUEUED, "stage": "", "permille": 0, "created": now, "changed": now}
+    tx.execute(insert(operations).values(row))
 
 
 def report_progress(tx: Connection, name: str, stage: str, permille: int, now: datetime) -> bool:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from itertools import chain
 from typing import Any
 
-from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select, update
 
 from gencard.controller.state.database import Page, find_one, get_named, insert_if_absent, only, page_of
 from gencard.controller.state.tables import audits, cards, measures, psis, releases, runs
@@ -227,6 +227,10 @@ class Audited:
     author: str = ""
 
 
+_COUNT = (audits.c.verdict.is_not(None), audits.c.cleared.is_(None))
+"""Conditions of ended audits that no steward has cleared."""
+
+
 @dataclass(frozen=True, slots=True)
 class Conclusion:
     """End of an audit; the fields are those of ``AuditRow``."""
@@ -245,19 +249,15 @@ def begin_audit(
     """Write an audit down before it runs; which attempt it is, from 1."""
     # counted before the run: an audit that is stopped when it looks bad still counts
     attempt = count_attempts(tx, dataset, submitter) + 1
-    tx.execute(
-        insert(audits).values(
-            name=name,
-            card=card,
-            dataset=dataset,
-            submitter=submitter,
-            black_box=box.name,
-            box_digest=box.digest,
-            attempt=attempt,
-            created=now,
-            author=box.author,
-        )
-    )
+    row: dict[str, Any] = {
+        "name": name,
+        "card": card,
+        "dataset": dataset,
+        "submitter": submitter,
+        "created": now,
+    }
+    row |= {"black_box": box.name, "box_digest": box.digest, "author": box.author, "attempt": attempt}
+    tx.execute(insert(audits).values(row))
     return attempt
 
 
@@ -296,13 +296,9 @@ def count_attempts(tx: Connection, dataset: str, submitter: str) -> int:
 
 def passed_audit(tx: Connection, card: str, box_digest: str) -> AuditRow | None:
     """Return the newest audit under a card in which this very black box left no evidence."""
-    mine = (
-        audits.c.card == card,
-        audits.c.box_digest == box_digest,
-        audits.c.verdict == Verdict.NO_EVIDENCE,
-        audits.c.cleared.is_(None),
-    )
-    query = select(audits).where(*mine).order_by(audits.c.number.desc()).limit(1)
+    mine = (audits.c.card == card, audits.c.box_digest == box_digest)
+    passed = (audits.c.verdict == Verdict.NO_EVIDENCE, audits.c.cleared.is_(None))
+    query = select(audits).where(*mine, *passed).order_by(audits.c.number.desc()).limit(1)
     return find_one(tx, query, _audit_of)
 
 
@@ -317,33 +313,24 @@ def audits_of_family(tx: Connection, row: AuditRow) -> tuple[AuditRow, ...]:
         # an unknown author is taken for every author: leaving it out must not start a new family
         author = or_(audits.c.author.is_(None), audits.c.author.in_(["", row.author]))
         same_name_and_author = and_(same_name_and_author, author)
-    query = select(audits).where(
-        audits.c.dataset == row.dataset,
-        audits.c.name != row.name,
-        audits.c.verdict.is_not(None),
-        audits.c.cleared.is_(None),
-        or_(audits.c.box_digest == row.box_digest, same_name_and_author),
-    )
-    rows = tx.execute(query.order_by(audits.c.ended, audits.c.number)).mappings()
-    return tuple(_audit_of(other) for other in rows)
+    family = or_(audits.c.box_digest == row.box_digest, same_name_and_author)
+    return _counting(tx, audits.c.dataset == row.dataset, audits.c.name != row.name, family)
 
 
 def counting_audits(tx: Connection) -> tuple[AuditRow, ...]:
     """Return all ended audits that no steward has cleared, in the order of their ends."""
-    query = select(audits).where(audits.c.verdict.is_not(None), audits.c.cleared.is_(None))
-    rows = tx.execute(query.order_by(audits.c.ended, audits.c.number)).mappings()
-    return tuple(_audit_of(row) for row in rows)
+    return _counting(tx)
+
+
+def _counting(tx: Connection, *conditions: ColumnElement[bool]) -> tuple[AuditRow, ...]:
+    query = select(audits).where(*conditions, *_COUNT).order_by(audits.c.ended, audits.c.number)
+    return tuple(map(_audit_of, tx.execute(query).mappings()))
 
 
 def clear_audits(tx: Connection, dataset: str, black_box: str, now: datetime) -> int:
     """Let no ended audit of a black box on a dataset count any more; how many did."""
-    statement = update(audits).where(
-        audits.c.dataset == dataset,
-        audits.c.black_box == black_box,
-        audits.c.verdict.is_not(None),
-        audits.c.cleared.is_(None),
-    )
-    return tx.execute(statement.values(cleared=now)).rowcount
+    mine = (audits.c.dataset == dataset, audits.c.black_box == black_box)
+    return tx.execute(update(audits).where(*mine, *_COUNT).values(cleared=now)).rowcount
 
 
 def _audit_of(row: Mapping[Any, Any]) -> AuditRow:

@@ -138,17 +138,8 @@ def add_message(tx: Connection, name: str, channel: str, kinds: Collection[str],
         text = _text({*kinds, *json.loads(row["kinds"])})
         tx.execute(update(messages).where(messages.c.name == row["name"]).values(kinds=text))
         return
-    tx.execute(
-        insert(messages).values(
-            name=name,
-            channel=channel,
-            kinds=_text(kinds),
-            state=MessageState.WAITING,
-            tries=0,
-            due=now,
-            created=now,
-        )
-    )
+    message = {"name": name, "channel": channel, "kinds": _text(kinds), "state": MessageState.WAITING}
+    tx.execute(insert(messages).values(message | {"tries": 0, "due": now, "created": now}))
 
 
 def next_message(tx: Connection, channel: str) -> MessageRow | None:
