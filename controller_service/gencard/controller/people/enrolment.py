@@ -105,7 +105,6 @@ class Roster:
     A file that cannot be used enrols no person and affects no other person. If two files have one
     identity, neither enrols it, because the right signing key is not known.
 
-
     Args:
         on_change: Called with all enrolled people whenever a file has changed, before the change takes
             effect; if it raises, the caller is refused.
@@ -135,16 +134,13 @@ class Roster:
 
     def signing_key(self, identity: Identity) -> Ed25519PublicKey:
         """Return the public key with which a person signs; raises UnauthenticatedError for strangers."""
-        enrolled = self._find(identity)
+        enrolled = self.person(identity)
         if enrolled is None:
             raise UnauthenticatedError
         return enrolled.signing_key
 
     def person(self, identity: Identity) -> Enrolled | None:
         """Return the person enrolled at this moment; None for strangers and disabled people."""
-        return self._find(identity)
-
-    def _find(self, identity: Identity) -> Enrolled | None:
         enrolled = self._people().get(identity.uri)
         return None if enrolled is None or enrolled.disabled else enrolled
 

@@ -39,6 +39,14 @@ _UTF8 = ("utf-8", "utf-8-sig")
 MARKS_OF_PATTERNS = "*?["
 """Characters for which the engine would look for other files than the one named."""
 
+CLOSED_ENGINE: dict[str, str | int | float | list[str]] = {
+    "threads": 2,
+    "temp_directory": "",  # nothing may spill to disk
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+}
+"""Settings of every DuckDB that sees records; each adds a ``memory_limit``."""
+
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:

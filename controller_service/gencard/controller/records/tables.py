@@ -37,7 +37,7 @@ from gencard.controller.records.encoding import (
     scales_of,
     sources_of,
 )
-from gencard.controller.records.file_format import USUAL, silently
+from gencard.controller.records.file_format import CLOSED_ENGINE, USUAL, silently
 from gencard.controller.records.source import (
     Gathered,
     Persons,
@@ -490,13 +490,7 @@ class IbisTable:
 # - The version is an HMAC of the sum of the records' hashes: it depends on no order, and on every value.
 
 
-_ENGINE: dict[str, str | int | float | list[str]] = {
-    "memory_limit": "256MiB",
-    "threads": 2,
-    "temp_directory": "",  # nothing may spill to disk
-    "autoinstall_known_extensions": False,
-    "autoload_known_extensions": False,
-}
+_ENGINE = CLOSED_ENGINE | {"memory_limit": "256MiB"}
 _PERSON = "person"
 
 

@@ -30,6 +30,7 @@ from gencard.controller.records.encoding import (
     query_of,
 )
 from gencard.controller.records.file_format import (
+    CLOSED_ENGINE,
     USUAL,
     FileFormat,
     ParquetFolder,
@@ -72,13 +73,7 @@ MOST_COPIED = 256 << 20
 _FEW_BYTES = 8 << 20
 """Size of CSV files below which one thread is enough."""
 
-_ENGINE: dict[str, str | int | float | list[str]] = {
-    "memory_limit": "512MiB",
-    "threads": 2,
-    "temp_directory": "",  # nothing may spill to disk
-    "autoinstall_known_extensions": False,
-    "autoload_known_extensions": False,
-}
+_ENGINE = CLOSED_ENGINE | {"memory_limit": "512MiB"}
 
 
 @dataclass(frozen=True, slots=True)
