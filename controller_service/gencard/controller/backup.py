@@ -88,17 +88,13 @@ def check_state(controller_state: ControllerState, tx: Connection, known: Iterab
             stored_totals[row["scope"], row["dataset"], row["holder"], name] = row[name]
     if +sums != +stored_totals:
         raise VerificationError(problem="the ledger's balances are not the sums of its lines")
-    _check_releases(controller_state, tx)
-    return max([size, *sizes.values()])
-
-
-def _check_releases(controller_state: ControllerState, tx: Connection) -> None:
-    keys, files = key_history(tx, controller_state.keys[CARDS]), controller_state.files
+    card_keys, files = key_history(tx, controller_state.keys[CARDS]), controller_state.files
     for release in results.all_releases(tx):
-        signed = predicate_of(keys.payload_of(release.receipt), RECEIPT)
+        signed = predicate_of(card_keys.payload_of(release.receipt), RECEIPT)
         digests = {release.digest, receipt_of_document(signed).rows_digest}
         if digests != {RowsFile(files.path(f"{ROWS}/{release.file_name}")).dataset().digest()}:
             raise VerificationError(problem=f"the rows of {release.name} are not those that were signed")
+    return max([size, *sizes.values()])
 
 
 PATIENCE = 2.0

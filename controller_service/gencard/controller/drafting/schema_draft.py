@@ -429,20 +429,15 @@ def _is_rounded(profile: Profile, scale: DeclaredScale) -> bool:
 
 def _dates(profile: Profile) -> DeclaredScale:
     """Months, quarters, years or more: the finest with at most 24 periods."""
-    first, last = (date_of_days(profile.quantiles[at]) for at in (0, -1))
+    days = (date_of_days(profile.quantiles[at]) for at in (0, -1))
+    first, last = (day.year * 12 + day.month - 1 for day in days)
     for months in (1, 3, 12, 60, 120, 600):
-        starts = _starts(first, last, months)
+        # in the calendar, from the period of the first day to that after the last
+        periods = range(first // months, last // months + 2)
+        starts = [_first_day(period * months) for period in periods]
         if len(starts) <= 25:
             break
     return DeclaredScale(Decimal(1), tuple(map(Decimal, (*starts[:-1], starts[-1] - 1))))
-
-
-def _starts(first: date, last: date, months: int) -> list[int]:
-    """Return first days of periods from that of ``first`` to that after ``last``, in the calendar."""
-    begin = (first.year * 12 + first.month - 1) // months
-    end = (last.year * 12 + last.month - 1) // months
-    counts = [period * months for period in range(begin, end + 2)]
-    return [_first_day(count) for count in counts]
 
 
 def _first_day(months: int) -> int:

@@ -120,7 +120,11 @@ class Persons:
                     raise UndeclaredLevelError(attribute=self.column)
                 records += len(batch[0])
                 check_number(records)
-                for parts, inside in zip(ranges, _inside(batch[-3]), strict=True):
+                # by the first half of the hash of a record's person
+                numbers = batch[-3] // np.uint64(2**64 // _RANGES)
+                order = np.argsort(numbers, kind="stable")
+                ends = np.searchsorted(numbers[order], np.arange(1, _RANGES, dtype=np.uint64))
+                for parts, inside in zip(ranges, np.split(order, ends), strict=True):
                     parts.append([column[inside] for column in batch])
         return [_sorted(ranges.pop(0)) for _ in range(_RANGES)] if records else []
 
@@ -133,13 +137,6 @@ def check_number(records: int) -> None:
             limit=f"{MOST_IN_MEMORY:,} records",
             advice="Declare no `person` in the schema, or offer a file of fewer records.",
         )
-
-
-def _inside(high: NDArray[np.uint64]) -> list[NDArray[np.intp]]:
-    """Positions of the records of each range, by the first half of their person's hash."""
-    numbers = high // np.uint64(2**64 // _RANGES)
-    order = np.argsort(numbers, kind="stable")
-    return np.split(order, np.searchsorted(numbers[order], np.arange(1, _RANGES, dtype=np.uint64)))
 
 
 def _sorted(parts: list[list[NDArray[Any]]]) -> "Gathered":

@@ -27,7 +27,7 @@ from gencard.controller.people.keys import write_new
 from gencard.controller.records.catalogue import PREFIX
 from gencard.controller.records.schema_file import read_schema
 from gencard.controller.records.table_address import name_of, records_at
-from gencard.controller.settings import DatasetTable, Settings
+from gencard.controller.settings import Settings
 from gencard.controller.shell.schema import (
     MostRecords,
     Person,
@@ -132,7 +132,17 @@ def add(
 def list_datasets(config: ConfigFile = HERE, as_json: AsJson = False) -> None:
     """List datasets with records, schema, policy and caps."""
     settings = Settings.load(config)
-    documents = [_dataset_document(entry) for entry in settings.datasets]
+    documents = [
+        {
+            "name": entry.name,
+            "records": str(entry.data),
+            "schema": str(entry.schema_file),
+            "reviewed": read_schema(entry.schema_file).reviewed,
+            "policy": entry.policy.summary,
+            "caps": caps_text(entry.caps.in_words()),
+        }
+        for entry in settings.datasets
+    ]
     if as_json:
         say_json(documents)
         return
@@ -144,17 +154,6 @@ def list_datasets(config: ConfigFile = HERE, as_json: AsJson = False) -> None:
 
 def _cell(value: object) -> str:
     return {True: "reviewed", False: "not reviewed"}[value] if isinstance(value, bool) else str(value)
-
-
-def _dataset_document(entry: DatasetTable) -> dict[str, object]:
-    return {
-        "name": entry.name,
-        "records": str(entry.data),
-        "schema": str(entry.schema_file),
-        "reviewed": read_schema(entry.schema_file).reviewed,
-        "policy": entry.policy.summary,
-        "caps": caps_text(entry.caps.in_words()),
-    }
 
 
 @dataset_app.command()

@@ -1,6 +1,5 @@
 """enrol, renew, keys, person: certificates, the controller's signing keys, and who may call."""
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -239,7 +238,12 @@ def add(
 ) -> None:
     """Enrol a person from a request made by `gencard enrol NAME`."""
     if keys_here:
-        _make_person(config, {name: role}, project, authority_key)
+        folder, now = config.absolute().parent, datetime.now(UTC)
+        authority = read_authority(folder / "authority", authority_key)
+        address = reachable(Settings.load(config).server.address)
+        make_people(folder, authority, {name: role}, project, address=address, now=now)
+        say(f"{name} is enrolled as {role} of project {project}.")
+        say(f"Keys, for trials only: {folder / 'people' / name}")
         note_rules(config, steward)
         action = Action(Kind.ENROL, f"people/{name}", {"keysHere": True}, reason or NO_REASON)
         with local_desk(config, steward) as desk:
@@ -262,18 +266,6 @@ def add(
         steward=steward,
         config=config,
     )
-
-
-def _make_person(
-    config: Path, people: Mapping[str, Role], project: str, authority_key: Path | None
-) -> None:
-    folder = config.absolute().parent
-    authority = read_authority(folder / "authority", authority_key)
-    address = reachable(Settings.load(config).server.address)
-    make_people(folder, authority, people, project, address=address, now=datetime.now(UTC))
-    for name, role in people.items():
-        say(f"{name} is enrolled as {role} of project {project}.")
-        say(f"Keys, for trials only: {folder / 'people' / name}")
 
 
 @app.command(name="disable")
