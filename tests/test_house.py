@@ -64,7 +64,7 @@ controller.noise              1    50  OpenDP's exact samplers, and no other
 controller.notify             4   500  webhook and mail to stewards
 controller.operations         3   850  long operations: queued, run, resumed
 controller.page              17  3100  the stewards' page over HTTPS
-controller.people             4  1150  identities, certificates, keys
+controller.people             3   900  identities, certificates, keys
 controller.policy             4  1050  rules, quotas and limits for proposals
 controller.questions          3   900  questions of runs, by the schema alone
 controller.records           14  5450  schema, encoding, versions, the vault
@@ -74,7 +74,7 @@ controller.service           11  2250  the gRPC edge and its guard
 controller.settings           1   450  settings in TOML, checked first
 controller.settings_tables    1   350  tables of policy, page and notifications
 controller.shell             11  3550  the command gencard-controller
-controller.state             10  3450  ledger, log, cards, psi, operations
+controller.state             10  3550  ledger, log, cards, psi, operations
 controller.stewards          13  2700  what waits, what stewards see and decide
 controller.wiring             6  1400  from settings to a running controller
 core                          1    50  its door

@@ -39,7 +39,7 @@ HOUSES: Mapping[str, Mapping[str, Room]] = {
             people policy records releases sandbox service settings state stewards
         10 backup audits base cards controller_state jobs people settings state
         10 notify base controller_state settings settings_tables state stewards
-        10 page base cards controller_state people records settings_tables state stewards
+        10 page base cards controller_state records settings_tables state stewards
         10 service answers audits base boxes cards controller_state operations people records \
             releases settings state stewards
         9 controller_state answers base boxes cards operations people settings state stewards

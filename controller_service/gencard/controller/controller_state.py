@@ -16,12 +16,12 @@ from gencard.controller.operations.failures import Refusals
 from gencard.controller.operations.operations import Operations
 from gencard.controller.people.enrolment import Roster
 from gencard.controller.people.keys import KeyRotation, SigningKey, certificate_ends
-from gencard.controller.people.passkeys import Passkeys
 from gencard.controller.settings import Settings
 from gencard.controller.state.database import Database
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.log import Clock, EventLog
 from gencard.controller.state.sharing import SharedFiles
+from gencard.controller.state.stewards import Passkeys
 from gencard.controller.stewards.answers import AnswerEffect
 from gencard.controller.stewards.cards import CardEffect
 from gencard.controller.stewards.deciding import Effects, Way

@@ -37,7 +37,7 @@ from webauthn.helpers.structs import (
     UserVerificationRequirement,
 )
 
-from gencard.controller.people.passkeys import Passkey, Passkeys, key_of
+from gencard.controller.state.stewards import Passkey, Passkeys, key_of
 from gencard.core.errors import PermissionDeniedError, UnauthenticatedError
 from gencard.wire.signatures.identity import Identity, Role
 

@@ -23,8 +23,8 @@ from gencard.controller.people.enrolment import (
 )
 from gencard.controller.people.enrolment import EnrolmentKind as Enrolling
 from gencard.controller.people.keys import LEAF_LIFE, read_authority
-from gencard.controller.people.passkeys import Passkeys
 from gencard.controller.state.log import EventLog
+from gencard.controller.state.stewards import Passkeys
 from gencard.controller.stewards.actions import Applied, Demands, argument, refuse_others
 from gencard.core.errors import AuthorityElsewhereError, InvalidInputError
 from gencard.files import KEY_LIMIT, read_file
