@@ -212,12 +212,7 @@ def digest_of_file(path: Path) -> str:
 
 
 def back_up(controller_state: ControllerState, folder: Path, steward: str) -> BackupList:
-    """Put a backup into a new folder: all of it, or nothing.
-
-    Raises:
-        InvalidInputError: The folder holds something already, or the database is not SQLite.
-        StorageError: Something cannot be read or written.
-    """
+    """Put a backup of SQLite into a new folder, all or nothing; InvalidInputError or StorageError."""
     check_new(folder)
     with suppress(OSError), whole_folder(folder) as draft:
         with controller_state.database.transaction() as tx:

@@ -101,14 +101,7 @@ def read_apart(module: str, path: Path, field: str, *words: object) -> StoredTab
 
 
 def answered(read: Callable[..., StoredTable]) -> int:
-    """Read the file that the arguments name, and write its table to the standard output.
-
-    Args:
-        read: Takes the path, the field and the words, as texts.
-
-    Returns:
-        Exit code of the process.
-    """
+    """Read the file of the arguments by ``read``, write its table to standard output; the exit code."""
     parent, path, *words = sys.argv[1:]
     end_with_parent(int(parent))
     try:

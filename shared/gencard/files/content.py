@@ -151,11 +151,7 @@ class _Bounded(io.RawIOBase):
 
 
 def arrow_files(opened: Callable[[], BinaryIO]) -> Any:
-    """Return a file system of Arrow with one file, of any name, which is read-only.
-
-    Args:
-        opened: Opens the file anew for each reading.
-    """
+    """Return a read-only file system of Arrow with one file, which ``opened`` opens for each reading."""
     import pyarrow as pa  # noqa: PLC0415 - most files need no Arrow
     from pyarrow import fs  # noqa: PLC0415
 

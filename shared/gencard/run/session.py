@@ -60,12 +60,7 @@ def frame_of(dataset: Dataset, coding: Coding, values: Values | None = None) -> 
 
 
 def dataset_of_frame(frame: pd.DataFrame, coding: Coding, domain: Domain) -> Dataset:
-    """The codes behind a frame, over ``domain``, whatever the order of its columns.
-
-    Raises:
-        DomainMismatchError: An attribute of the domain is not in the frame.
-        UndeclaredLevelError: A value is not declared for its attribute.
-    """
+    """The codes behind a frame over ``domain``; DomainMismatchError or UndeclaredLevelError."""
     absent = [name for name in domain.attributes if name not in frame.columns]
     if absent:
         raise DomainMismatchError(problem=f"the data have no attribute '{absent[0]}'")

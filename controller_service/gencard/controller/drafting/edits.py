@@ -256,13 +256,7 @@ def review_line(review: ReviewTable) -> str:
 
 
 def write_review(file: Path, box: str, review: ReviewTable) -> None:
-    """Put a review into the settings file, in place of an earlier one of the same black box.
-
-    Raises:
-        InvalidInputError: The file is not written so that the line could be put in and nothing else
-            changed; it is as it was.
-        StorageError: The file cannot be written.
-    """
+    """Put a review into the settings, in place of one of the same box; an error changes nothing."""
     before = file.read_text(encoding="utf-8")
     after = _with_line(before, box, review_line(review))
     settings = None if after is None else _settings(after)

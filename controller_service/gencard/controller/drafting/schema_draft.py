@@ -144,12 +144,7 @@ class SchemaDraft:
 
 
 def with_person(drafted: SchemaDraft, column: str, most_records: int | None) -> SchemaDraft:
-    """Return a draft in which a column identifies persons; the column is no attribute.
-
-    Raises:
-        InvalidInputError: There is no such column or no proposal, or no attribute would be left.
-        InvalidNumberError: The number is not from 1 to 1,000.
-    """
+    """Return a draft in which a column identifies persons, and is no attribute; InvalidInputError."""
     if column not in {one.name for one in drafted.attributes}:
         names = ", ".join(one.column for one in drafted.units) or "none"
         problem = f"there is no column {column!r}; columns that repeat as persons do: {names}"

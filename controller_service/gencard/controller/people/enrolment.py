@@ -422,12 +422,7 @@ def make_people(
     address: str,
     now: datetime,
 ) -> None:
-    """Enrol people, and leave the keys of each in ``people/NAME``, which the controller can read.
-
-    Raises:
-        InvalidInputError: A person of this name is enrolled, or a name or the project is invalid.
-        StorageError, OSError: The files cannot be written.
-    """
+    """Enrol people, with keys in ``people/NAME``; raises InvalidInputError, StorageError or OSError."""
     for name, role in people.items():
         person = folder / "people" / name
         tls = KeyPair(authority.certificate, ec.generate_private_key(ec.SECP256R1()))

@@ -345,11 +345,7 @@ class SigningKey:
         raise StorageError
 
     def settle(self, tx: Connection) -> None:
-        """Move the new key to its place after a rotation; call it inside a write transaction.
-
-        Raises:
-            StorageError: The file cannot be moved; the key works from its present file.
-        """
+        """Move the new key to its place after a rotation, in a transaction; raises StorageError."""
         key, aside = self.current(tx).public_key(), self._in(self.next_file)
         if aside is None or aside.public_key() != key:
             return
@@ -390,14 +386,7 @@ class KeyRotation:
         return self.keys[use]
 
     def rotate(self, tx: Connection, use: str, by: str) -> KeyChange:
-        """Make a new key for one use, which signs once the transaction is committed; then ``settle``.
-
-        Args:
-            by: URI of the person who decides; written into the log.
-
-        Raises:
-            StorageError: The state or the files cannot be written; the old key stays in force.
-        """
+        """Make a key for a use, in force once committed; then ``settle``. Raises StorageError."""
         key = self.key(use)
         key.settle(tx)  # what lies aside is written over
         old, new = key.current(tx), Ed25519PrivateKey.generate()

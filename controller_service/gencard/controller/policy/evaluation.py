@@ -56,12 +56,10 @@ def with_measures(
 ) -> tuple[Proposal, tuple[Change, ...]]:
     """Return the terms with the offered evaluations and removal of uniques, and each change made.
 
-    Evaluations are exact numbers about records, which would undo noise or rounding of psi. The rows that
-    are missing from a release without replicated uniques are exact facts, too. Releases of a black box
-    keep their uniques: all of them are made from one run.
-
-    Args:
-        privacy: Privacy of the card's psi; ``transform`` is the policy's, of exact counts.
+    Evaluations are exact numbers about records, which would undo noise or rounding of psi. The rows
+    that are missing from a release without replicated uniques are exact facts, too. Releases of a
+    black box keep their uniques: all of them are made from one run. Raises InvalidInputError for an
+    unknown measure.
     """
     for name in terms.measures:
         evaluation_named(name)
@@ -115,11 +113,9 @@ def with_analyses(
 ) -> tuple[Proposal, tuple[Change, ...]]:
     """Return the terms with the offered part of the requested runs on the records, and each change.
 
-    Exact numbers about records would undo rounding, checks or noise of psi. Checked runs therefore have
-    the privacy of the card, and reviewed runs need a card with unprotected exact counts.
-
-    Args:
-        requested: Runs that the analyst requested; ``terms`` are all other terms, as offered.
+    Exact numbers about records would undo rounding, checks or noise of psi. Checked runs therefore
+    have the privacy of the card, and reviewed runs need a card with unprotected exact counts. Other
+    terms are as offered.
     """
     bound = READS_RECORDS if terms.transform != AS_COUNTED else None
     private = READS_RECORDS if isinstance(terms.privacy, InsideGenerator) else bound

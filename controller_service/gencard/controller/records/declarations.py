@@ -416,12 +416,7 @@ def declared_of(starts: Sequence[int], end: int, last: int) -> tuple[tuple[int, 
 
 
 def ladder(edges: Sequence[Decimal], step: Decimal) -> tuple[Decimal, ...]:
-    """Return edges of cells, ten a decade, from a tenth of the smallest edge but 0 on.
-
-    Args:
-        edges: First and last one are those of the cells.
-        step: Edges are rounded to it.
-    """
+    """Return edges of cells, ten a decade, from a tenth of the smallest edge but 0 on, on the step."""
     first, last = edges[0], edges[-1]
     least = max(step, min((abs(edge) for edge in edges if edge), default=step) / 10)
     powers = range(least.adjusted(), max(first.copy_abs(), last.copy_abs()).adjusted() + 1)

@@ -517,12 +517,7 @@ def with_derived(
     columns: Sequence[NDArray[Any]],
     of_person: Callable[[Attribute, IntArray], NDArray[Any]] | None = None,
 ) -> list[NDArray[Any]]:
-    """Return codes of attributes, derived from those of stored attributes, then the other columns.
-
-    Args:
-        columns: Codes of the stored attributes, then other columns.
-        of_person: Levels of persons, if the records have persons; see ``Gathered.levels``.
-    """
+    """Return codes of attributes, derived from those of stored attributes, then the other columns."""
     codes = dict(zip(stored, columns, strict=False))
     for one in map(coding.attribute, attributes):
         if (how := one.derivation) is not None:

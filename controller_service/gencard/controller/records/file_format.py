@@ -491,14 +491,7 @@ class ParquetFolder:
         return f"SELECT DISTINCT names FROM ({lists}) LIMIT 2"  # noqa: S608  # no text of a caller
 
     def check_columns(self, lists: list[tuple[list[str]]]) -> None:
-        """Refuse files with different columns.
-
-        Args:
-            lists: The answer to ``columns_query``.
-
-        Raises:
-            InvalidInputError: The files differ, or a key of the partitions is a column too.
-        """
+        """Raise InvalidInputError if lists of ``columns_query`` differ, or name a partition's key."""
         if len(lists) > 1:
             raise _refusal("must have the same columns in all its files")
         if {key.lower() for key in self.keys} & {name.lower() for (names,) in lists for name in names}:

@@ -382,12 +382,7 @@ class _SchemaTable(Section):
 
 
 def read_schema(path: Path) -> PublicSchema:
-    """Return the schema in a file.
-
-    Raises:
-        InvalidInputError: The file cannot be read, or a field is missing, unknown or of a wrong type.
-        InvalidCodingError, InvalidDomainError: The fields do not make a coding.
-    """
+    """Return the schema in a file; raises InvalidInputError, InvalidCodingError, InvalidDomainError."""
     return schema_of_text(read_text(path), path.name)
 
 

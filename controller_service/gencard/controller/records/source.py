@@ -179,12 +179,7 @@ class Gathered:
         return np.flatnonzero(rank < most_records)
 
     def levels(self, attribute: Attribute, counts: IntArray) -> NDArray[Any]:
-        """Return the code of each record's level of a derived attribute of persons, shape ``(n,)``.
-
-        Args:
-            attribute: Derived per person.
-            counts: 1 for each record that counts, else 0.
-        """
+        """Return codes of an attribute of persons, shape ``(n,)``; ``counts`` is 1 where one counts."""
         sums = np.add.reduceat(counts, self.first) if len(self.first) else counts
         coding = attribute.coding
         if not isinstance(coding, Edges):
@@ -322,12 +317,7 @@ class StreamedRecords(ABC):
         return True
 
     def check(self) -> None:
-        """Read every record once: check that all values are declared and structural zeros are empty.
-
-        Raises:
-            UndeclaredLevelError: The error names all attributes with undeclared values, or the
-                attributes of a structural zero.
-        """
+        """Read every record once; raises UndeclaredLevelError for such values or a structural zero."""
         tables: list[NDArray[np.int64]] = []
         with suppress(UndeclaredLevelError):
             tables = self.count(checked_cliques(self.coding))
@@ -360,12 +350,7 @@ class StreamedRecords(ABC):
         return counter.marginals()
 
     def summed(self, sums: Sequence[Sum], histograms: Sequence[str]) -> UnitSums:
-        """Exact sums and histograms of the records, which are read once.
-
-        Args:
-            sums: Each has passed ``Sum.check``.
-            histograms: Attributes with a step.
-        """
+        """Exact sums, all checked, and histograms of attributes with a step; records are read once."""
         groups = tuple(dict.fromkeys(name for one in sums for name in (*one.by, *one.present)))
         of = [name for one in sums for name in one.of]
         numbers = tuple(dict.fromkeys((*histograms, *of)))

@@ -49,12 +49,7 @@ def place_of(text: str) -> "Path | TableAddress":
 
 @dataclass(frozen=True, slots=True)
 class TableAddress:
-    """The address of a table, as a text of the settings.
-
-    Raises:
-        InvalidInputError: The engine or an option is unknown, the table is missing, a password is in it,
-            or records would cross a network unprotected.
-    """
+    """The address of a table, as a text of the settings; InvalidInputError if it is not safe."""
 
     text: str
 

@@ -167,12 +167,7 @@ class IbisTable:
         check_version(self.version(salt), version)
 
     def check(self) -> None:
-        """Count every attribute: check that all values are declared and structural zeros are empty.
-
-        Raises:
-            UndeclaredLevelError: The error names all attributes with undeclared values, or the
-                attributes of a structural zero.
-        """
+        """Count every attribute; raises UndeclaredLevelError for such values or a structural zero."""
         check_zeros(self.coding, self.count(checked_cliques(self.coding)))
 
     def adjustments(self) -> dict[str, Adjustments]:
@@ -237,12 +232,7 @@ class IbisTable:
         return [marginals[tuple(clique)] for clique in cliques]
 
     def summed(self, sums: Sequence[Sum], histograms: Sequence[str]) -> UnitSums:
-        """Exact sums and histograms of the records, added in the database.
-
-        Args:
-            sums: Each has passed ``Sum.check``.
-            histograms: Attributes with a step.
-        """
+        """Exact sums, all checked, and histograms of attributes with a step, added in the database."""
         import ibis  # noqa: PLC0415 - the extra ``ibis``
 
         summed = UnitSums(self.coding, sums, histograms)

@@ -120,12 +120,7 @@ class LocalDesk:
 
 
 def reason_for_good(question: str, reason: str, yes: bool) -> str:
-    """Return the reason for an irreversible decision, after a confirmation at a terminal.
-
-    Raises:
-        InvalidInputError: There is no terminal, or --yes was given, and --yes or --reason is missing.
-        typer.Abort: The decision is not confirmed.
-    """
+    """Return the reason for an irreversible decision, after a confirmation at a terminal, or Abort."""
     if yes or not sys.stdin.isatty():
         for option, value in (("--yes", yes), ("--reason", reason)):
             if not value:

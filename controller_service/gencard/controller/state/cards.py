@@ -68,12 +68,7 @@ class Quotas:
             raise QuotaExceededError(what="open proposals", limit=self.open_proposals, setting=setting)
 
     def check_release(self, number: int, size: int) -> None:
-        """Raise QuotaExceededError if an analyst's releases would be too many or too large.
-
-        Args:
-            number: Number of the analyst's releases, without the new release.
-            size: Size of all releases with the new release, in bytes.
-        """
+        """Raise QuotaExceededError for one release more than ``number``, or ``size`` bytes in all."""
         if number >= self.releases:
             raise QuotaExceededError(what="releases", limit=self.releases, setting="releases")
         if size > self.release_mib * _MIB:
@@ -200,12 +195,7 @@ def update_card(
     body: bytes,
     now: datetime,
 ) -> None:
-    """Change a card by one conditional UPDATE.
-
-    Raises:
-        NotFoundError: There is no such card.
-        StaleEtagError: The card is not as it was when ``old_etag`` was read; nothing was changed.
-    """
+    """Change a card by one conditional UPDATE; StaleEtagError if it is not as it was when read."""
     fresh = update(cards).where(cards.c.name == name, cards.c.etag == old_etag)
     if tx.execute(fresh.values(etag=new_etag, state=state, body=body, changed=now)).rowcount != 1:
         get_card(tx, name)

@@ -247,12 +247,7 @@ class Database:
         return False
 
     def copy_to(self, file: Path) -> None:
-        """Copy all committed data, as of one moment, while others go on writing.
-
-        Raises:
-            InvalidInputError: The database is not SQLite.
-            StorageError: The database cannot be read, or the copy cannot be written.
-        """
+        """Copy all committed data of SQLite at one moment, while others write; raises StorageError."""
         if self._engine.dialect.name != "sqlite":
             problem = "is not SQLite; back it up with the database's own tools: see docs/controllers.md"
             raise InvalidInputError(field="state.url", problem=problem)

@@ -300,13 +300,8 @@ class EventLog:
     def correct(self, tx: Connection, *, actor: str, details: Mapping[str, str], now: datetime) -> Event:
         """Append the one entry that may be earlier than the entry in front of it.
 
-        The way out after a clock that was ahead: from this entry on, the machine's clock counts again.
-
-        Args:
-            now: Time by the machine's clock.
-
-        Raises:
-            InvalidInputError: The newest entry is not later than the clock.
+        The way out after a clock that was ahead: from this entry on, the machine's clock counts
+        again. Raises InvalidInputError for any other clock.
         """
         (last, leaf), now = self.newest_entry(tx), now.replace(microsecond=0)
         if last is None or last.time <= now:

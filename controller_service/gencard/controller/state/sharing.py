@@ -217,12 +217,7 @@ class Leadership:
         self.fence: Fence | None = None
 
     def try_lead(self) -> bool:
-        """Take the lead if no controller has it; sessions of earlier leaders are ended first.
-
-        Raises:
-            StorageError: The database cannot be reached.
-            InvalidInputError: The database was written by a newer or unknown version of Gencard.
-        """
+        """Take the lead if it is free; earlier leaders' sessions end first. Raises as ``migrate``."""
         try:
             if not self._try_lock():
                 self._look()
@@ -263,12 +258,7 @@ class Leadership:
         self._drop()
 
     def check(self) -> None:
-        """Refuse a state that went back to an earlier time, before a steward has restored it properly.
-
-        Raises:
-            InvalidInputError: The log has fewer entries than this controller has seen.
-            StorageError: The database failed.
-        """
+        """Raise InvalidInputError for a state that is earlier than what this controller has seen."""
         with translated(), self._engine.connect() as session:
             present = _present(session)
         if present.is_older_than(self._seen):
