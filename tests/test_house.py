@@ -53,7 +53,7 @@ client.waiting                1   200  waiting for a card
 controller                    1    50  its door
 controller.answers            4  1100  checked runs: judged, released, signed
 controller.audits             3   800  audits: run, resumed, pooled
-controller.backup             1   600  backups and restores
+controller.backup             1   500  backups and restores
 controller.base               6  1150  files, secrets, queues, the log of the process
 controller.boxes              1   600  black boxes that are admitted
 controller.cards              6  1200  proposals judged, offers signed, cards stored
@@ -67,7 +67,7 @@ controller.page              17  3100  the stewards' page over HTTPS
 controller.people             3   900  identities, certificates, keys
 controller.policy             4  1050  rules, quotas and limits for proposals
 controller.questions          3   900  questions of runs, by the schema alone
-controller.records           14  5450  schema, encoding, versions, the vault
+controller.records           14  5300  schema, encoding, versions, the vault
 controller.releases           4  1100  psi measured once, rows, receipts
 controller.sandbox           13  3700  programs that read records, isolated
 controller.service           11  2250  the gRPC edge and its guard

@@ -68,9 +68,7 @@ from gencard.wire.signatures.identity import Identity, Role
 def check_state(controller_state: ControllerState, tx: Connection, known: Iterable[bytes] = ()) -> int:
     """Check the whole state; return the number of entries that the log is known to have had.
 
-    Args:
-        known: Checkpoints that others keep. A checkpoint of a longer log shows that the log's end is
-            lost.
+    ``known`` are checkpoints that others keep: one of a longer log shows that the log's end is lost.
     """
     keys, size = key_history(tx, controller_state.keys[LOG]), controller_state.log.size(tx)
     sizes = {envelope: checkpoint_of(envelope, keys).size for envelope in known}
@@ -281,14 +279,10 @@ def agreed_on(
     complete: bool,
     emergency: bool,
 ) -> dict[str, str]:
-    """Return the details that the log records about a backup and about the stewards who approved it.
+    """Return the details that the log records about a backup and the stewards who approved it.
 
-    Args:
-        emergency: Whether one steward restores alone although two are required.
-
-    Raises:
-        InvalidInputError: One of the approvals does not count, or the folder is missing or no backup.
-        SecondStewardError: Fewer than two stewards approved.
+    In an emergency one steward restores alone although two are required. Raises InvalidInputError
+    for an approval or backup that does not count, SecondStewardError for fewer than two stewards.
     """
     backup_list = None if folder is None else list_of(folder)
     agreement = {} if backup_list is None else {"digest": sha256(backup_list.encoded())}
@@ -381,10 +375,7 @@ def check_restored(state: State) -> None:
 def place(backup: Path, state: State) -> BackupList:
     """Copy a backup to the place of the state; its list is written first, and removed last.
 
-    Raises:
-        InvalidInputError: The place is not empty, or the settings name another database.
-        VerificationError: A file differs from the file that was backed up.
-        StorageError: A file cannot be read or written; nothing stays.
+    Nothing stays after InvalidInputError (another place), VerificationError or StorageError.
     """
     if state.url is not None:
         raise InvalidInputError(
@@ -446,13 +437,9 @@ def take_over(
 ) -> Restored:
     """Check the restored state, and record what happened to everything since the backup.
 
-    Args:
-        known: Checkpoints of the log that others keep.
-        complete: Whether nothing was decided after the backup: the state continues unchanged.
-
-    Raises:
-        InvalidInputError: A checkpoint shows that the backup is not complete.
-        VerificationError, StorageError: The state is not whole.
+    With ``complete``, nothing was decided after the backup, and the state continues unchanged,
+    unless one of the ``known`` checkpoints shows otherwise: InvalidInputError. Raises
+    VerificationError or StorageError for a state that is not whole.
     """
     with controller_state.database.transaction() as tx:
         entries, most = controller_state.log.size(tx), check_state(controller_state, tx, known)

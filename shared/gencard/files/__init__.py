@@ -154,11 +154,9 @@ class ParquetSize:
     def check(self, field: str) -> None:
         """Refuse a file that would take far more memory and time than its size says, before reading it.
 
-        Up to 256 MiB and 100 million cells are always accepted. Beyond that a byte of the file may not
-        stand for more than 200 bytes or 100 cells: columns of real records do not repeat so much.
-
-        Raises:
-            InvalidInputError: The file unpacks to more.
+        Up to 256 MiB and 100 million cells are always accepted. Beyond that a byte of the file may
+        not stand for more than 200 bytes or 100 cells: columns of real records do not repeat so
+        much. Raises InvalidInputError.
         """
         most_bytes = max(_FREE_BYTES, _BYTES_FOR_BYTE * self.stored)
         most_cells = max(_FREE_CELLS, _CELLS_FOR_BYTE * self.stored)

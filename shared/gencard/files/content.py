@@ -58,17 +58,8 @@ def is_packed(path: Path) -> bool:
 def open_content(path: Path, field: str, most_bytes: int) -> BinaryIO:
     """Open a text file, and unpack it while it is read; no copy is written.
 
-    Args:
-        field: Name of the argument that named the file, for errors.
-        most_bytes: Most bytes that may be read.
-
-    Returns:
-        A stream whose reading raises InvalidInputError if the archive is damaged, and TooLargeError if
-        there are more bytes.
-
-    Raises:
-        InvalidInputError: As ``open_file``; or the archive cannot be read, is encrypted, or holds more
-            or less than one text file.
+    Raises InvalidInputError, which names ``field``, for a file or archive that cannot be read; so
+    does reading the stream, and TooLargeError beyond ``most_bytes``.
     """
     file = open_file(path, field)
     if not is_packed(path):

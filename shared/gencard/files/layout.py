@@ -323,14 +323,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 class _Lines:
-    """Lines of a file, with how records end; refuses control characters.
-
-    Args:
-        field: Name of the argument that named the file; empty if control characters may be there.
-
-    Attributes:
-        ends: Ends of the lines with which records end; there may be others inside quotation marks.
-    """
+    """Lines of a file, and the ends of its records; with a ``field``, refuses control characters."""
 
     def __init__(self, lines: Iterator[str], field: str) -> None:
         self._lines, self._field, self._last = lines, field, ""

@@ -178,11 +178,9 @@ class CallTurns:
     """Serves the calls of one caller one by one, and a busy caller's calls between calls of others.
 
     All calls share one interpreter: ten concurrent calls of one caller would leave a tenth of it to
-    others, and calls that follow each other without a pause take half of it from every concurrent call.
-
-    Args:
-        now: Clock in seconds that never goes back.
-        worked: Processor time of this thread, in seconds.
+    others, and calls that follow each other without a pause take half of it from every concurrent
+    call. Both clocks are in seconds: ``now`` never goes back, ``worked`` is processor time of this
+    thread.
     """
 
     def __init__(

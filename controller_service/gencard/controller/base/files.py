@@ -238,12 +238,7 @@ _LARGEST = 1 << 16
 
 
 def secret_bytes(path: Path, field: str) -> bytes:
-    """Return the content of a secret file.
-
-    Raises:
-        InvalidInputError: The file is missing, no regular file, too large, or its group or others
-            have any right on it.
-    """
+    """Return the content of a secret file; InvalidInputError if others have a right, or it is large."""
     try:
         with open_file(path, field) as file:
             status = os.fstat(file.fileno())  # of what was opened, not of what lies there later

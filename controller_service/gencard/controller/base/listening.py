@@ -113,12 +113,9 @@ _TRIES = 20
 def bound(address: str, field: str) -> list[socket.socket]:
     """Return sockets bound to every address of the host of ``host:port``: to all of them, or to none.
 
-    ``localhost`` has both loopback addresses, whatever the machine's list of hosts says, since clients
-    try both. ``[::]`` takes IPv4 too. Port 0 takes a port that is free at every address.
-
-    Raises:
-        InvalidInputError: The host has no address, or an address is held by another process or belongs
-            to another machine.
+    ``localhost`` has both loopback addresses, whatever the machine's list of hosts says, since
+    clients try both. ``[::]`` takes IPv4 too. Port 0 takes a port that is free at every address.
+    Raises InvalidInputError for an address that is held, or not this machine's.
     """
     host, _, port = address.rpartition(":")
     places = _places(host.strip("[]"), field)

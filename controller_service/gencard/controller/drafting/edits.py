@@ -47,16 +47,9 @@ class AttributeEdit:
 
 
 def edit_attribute(file: Path, edit: AttributeEdit) -> PublicSchema:
-    """Change one attribute; the schema then counts as not reviewed.
+    """Change one attribute, and return the schema, which then counts as not reviewed.
 
-    Returns:
-        The schema as it is now.
-
-    Raises:
-        InvalidInputError: There is no such attribute, or the schema would not be valid. The file is as
-            it was.
-        InvalidCodingError, InvalidDomainError: Likewise.
-        StorageError: The file cannot be written.
+    Errors change no file: InvalidInputError, InvalidCodingError, InvalidDomainError, StorageError.
     """
     document = _document(file)
     attributes = _tables(document, "attributes", file)

@@ -212,13 +212,8 @@ def draft_schema(
 ) -> SchemaDraft:
     """Return a draft from the records and, for a table, from the declarations of its database.
 
-    Args:
-        today: Dates of birth become ages on this day.
-
-    Raises:
-        InvalidInputError: The file has lines that cannot be read, too few records, or no column that can
-            be declared.
-        EmptyDatasetError, DatasetUnavailableError: There are no records to read.
+    Dates of birth become ages on ``today``. Raises InvalidInputError for lines that cannot be read
+    or nothing to declare, EmptyDatasetError or DatasetUnavailableError.
     """
     if isinstance(place, TableAddress):
         from gencard.controller.drafting.tables import table_profiles  # noqa: PLC0415 - large libraries

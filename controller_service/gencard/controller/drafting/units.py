@@ -54,12 +54,9 @@ def codes_in(path: Path, attribute: str) -> CodeList:
     """Read a list of codes.
 
     A ``.txt`` has one code a line. A ``.csv`` or ``.tsv`` has a header and the codes in its first
-    column; a second column says in words what each code is. A first line is a header only if its first
-    cell is one of ``_HEADS`` or the name of the attribute: another one may be a code.
-
-    Raises:
-        InvalidInputError: The file cannot be read, has no header, or a line has no code, one of an
-            earlier line, or other columns; the line is named.
+    column; a second column says in words what each code is. A first line is a header only if its
+    first cell is one of ``_HEADS`` or the name of the attribute: another one may be a code. Raises
+    InvalidInputError, which names the line.
     """
     ending = path.suffix.lower()
     if ending not in (".csv", ".tsv", ".txt"):
@@ -298,12 +295,7 @@ NO_WEIGHT = "Weight of the record; statistics count records and do not use it."
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A column that may say whose a record is.
-
-    Args:
-        most_records: Proposal: 95 % of the values have at most so many records, rounded up to one digit.
-        why: Reason for the question, as text without counts of records.
-    """
+    """A column that may say whose a record is, why it is asked, and records of 95 % of its values."""
 
     column: str
     most_records: int

@@ -103,11 +103,8 @@ class Roster:
     """Enrolled people at this moment: a file that is added or deleted counts at the next call.
 
     A file that cannot be used enrols no person and affects no other person. If two files have one
-    identity, neither enrols it, because the right signing key is not known.
-
-    Args:
-        on_change: Called with all enrolled people whenever a file has changed, before the change takes
-            effect; if it raises, the caller is refused.
+    identity, neither enrols it, because the right signing key is not known. ``on_change`` gets all
+    enrolled people before a change takes effect; if it raises, the caller is refused.
     """
 
     def __init__(self, folder: Path, on_change: PeopleAreRead | None = None) -> None:
@@ -118,9 +115,8 @@ class Roster:
     def admits(self, identity: Identity, tls_key: str) -> bool:
         """Whether a person of this name is enrolled, who may call with this TLS key.
 
-        Raises:
-            UnauthenticatedError: The person is disabled, or the key was replaced; it says which. Only a
-                caller with a certificate of the authority gets here.
+        UnauthenticatedError says that the person is disabled, or the key was replaced: only a caller
+        with a certificate of the authority gets here.
         """
         enrolled = self._people().get(identity.uri)
         if enrolled is not None and enrolled.disabled:
@@ -242,14 +238,9 @@ def examined(
 ) -> Enrolment:
     """Check a request and return the enrolment that an answer would make.
 
-    Args:
-        again: Whether new keys of an enrolled person replace the present keys, which sign no more.
-
-    Raises:
-        InvalidInputError: Role or project is missing or differs from the enrolled person's, the name is
-            taken, a key is or was another person's, or was replaced before, or only one of a person's
-            two keys is new.
-        UnauthenticatedError: An identity file is malformed.
+    With ``again``, new keys of an enrolled person replace the present keys, which sign no more.
+    InvalidInputError says what contradicts the enrolled people; UnauthenticatedError: a file is
+    malformed.
     """
     entry = folder / "identities" / f"{request.name}.toml"
     enrolled = enrolled_in(entry) if entry.is_file() else None

@@ -228,21 +228,11 @@ def renew(
     hosts: Sequence[str] = (),
     authority_key: Path | None = None,
 ) -> datetime:
-    """Put a new certificate in the place of one that the authority issued, ended or not.
+    """Put a new certificate in the place of one that the authority issued, ended or not; its end.
 
     The renewal needs no secret of the holder and makes none. People who were removed stay removed.
-
-    Args:
-        file: ``server/certificate.pem``, or a certificate that a person sent.
-        hosts: For the service: its names or addresses, in place of those in the old certificate.
-
-    Returns:
-        When the new one ends.
-
-    Raises:
-        InvalidInputError: The file is no certificate of this authority's, or ``hosts`` were given
-            for a person.
-        StorageError: The file cannot be written; the old one stays.
+    ``hosts`` replace the names and addresses of the service; InvalidInputError for a person's.
+    StorageError: the old certificate stays.
     """
     authority = read_authority(folder / "authority", authority_key)
     old, key = _issued(file, authority)
@@ -298,14 +288,7 @@ def certificate_ends(*certificates: Path) -> Iterator[tuple[str, datetime]]:
 
 @dataclass(slots=True)
 class SigningKey:
-    """Finds the private key that is in force.
-
-    Args:
-        file: File of the key, PEM; the public half is beside it, as ``.pub``.
-
-    Raises:
-        InvalidInputError: The file cannot be used.
-    """
+    """Finds the private key that is in force; the public half of its file is beside it, as ``.pub``."""
 
     use: str
     file: Path

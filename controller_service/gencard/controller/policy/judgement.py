@@ -165,13 +165,11 @@ def with_generator(
 ) -> tuple[Proposal, tuple[Change, ...]] | Refusal:
     """Return the terms with a generator that is on offer and fits the privacy of psi.
 
-    A black box of tier audited sees the records themselves: neither noise on psi nor rounding binds it.
-    It is therefore offered with unprotected exact counts alone, and has their price. No audit finds what
-    an author hides on purpose, so a reviewer must have vouched for this very digest. Its audit decides
-    whether rows are released, so a proposal with rows cannot request a weaker audit than usual.
-
-    Args:
-        generators: Generators of the policy that are not private, in its order.
+    A black box of tier audited sees the records themselves: neither noise on psi nor rounding binds
+    it. It is therefore offered with unprotected exact counts alone, and has their price. No audit
+    finds what an author hides on purpose, so a reviewer must have vouched for this very digest. Its
+    audit decides whether rows are released, so a proposal with rows cannot request a weaker audit
+    than usual. ``generators`` are those of the policy that are not private.
     """
     as_they_are = not privacy.noisy and transform == AS_COUNTED
 
@@ -320,15 +318,10 @@ def judge(
 ) -> CounterOffer | Refusal:
     """Return the nearest acceptable terms with their price, or why there are none.
 
-    Args:
-        proposal: In the domain's order (``Proposal.in_order_of``).
-        closed: Mechanisms that grants made before have closed, and why (``Grants.closed``).
-        coding: The schema, which histograms and sums need.
-
-    Raises:
-        UnknownAttributeError, InvalidCodingError: A histogram or sum is of no declared number.
-        TooLargeError: Over a hard bound of the service; found before anything is expanded.
-        InvalidInputError: The generator needs a marginal that is not asked for.
+    The proposal is in the domain's order, ``closed`` says why earlier grants closed mechanisms, and
+    histograms and sums need ``coding``. Raises UnknownAttributeError or InvalidCodingError for
+    these, TooLargeError before anything is expanded, and InvalidInputError for a marginal that a
+    generator lacks.
     """
     check_size(proposal, domain, limits)
     if proposal.numbers:

@@ -126,13 +126,11 @@ TRANSFORM = "TRANSFORM_REQUIRED"
 def price_of(terms: Proposal, domain: Domain, coding: Coding | None = None) -> Price:
     """Return the price of measuring the terms, which depends on no record.
 
-    Exact counts cost one for each independent statistic: the dimension of the span of Phi. Rounding does
-    not change the price. Noise costs its epsilon or rho, however many statistics share it. A release
-    without replicated uniques costs as much as the table of all its attributes, and one more, because
-    missing rows disclose cells of that table.
-
-    Args:
-        coding: Coding of the schema, which exact histograms and sums need.
+    Exact counts cost one for each independent statistic: the dimension of the span of Phi. Rounding
+    does not change the price. Noise costs its epsilon or rho, however many statistics share it. A
+    release without replicated uniques costs as much as the table of all its attributes, and one
+    more, because missing rows disclose cells of that table. Exact histograms and sums need
+    ``coding``.
     """
     if not isinstance(terms.privacy, Exact):
         return terms.privacy.price

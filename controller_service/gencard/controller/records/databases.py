@@ -39,13 +39,9 @@ def open_table(
 ) -> Iterator[IbisTable]:
     """Open the table at an address, for the length of the context.
 
-    Args:
-        secret: Password of PostgreSQL, or token of Spark Connect; empty for none.
-
-    Raises:
-        DatasetUnavailableError: The database cannot be reached, or has no such table.
-        InvalidInputError: The libraries for the database are not installed, or the column of a zone
-            does not fit.
+    ``secret`` is the password of PostgreSQL, or token of Spark Connect; empty for none. Raises
+    DatasetUnavailableError, or InvalidInputError without the libraries or for a zone that does not
+    fit.
     """
     with open_backend(address, secret) as backend, ExitStack() as going:
         records = silently(lambda: records_of(backend, address))

@@ -91,15 +91,7 @@ class DerivedTable(Section):
     def derived(
         self, name: str, stored: Coding, coding: Labels | Edges | None, form: UnlistedLevels
     ) -> Attribute:
-        """Return the derived attribute.
-
-        Args:
-            stored: The attributes that are not derived.
-            form: Label of all other levels, and whether there is a missing level.
-
-        Raises:
-            InvalidCodingError: The keys contradict each other, or name attributes that are not stored.
-        """
+        """Return the derived attribute; InvalidCodingError for keys that contradict each other."""
         ways = [self.of, self.compare, self.any is not None, self.number is not None, self.sources]
         if sum(map(bool, ways)) != 1 or (self.recode and not self.of):
             problem = "it needs one of: of (with recode or edges), compare, any, number"

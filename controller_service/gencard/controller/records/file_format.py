@@ -338,12 +338,9 @@ def literal(text: str) -> str:
 
 
 def silently(action: Callable[[], _Result]) -> _Result:
-    """Run the action; let no text of its errors out, neither as message nor as cause.
+    """Run the action, and let out no text of its errors, neither as message nor as cause.
 
-    Raises:
-        DatasetUnavailableError: Any error, but
-        GencardError: one of ours, and
-        MemoryError: the engine's lack of memory.
+    Raises DatasetUnavailableError for any error but ours and a lack of memory.
     """
     refusal: Exception
     try:

@@ -101,13 +101,10 @@ def check_records(
     holdout: bool = False,
     progress: Callable[[int], None] = lambda _: None,
 ) -> CheckedRecords:
-    """Read every record once, or every record of the holdout, and check that all keep to the schema.
+    """Read every record once, or of the holdout, and check that all keep to the schema.
 
-    Args:
-        pairs: Chooses the pairs of attributes whose small cells are counted.
-
-    Raises:
-        InvalidInputError, DatasetError: Schema or records are invalid.
+    ``pairs`` chooses the pairs of attributes whose small cells are counted. Raises InvalidInputError
+    or DatasetError.
     """
     schema = read_schema(source.schema_file)
     place = source.holdout if holdout else None

@@ -105,12 +105,8 @@ class Persons:
     def gathered(self, batches: Generator[list[NDArray[Any]], None, None]) -> list["Gathered"]:
         """Return all records, by ranges of the hashes of persons; a person's records are in one range.
 
-        Args:
-            batches: Results of ``query``, with its expressions turned into codes.
-
-        Raises:
-            TooLargeError: There are too many records for the memory.
-            UndeclaredLevelError: A record has no person.
+        ``batches`` are results of ``query``, as codes. Raises TooLargeError for too many records, or
+        UndeclaredLevelError for one without a person.
         """
         ranges: list[list[list[NDArray[Any]]]] = [[] for _ in range(_RANGES)]
         records = 0
@@ -370,12 +366,8 @@ class StreamedRecords(ABC):
     ) -> tuple[Dataset, dict[str, FloatArray]]:
         """Return the records on some attributes, and the numbers of some attributes as stored.
 
-        Args:
-            uncoded: Attributes with edges; each number lies between them, and NaN stands for missing.
-
-        Raises:
-            TooManyRecordsError: There are more than ``most_records``.
-            InvalidInputError: An uncoded attribute does not have numbers.
+        Uncoded numbers lie between their edges, NaN for missing. Raises TooManyRecordsError, or
+        InvalidInputError for an attribute without numbers.
         """
         dataset, numbers, _ = self.read_owned(attributes, uncoded, most_records=most_records)
         return dataset, numbers

@@ -325,14 +325,7 @@ class IbisTable:
     ) -> tuple[Dataset, dict[str, FloatArray]]:
         """Return the records on some attributes, and the numbers of some attributes as stored.
 
-        A table has no order: the records are sorted.
-
-        Args:
-            uncoded: Attributes with edges; each number lies between them, and NaN stands for missing.
-
-        Raises:
-            TooManyRecordsError: There are more than ``most_records``.
-            InvalidInputError: An uncoded attribute does not have numbers.
+        A table has no order: the records are sorted. Else as ``StreamedRecords.read``.
         """
         names = tuple(dict.fromkeys((*attributes, *uncoded)))
         self._check_columns(sources_of(self.coding, names))

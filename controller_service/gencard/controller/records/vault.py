@@ -260,13 +260,7 @@ def _counted(
 
 @dataclass(frozen=True, slots=True)
 class _ReadNumbers:
-    """Numbers of all records that a vault has read, in memory.
-
-    Args:
-        stored: Attributes of the first columns of each batch.
-        tests: Tests of the columns that follow.
-        coded: Codes by batch that were computed so far, by attribute.
-    """
+    """Numbers of all records that a vault has read: of ``stored``, then ``tests``, by batch."""
 
     stored: Clique
     tests: tuple[_Test, ...]

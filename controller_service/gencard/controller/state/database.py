@@ -193,9 +193,7 @@ class Database:
     def migrate(self) -> None:
         """Bring the tables to the newest revision, in one transaction.
 
-        Raises:
-            StorageError: The database cannot be used.
-            InvalidInputError: The database was written by a newer or unknown version of Gencard.
+        Raises StorageError, or InvalidInputError for a newer or unknown revision.
         """
         with self.reading() as tx:
             if revision_of(tx) == NEWEST:
@@ -207,9 +205,8 @@ class Database:
     def transaction(self) -> Iterator[Connection]:
         """Run a transaction, committed at the end of the block, or rolled back if the block raises.
 
-        Raises:
-            StorageError: The database failed: disk full, locked for 30 s, a broken file.
-            NotLeadingError: Another controller has taken over since.
+        Raises StorageError (disk full, locked for 30 s, a broken file), or NotLeadingError if
+        overtaken.
         """
         writing = self._engine.execution_options(**{_WRITES: True})
         with self._while_leading(), translated(), self._door.passed(), writing.begin() as tx:
@@ -219,9 +216,7 @@ class Database:
     def reading(self) -> Iterator[Connection]:
         """Read an unchanging snapshot of all committed data.
 
-        Raises:
-            StorageError: The database failed, or the block tried to write.
-            NotLeadingError: The database failed, and another controller has taken over since.
+        Raises StorageError, also for a write in the block, or NotLeadingError if overtaken.
         """
         with self._while_leading(), translated(), self._engine.connect() as tx:
             yield tx

@@ -178,9 +178,7 @@ class Ledger:
     ) -> int:
         """Hold the price in all three accounts before work begins; the number of the new line.
 
-        Raises:
-            BudgetExceededError: An account does not cover the price; nothing was changed.
-            NotFoundError: The dataset has no caps.
+        Raises BudgetExceededError and changes nothing, or NotFoundError for a dataset without caps.
         """
         # a savepoint: where the third account refuses, the first two must not stay charged
         with tx.begin_nested():
@@ -202,12 +200,8 @@ class Ledger:
     ) -> Spend | None:
         """Hold all that is left of a dataset's budget in one line; None if nothing is left.
 
-        Args:
-            project: One that no caller is of, as ``holder`` is no caller: the caps of their accounts
-                are not asked.
-
-        Raises:
-            NotFoundError: The dataset has no caps.
+        No caller is of ``project`` or is ``holder``: the caps of their accounts are not asked.
+        Raises NotFoundError for a dataset without caps.
         """
         wide, *others = accounts_of(dataset, project, holder)
         cap, spent = (columns_of(price) for price in (self.cap(wide), self.spent(tx, wide)))
@@ -235,10 +229,8 @@ class Ledger:
     def settle(self, tx: Connection, line: int, now: datetime) -> None:
         """Settle a line: the release happened, and the line stays spent for good.
 
-        Raises:
-            InvalidInputError: The line is no longer reserved: a steward voided it meanwhile, and what
-                it was to pay for must not be released.
-            NotFoundError: There is no such line.
+        Raises NotFoundError, or InvalidInputError for a line that a steward voided meanwhile: what
+        it was to pay for must not be released.
         """
         _end(tx, line, SpendState.SETTLED, now)
 

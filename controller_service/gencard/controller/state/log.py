@@ -185,9 +185,8 @@ def checkpoint_of(envelope: bytes, keys: KeyHistory) -> TreeHead:
 def verify(entries: Iterable[Entry], checkpoints: Iterable[bytes], keys: KeyHistory) -> int:
     """Check every entry, the chain, the clock and every checkpoint; the number of entries.
 
-    Raises:
-        VerificationError: Names the first index that is wrong; or, where a stretch of the log was
-            rewritten with all its hashes, the stretch between two checkpoints.
+    VerificationError names the first index that is wrong, or the stretch between two checkpoints
+    that was rewritten with all its hashes.
     """
     walk = _Walk([checkpoint_of(envelope, keys) for envelope in checkpoints])
     for entry in entries:

@@ -216,11 +216,7 @@ class AuditRow:
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """The black box of an audit.
-
-    Args:
-        digest: SHA-256, in hex, of what runs.
-    """
+    """The black box of an audit; ``digest`` is the SHA-256, in hex, of what runs."""
 
     name: str
     digest: str

@@ -359,14 +359,8 @@ def fence_of_machine(url: str, folder: Path) -> Fence | None:
     """Return the fence for commands on this machine: its controller's last leadership, while it lasts.
 
     Rules and people are files of a machine, so another machine would decide by rules that are not in
-    force. Before the first leadership every machine may write. None with SQLite.
-
-    Args:
-        folder: Folder of the machine's controller.
-
-    Raises:
-        StorageError: The database cannot be reached.
-        InvalidInputError: The database was written by a newer or unknown version of Gencard.
+    force. Before the first leadership every machine may write. None with SQLite. Raises as
+    ``Database.migrate``.
     """
     database = Database(url)
     try:

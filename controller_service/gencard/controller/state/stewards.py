@@ -85,12 +85,7 @@ class Passkeys:
             return self._open_link(tx, token)
 
     def add(self, token: str, credential: bytes, public_key: bytes, uses: int) -> Passkey:
-        """Keep the passkey that a link was for; the link works no more.
-
-        Raises:
-            UnauthenticatedError: The link is used, too old, or none.
-            InvalidInputError: The credential is enrolled already, or the steward has ``MOST_OF_ONE``.
-        """
+        """Keep the passkey of a link, which works once; UnauthenticatedError or InvalidInputError."""
         with self.database.transaction() as tx:
             holder, now = self._open_link(tx, token), self.clock()
             passkey = Passkey(key_of(credential), holder, credential, public_key, uses, now)
@@ -137,11 +132,7 @@ class Passkeys:
                 self._note(tx, action, passkey.holder, passkey.holder, key=passkey.key)
 
     def remove(self, holder: str, actor: str, key: str = "") -> int:
-        """Remove passkeys of a steward whose names begin with ``key``; their sessions end.
-
-        Raises:
-            NotFoundError: No passkey matches.
-        """
+        """Remove passkeys by the beginning of their keys, and their sessions; raises NotFoundError."""
         with self.database.transaction() as tx:
             passkeys_of_key = [passkey for passkey in _of(tx, holder) if passkey.key.startswith(key)]
             if not passkeys_of_key:
@@ -202,11 +193,7 @@ LIFE = timedelta(days=14)
 
 @dataclass(frozen=True, slots=True)
 class StoredDecision(FirstDecision):
-    """A first decision with what tells stewards apart.
-
-    Args:
-        keys: Fingerprints of the keys that the steward had; of a local steward the account.
-    """
+    """A first decision with fingerprints of its steward's keys; of a local steward the account."""
 
     keys: tuple[str, ...] = ()
 
