@@ -67,7 +67,7 @@ controller.page              17  3100  the stewards' page over HTTPS
 controller.people             3   900  identities, certificates, keys
 controller.policy             4  1050  rules, quotas and limits for proposals
 controller.questions          3   900  questions of runs, by the schema alone
-controller.records           14  5300  schema, encoding, versions, the vault
+controller.records           14  5350  schema, encoding, versions, the vault
 controller.releases           4  1100  psi measured once, rows, receipts
 controller.sandbox           13  3700  programs that read records, isolated
 controller.service           11  2250  the gRPC edge and its guard

@@ -344,6 +344,9 @@ def description_of_box(box: BoxEntry) -> str:
     return BOXES[box.box].description if isinstance(box, BuiltInBox) else ""
 
 
+# All of them by name, and the recipes by which jobs build them.
+
+
 OURS = "gencard"
 """Author of the generators and black boxes that come with Gencard."""
 

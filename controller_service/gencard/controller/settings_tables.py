@@ -192,6 +192,9 @@ class NotifyTable(Section):
     """Notifications by mail."""
 
 
+# Datasets: evaluations, policy and caps.
+
+
 MEASURES = TableOf(attacks=Annotated[int, Field(ge=10, le=10_000)])
 """Table of ``Declared``."""
 

@@ -42,6 +42,9 @@ def ending_of(path: Path) -> str:
     return max((ending for ending in ENDINGS if name.endswith(ending)), key=len, default="")
 
 
+# Content of a text file.
+
+
 _INSIDE = (".csv", ".tsv", ".txt")
 _DAMAGES = (
     *(OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile),

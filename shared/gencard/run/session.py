@@ -156,6 +156,9 @@ def _numbers_of(column: "pd.Series[Any]") -> NDArray[np.float64] | None:
     return None
 
 
+# Outputs, and the records of the program.
+
+
 _COLUMNS = {"params": ESTIMATE, "bse": ERROR, "tvalues": "statistic", "pvalues": "pvalue"}
 """Attributes of a fitted model of statsmodels, and what they are called in an output."""
 

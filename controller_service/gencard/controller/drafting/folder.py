@@ -282,6 +282,9 @@ def _lines(table: Table) -> str:
     return "".join(f"{name} = {toml_text(value)}\n" for name, value in table.items())
 
 
+# The folder: settings, a schema to review, its own keys and certificates.
+
+
 TRUST_DOMAIN = "gencard.local"
 ADDRESS = "localhost:7443"
 HOSTS = ("localhost", "127.0.0.1", "::1")

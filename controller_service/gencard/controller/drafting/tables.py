@@ -278,6 +278,9 @@ def _value(node: Any) -> str:
     return str(node.this)
 
 
+# Profiles of columns.
+
+
 def table_profiles(address: TableAddress, secret: str, progress: Callable[[str], None]) -> list[Profile]:
     """Return the profile of every column of a table."""
     with open_backend(address, secret) as backend:

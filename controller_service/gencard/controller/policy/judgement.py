@@ -209,6 +209,9 @@ def _well_audited(terms: Proposal) -> tuple[Proposal, tuple[Change, ...]]:
     return replace(terms, audit=least), changes
 
 
+# The judgement: bounds, price, and the nearest acceptable terms.
+
+
 _ONE_TRIAL = threading.Lock()
 """A trial of a fit takes seconds of a core; one at a time leaves the other cores to calls."""
 

@@ -224,6 +224,9 @@ def _values(one: Attribute) -> tuple[object, ...]:
     return coding.labels if isinstance(coding, Labels) else tuple(pairwise(coding.edges))
 
 
+# Scales: levels and cells of numbers that are multiples of a step.
+
+
 TEN_A_DECADE = "ten-a-decade"
 """Word for cells with ten first numbers in each power of ten."""
 

@@ -189,6 +189,9 @@ def _word(name: str, begin: int) -> str:
     return f"CAST('0x' || substr({name}, {begin}, 16) AS UBIGINT)"
 
 
+# Sources: a file or folder in the vault, or a table of a database.
+
+
 class RecordSource(MarginalSource, Protocol):
     """Records under a public schema: they can be counted, checked, and read up to a bound.
 

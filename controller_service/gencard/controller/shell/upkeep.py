@@ -322,6 +322,9 @@ EXAMINATIONS: dict[str, Callable[[Settings], Diagnosis]] = {
 }
 
 
+# backup, restore, notify: copies of the state, and a test notification.
+
+
 def backup(
     folder: Annotated[Path, typer.Argument(help="New folder to create, readable by you only.")],
     steward: StewardName = None,

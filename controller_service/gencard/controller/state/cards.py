@@ -76,6 +76,9 @@ class Quotas:
             raise QuotaExceededError(what="MiB of releases", limit=limit, setting=setting)
 
 
+# Cards as they are stored, and what follows from one.
+
+
 ENDED = frozenset({CardState.TERMINATED, CardState.EXPIRED, CardState.REVOKED, CardState.AUDIT_FAILED})
 
 

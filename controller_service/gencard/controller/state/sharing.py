@@ -154,6 +154,9 @@ def _read(path: Path, place: int) -> bytes:
     raise StorageError
 
 
+# Leadership.
+
+
 SILENCE = 5
 """Seconds after which the database gives a silent leader up."""
 LOOK_EVERY = 0.5

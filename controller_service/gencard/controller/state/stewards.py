@@ -187,6 +187,9 @@ def _digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
+# First decisions and notifications.
+
+
 LIFE = timedelta(days=14)
 """Time for which a first decision waits."""
 
