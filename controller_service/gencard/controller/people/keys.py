@@ -134,7 +134,7 @@ _SERVER, _CLIENT = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_A
 def certify(
     authority: KeyPair, uri: str, key: _PublicKey, now: datetime, *, hosts: Sequence[str] = ()
 ) -> x509.Certificate:
-    """Return the same for a key that is there already."""
+    """Return a certificate as ``issue`` does, for a key that is there already."""
     try:
         Identity.of(uri)
     except UnauthenticatedError:
