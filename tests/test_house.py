@@ -74,7 +74,7 @@ controller.service           11  2250  the gRPC edge and its guard
 controller.settings           1   450  settings in TOML, checked first
 controller.settings_tables    1   350  tables of policy, page and notifications
 controller.shell             11  3550  the command gencard-controller
-controller.state             10  3550  ledger, log, cards, psi, operations
+controller.state             10  3450  ledger, log, cards, psi, operations
 controller.stewards          13  2700  what waits, what stewards see and decide
 controller.wiring             6  1400  from settings to a running controller
 core                          1    50  its door

@@ -122,16 +122,8 @@ def offer_of(card: CardRecord) -> Offer:
     return card.offer
 
 
-STANDING = frozenset(
-    {
-        CardState.AGREED,
-        CardState.AUDITING,
-        CardState.AUDITED,
-        CardState.AUDIT_FAILED,
-        CardState.RELEASED,
-        CardState.SUSPENDED,
-    }
-)
+_AUDITS = (CardState.AUDITING, CardState.AUDITED, CardState.AUDIT_FAILED)
+STANDING = frozenset((CardState.AGREED, *_AUDITS, CardState.RELEASED, CardState.SUSPENDED))
 """States in which a card may still release, or has."""
 
 
