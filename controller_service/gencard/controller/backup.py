@@ -153,12 +153,7 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class BackupList:
-    """The list of a backup.
-
-    Args:
-        files: SHA-256, in hex, by path inside the backup.
-        made: UTC, as text.
-    """
+    """The list of a backup: SHA-256, in hex, by path inside it, and when it was made, in UTC as text."""
 
     files: Mapping[str, str]
     entries: int

@@ -492,13 +492,8 @@ class Boxes:
     def recipe(self, name: str, statistics: Sequence[Statistic] = (), *, within: float = 0.0) -> Recipe:
         """Return the recipe by which a job builds the box for a card with these statistics.
 
-        Args:
-            within: Seconds for which an earlier comparison of the environment is good enough, as for
-                runs on made-up records: the job compares it again.
-
-        Raises:
-            NotFoundError: Neither a generator nor a black box of this name.
-            GeneratorChangedError: A distribution or a compiled copy is not as it was.
+        An environment that was compared ``within`` so many seconds is good enough for runs on
+        made-up records: the job compares it again. Raises NotFoundError or GeneratorChangedError.
         """
         if name not in self._in_cells:
             return self._reference(name, statistics)

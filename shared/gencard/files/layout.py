@@ -57,9 +57,7 @@ Rows = list[list[str]]
 class TextLayout:
     """Layout of a text file, as a look at it concludes; each field has the meaning of a stated format.
 
-    Args:
-        dates: Formats of dates besides ISO 8601.
-        line_ends: ``mixed`` if lines end in several ways.
+    ``dates`` are formats besides ISO 8601; ``line_ends`` is ``mixed`` if lines end in several ways.
     """
 
     encoding: str = "utf-8"

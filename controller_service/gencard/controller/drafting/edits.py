@@ -29,12 +29,10 @@ from gencard.core.errors import InvalidInputError
 
 @dataclass(frozen=True, slots=True)
 class AttributeEdit:
-    """Changes of one attribute's table in a schema file.
+    """Changes of one attribute's table in a schema file; None as a value takes a key away.
 
-    Args:
-        values: Keys and their new values; None takes a key away.
-        words: Descriptions of the labels in ``values``, written as comments.
-        add_labels, add_absent: Appended to the labels, and to the values that stand for missing.
+    ``words`` describe labels in ``values``, as comments; ``add_labels`` and ``add_absent`` are
+    appended.
     """
 
     name: str

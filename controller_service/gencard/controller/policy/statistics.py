@@ -316,10 +316,8 @@ def offered_moments(
 ) -> tuple[list[Moment], list[Change]]:
     """Return the moments to which there is no objection, and a change for each other one.
 
-    Args:
-        forbidden: Why a marginal on the attributes is not acceptable; None if it is.
-        others: Objections to every moment of the card; None for none.
-        coding: Coding of the schema; without it, no attribute has a step.
+    ``forbidden`` says why a marginal is not acceptable, ``others`` are objections to every moment;
+    without ``coding``, no attribute has a step.
     """
 
     def of_levels(moment: Moment) -> str | None:

@@ -80,10 +80,7 @@ class Persons:
     def query(self, column: EngineColumn, expressions: Mapping[str, str], names: Sequence[str]) -> str:
         """Return SQL for numbers of each record, person (in two halves), place, and lack of a person.
 
-        Args:
-            column: Column of the person.
-            expressions: Number of each stored attribute; all attributes, since they decide about the
-                place.
+        All stored attributes have an expression, since they decide about the place.
         """
         short = {name: f"s{axis}" for axis, name in enumerate(expressions)}
         inner = [f"{text} AS {short[name]}" for name, text in expressions.items()]

@@ -132,9 +132,7 @@ class Vault(StreamedRecords):
 
         A file that is read differently has other counts, so it is another version: otherwise the
         difference of two exact tables could describe the few records that are read differently.
-
-        Args:
-            digest: Digest of the file, if it is known.
+        ``digest`` is that of the file, if it is known.
         """
         digest = digest or self.digest(salt)
         reading = how_read(self.format, self.readings, self.persons.rule if self.persons else None)
@@ -298,13 +296,9 @@ def open_source(
 ) -> Iterator[RecordSource]:
     """Open the records at a place, for the length of the context; a database may need a secret.
 
-    Args:
-        held: Read a file once, for all that is asked of it, and call this with the number of records
-            read; by default each question reads the file.
-
-    Raises:
-        DatasetUnavailableError: The database cannot be reached, or has no such table.
-        InvalidInputError: The libraries for it are not installed, or a table has a file's format.
+    With ``held``, a file is read once for all questions, and this is called with the number of
+    records read. Raises DatasetUnavailableError, or InvalidInputError without the libraries or for a
+    table with the format of a file.
     """
     if isinstance(place, Path):
         vault = Vault(place, schema.coding, schema.readings, file_format, persons)

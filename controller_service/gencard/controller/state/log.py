@@ -206,10 +206,8 @@ Clock = Callable[[], datetime]
 class EventLog:
     """Appends entries, proves what is in the log, and signs checkpoints with a key of its own.
 
-    Args:
-        signing_key: The key of checkpoints, as of a transaction.
-        machine: Clock of this machine, by which an entry says that the clock is behind the log; by
-            default the time that the caller of ``append`` gives.
+    ``machine`` is the clock of this machine, by which an entry says that the clock is behind the log; by
+    default the time that the caller of ``append`` gives.
     """
 
     def __init__(
