@@ -21,7 +21,7 @@ from gencard.controller.jobs.measurement import records_as_stored
 from gencard.controller.jobs.tasks import RecordsSource
 from gencard.controller.records.file_format import USUAL
 from gencard.controller.records.schema_file import PublicSchema
-from gencard.controller.records.tables.address import TableAddress
+from gencard.controller.records.table_address import TableAddress
 from gencard.controller.records.vault import open_source
 from gencard.controller.run_question import RunQuestion
 from gencard.core.coding import Attribute, Coding, Edges, Labels

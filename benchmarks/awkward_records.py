@@ -13,7 +13,7 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 
-from gencard.controller.records.declared_scale import DeclaredScale
+from gencard.controller.records.declarations import DeclaredScale
 from gencard.core.coding import PLAIN, Attribute, Coding, Edges, Labels, Reading, days_of_date
 
 _DAYS = tuple(float(days_of_date(dt.date(year, 1, 1))) for year in (1990, 2000, 2030))

@@ -22,7 +22,7 @@ from sqlalchemy import select
 
 from benchmarks import bench
 from gencard.client import Analyst
-from gencard.controller.backup.backup import check_state
+from gencard.controller.backup import check_state
 from gencard.controller.state import tables
 from gencard.core.card.budget import SpendState
 from gencard.core.errors import GencardError, ServiceUnavailableError

@@ -19,7 +19,7 @@ import duckdb
 
 from benchmarks import bench
 from benchmarks.made_records import CODING, PAIRS, PERSON
-from gencard.controller.records.persons import Persons
+from gencard.controller.records.source import Persons
 from gencard.core.coding import Edges, date_of_days
 from gencard.core.domain import Clique, Domain
 from gencard.core.statistics.marginals import cover

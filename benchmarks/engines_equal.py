@@ -31,7 +31,7 @@ from benchmarks import adult, awkward_records, bench, census, engine_rows
 from gencard.controller.drafting.schema_draft import draft_schema
 from gencard.controller.records.encoding import scales_of
 from gencard.controller.records.source import RecordSource
-from gencard.controller.records.tables.address import TableAddress
+from gencard.controller.records.table_address import TableAddress
 from gencard.controller.records.vault import Vault
 from gencard.core.card.sums import Sum
 from gencard.core.coding import Coding, Reading
@@ -261,7 +261,7 @@ def _opened(source: str, folder: Path, given: Records, socket: str) -> Iterator[
     if source in FILES:
         yield Vault(next(folder.glob(f"*.{source.lower()}")), given.coding, given.readings)
         return
-    from gencard.controller.records.tables.engines import open_table  # noqa: PLC0415 - an extra
+    from gencard.controller.records.databases import open_table  # noqa: PLC0415 - an extra
 
     address = engine_rows.address_of(source, folder / "parquet", folder, socket)
     with open_table(TableAddress(address), "", given.coding, given.readings) as table:

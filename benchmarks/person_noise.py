@@ -22,7 +22,7 @@ import pandas as pd
 from scipy import stats
 
 from gencard.controller.noise import OpenDpNoise
-from gencard.controller.records.persons import Persons
+from gencard.controller.records.source import Persons
 from gencard.controller.records.vault import Vault
 from gencard.core.card.budget import Neighbouring
 from gencard.core.card.privacy import AddedNoise, Mechanism, Noise, noise_with

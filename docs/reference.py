@@ -19,7 +19,7 @@ from pydantic.fields import FieldInfo
 
 from gencard.boxes.registry import BOXES
 from gencard.controller.base.files import TableOf
-from gencard.controller.settings.settings import Settings
+from gencard.controller.settings import Settings
 from gencard.core.generators.registry import GENERATORS
 from gencard.measures.evaluation.registry import EVALUATIONS
 

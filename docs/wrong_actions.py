@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from gencard.client import Analyst, Steward, new_request
 from gencard.client.shell.main import app as gencard
-from gencard.controller.settings.settings import Settings
+from gencard.controller.settings import Settings
 from gencard.controller.shell import advice_of
 from gencard.controller.shell.main import app as controller
 from gencard.controller.wiring.opening import Reload, SettingsWatch, digest_of

@@ -22,7 +22,7 @@ from docs import errors, examples, reference
 from gencard.client.shell.main import app as analyst_shell
 from gencard.controller.audit_runs import _payload
 from gencard.controller.base.files import Section
-from gencard.controller.settings.policy import CAPS, POLICY
+from gencard.controller.settings_tables import CAPS, POLICY
 from gencard.controller.shell.main import app as steward_shell
 from gencard.controller.state.ledger import Caps
 from gencard.controller.state.log import signed_checkpoint

@@ -37,7 +37,7 @@ CORE = BELOW_AUDIT | {
     *MEASURES,
 }
 RUN = {"run.levels", "run.r_language"}
-RECORDS = {"controller.records.vault", "controller.records.tables.engines"}
+RECORDS = {"controller.records.vault", "controller.records.databases"}
 CONTROLLER = {"controller", *RECORDS}
 
 MAY_IMPORT = {
@@ -96,11 +96,11 @@ KEYS = {
         "gencard.controller.drafting.profiles",  # a first look before there is a service
         "gencard.controller.drafting.undeclared",  # values, for the steward's shell
     },
-    "controller.records.tables.engines": {
+    "controller.records.databases": {
         "gencard.controller.records.vault",  # files and tables by one door
         "gencard.controller.drafting.undeclared",
-        "gencard.controller.records.tables.rights",  # catalogs alone
-        "gencard.controller.drafting.table_looks",  # a first look before there is a service
+        "gencard.controller.records.rights",  # catalogs alone
+        "gencard.controller.drafting.tables",  # a first look before there is a service
     },
 }
 """Modules that may open records, by the room that does."""
@@ -271,7 +271,7 @@ def test_a_loop_is_found():
 @pytest.mark.parametrize(
     ("importer", "target", "goes_up"),
     [
-        ("controller.records.vault", "controller.settings.settings", True),
+        ("controller.records.vault", "controller.settings", True),
         ("controller.records.vault", "controller.people.keys", True),
         ("controller.service.guard", "controller.page.server", True),
         ("controller.shell.main", "controller.base.files", False),

@@ -22,7 +22,7 @@ _DISTANCES = "gencard.measures.privacy.distances."
 _RULES = "gencard.analysis.output_checks."
 _SMALL = f"{_RULES}small_counts."
 _SERVICE, _SANDBOX = f"{_CONTROLLER}service.", f"{_CONTROLLER}sandbox."
-_STATE, _PAGE, _TABLES = f"{_CONTROLLER}state.", f"{_CONTROLLER}page.", f"{_CONTROLLER}records.tables."
+_STATE, _PAGE, _RECORDS = f"{_CONTROLLER}state.", f"{_CONTROLLER}page.", f"{_CONTROLLER}records."
 
 TOPICS: Mapping[str, tuple[str, ...]] = {
     "consistency": (
@@ -142,9 +142,9 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
     "fence": (
         f"{_STATE}database:Fence.lasts",
         f"{_STATE}database:_prepare_sqlite",
-        f"{_STATE}leadership:Leadership.try_lead",
-        f"{_STATE}leadership:Leadership._still_leads",
-        f"{_STATE}leadership:_engine_of",
+        f"{_STATE}sharing:Leadership.try_lead",
+        f"{_STATE}sharing:Leadership._still_leads",
+        f"{_STATE}sharing:_engine_of",
     ),
     "differencing": (
         f"{_RULES}differencing:differences",
@@ -187,11 +187,11 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
         f"{_PAGE}oidc:Oidc.end",
     ),
     "workarounds": (
-        f"{_TABLES}engines:_run_by_duckdb",
-        f"{_TABLES}engines:_spark",
-        f"{_TABLES}engines:_duckdb",
-        f"{_TABLES}codes:text_of",
-        f"{_TABLES}numbers:sum_of_hashes",
+        f"{_RECORDS}databases:_run_by_duckdb",
+        f"{_RECORDS}databases:_spark",
+        f"{_RECORDS}databases:_duckdb",
+        f"{_RECORDS}table_codes:text_of",
+        f"{_RECORDS}table_codes:sum_of_hashes",
         f"{_CONTROLLER}records.encoding:EngineColumn.is_nan",
         f"{_FILES}statistics:_metadata",
         f"{_FILES}statistics:_batches",

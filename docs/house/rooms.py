@@ -52,9 +52,9 @@ HOUSES: Mapping[str, Mapping[str, Room]] = {
         7 operations base failures jobs state
         6 failures cards jobs records state
         5 cards boxes jobs policy records state
-        5 drafting base boxes people records settings
+        5 settings base boxes records sandbox settings_tables state
         4 policy boxes records
-        4 settings base boxes records sandbox state
+        4 settings_tables base boxes
         3 boxes base sandbox
         3 jobs base earlier noise records run_question sandbox
         3 people base state

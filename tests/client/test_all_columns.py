@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 from gencard.client.catalogue import CatalogueEntry, ShownPolicy
 from gencard.client.shell.main import app
 from gencard.client.terms import all_columns, proposed
-from gencard.controller.drafting.dataset_draft import dataset_text
+from gencard.controller.drafting.folder import dataset_text
 from gencard.controller.drafting.schema_draft import SchemaDraft
 from gencard.controller.policy.judgement import judge
 from gencard.controller.records.file_format import USUAL
 from gencard.controller.records.schema_file import schema_of_text
-from gencard.controller.settings.settings import DatasetTable, Limits
+from gencard.controller.settings import DatasetTable, Limits
 from gencard.core.card.budget import Price
 from gencard.core.card.card import CounterOffer
 from gencard.core.card.privacy import gaussian

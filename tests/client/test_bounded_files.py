@@ -25,9 +25,9 @@ from gencard.client.common.files.rows import read_rows
 from gencard.client.connection.credentials import public_key
 from gencard.client.connection.enrolment import read_answer
 from gencard.client.shell.main import app
-from gencard.controller.backup.backup import copied, list_of
+from gencard.controller.backup import copied, list_of
 from gencard.controller.base.files import read_table, secret_bytes
-from gencard.controller.settings.settings import Settings
+from gencard.controller.settings import Settings
 from gencard.controller.shell.people import request_text
 from gencard.controller.shell.upkeep import _read
 from gencard.core.coding import Attribute, Coding, Labels

@@ -14,8 +14,8 @@ from gencard.client.common.files.rows import cells_of, read_rows, write_rows
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import DomainMismatchError, InvalidInputError, UndeclaredLevelError
-from gencard.run.frames import frame_of
 from gencard.run.levels import Numbers
+from gencard.run.session import frame_of
 from tests.client.test_frames import CODING, datasets
 
 

@@ -10,8 +10,8 @@ from scipy.stats import chisquare, kstest
 from gencard.core.coding import BOOLEANS, Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import DomainMismatchError, UndeclaredLevelError
-from gencard.run.frames import dataset_of_frame, frame_of
 from gencard.run.levels import Midpoints, Numbers
+from gencard.run.session import dataset_of_frame, frame_of
 
 _text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8).filter(
     lambda label: label != "missing"  # the name of the level of missing values

@@ -21,8 +21,8 @@ from gencard.core.coding import Attribute, Coding, Labels
 from gencard.measures.evaluation.tables import FidelityFinding
 from gencard.measures.utility.fidelity import fidelity
 from gencard.measures.utility.numbers import compare_with_records
-from gencard.run.frames import frame_of, rows_of_frame
 from gencard.run.levels import Midpoints, Numbers
+from gencard.run.session import frame_of, rows_of_frame
 from gencard.wire.documents.schema_document import coding_document
 from gencard.wire.signatures.canonical import json_bytes
 from tests.client.test_report import NASTY, Page, text_of

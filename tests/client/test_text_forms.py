@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from gencard.client.common.files import rows as client_rows
 from gencard.client.common.files.rows import read_numbered, read_rows, unread_columns, write_rows
 from gencard.client.shell.main import app
-from gencard.controller.drafting.detection import detect
+from gencard.controller.drafting.schema_draft import detect
 from gencard.controller.records.vault import Vault
 from gencard.core.coding import Attribute, Coding, Edges, Labels, days_of_date
 from gencard.core.dataset import Dataset

@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from gencard.client import Analyst
-from gencard.controller.people.certificates import KeyPair, issue, new_authority
+from gencard.controller.people.keys import KeyPair, issue, new_authority
 from gencard.core import errors
 from tests.client.fake_controller import make_people, served
 from tests.client.fake_world import ANA, HOST

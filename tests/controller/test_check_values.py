@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from gencard.controller.drafting.undeclared import undeclared_values
 from gencard.controller.records.schema_file import schema_of_table
-from gencard.controller.settings.settings import DatasetTable, Settings
+from gencard.controller.settings import DatasetTable, Settings
 from gencard.controller.shell.main import app
 from gencard.core.errors import UndeclaredLevelError
 

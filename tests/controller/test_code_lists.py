@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from gencard.controller.drafting.code_list import CodeList, codes_in
+from gencard.controller.drafting.units import CodeList, codes_in
 from gencard.controller.records.schema_file import read_schema
 from gencard.controller.shell.main import app
 from gencard.core.domain import LARGEST_SIZE

@@ -15,7 +15,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from cryptography.x509.verification import PolicyBuilder, Store
 
 from gencard.controller.base.files import public_key, secret_bytes, signing_key
-from gencard.controller.people.certificates import (
+from gencard.controller.people.enrolment import enrol as enrol_request
+from gencard.controller.people.enrolment import read_identities
+from gencard.controller.people.keys import (
     issue,
     new_authority,
     new_signing_key,
@@ -25,8 +27,6 @@ from gencard.controller.people.certificates import (
     trust_domain_of,
     write_new,
 )
-from gencard.controller.people.enrolment import enrol as enrol_request
-from gencard.controller.people.enrolment import read_identities
 from gencard.core.errors import GencardError, InvalidInputError, StorageError, UnauthenticatedError
 from gencard.wire.documents.keys import EnrolmentAnswer, request_document, request_of_document
 from gencard.wire.signatures.identity import Identity, Role
@@ -332,7 +332,7 @@ class TestRenewal:
             raise OSError(28, "No space left on device")
 
         before = server.read_bytes()
-        monkeypatch.setattr("gencard.controller.people.certificates.os.replace", full)
+        monkeypatch.setattr("gencard.controller.people.keys.os.replace", full)
         with pytest.raises(StorageError):
             renew(folder, server, now=NOW)
         assert server.read_bytes() == before

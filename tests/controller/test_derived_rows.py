@@ -20,8 +20,8 @@ from gencard.core.generators.registry import BY_CONSTRUCTION, generator_named
 from gencard.core.output_rules import USUAL_RULES
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement, Psi
-from gencard.run.frames import frame_of
 from gencard.run.levels import Midpoints, Numbers
+from gencard.run.session import frame_of
 from gencard.wire.documents.answer_document import Question
 
 AGE = Attribute("age", Edges((0.0, 10.0, 18.0, 40.0, 65.0, 100.0), decimals=0, missing=True))

@@ -17,17 +17,15 @@ from gencard.analysis.formulas.formulas import read_factors
 from gencard.analysis.formulas.summing import AnswerRequest
 from gencard.controller.base.files import secret_bytes, signing_key
 from gencard.controller.drafting import schema_draft
-from gencard.controller.drafting.dataset_draft import drafted_schema_text
-from gencard.controller.drafting.detection import detect
-from gencard.controller.drafting.folder import Draft, draft
+from gencard.controller.drafting.folder import Draft, draft, drafted_schema_text
 from gencard.controller.drafting.profiles import Profile, most_decimals
-from gencard.controller.drafting.schema_draft import draft_schema
+from gencard.controller.drafting.schema_draft import detect, draft_schema
 from gencard.controller.drafting.units import drafted_scale
-from gencard.controller.people.certificates import read_authority, trust_domain_of
 from gencard.controller.people.enrolment import demo_people, read_identities
+from gencard.controller.people.keys import read_authority, trust_domain_of
 from gencard.controller.records.schema_file import read_schema, schema_of_text
 from gencard.controller.records.vault import OpenRecords, Vault
-from gencard.controller.settings.settings import Settings
+from gencard.controller.settings import Settings
 from gencard.core.card.privacy import USUAL_CHECKS, Mechanism, gaussian
 from gencard.core.coding import Attribute, Labels, codes_of_numbers
 from gencard.core.errors import EmptyDatasetError, InvalidInputError, StorageError

@@ -13,7 +13,7 @@ from benchmarks import engine_rows, made_records
 from gencard.controller.records import file_format as folders
 from gencard.controller.records.file_format import ParquetFolder
 from gencard.controller.records.vault import OpenRecords, Vault
-from gencard.controller.settings.settings import Settings
+from gencard.controller.settings import Settings
 from gencard.controller.shell.main import app
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.errors import (

@@ -11,8 +11,7 @@ import pytest
 from pyarrow import parquet
 from typer.testing import CliRunner
 
-from gencard.controller.drafting import detection
-from gencard.controller.drafting.schema_draft import SchemaDraft, draft_schema
+from gencard.controller.drafting.schema_draft import SchemaDraft, detect, draft_schema
 from gencard.controller.records import vault
 from gencard.controller.records.file_format import check_path, hmac_of
 from gencard.controller.records.vault import OpenRecords
@@ -46,7 +45,7 @@ class TestHeaders:
         ]
         path = csv(tmp_path / "records.csv", "\n".join(lines) + "\n")
         assert len(lines[0]) > 1 << 17
-        found = detection.detect(path)[0]
+        found = detect(path)[0]
         assert found.delimiter == delimiter
 
     @pytest.mark.parametrize(

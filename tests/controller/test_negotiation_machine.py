@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 
 from gencard.controller.base.files import signing_key
 from gencard.controller.cards.negotiations import Negotiations, Retention
-from gencard.controller.people.signing_keys import key_history
+from gencard.controller.people.keys import key_history
 from gencard.controller.records.catalogue import Catalogue
 from gencard.controller.state.log import verify
 from gencard.controller.state.requests import Request

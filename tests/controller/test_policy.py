@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gencard.boxes.registry import BOXES as REGISTRY
 from gencard.boxes.registry import complete
-from gencard.controller.boxes.generator_facts import GeneratorFacts, facts_of_generators
+from gencard.controller.boxes import GeneratorFacts, facts_of_generators
 from gencard.controller.policy import judgement, statistics
 from gencard.controller.policy.judgement import ProposalLimits, check_readable, check_size, judge
 from gencard.controller.policy.statistics import price_of

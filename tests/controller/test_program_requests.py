@@ -16,9 +16,9 @@ from gencard.controller.records.file_format import USUAL
 from gencard.controller.records.schema_file import schema_of_table
 from gencard.controller.records.vault import Vault
 from gencard.core.errors import InvalidInputError
-from gencard.run.frames import frame_of
 from gencard.run.levels import Stored, by_levels
 from gencard.run.r_language import bytes_of_r_request
+from gencard.run.session import frame_of
 from gencard.wire.box_request import BoxRequest, BoxTask, bytes_of_request, read_request
 
 SALT = b"salt"

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gencard.controller.drafting import profiles as door
-from gencard.controller.drafting.dataset_draft import schema_text
-from gencard.controller.drafting.detection import detect
+from gencard.controller.drafting.folder import schema_text
 from gencard.controller.drafting.profiles import Profile, profiles
+from gencard.controller.drafting.schema_draft import detect
 from gencard.controller.policy.statistics import allowed_pairs
 from gencard.controller.records import vault as door_of_vault
 from gencard.controller.records.file_format import USUAL, FileFormat

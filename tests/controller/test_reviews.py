@@ -5,7 +5,7 @@ import tomllib
 
 import pytest
 
-from gencard.controller.boxes.entries import ReviewTable
+from gencard.controller.boxes import ReviewTable
 from gencard.controller.drafting.edits import review_line, write_review
 from gencard.core.errors import InvalidInputError
 

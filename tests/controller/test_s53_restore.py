@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from gencard.controller.backup.backup import BackupList
-from gencard.controller.backup.restoration import approved_by
+from gencard.controller.backup import BackupList, approved_by
 from gencard.controller.people.enrolment import Enrolled
 from gencard.core.errors import InvalidInputError, SecondStewardError
 from gencard.wire.documents.keys import LIFE, RestoreApproval, backup_facts

@@ -17,7 +17,7 @@ from gencard.client.common.files.rows import read_rows, write_rows
 from gencard.controller.jobs import answering as programs
 from gencard.controller.jobs.synthesis import RowsFile
 from gencard.controller.jobs.tasks import ProgramPart, RehearsalJob
-from gencard.controller.records.declared_scale import (
+from gencard.controller.records.declarations import (
     DeclaredScale,
     declared_of,
     declared_scale,
@@ -33,8 +33,8 @@ from gencard.core.statistics.linear import numbers
 from gencard.core.statistics.places import places_of
 from gencard.core.statistics.psi import HistogramMeasurement, Measurement, Psi
 from gencard.core.statistics.rank import rank
-from gencard.run.frames import dataset_of_frame, frame_of
 from gencard.run.levels import Numbers, values_of
+from gencard.run.session import dataset_of_frame, frame_of
 from gencard.wire.documents.psi_document import psi_document
 from gencard.wire.documents.schema_document import coding_digest, coding_document, coding_of_document
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.controller.drafting.dataset_draft import schema_text
-from gencard.controller.records.declared_scale import TEN_A_DECADE, DeclaredScale
+from gencard.controller.drafting.folder import schema_text
+from gencard.controller.records.declarations import TEN_A_DECADE, DeclaredScale
 from gencard.controller.records.schema_file import (
     PublicSchema,
     read_schema,

@@ -15,8 +15,8 @@ from pydantic import TypeAdapter, ValidationError
 from gencard.controller.base.files import TableOf, toml_text
 from gencard.controller.records.file_format import FileFormat
 from gencard.controller.sandbox.limits import SandboxLimits, SandboxSettings
-from gencard.controller.settings.policy import MOST_DAYS, POLICY
-from gencard.controller.settings.settings import Settings
+from gencard.controller.settings import Settings
+from gencard.controller.settings_tables import MOST_DAYS, POLICY
 from gencard.controller.state.ledger import Caps
 from gencard.core.card.budget import Neighbouring, Price
 from gencard.core.card.privacy import Mechanism, Transform, gaussian

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from gencard.client import install_answer, new_request
 from gencard.controller.people.enrolment import read_identities
-from gencard.controller.settings.settings import Settings
+from gencard.controller.settings import Settings
 from gencard.controller.shell.main import app
 from gencard.core.errors import GencardError, InvalidInputError
 from gencard.wire.signatures.identity import Role

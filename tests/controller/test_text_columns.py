@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from gencard.client.common.files.rows import read_rows
-from gencard.controller.drafting.dataset_draft import drafted_schema_text
+from gencard.controller.drafting.folder import drafted_schema_text
 from gencard.controller.drafting.schema_draft import draft_schema
 from gencard.controller.records.schema_file import schema_of_text
 from gencard.controller.records.vault import Vault
 from gencard.controller.shell.main import app
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.errors import InvalidCodingError, UndeclaredLevelError
-from gencard.run.frames import dataset_of_frame
+from gencard.run.session import dataset_of_frame
 from gencard.wire.documents.schema_document import coding_digest, coding_document, coding_of_document
 
 TODAY = date(2026, 11, 20)

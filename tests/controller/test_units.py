@@ -9,12 +9,11 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from gencard.controller.drafting.detection import detect
 from gencard.controller.drafting.profiles import profiles
-from gencard.controller.drafting.schema_draft import draft_schema
+from gencard.controller.drafting.schema_draft import detect, draft_schema
 from gencard.controller.drafting.units import may_be_weight, units_of
 from gencard.controller.records.schema_file import read_schema
-from gencard.controller.records.tables.address import records_at
+from gencard.controller.records.table_address import records_at
 from gencard.controller.shell.main import app
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 from tests.shared_data import shared_file

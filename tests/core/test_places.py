@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gencard.client.agreement import Release
-from gencard.controller.records.declared_scale import DeclaredScale
+from gencard.controller.records.declarations import DeclaredScale
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.coding import Attribute, Coding, Derivation, Edges, Labels, codes_of_numbers
 from gencard.core.dataset import Dataset, code_dtype

@@ -27,8 +27,8 @@ from gencard.client import Analyst, mean, moment, new_request
 from gencard.client.audit import known_audits
 from gencard.client.card import Card
 from gencard.client.shell.main import app as client_shell
-from gencard.controller.people.certificates import read_authority
 from gencard.controller.people.enrolment import enrol
+from gencard.controller.people.keys import read_authority
 from gencard.controller.shell.main import app as steward_shell
 from gencard.core.audit.wording import report_to_json_object
 from gencard.core.card.terms import AuditTerms

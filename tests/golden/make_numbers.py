@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from gencard.client import histogram, total
-from gencard.controller.drafting.dataset_draft import drafted_schema_text
+from gencard.controller.drafting.folder import drafted_schema_text
 from gencard.controller.drafting.schema_draft import draft_schema
 from tests.golden.make import public_pem
 from tests.system.house import House, build

@@ -13,7 +13,7 @@ from uuid import uuid4
 import httpx
 from sqlalchemy import select
 
-from gencard.controller.people.passkeys import key_of
+from gencard.controller.state.stewards import key_of
 from gencard.controller.state.tables import checkpoints, metadata
 from gencard.controller.wiring.serving import serve
 from gencard.core.errors import NotFoundError

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from gencard.controller.settings.settings import Settings
+from gencard.controller.settings import Settings
 from gencard.controller.wiring.opening import open_controller_state
 from gencard.core.errors import InvalidInputError
 from tests.system.house import build

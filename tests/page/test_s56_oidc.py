@@ -21,7 +21,7 @@ from gencard.controller.base.fair_use import Bounds
 from gencard.controller.page import oidc
 from gencard.controller.page import server as application
 from gencard.controller.page.security import ATTEMPT, COOKIE
-from gencard.controller.settings.settings import Settings
+from gencard.controller.settings import Settings
 from gencard.controller.state.log import event_of
 from gencard.controller.stewards.desk import Way
 from gencard.core.errors import InvalidInputError, UnauthenticatedError

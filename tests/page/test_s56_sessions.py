@@ -11,7 +11,7 @@ import pytest
 from gencard.client import new_request
 from gencard.controller.page.passkeys import LONGEST
 from gencard.controller.page.security import COOKIE
-from gencard.controller.people.passkeys import LINK_LIFE, MOST_OF_ONE
+from gencard.controller.state.stewards import LINK_LIFE, MOST_OF_ONE
 from gencard.wire.steward import Kind
 from tests.page.by_http import HttpSteward, http_steward
 from tests.page.served import uri_of

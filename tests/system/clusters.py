@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from gencard.controller.jobs.tasks import ClusterPart
-from gencard.controller.people.certificates import KeyPair, issue_member, new_authority, write_new
+from gencard.controller.people.keys import KeyPair, issue_member, new_authority, write_new
 
 PROGRAM = (str(Path(sys.executable).with_name("gencard-controller")),)
 

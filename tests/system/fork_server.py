@@ -26,7 +26,7 @@ from sqlalchemy import Engine, event
 from gencard.controller.base import logs
 from gencard.controller.jobs import process
 from gencard.controller.service import operations as watching
-from gencard.controller.settings.settings import Settings
+from gencard.controller.settings import Settings
 from gencard.controller.wiring.serving import serve
 from tests.system import gated_worker, thread_jobs
 from tests.system.faults import Error, Faults

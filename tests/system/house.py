@@ -16,14 +16,13 @@ import numpy as np
 import pandas as pd
 
 from gencard.client import Analyst, install_answer, new_request
-from gencard.controller.boxes.boxes import Boxes
-from gencard.controller.boxes.entries import ReviewTable
+from gencard.controller.boxes import Boxes, ReviewTable
 from gencard.controller.drafting import folder as drafting
 from gencard.controller.drafting.edits import write_review
 from gencard.controller.drafting.schema_draft import SchemaDraft, draft_schema
-from gencard.controller.people.certificates import read_authority
 from gencard.controller.people.enrolment import enrol
-from gencard.controller.settings.settings import Settings
+from gencard.controller.people.keys import read_authority
+from gencard.controller.settings import Settings
 from gencard.controller.state.database import Database
 from gencard.controller.wiring.serving import Controller, serve
 from gencard.wire.documents.keys import request_of_document

@@ -13,7 +13,7 @@ from pathlib import Path
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult
 
-from gencard.controller.people.certificates import issue, new_authority
+from gencard.controller.people.keys import issue, new_authority
 
 SECRET = b"0123456789abcdef0123456789abcdef"
 PASSWORD = "correct horse"

@@ -21,8 +21,8 @@ from gencard.client.agreement import Agreement
 from gencard.client.checking.bundle import Bundle, Keys, with_fingerprint
 from gencard.client.checking.verify import Outcome, verify
 from gencard.client.connection.credentials import Credentials, private_key
-from gencard.controller.people.certificates import public_pem
 from gencard.controller.people.enrolment import Enrolled, enrolled_in, identity_text, read_identities
+from gencard.controller.people.keys import public_pem
 from gencard.controller.shell.main import app as steward_shell
 from gencard.core.errors import VerificationError
 from gencard.wire.documents.card_document import card_of_document, card_statement

@@ -10,7 +10,7 @@ import grpc
 import pytest
 from cryptography import x509
 
-from gencard.controller.people.certificates import issue, new_authority
+from gencard.controller.people.keys import issue, new_authority
 from gencard.controller.service.access import caller_of
 from gencard.core.errors import InvalidInputError, UnauthenticatedError
 from gencard.wire.signatures.identity import Identity

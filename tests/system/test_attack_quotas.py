@@ -74,7 +74,7 @@ def test_offers_that_expired_do_not_count_as_open(house):
 def test_the_size_of_all_cards_has_a_bound(house, monkeypatch):
     with house.analyst() as ana:
         propose(ana)
-        monkeypatch.setattr("gencard.controller.state.quotas._MIB", 1_000)
+        monkeypatch.setattr("gencard.controller.state.cards._MIB", 1_000)
         with pytest.raises(QuotaExceededError, match="quota of 1 MiB of cards"):
             propose(ana)
 
@@ -120,7 +120,7 @@ def test_the_size_of_all_releases_of_one_analyst_has_a_bound(house, monkeypatch)
     with house.analyst() as ana:
         first, second = agreed(ana), agreed(ana)
         first.generate(1_000, progress=False)
-        monkeypatch.setattr("gencard.controller.state.quotas._MIB", 4_500)
+        monkeypatch.setattr("gencard.controller.state.cards._MIB", 4_500)
         with pytest.raises(
             QuotaExceededError, match=r"quota of 1 MiB of releases .* \(limits.release_mib\)"
         ):

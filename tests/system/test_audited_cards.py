@@ -347,9 +347,9 @@ class TestOtherTerms:
         terms = Proposal("datasets/survey", "a test", (("sex",),), "trusty", 10)
         for privacy, transform in ((noise, AS_COUNTED), (EXACT, Transform(rounding=5))):
             offered, changes = with_generator(terms, privacy, ("trusty", "ipf"), transform, reviewed)
-            assert (offered.generator, changes[0].reason) == ("ipf", READS_RECORDS)
+            assert (offered.generator, changes[0].reason) == ("ipf", GENERATOR_READS_RECORDS)
             refused = with_generator(terms, privacy, ("trusty",), transform, reviewed)
-            assert refused == Refusal((READS_RECORDS,))
+            assert refused == Refusal((GENERATOR_READS_RECORDS,))
         found = with_generator(terms, EXACT, ("ipf", "trusty"), AS_COUNTED, reviewed)
         assert found == (terms, ())
 

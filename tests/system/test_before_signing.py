@@ -12,7 +12,7 @@ from gencard.client import Analyst, planning, total
 from gencard.client.card import Card
 from gencard.client.shell.main import app
 from gencard.client.shell.terminal import number_option
-from gencard.controller.drafting.dataset_draft import drafted_schema_text
+from gencard.controller.drafting.folder import drafted_schema_text
 from gencard.controller.drafting.schema_draft import draft_schema
 from gencard.core.card.card import USABLE, CardState
 from gencard.core.errors import LevelsTooWideError, NotAcceptedError

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from typer.testing import CliRunner
 
-from gencard.controller.people.certificates import issue, read_authority
+from gencard.controller.people.keys import issue, read_authority
 from gencard.controller.shell.main import app
 from tests.system.house import build
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from gencard.client import histogram, total
 from gencard.client.checking.replay import check_delivered_file, check_psi
 from gencard.client.shell.main import app as analyst_shell
-from gencard.controller.drafting.dataset_draft import drafted_schema_text
+from gencard.controller.drafting.folder import drafted_schema_text
 from gencard.controller.drafting.schema_draft import draft_schema
 from gencard.controller.shell.main import app as steward_shell
 from gencard.core.card.sums import scale_of
@@ -23,8 +23,8 @@ from gencard.core.statistics.places import places_of
 from gencard.core.statistics.psi import Psi
 from gencard.core.statistics.rank import rank
 from gencard.measures.utility.numbers import Source, Statistic
-from gencard.run.frames import frame_of
 from gencard.run.levels import Numbers
+from gencard.run.session import frame_of
 from gencard.wire.signatures.canonical import json_bytes
 from tests.system.house import House, build, survey
 from tests.system.raw_calls import configure

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from gencard.client import histogram, total
 from gencard.controller.shell.main import app as steward_shell
 from gencard.core.errors import AnswerWaitingError, InvalidInputError
-from gencard.run.frames import frame_of
 from gencard.run.levels import Stored, drawn_numbers
+from gencard.run.session import frame_of
 from gencard.wire.signatures.canonical import sha256
 from tests.system.house import House, build
 from tests.system.programs import has_r

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select, update
 
-from gencard.controller.backup.backup import check_state
+from gencard.controller.backup import check_state
 from gencard.controller.cards.negotiations import Retention
 from gencard.controller.state import tables
 from gencard.controller.state.log import event_of

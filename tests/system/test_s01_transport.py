@@ -10,7 +10,7 @@ from cryptography import x509
 from google.longrunning import operations_pb2
 from grpc_health.v1 import health_pb2
 
-from gencard.controller.people.certificates import issue, new_authority, read_authority, renew
+from gencard.controller.people.keys import issue, new_authority, read_authority, renew
 from gencard.controller.service import server
 from gencard.core.errors import InvalidInputError
 from gencard.v1 import catalog_pb2

@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 
 from gencard.client.checking.history import LOG_SEEN
 from gencard.client.shell.main import app as client_app
-from gencard.controller.backup.backup import DATABASE, FILE, digest_of_file, list_of
-from gencard.controller.backup.restoration import HELD
+from gencard.controller.backup import DATABASE, FILE, HELD, digest_of_file, list_of
 from gencard.controller.controller_state import utc_now
 from gencard.controller.shell.main import app
 from gencard.controller.state import requests, stewards, tables

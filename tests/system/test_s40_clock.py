@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from gencard.client import Analyst, Card
-from gencard.controller.people.passkeys import LINK_LIFE
 from gencard.controller.shell import log as log_shell
 from gencard.controller.shell import terminal
 from gencard.controller.shell.setup import check
+from gencard.controller.state.stewards import LINK_LIFE
 from gencard.controller.wiring.opening import open_controller_state
 from gencard.controller.wiring.serving import serve
 from gencard.core.errors import CardExpiredError, InvalidInputError, NotFoundError, UnauthenticatedError

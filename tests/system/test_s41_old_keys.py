@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from gencard.client import Analyst, Steward, install_answer, new_request, renewal_request
-from gencard.controller.people.certificates import (
+from gencard.controller.people.keys import (
     LEAF_LIFE,
     KeyPair,
     certify,

@@ -20,8 +20,8 @@ from gencard.client.connection.keys import KEYS_SEEN
 from gencard.client.shell.main import app as client_app
 from gencard.controller.base.files import signing_key
 from gencard.controller.controller_state import ControllerState
-from gencard.controller.people import signing_keys
-from gencard.controller.people.signing_keys import SigningKey, key_history
+from gencard.controller.people import keys as signing_keys
+from gencard.controller.people.keys import SigningKey, key_history
 from gencard.controller.shell.main import app
 from gencard.controller.state.log import event_of
 from gencard.controller.wiring.opening import open_controller_state

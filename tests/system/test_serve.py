@@ -8,8 +8,8 @@ from threading import Timer
 
 import pytest
 
-from gencard.controller.backup import backup as state_lock_module
-from gencard.controller.backup.backup import state_lock
+from gencard.controller import backup as state_lock_module
+from gencard.controller.backup import state_lock
 from gencard.controller.wiring.serving import serve
 from gencard.core.errors import InvalidInputError
 from tests.system.house import build

@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from gencard.controller.people.certificates import certify, issue, new_authority
+from gencard.controller.people.keys import certify, issue, new_authority
 from gencard.core.errors import InvalidInputError
 from gencard.wire.documents.keys import (
     EnrolmentAnswer,

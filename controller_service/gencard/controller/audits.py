@@ -19,7 +19,7 @@ import numpy as np
 from sqlalchemy import Connection
 
 from gencard.controller.base.disk import JOURNALS, StateFiles, write_whole
-from gencard.controller.boxes.boxes import Boxes
+from gencard.controller.boxes import Boxes
 from gencard.controller.cards.audit_state import CardAudits, is_audited, rows_of_run
 from gencard.controller.cards.book import CardBook
 from gencard.controller.operations import Operations

@@ -10,30 +10,26 @@ from sqlalchemy import Connection
 
 from gencard.controller.answers.decisions import Decisions
 from gencard.controller.base.disk import StateFiles
-from gencard.controller.boxes.boxes import Boxes
+from gencard.controller.boxes import Boxes
 from gencard.controller.cards.book import CardBook
-from gencard.controller.failures import Refusals
-from gencard.controller.operations import Operations
-from gencard.controller.people.certificates import certificate_ends
+from gencard.controller.operations.failures import Refusals
+from gencard.controller.operations.operations import Operations
 from gencard.controller.people.enrolment import Roster
-from gencard.controller.people.passkeys import Passkeys
-from gencard.controller.people.signing_keys import KeyRotation, SigningKey
-from gencard.controller.settings.settings import Settings
+from gencard.controller.people.keys import KeyRotation, SigningKey, certificate_ends
+from gencard.controller.settings import Settings
 from gencard.controller.state.database import Database
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.log import Clock, EventLog
-from gencard.controller.state.shared_files import SharedFiles
-from gencard.controller.stewards.cards import CardEffect, Risks
-from gencard.controller.stewards.desk import Desk, Effects, Way
-from gencard.controller.stewards.effects import (
-    AnswerEffect,
-    AuditEffect,
-    KeyEffect,
-    LineEffect,
-    PersonEffect,
-    RefusalEffect,
-)
+from gencard.controller.state.sharing import SharedFiles
+from gencard.controller.state.stewards import Passkeys
+from gencard.controller.stewards.answers import AnswerEffect
+from gencard.controller.stewards.cards import CardEffect
+from gencard.controller.stewards.deciding import Effects, Way
+from gencard.controller.stewards.desk import Desk
 from gencard.controller.stewards.log_reading import LogReader
+from gencard.controller.stewards.people import PersonEffect
+from gencard.controller.stewards.registers import AuditEffect, KeyEffect, LineEffect, RefusalEffect
+from gencard.controller.stewards.risk import Risks
 from gencard.core.card.card import USABLE
 from gencard.core.errors import NotFoundError
 from gencard.core.generators.model_file import KeptFits
@@ -108,13 +104,7 @@ class ControllerState:
         authority_key: Path | None = None,
         operations: Operations | None = None,
     ) -> Desk:
-        """Return the stewards' desk.
-
-        Args:
-            way: Interface by which stewards use the desk.
-            authority_key: The authority's private key, if it is not in the controller's folder.
-            operations: Operations of the running service, if there is one.
-        """
+        """Return the stewards' desk."""
         effects, identities = self._effects(authority_key), self.settings.signing.identities
         return Desk(
             self.database,

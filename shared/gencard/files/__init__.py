@@ -51,11 +51,7 @@ _SMALLER = "Check that it is the right file."
 
 
 def open_file(path: Path, field: str) -> BinaryIO:
-    """Open a regular file for reading; never waits, whatever lies there.
-
-    Raises:
-        InvalidInputError: There is no such file, it may not be read, or it is not a regular file.
-    """
+    """Open a regular file for reading, without ever waiting; raises InvalidInputError."""
     return os.fdopen(_descriptor(path, field), "rb")
 
 
@@ -71,11 +67,7 @@ def size_of(path: Path, field: str) -> int:
 
 
 def read_file(path: Path, field: str, limit: Limit) -> bytes:
-    """The bytes of a regular file.
-
-    Raises:
-        InvalidInputError: As ``open_file``, or the file is larger than the limit of its kind.
-    """
+    """Return the bytes of a regular file up to its kind's limit; raises InvalidInputError."""
     with open_file(path, field) as file:
         # the size is compared first, and the bytes are counted too: files of /proc state no size
         if os.fstat(file.fileno()).st_size <= limit.most:
@@ -89,11 +81,7 @@ def read_file(path: Path, field: str, limit: Limit) -> bytes:
 
 
 def files_in(folder: Path, field: str) -> list[Path]:
-    """Everything in a folder, sorted by name.
-
-    Raises:
-        InvalidInputError: The folder cannot be read, or holds more than ``MOST_FILES`` entries.
-    """
+    """Everything in a folder, sorted by name; InvalidInputError above ``MOST_FILES`` entries."""
     try:
         entries = list(islice(folder.iterdir(), MOST_FILES + 1))
     except OSError:
@@ -166,11 +154,9 @@ class ParquetSize:
     def check(self, field: str) -> None:
         """Refuse a file that would take far more memory and time than its size says, before reading it.
 
-        Up to 256 MiB and 100 million cells are always accepted. Beyond that a byte of the file may not
-        stand for more than 200 bytes or 100 cells: columns of real records do not repeat so much.
-
-        Raises:
-            InvalidInputError: The file unpacks to more.
+        Up to 256 MiB and 100 million cells are always accepted. Beyond that a byte of the file may
+        not stand for more than 200 bytes or 100 cells: columns of real records do not repeat so
+        much. Raises InvalidInputError.
         """
         most_bytes = max(_FREE_BYTES, _BYTES_FOR_BYTE * self.stored)
         most_cells = max(_FREE_CELLS, _CELLS_FOR_BYTE * self.stored)
@@ -189,11 +175,7 @@ class ParquetSize:
 
 
 def check_footer(file: BinaryIO, field: str) -> None:
-    """Refuse a Parquet file whose metadata alone would take much memory to read.
-
-    Raises:
-        InvalidInputError: The metadata at the end of the file is larger than ``MOST_FOOTER``.
-    """
+    """Raise InvalidInputError for Parquet whose metadata is larger than ``MOST_FOOTER``."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - 8))
     end = file.read(8)

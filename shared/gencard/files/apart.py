@@ -41,9 +41,7 @@ def run_apart(module: str, path: Path, *words: object) -> subprocess.CompletedPr
     """Run a module that reads a file, in a process of its own.
 
     Its arguments are the number of this process, for ``end_with_parent``, the path, and the words.
-
-    Raises:
-        TimeoutError: It takes too long, and was ended.
+    Raises TimeoutError after ending it.
     """
     # isolated: no module of the working folder may take the place of ours
     command = (sys.executable, "-I", "-m", module, str(os.getpid()), str(path.absolute()))
@@ -68,16 +66,9 @@ def end_with_parent(parent: int) -> None:
 
 
 def read_apart(module: str, path: Path, field: str, *words: object) -> StoredTable:
-    """Read a file by a module that ends with ``answered``.
+    """Read a file by a module that ends with ``answered``, with ``words`` as further arguments.
 
-    Args:
-        field: Name of the argument that named the file, for errors.
-        words: Further arguments of the module.
-
-    Raises:
-        InvalidInputError, TooLargeError: The module refuses the file, or takes too long.
-        MemoryError: It lacks memory.
-        OSError: It cannot read the file.
+    Raises InvalidInputError or TooLargeError, which name ``field``, MemoryError or OSError.
     """
     try:
         done = run_apart(module, path, field, *words)
@@ -101,14 +92,7 @@ def read_apart(module: str, path: Path, field: str, *words: object) -> StoredTab
 
 
 def answered(read: Callable[..., StoredTable]) -> int:
-    """Read the file that the arguments name, and write its table to the standard output.
-
-    Args:
-        read: Takes the path, the field and the words, as texts.
-
-    Returns:
-        Exit code of the process.
-    """
+    """Read the file of the arguments by ``read``, write its table to standard output; the exit code."""
     parent, path, *words = sys.argv[1:]
     end_with_parent(int(parent))
     try:

@@ -1,4 +1,4 @@
-"""Content of a text file when it is unpacked: plain, ``.gz``, or ``.zip`` with one text file."""
+"""Files by the ending of their names, and text files unpacked: plain, ``.gz``, or one in a ``.zip``."""
 
 import gzip
 import io
@@ -11,7 +11,39 @@ from typing import Any, BinaryIO, NoReturn, TextIO
 
 from gencard.core.errors import InvalidInputError, TooLargeError
 from gencard.files import open_file
-from gencard.files.endings import ending_of
+
+# Kinds of files of records by ending.
+
+
+TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".zip")
+"""Lines of values with a delimiter; a ``.zip`` holds one such file."""
+
+PARQUET = (".parquet",)
+
+SHEETS = (".xlsx", ".xls", ".ods")
+"""Workbooks with sheets."""
+
+STATISTICS = (".dta", ".sav", ".zsav", ".sas7bdat", ".xpt")
+"""Files of Stata, SPSS and SAS."""
+
+ENDINGS = (*TEXT, *PARQUET, *SHEETS, *STATISTICS)
+
+WRITTEN = (".csv", ".parquet", ".dta", ".sav", ".xlsx")
+"""Files that rows are written to."""
+
+
+def ending_of(path: Path) -> str:
+    """The longest ending that is one of ``ENDINGS``, in lower case; empty if there is none.
+
+    >>> [ending_of(Path(name)) for name in ("a.csv", "a.b.CSV.GZ", "a.gz", "a")]
+    ['.csv', '.csv.gz', '', '']
+    """
+    name = path.name.lower()
+    return max((ending for ending in ENDINGS if name.endswith(ending)), key=len, default="")
+
+
+# Content of a text file.
+
 
 _INSIDE = (".csv", ".tsv", ".txt")
 _DAMAGES = (
@@ -29,17 +61,8 @@ def is_packed(path: Path) -> bool:
 def open_content(path: Path, field: str, most_bytes: int) -> BinaryIO:
     """Open a text file, and unpack it while it is read; no copy is written.
 
-    Args:
-        field: Name of the argument that named the file, for errors.
-        most_bytes: Most bytes that may be read.
-
-    Returns:
-        A stream whose reading raises InvalidInputError if the archive is damaged, and TooLargeError if
-        there are more bytes.
-
-    Raises:
-        InvalidInputError: As ``open_file``; or the archive cannot be read, is encrypted, or holds more
-            or less than one text file.
+    Raises InvalidInputError, which names ``field``, for a file or archive that cannot be read; so
+    does reading the stream, and TooLargeError beyond ``most_bytes``.
     """
     file = open_file(path, field)
     if not is_packed(path):
@@ -103,7 +126,6 @@ class _Bounded(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer, and return the number of bytes."""
         try:
             block = self._stream.read(len(buffer))
         except _DAMAGES:
@@ -123,11 +145,7 @@ class _Bounded(io.RawIOBase):
 
 
 def arrow_files(opened: Callable[[], BinaryIO]) -> Any:
-    """Return a file system of Arrow with one file, of any name, which is read-only.
-
-    Args:
-        opened: Opens the file anew for each reading.
-    """
+    """Return a read-only file system of Arrow with one file, which ``opened`` opens for each reading."""
     import pyarrow as pa  # noqa: PLC0415 - most files need no Arrow
     from pyarrow import fs  # noqa: PLC0415
 

@@ -57,9 +57,7 @@ Rows = list[list[str]]
 class TextLayout:
     """Layout of a text file, as a look at it concludes; each field has the meaning of a stated format.
 
-    Args:
-        dates: Formats of dates besides ISO 8601.
-        line_ends: ``mixed`` if lines end in several ways.
+    ``dates`` are formats besides ISO 8601; ``line_ends`` is ``mixed`` if lines end in several ways.
     """
 
     encoding: str = "utf-8"
@@ -116,12 +114,7 @@ class TextLook:
 
 
 def look_at(
-    path: Path,
-    field: str,
-    *,
-    most_bytes: int = MOST_BYTES,
-    most_columns: int,
-    names: Sequence[str] = (),
+    path: Path, field: str, *, most_bytes: int = MOST_BYTES, most_columns: int, names: Sequence[str] = ()
 ) -> TextLook:
     """Read a text file, and conclude how it is written.
 
@@ -231,7 +224,6 @@ def _comments(lines: Sequence[str]) -> int:
 
 
 def _present(column: Sequence[str]) -> list[str]:
-    """The values that are neither empty nor a mark of a missing value, without spaces around them."""
     stripped = {value: value.strip() for value in {*column}}  # different values are often few
     present = {value: text for value, text in stripped.items() if text and text not in MARKS}
     return [present[value] for value in column if value in present]
@@ -329,14 +321,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 class _Lines:
-    """Lines of a file, with how records end; refuses control characters.
-
-    Args:
-        field: Name of the argument that named the file; empty if control characters may be there.
-
-    Attributes:
-        ends: Ends of the lines with which records end; there may be others inside quotation marks.
-    """
+    """Lines of a file, and the ends of its records; with a ``field``, refuses control characters."""
 
     def __init__(self, lines: Iterator[str], field: str) -> None:
         self._lines, self._field, self._last = lines, field, ""
@@ -368,7 +353,6 @@ class _Days:
         self._values: dict[int, dict[str, None]] | None = None
 
     def add(self, sample: Rows, row: Sequence[str]) -> None:
-        """Add a record behind the sample."""
         if self._values is None:
             self._begin(sample)
         for place, values in (self._values or {}).items():
@@ -376,7 +360,6 @@ class _Days:
                 values[row[place]] = None
 
     def values(self, sample: Rows) -> dict[int, list[str]]:
-        """Return the values, by column."""
         if self._values is None:
             self._begin(sample)
         return {place: list(values) for place, values in (self._values or {}).items()}

@@ -21,8 +21,7 @@ import pyreadstat
 
 from gencard.core.errors import InvalidInputError
 from gencard.files.apart import answered, read_apart
-from gencard.files.content import too_many_bytes
-from gencard.files.endings import ending_of
+from gencard.files.content import ending_of, too_many_bytes
 from gencard.files.stored import (
     StoredColumn,
     StoredTable,
@@ -195,7 +194,6 @@ def _array(values: list[Any], meta: Any, name: str) -> pa.Array:
 def _column(
     meta: Any, name: str, values: pa.ChunkedArray, calendar: _Calendar
 ) -> tuple[StoredColumn, pa.ChunkedArray]:
-    """Return a column as people see it, and its description."""
     description = meta.column_names_to_labels.get(name) or ""
     missing, labels = _missing(meta, name), _labels(meta, name)
     shown, note = values, ""
@@ -237,7 +235,6 @@ def _is_missing(code: Any, ranges: list[dict[str, Any]]) -> bool:
 
 
 def _missing(meta: Any, name: str) -> tuple[str, ...]:
-    """Return the declared codes of missing values, each with its label."""
     labels = meta.variable_value_labels.get(name) or {}
     texts = []
     for one in meta.missing_ranges.get(name) or []:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from gencard.core.errors import GencardError, InvalidInputError, TooLargeError
 from gencard.core.values import number_text
 from gencard.files import MOST_COLUMNS, size_of
-from gencard.files.endings import SHEETS, STATISTICS, ending_of
+from gencard.files.content import SHEETS, STATISTICS, ending_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -114,11 +114,7 @@ _DAMAGED = (
 
 
 def check_names(names: Sequence[str], field: str, places: Sequence[str] | str) -> None:
-    """Refuse names of columns that are the same but for case or the form of Unicode.
-
-    Args:
-        places: Words for the place of each column, such as "in cell B1", or of all.
-    """
+    """Refuse names that are the same but for case or Unicode form; ``places`` say where they are."""
     if len(names) > MOST_COLUMNS:
         raise TooLargeError(what="The number of columns", limit=MOST_COLUMNS, advice=_NARROWER)
     seen: dict[str, str] = {}

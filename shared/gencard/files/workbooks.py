@@ -22,8 +22,7 @@ from gencard.core.errors import InvalidInputError
 from gencard.core.values import number_text
 from gencard.files import ParquetSize
 from gencard.files.apart import answered, read_apart
-from gencard.files.content import too_many_bytes
-from gencard.files.endings import ending_of
+from gencard.files.content import ending_of, too_many_bytes
 from gencard.files.stored import (
     StoredColumn,
     StoredTable,
@@ -87,11 +86,7 @@ def _chosen(book: Any, sheet: str, field: str) -> str:
 
 @dataclass
 class _SheetColumn:
-    """Values of one column, batch by batch.
-
-    Args:
-        kinds: Types of the values that are present.
-    """
+    """Values of one column, batch by batch; ``kinds`` are the types of those that are present."""
 
     batches: list[Any] = field(default_factory=list)
     kinds: set[type] = field(default_factory=set)
@@ -111,7 +106,6 @@ class _SheetColumn:
             self.batches.append([None if value == _EMPTY else value for value in values])
 
     def array(self) -> tuple[pa.ChunkedArray, str]:
-        """Return all values in one type, and a sentence if they had several."""
         if self.kinds <= {float}:
             return whole_or_float(pa.chunked_array(self.batches, pa.float64())), ""
         if self.kinds == {bool}:
@@ -263,7 +257,6 @@ class _Sheet:
         del batch[: len(batch) if last else end]
 
     def _head(self, rows: Iterator[tuple[int, list[Any]]]) -> tuple[int, list[str], int]:
-        """Return the row of the names, these, and their first column."""
         for number, row in rows:
             if number < self._skip or all(cell == _EMPTY for cell in row):
                 continue
@@ -384,11 +377,7 @@ def _error_in(block: bytes) -> str:
 
 
 def _check_errors(path: Path, sheet: str, field: str, errors: dict[str, str]) -> None:
-    """Refuse cells that hold an error, and formulas without a value.
-
-    Args:
-        errors: What ``_checked_parts`` returns.
-    """
+    """Refuse cells with an error and formulas without a value, which ``_checked_parts`` names."""
     if ending_of(path) == ".xlsx":
         if problem := errors[sheet]:
             raise InvalidInputError(field=field, problem=problem, advice=_ERRORS)

@@ -66,11 +66,7 @@ def code_of(attribute: Attribute) -> dict[Any, int]:
 
 
 def codes_of_values(attribute: Attribute, codes: Mapping[Any, int], values: Iterable[Any]) -> list[int]:
-    """Return the code of each value, of a text also by its number; UNDECLARED where it has none.
-
-    Args:
-        codes: Those of ``code_of``, and others.
-    """
+    """Return the code of each value by ``codes``, of a text also by its number; else UNDECLARED."""
     # a number that is none is missing
     every = [None if value != value else value for value in values]  # noqa: PLR0124
     known = {value: codes.get(value, UNDECLARED) for value in every}
@@ -186,8 +182,6 @@ def values_of(
 
 
 class _Source(NamedTuple):
-    """An attribute, and its codes in all rows."""
-
     attribute: Attribute
     codes: NDArray[Any]
 
@@ -265,11 +259,7 @@ class Numbers:
 
 
 def by_levels(coding: Coding, attributes: Clique, columns: Collection[str]) -> Clique:
-    """Return the attributes with edges whose numbers a program does not get as recorded.
-
-    Args:
-        columns: Attributes whose numbers it gets.
-    """
+    """Return the attributes with edges that a program does not get as recorded, beside ``columns``."""
     return tuple(
         name
         for name in attributes

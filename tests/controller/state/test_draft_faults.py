@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gencard.controller.drafting.schema_draft import draft_schema
-from gencard.controller.records.tables.address import TableAddress
+from gencard.controller.records.table_address import TableAddress
 from gencard.controller.records.vault import Vault
 from gencard.core.coding import Edges, Labels
 from tests.controller.state import postgres

@@ -12,7 +12,7 @@ import pytest
 from gencard.controller.drafting.schema_draft import draft_schema
 from gencard.controller.records.encoding import how_read
 from gencard.controller.records.file_format import FileFormat
-from gencard.controller.records.tables.address import TableAddress
+from gencard.controller.records.table_address import TableAddress
 from gencard.controller.records.vault import Vault
 from gencard.controller.shell.schema import questions_of_dates
 from gencard.core.coding import Attribute, Coding, Edges, Labels

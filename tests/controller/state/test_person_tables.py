@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.awkward_records import CODING, READINGS, awkward
-from gencard.controller.records import persons
+from gencard.controller.records import source as persons
 from gencard.controller.records.file_format import USUAL
 from gencard.controller.records.schema_file import PublicSchema, schema_of_table, table_of_schema
 from gencard.controller.records.vault import Vault, open_source

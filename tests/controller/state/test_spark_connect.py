@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks import engine_rows
 from benchmarks.awkward_records import CODING, READINGS, awkward
-from gencard.controller.records.tables.address import TableAddress
+from gencard.controller.records.table_address import TableAddress
 from gencard.controller.records.vault import Vault
 from gencard.core.errors import DatasetUnavailableError
 from gencard.core.statistics.measure import measure
@@ -22,8 +22,8 @@ from tests.system.raw_calls import eventually
 from tests.system.receivers import free_port
 
 pytest.importorskip("ibis")
-from gencard.controller.records.tables import engines
-from gencard.controller.records.tables.engines import open_backend, open_table, records_of
+from gencard.controller.records import databases as engines
+from gencard.controller.records.databases import open_backend, open_table, records_of
 from tests.controller.state.test_tables import CLIQUES, JAVA_OPTIONS, SALT
 
 if reason := engine_rows.lacking("spark"):

@@ -9,7 +9,7 @@ from sqlalchemy import func, select, update
 from gencard.controller.audits import RefusedWorkers
 from gencard.controller.state import shared_files as state_files
 from gencard.controller.state.database import Database
-from gencard.controller.state.shared_files import SharedFiles
+from gencard.controller.state.sharing import SharedFiles
 from gencard.controller.state.tables import pieces
 from gencard.core.errors import NotFoundError, StorageError, WorkerError
 from tests.controller.state import postgres

@@ -7,10 +7,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import select, text
 
-from gencard.controller.state import leadership as leadership_module
+from gencard.controller.state import sharing as leadership_module
 from gencard.controller.state.database import SESSIONS, Database
-from gencard.controller.state.leadership import Leadership
 from gencard.controller.state.log import EventLog
+from gencard.controller.state.sharing import Leadership
 from gencard.controller.state.tables import cards, events, leader
 from gencard.core.errors import InvalidInputError, NotLeadingError
 from tests.controller.state import postgres

@@ -13,8 +13,8 @@ from gencard.controller.drafting.schema_draft import SchemaDraft, draft_schema
 from gencard.controller.policy.statistics import allowed_pairs
 from gencard.controller.records.records import check_records
 from gencard.controller.records.schema_file import read_schema
-from gencard.controller.records.tables.address import TableAddress
-from gencard.controller.settings.settings import Settings
+from gencard.controller.records.table_address import TableAddress
+from gencard.controller.settings import Settings
 from gencard.controller.shell.main import app
 from gencard.core.coding import Attribute, Coding, Edges, Labels, Reading
 from gencard.core.errors import InvalidInputError
@@ -22,8 +22,8 @@ from gencard.core.policy import NumbersOffer
 from tests.controller.state import postgres
 
 pytest.importorskip("ibis")
-from gencard.controller.drafting.table_declarations import Declaration, _of_checks
-from gencard.controller.records.tables.engines import open_table
+from gencard.controller.drafting.tables import Declaration, _of_checks
+from gencard.controller.records.databases import open_table
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 RECORDS = 300

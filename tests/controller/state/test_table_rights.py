@@ -6,13 +6,13 @@ import duckdb
 import psycopg
 import pytest
 
-from gencard.controller.records.tables.address import TableAddress
+from gencard.controller.records.table_address import TableAddress
 from gencard.core.errors import DatasetUnavailableError, RoleNotReadOnlyError
 from tests.controller.state import postgres
 
 pytest.importorskip("ibis")
-from gencard.controller.records.tables.engines import open_backend
-from gencard.controller.records.tables.rights import check_role
+from gencard.controller.records.databases import open_backend
+from gencard.controller.records.rights import check_role
 
 OFFICE = """
 CREATE ROLE viewer LOGIN; CREATE ROLE "Odd ""writers"; CREATE ROLE team; CREATE ROLE maker CREATEDB;

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.awkward_records import CODING, READINGS, awkward, with_undeclared
-from gencard.controller.records.declared_scale import DeclaredScale
+from gencard.controller.records.declarations import DeclaredScale
 from gencard.controller.records.encoding import scales_of
 from gencard.controller.records.vault import Vault
 from gencard.core.card.sums import Sum
@@ -19,8 +19,8 @@ from gencard.core.coding import Attribute, Coding, Derivation, Edges, Labels
 from gencard.core.errors import UndeclaredLevelError
 
 pytest.importorskip("ibis")
-from gencard.controller.records.tables.address import TableAddress
-from gencard.controller.records.tables.engines import open_table
+from gencard.controller.records.databases import open_table
+from gencard.controller.records.table_address import TableAddress
 from tests.controller.state.test_tables import (  # noqa: F401  # fixtures
     SALT,
     both,

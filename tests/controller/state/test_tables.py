@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks import engine_rows, engines_equal
 from benchmarks.awkward_records import CODING, READINGS, awkward, with_undeclared
-from gencard.controller.records.tables.address import TableAddress
+from gencard.controller.records.table_address import TableAddress
 from gencard.controller.records.vault import Vault
 from gencard.core.errors import (
     DatasetChangedError,
@@ -30,9 +30,10 @@ from gencard.wire.documents.psi_document import psi_document
 from tests.controller.state import postgres
 
 pytest.importorskip("ibis")
-from gencard.controller.records.tables import codes, engines
-from gencard.controller.records.tables.engines import open_backend, open_table, records_of, runner
-from gencard.controller.records.tables.table import IbisTable
+from gencard.controller.records import databases as engines
+from gencard.controller.records import table_codes as codes
+from gencard.controller.records.databases import open_backend, open_table, records_of, runner
+from gencard.controller.records.tables import IbisTable
 
 CLIQUES = [("age", "sex"), ("grade", "day"), ("day",), ("sex", "age", "grade"), ("born", "alive")]
 CLIQUES += [("city", "income", "born"), ("income", "alive"), ("word", "price")]

@@ -35,7 +35,7 @@ from gencard.files import (
     size_of,
     too_large,
 )
-from gencard.files.endings import WRITTEN
+from gencard.files.content import WRITTEN
 from gencard.wire.documents.keys import CARDS, LINKS, LOG, KeyHistory, changes_in
 from gencard.wire.documents.psi_document import PSI_OPENS, psi_document, psi_of_document
 from gencard.wire.documents.receipt import Receipt

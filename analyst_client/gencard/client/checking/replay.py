@@ -227,7 +227,7 @@ def check_delivered_frame(
     Raises:
         VerificationError: The frame differs from the delivered one; names the difference.
     """
-    from gencard.run.frames import frame_of  # noqa: PLC0415 - loads pandas
+    from gencard.run.session import frame_of  # noqa: PLC0415 - loads pandas
 
     problems = [
         _frame_problem(frame, frame_of(dataset, coding, numbers))

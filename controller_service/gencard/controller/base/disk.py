@@ -21,14 +21,10 @@ _MIB = 1 << 20
 
 
 def write_whole(path: Path, parts: Iterable[bytes | memoryview], *, lasting: bool = True) -> None:
-    """Write a file, replacing an earlier one, and sync it to disk before returning.
+    """Write a file whole, in place of an earlier one, which stays if StorageError is raised.
 
-    Args:
-        lasting: False for a file that is of no use after a failure of the machine: it may reach the disk
-            later, or never.
-
-    Raises:
-        StorageError: The file cannot be written; an earlier file stays unchanged.
+    It is synced to disk before the return, unless ``lasting`` is False: a file of no use after a
+    failure.
     """
     draft: Path | None = None
     try:
@@ -136,14 +132,9 @@ class StateFiles:
         return self.folder / name
 
     def send(self, name: str) -> StoredFile | None:  # noqa: ARG002  # see SharedFiles
-        """Store a written file for other controllers; ``keep`` makes it a file of the state.
+        """Store a written file for other controllers; None if the folder is enough.
 
-        Returns:
-            The stored file; None if the folder is enough.
-
-        Raises:
-            StorageError: The file or the database failed.
-            NotLeadingError: Another controller has taken over.
+        ``keep`` makes it a file of the state. Raises StorageError or NotLeadingError.
         """
         return None
 

@@ -77,9 +77,6 @@ class Turns(Generic[Item]):
     so that work of another owner can begin meanwhile.
 
     Not safe for threads: callers hold their own lock.
-
-    Args:
-        places: Number of pieces of work that run at a time.
     """
 
     def __init__(self, places: int) -> None:
@@ -135,11 +132,7 @@ class Turns(Generic[Item]):
 
 
 class Door:
-    """A fair lock: one thread holds it at a time, and waiting threads are served by owners in turn.
-
-    Args:
-        seconds: Longest time that a thread waits.
-    """
+    """A fair lock: one thread holds it at a time, and waiting threads are served by owners in turn."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -148,11 +141,7 @@ class Door:
 
     @contextmanager
     def passed(self) -> Iterator[None]:
-        """Run the block alone.
-
-        Raises:
-            StorageError: Others kept the door for too long.
-        """
+        """Run the block alone; raises StorageError if others kept the door for too long."""
         turn = WorkTurn(threading.Event(), _OWNER.get())
         with self._lock:
             self._turns.add(turn)
@@ -189,11 +178,9 @@ class CallTurns:
     """Serves the calls of one caller one by one, and a busy caller's calls between calls of others.
 
     All calls share one interpreter: ten concurrent calls of one caller would leave a tenth of it to
-    others, and calls that follow each other without a pause take half of it from every concurrent call.
-
-    Args:
-        now: Clock in seconds that never goes back.
-        worked: Processor time of this thread, in seconds.
+    others, and calls that follow each other without a pause take half of it from every concurrent
+    call. Both clocks are in seconds: ``now`` never goes back, ``worked`` is processor time of this
+    thread.
     """
 
     def __init__(
@@ -289,11 +276,7 @@ class Bounds:
 
 @dataclass(slots=True)
 class Shares:
-    """Counts calls by the URI of their caller.
-
-    Args:
-        now: Seconds, never going back.
-    """
+    """Counts calls by the URI of their caller; ``now`` is a clock in seconds that never goes back."""
 
     bounds: Bounds
     now: Callable[[], float] = time.monotonic
@@ -305,28 +288,35 @@ class Shares:
 
     @contextmanager
     def taken(self, who: str) -> Iterator[None]:
-        """Admit one call for the length of the block.
-
-        Raises:
-            ServiceBusyError: The caller makes too many calls at a time or per second, or all callers do.
-        """
+        """Admit one call for the length of the block; raises ServiceBusyError over a limit."""
         with self._lock:
             # the caller's own limit comes first: otherwise a busy caller learns the load of others
             if self._running[who] >= self.bounds.per_identity:
                 raise ServiceBusyError(what="concurrent calls of one certificate")
             if self._running.total() >= self.bounds.calls:
                 raise ServiceBusyError(what="concurrent calls")
-            self._draw(who)
+            # one call out of the token bucket of the caller, which fills per second
+            rate, now = self.bounds.per_second, self.now()
+            most = max(rate * BURST_SECONDS, 1.0)
+            left, before = self._buckets.get(who, (most, now))
+            left = min(most, left + rate * (now - before))
+            # a refused call takes nothing from the bucket: retrying does not extend the wait
+            if left < 1:
+                raise ServiceBusyError(what="calls per second of one certificate")
+            if len(self._buckets) > MOST_BUCKETS:
+                full = {
+                    one
+                    for one, (left, then) in self._buckets.items()
+                    if left + rate * (now - then) >= most
+                }
+                self._buckets = {one: bucket for one, bucket in self._buckets.items() if one not in full}
+            self._buckets[who] = left - 1, now
             self._running[who] += 1
         yield from self._until_done(self._running, who)
 
     @contextmanager
     def exempt(self, who: str) -> Iterator[None]:
-        """Admit one call that counts against no other limit, for the length of the block.
-
-        Raises:
-            ServiceBusyError: The caller has ``EXEMPT_AT_A_TIME`` exempt calls already.
-        """
+        """Admit one call beside all other limits; ServiceBusyError above ``EXEMPT_AT_A_TIME``."""
         with self._lock:
             if self._exempt[who] >= EXEMPT_AT_A_TIME:
                 raise ServiceBusyError(what="concurrent calls of one certificate")
@@ -348,19 +338,3 @@ class Shares:
                 counter[who] -= 1
                 if not counter[who]:  # addresses of strangers are without end
                     del counter[who]
-
-    def _draw(self, who: str) -> None:
-        """Take one call out of the caller's token bucket, which fills per second."""
-        rate, now = self.bounds.per_second, self.now()
-        most = max(rate * BURST_SECONDS, 1.0)
-        left, before = self._buckets.get(who, (most, now))
-        left = min(most, left + rate * (now - before))
-        # a refused call takes nothing from the bucket: retrying does not extend the wait
-        if left < 1:
-            raise ServiceBusyError(what="calls per second of one certificate")
-        if len(self._buckets) > MOST_BUCKETS:
-            full = {
-                one for one, (left, then) in self._buckets.items() if left + rate * (now - then) >= most
-            }
-            self._buckets = {one: bucket for one, bucket in self._buckets.items() if one not in full}
-        self._buckets[who] = left - 1, now

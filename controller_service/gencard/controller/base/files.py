@@ -18,13 +18,7 @@ from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_t
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    GetCoreSchemaHandler,
-    ValidationError,
-    create_model,
-)
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError, create_model
 from pydantic_core import CoreSchema, core_schema
 
 from gencard.core.errors import InvalidInputError
@@ -143,7 +137,6 @@ class TableOf:
         return entries
 
     def _table(self, kind: type, value: Any) -> Table:
-        """Return the table that states a value."""
         section = self.section(kind)
         own = {name: getattr(value, name, None) for name in section.model_fields}
         stated = value.values if isinstance(value, Stated) else own
@@ -151,7 +144,6 @@ class TableOf:
 
 
 def _stated(kind: type) -> type:
-    """Return the dataclass that a table states, also one that is checked later."""
     parts: tuple[type, ...] = get_args(kind)
     return parts[0] if get_origin(kind) is Stated else kind
 
@@ -167,11 +159,7 @@ def _form(hint: Any) -> Any:
 
 
 def read_table(path: Path) -> Table:
-    """Return the table that a file holds.
-
-    Raises:
-        InvalidInputError: The file cannot be read, or is not TOML in UTF-8.
-    """
+    """Return the table that a file holds; raises InvalidInputError if it is not TOML in UTF-8."""
     return table_of_text(read_text(path), path.name)
 
 
@@ -197,11 +185,7 @@ def table_of_text(text: str, file: str) -> Table:
 
 
 def validated(kind: type[_Model], table: Table, file: str) -> _Model:
-    """Return the model that a table of a file describes.
-
-    Raises:
-        InvalidInputError: Names the first field that is wrong, never its value.
-    """
+    """Return the model of a file's table; InvalidInputError names a wrong field, never its value."""
     try:
         return kind(**table)
     except ValidationError as error:
@@ -210,11 +194,7 @@ def validated(kind: type[_Model], table: Table, file: str) -> _Model:
 
 
 def refusal_of(error: ValidationError, file: str, sections: Collection[str] = ()) -> InvalidInputError:
-    """Return the first field that is wrong, and how, in words that hold no value.
-
-    Args:
-        sections: Names of the tables at the top of the file.
-    """
+    """Return the first wrong field, and how, without a value; ``sections`` are tables of the file."""
     first = error.errors(include_input=False, include_url=False)[0]
     field = ": ".join(filter(None, (file, ".".join(str(part) for part in first["loc"]))))
     problem = _PROBLEMS.get(first["type"], f"is not valid ({first['type'].replace('_', ' ')})")
@@ -227,7 +207,6 @@ def refusal_of(error: ValidationError, file: str, sections: Collection[str] = ()
 
 
 def _names_of(kind: type[BaseModel]) -> set[str]:
-    """Names of all settings, as a file has them."""
     own = {field.alias or name for name, field in kind.model_fields.items()}
     return own.union(*map(_names_of, kind.__subclasses__()))
 
@@ -243,7 +222,9 @@ def toml_text(value: object) -> str:
     '{ rho = "0.5" }'
     """
     if isinstance(value, dict):
-        entries = (f"{_key_text(name)} = {toml_text(entry)}" for name, entry in value.items())
+        plain = re.compile(r"[A-Za-z0-9_-]+")
+        names = (name if plain.fullmatch(name) else toml_text(name) for name in value)
+        entries = map("{} = {}".format, names, map(toml_text, value.values()))
         return f"{{ {', '.join(entries)} }}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(toml_text(entry) for entry in value)}]"
@@ -252,21 +233,12 @@ def toml_text(value: object) -> str:
     return json.dumps(value)
 
 
-def _key_text(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else toml_text(name)
-
-
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _LARGEST = 1 << 16
 
 
 def secret_bytes(path: Path, field: str) -> bytes:
-    """Return the content of a secret file.
-
-    Raises:
-        InvalidInputError: The file is missing, no regular file, too large, or its group or others
-            have any right on it.
-    """
+    """Return the content of a secret file; InvalidInputError if others have a right, or it is large."""
     try:
         with open_file(path, field) as file:
             status = os.fstat(file.fileno())  # of what was opened, not of what lies there later

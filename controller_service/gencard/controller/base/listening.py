@@ -16,9 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 from cryptography.x509 import load_pem_x509_certificates
-from pydantic import (
-    AfterValidator,
-)
+from pydantic import AfterValidator
 
 from gencard.controller.base.files import secret_bytes
 from gencard.core.errors import InvalidInputError
@@ -29,11 +27,7 @@ UNLOCKED_BY = "server.key_passphrase_file"
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Files of certificate, key and authority; read again when they change.
-
-    Args:
-        passphrase: File of the passphrase of an encrypted key.
-    """
+    """Files of certificate, key and authority; read again when they change."""
 
     certificate: Path
     key: Path
@@ -41,11 +35,7 @@ class TlsFiles:
     passphrase: Path | None = None
 
     def read(self) -> tuple[tuple[bytes, bytes], bytes]:
-        """Return key and certificate, and the authority, all in PEM.
-
-        Raises:
-            InvalidInputError: A file is no such key or certificate.
-        """
+        """Return key and certificate, and the authority, all in PEM; raises InvalidInputError."""
         certificate = _certificate(self.certificate, "server.certificate")
         authority = _certificate(self.authority, "server.authority")
         return (self._plain_key(), certificate), authority
@@ -123,12 +113,9 @@ _TRIES = 20
 def bound(address: str, field: str) -> list[socket.socket]:
     """Return sockets bound to every address of the host of ``host:port``: to all of them, or to none.
 
-    ``localhost`` has both loopback addresses, whatever the machine's list of hosts says, since clients
-    try both. ``[::]`` takes IPv4 too. Port 0 takes a port that is free at every address.
-
-    Raises:
-        InvalidInputError: The host has no address, or an address is held by another process or belongs
-            to another machine.
+    ``localhost`` has both loopback addresses, whatever the machine's list of hosts says, since
+    clients try both. ``[::]`` takes IPv4 too. Port 0 takes a port that is free at every address.
+    Raises InvalidInputError for an address that is held, or not this machine's.
     """
     host, _, port = address.rpartition(":")
     places = _places(host.strip("[]"), field)
@@ -195,10 +182,7 @@ def is_loopback(address: str) -> bool:
 def listened_on(address: str, *, field: str = "server.address") -> str:
     """Return an address of the form ``host:port``.
 
-    gRPC would silently take another port for a port beyond 65535.
-
-    Raises:
-        InvalidInputError: The address has another form.
+    gRPC would silently take another port for a port beyond 65535. Raises InvalidInputError.
     """
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65_535:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from gencard.controller.boxes.boxes import Boxes
+from gencard.controller.boxes import Boxes
 from gencard.controller.cards.book import CardBook
 from gencard.controller.state import results
 from gencard.controller.state.cards import in_force, offer_of, signed_card

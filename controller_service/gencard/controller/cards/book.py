@@ -18,12 +18,12 @@ from gencard.controller.boxes.generator_facts import Facts, for_persons
 from gencard.controller.cards.grants import Charge, Grants, charge, held_cards
 from gencard.controller.jobs.tasks import Before, EndedQuestion
 from gencard.controller.policy.evaluation import price_of_named
-from gencard.controller.policy.generators import relation_of
-from gencard.controller.policy.judgement import ProposalLimits, check_readable, judge
+from gencard.controller.policy.judgement import ProposalLimits, check_readable, judge, relation_of
 from gencard.controller.records.catalogue import Catalogue, DatasetEntry, dataset_of
 from gencard.controller.state import results
 from gencard.controller.state.cards import (
     CardUsage,
+    Quotas,
     as_of,
     card_usage,
     get_card,

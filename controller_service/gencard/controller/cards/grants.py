@@ -14,7 +14,7 @@ from operator import attrgetter
 
 from sqlalchemy import Connection
 
-from gencard.controller.policy.generators import is_black_box
+from gencard.controller.boxes import is_black_box
 from gencard.controller.policy.statistics import NEIGHBOURING, price_of, required, sums_price
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.state.cards import (

@@ -20,23 +20,19 @@ from tomlkit.items import AoT
 
 from gencard.controller.base.disk import write_whole
 from gencard.controller.base.files import read_table, table_of_text, toml_text
-from gencard.controller.boxes.entries import ReviewTable
+from gencard.controller.boxes import ReviewTable
 from gencard.controller.drafting.schema_draft import DRAFTED_SENTENCES, left_out_words
 from gencard.controller.records.schema_file import PublicSchema, schema_of_text
-from gencard.controller.settings.settings import DatasetTable, Settings
+from gencard.controller.settings import DatasetTable, Settings
 from gencard.core.errors import InvalidInputError
 
 
 @dataclass(frozen=True, slots=True)
 class AttributeEdit:
-    """Changes of one attribute's table in a schema file.
+    """Changes of one attribute's table in a schema file; None as a value takes a key away.
 
-    Args:
-        values: Keys and their new values; None takes a key away.
-        words: Descriptions of the labels in ``values``, written as comments.
-        add_labels, add_absent: Appended to the labels, and to the values that stand for missing.
-        leave_out: Take the whole attribute away.
-        new: The attribute is not in the schema yet.
+    ``words`` describe labels in ``values``, as comments; ``add_labels`` and ``add_absent`` are
+    appended.
     """
 
     name: str
@@ -49,16 +45,9 @@ class AttributeEdit:
 
 
 def edit_attribute(file: Path, edit: AttributeEdit) -> PublicSchema:
-    """Change one attribute; the schema then counts as not reviewed.
+    """Change one attribute, and return the schema, which then counts as not reviewed.
 
-    Returns:
-        The schema as it is now.
-
-    Raises:
-        InvalidInputError: There is no such attribute, or the schema would not be valid. The file is as
-            it was.
-        InvalidCodingError, InvalidDomainError: Likewise.
-        StorageError: The file cannot be written.
+    Errors change no file: InvalidInputError, InvalidCodingError, InvalidDomainError, StorageError.
     """
     document = _document(file)
     attributes = _tables(document, "attributes", file)
@@ -102,15 +91,7 @@ def describe_schema(file: Path, texts: Mapping[str, str]) -> PublicSchema:
 
 
 def add_dataset(file: Path, text: str) -> DatasetTable:
-    """Add a dataset to the settings, after those that are there.
-
-    Args:
-        text: A ``[[datasets]]`` table of TOML, with comments.
-
-    Raises:
-        InvalidInputError: The settings would not be valid; the file is as it was.
-        StorageError: The file cannot be written.
-    """
+    """Add a dataset after those in the settings; InvalidInputError or StorageError changes no file."""
     document = _document(file)
     new_datasets: Any = tomlkit.parse(f"{text}\n")["datasets"]
     if "datasets" in document:
@@ -210,12 +191,10 @@ def _place(tables: AoT, name: str, field: str) -> int:
 
 
 def _value(text: str) -> Any:
-    """Return a value as it is written."""
     return tomlkit.parse(f"value = {text}\n")["value"]
 
 
 def _tables(document: tomlkit.TOMLDocument, name: str, file: Path) -> AoT:
-    """Return the [[name]] tables of a document."""
     tables = document.get(name)
     if not isinstance(tables, AoT):
         raise InvalidInputError(field=f"{file.name}: {name}", problem=f"has no tables [[{name}]]")
@@ -268,13 +247,7 @@ def review_line(review: ReviewTable) -> str:
 
 
 def write_review(file: Path, box: str, review: ReviewTable) -> None:
-    """Put a review into the settings file, in place of an earlier one of the same black box.
-
-    Raises:
-        InvalidInputError: The file is not written so that the line could be put in and nothing else
-            changed; it is as it was.
-        StorageError: The file cannot be written.
-    """
+    """Put a review into the settings, in place of one of the same box; an error changes nothing."""
     before = file.read_text(encoding="utf-8")
     after = _with_line(before, box, review_line(review))
     settings = None if after is None else _settings(after)
@@ -293,7 +266,6 @@ def write_review(file: Path, box: str, review: ReviewTable) -> None:
 
 
 def _with_line(text: str, box: str, line: str) -> str | None:
-    """Return the text with the line in the table of the black box; None if there is no such table."""
     for table in re.finditer(r"(?m)^\[\[black_boxes\]\][^\n]*\n(?:(?!\[)[^\n]*(?:\n|\Z))*", text):
         own = re.sub(rf"(?m)^{_FIELD}[ \t]*=[^\n]*\n?", "", table.group())
         name_line = re.search(rf"(?m)^name[ \t]*=[ \t]*[\"']{re.escape(box)}[\"'][^\n]*$", own)
@@ -304,7 +276,6 @@ def _with_line(text: str, box: str, line: str) -> str | None:
 
 
 def _settings(text: str) -> dict[str, Any] | None:
-    """Return the settings in a text; None if it is no TOML."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError:

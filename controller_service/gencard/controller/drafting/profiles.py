@@ -9,7 +9,6 @@ from math import ceil, floor, inf, log10
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from gencard.controller.drafting.detection import MOST_COLUMNS
 from gencard.controller.records.encoding import EngineColumn
 from gencard.controller.records.file_format import FileFormat, enough_memory, literal
 from gencard.controller.records.vault import OpenRecords
@@ -36,6 +35,9 @@ from gencard.core.values import (
 )
 from gencard.files.layout import DAY_OR_MONTH_FIRST
 from gencard.files.stored import StoredColumn
+
+MOST_COLUMNS = 5_000
+"""Columns for which a schema is drafted, each by several queries."""
 
 MOST_LABELS = 100
 _LEAST_RECORDS = 8
@@ -75,7 +77,6 @@ class Profile:
         distinct: Approximate number of different values.
         values: The different values as text, in order; empty if there are more than 100.
         rare: Number of ``values`` that occur once or twice.
-        longest: Number of characters of the longest value.
         kind: "number", "date", "boolean" or "text".
         why: Why ``kind`` is not "number", though all values could be read as numbers; empty if they
             could not.
@@ -137,10 +138,8 @@ class Repeats(NamedTuple):
     """Frequencies of the values of a column.
 
     Args:
-        values: Number of different values.
         repeated: Number of values of two or more records.
         usual: Records that 95 % of the values have at most.
-        most: Records of the most frequent value.
     """
 
     values: int
@@ -193,15 +192,7 @@ class Look(Protocol):
 def profiles(
     path: Path, file_format: FileFormat, progress: Callable[[str], None] = lambda _: None
 ) -> list[Profile]:
-    """Return the profile of every column of a file.
-
-    Args:
-        progress: Called with the name of each column before it is read.
-
-    Raises:
-        InvalidInputError: There are too few records.
-        EmptyDatasetError, DatasetUnavailableError: There is nothing to look at.
-    """
+    """Return the profile of every column of a file."""
     with enough_memory(), OpenRecords(path, file_format, explains=True) as records:
         if len(records.columns) > MOST_COLUMNS:
             raise TooLargeError(what="The number of columns", limit=MOST_COLUMNS, advice=_NARROWER)
@@ -240,7 +231,6 @@ def _with_description(profile: Profile, described: StoredColumn | None) -> Profi
 def _profile(
     records: OpenRecords, column: EngineColumn, count: int, progress: Callable[[str], None]
 ) -> Profile:
-    """Return the profile of a column, by its different values if these fit in memory."""
     with suppress(MemoryError):
         return profile_of(_Look.of_values(records, column), column.name, count, progress)
     records.uncopy()
@@ -250,7 +240,6 @@ def _profile(
 def _with_shared(
     records: OpenRecords, part: Sequence[EngineColumn], looks: Sequence[Profile], place: int
 ) -> Profile:
-    """Return the profile of a column with the columns that are the same in all records of a value."""
     profile = looks[place]
     if not may_name_units(profile):
         return profile
@@ -303,13 +292,7 @@ def check_enough(records: int) -> None:
 def profile_of(
     look: Look, name: str, records: int, progress: Callable[[str], None], *, nullable: bool = False
 ) -> Profile:
-    """Return the profile of a column.
-
-    Args:
-        records: Number of records.
-        progress: Called with the name of the column before it is read.
-        nullable: Whether the column may hold empty values.
-    """
+    """Return the profile of a column."""
     progress(name)
     marks = look.marks()
     kind, why = look.kind(marks)
@@ -458,7 +441,6 @@ class _Look:
         return self.count(f"NOT {self.absent(marks)}")
 
     def heaps(self, marks: dict[str, int], least: int) -> tuple[tuple[float, int], ...]:
-        """Return the numbers that at least ``least`` records share, with the number of these records."""
         query = (
             f"SELECT {self.column.number} AS number, {self._times} AS times FROM {self.table} "  # noqa: S608
             f"WHERE NOT {self.absent(marks)} GROUP BY 1 HAVING times >= {least} "
@@ -519,24 +501,20 @@ class _Look:
         kinds = (kind for kind, number in zip(tests, passed, strict=True) if present == number > 0)
         kind = next(kinds, "text")
         if kind == "number":
-            return self._kind_of_numbers(here, present)
+            if self.records.typed and not self.column.is_number:
+                return "text", STORED_AS_TEXT
+            days = f"{self.column.compact_date} IS NOT NULL"
+            too_large = f"abs({self.column.number}) >= {EXACT!r}"
+            signs = (too_large,) if self.column.is_number else self.column.text_rules
+            as_days, *shown = self.counts(days, *signs, here=here)
+            if as_days == present:
+                return "date", AS_DAYS
+            if self.column.is_number:
+                why = TOO_LARGE if shown[0] and not self.column.is_float else ""
+            else:
+                why = next(iter(shown_rules(*shown)), "")
+            return ("text", why) if why else ("number", "")
         return self._kind_of_texts(here, present) if kind == "text" and present else (kind, "")
-
-    def _kind_of_numbers(self, here: str, present: int) -> tuple[str, str]:
-        """Return "number", or the other kind that numbers are read as, and the reason."""
-        if self.records.typed and not self.column.is_number:
-            return "text", STORED_AS_TEXT
-        days = f"{self.column.compact_date} IS NOT NULL"
-        too_large = f"abs({self.column.number}) >= {EXACT!r}"
-        signs = (too_large,) if self.column.is_number else self.column.text_rules
-        as_days, *shown = self.counts(days, *signs, here=here)
-        if as_days == present:
-            return "date", AS_DAYS
-        if self.column.is_number:
-            why = TOO_LARGE if shown[0] and not self.column.is_float else ""
-        else:
-            why = next(iter(shown_rules(*shown)), "")
-        return ("text", why) if why else ("number", "")
 
     def _kind_of_texts(self, here: str, present: int) -> tuple[str, str]:
         """Return "text", with a reason if all look like numbers; no kind, with a reason, if unusable."""
@@ -551,7 +529,6 @@ class _Look:
         return "text", NOT_ASCII if alike == present else ""
 
     def common(self, marks: dict[str, int], kind: str) -> tuple[int, tuple[str, ...], int, int]:
-        """Return number of distinct values, the values, number of rare values, and longest length."""
         value = self.column.number if kind == "number" else self.column.text
         here = f"FROM {self.table} WHERE NOT {self.absent(marks)}"
         ((distinct, longest),) = self._rows(
@@ -592,7 +569,6 @@ class _Look:
         return bool(formats) and not self.count(f"day({self.column.calendar_date}) > 12")
 
     def instants(self, marks: dict[str, int]) -> str:
-        """Return "offset" for instants, "local" for times of day without an offset, else nothing."""
         if self.column.has_instants:
             return "offset"
         here = f"NOT {self.absent(marks)}"
@@ -602,13 +578,11 @@ class _Look:
         return ("local" if without else "offset") if times else ""
 
     def mean(self, marks: dict[str, int]) -> float:
-        """Return the mean of the numbers that are present."""
         total = f"sum({self.column.number} * n) / sum(n)"
         ((mean,),) = self._rows(f"SELECT {total} FROM {self.table} WHERE NOT {self.absent(marks)}")  # noqa: S608
         return float(mean)
 
     def repeats(self, marks: dict[str, int]) -> Repeats | None:
-        """Return how often values occur; None if they are too many to be counted in memory."""
         # hashes take less memory than texts
         here = f"FROM {self.table} WHERE NOT {self.absent(marks)} GROUP BY hash({self.column.text})"
         numbers = (
@@ -620,7 +594,6 @@ class _Look:
         return None
 
     def decimals(self, marks: dict[str, int], most: int) -> int | None:
-        """Return the least number of decimals of which each number is the nearest float."""
         if most < 0:
             return None
         number, here = self.column.number, f"NOT {self.absent(marks)}"

@@ -7,18 +7,17 @@ out, and none of their values is copied.
 import re
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
 
-from gencard.controller.drafting.detection import detect
-from gencard.controller.drafting.profiles import MOST_LABELS, Profile, in_order, profiles
+from gencard.controller.drafting.profiles import MOST_COLUMNS, MOST_LABELS, Profile, in_order, profiles
 from gencard.controller.drafting.units import NO_WEIGHT, Unit, drafted_scale, may_be_weight, units_of
-from gencard.controller.records.declared_scale import DeclaredScale
+from gencard.controller.records.declarations import DeclaredScale
 from gencard.controller.records.file_format import USUAL, FileFormat
 from gencard.controller.records.schema_file import UNDECLARED, PublicSchema
-from gencard.controller.records.tables.address import TableAddress
+from gencard.controller.records.table_address import TableAddress
 from gencard.core.card.budget import check_most_records, decimal_text
 from gencard.core.coding import (
     BOOLEANS,
@@ -33,6 +32,8 @@ from gencard.core.coding import (
 )
 from gencard.core.errors import InvalidInputError
 from gencard.core.values import number_of
+from gencard.files.content import SHEETS, TEXT, ending_of
+from gencard.files.layout import look_at
 
 _MOST_NUMBER_LABELS = 20
 _LONGEST_LABEL = 60
@@ -46,7 +47,7 @@ _NAMES_OF_TEXT = re.compile(
 )
 _NAMES_OF_PEOPLE = re.compile(
     r"(^|[^a-z])(id|uid|uuid|ssn|iban|nr|row|key|name|surname|vorname|nachname|e?mail|phone|tel|telefon)([^a-z]|$)"
-    r"|(_id|Id|ID)$|name$",
+    r"|(_id|Id|ID)$|name$"
 )
 _NO_NAME = re.compile(r"(column\d+|Unnamed: \d+)?")
 """Names that programs give to a column without a name, which most often numbers the rows."""
@@ -93,7 +94,6 @@ class DraftedAttribute:
         why: Why the values are no numbers, though they could be read as such.
         rare: Number of labels that one or two records have, for the steward alone.
         undecided: Dates that could as well be read with day and month exchanged.
-        description: Label of the variable, as the file declares it.
         remark: Notes for the steward on how the values are read; also part of ``note``.
     """
 
@@ -144,15 +144,7 @@ class SchemaDraft:
 
 
 def with_person(drafted: SchemaDraft, column: str, most_records: int | None) -> SchemaDraft:
-    """Return a draft in which a column identifies persons; the column is no attribute.
-
-    Args:
-        most_records: Number of records of one person that count; None for the proposed number.
-
-    Raises:
-        InvalidInputError: There is no such column or no proposal, or no attribute would be left.
-        InvalidNumberError: The number is not from 1 to 1,000.
-    """
+    """Return a draft in which a column identifies persons, and is no attribute; InvalidInputError."""
     if column not in {one.name for one in drafted.attributes}:
         names = ", ".join(one.column for one in drafted.units) or "none"
         problem = f"there is no column {column!r}; columns that repeat as persons do: {names}"
@@ -183,11 +175,7 @@ def with_person(drafted: SchemaDraft, column: str, most_records: int | None) -> 
 
 
 def with_weights(drafted: SchemaDraft, columns: Sequence[str]) -> SchemaDraft:
-    """Return a draft that says publicly of some attributes that they are weights, which nothing uses.
-
-    Raises:
-        InvalidInputError: The draft has no such attribute.
-    """
+    """Return a draft that declares weights, which nothing uses; raises InvalidInputError."""
     coding = drafted.schema.coding
     for column in columns:
         if column not in coding.domain:
@@ -197,6 +185,20 @@ def with_weights(drafted: SchemaDraft, columns: Sequence[str]) -> SchemaDraft:
         replace(one, description=NO_WEIGHT) if one.name in columns else one for one in coding.attributes
     )
     return replace(drafted, schema=replace(drafted.schema, coding=Coding(attributes)), weights=())
+
+
+def detect(path: Path, sheet: str = "", skip: int = 0) -> tuple[FileFormat, int | None, str]:
+    """Return format of a file, number of its records (None if not counted), and a sentence on it."""
+    is_sheet = ending_of(path) in SHEETS
+    if (sheet or skip) and not is_sheet:
+        problem = "is no workbook, so a sheet and rows to skip cannot be stated"
+        raise InvalidInputError(field="data", problem=problem)
+    if skip and not sheet:
+        raise InvalidInputError(field="sheet", problem="must be named beside rows to skip: --sheet NAME")
+    if ending_of(path) not in TEXT or path.is_dir():
+        return FileFormat(sheet=sheet, skip=skip), None, ""
+    look = look_at(path, "data", most_columns=MOST_COLUMNS)
+    return FileFormat(**asdict(look.layout)), look.records, look.note
 
 
 def draft_schema(
@@ -210,19 +212,11 @@ def draft_schema(
 ) -> SchemaDraft:
     """Return a draft from the records and, for a table, from the declarations of its database.
 
-    Args:
-        today: Dates of birth become ages on this day.
-        sheet: Sheet of a workbook; may be empty if only one sheet holds values.
-        skip: Rows of the sheet before the names of the columns.
-        progress: Called with the name of each column before it is read.
-
-    Raises:
-        InvalidInputError: The file has lines that cannot be read, too few records, or no column that can
-            be declared.
-        EmptyDatasetError, DatasetUnavailableError: There are no records to read.
+    Dates of birth become ages on ``today``. Raises InvalidInputError for lines that cannot be read
+    or nothing to declare, EmptyDatasetError or DatasetUnavailableError.
     """
     if isinstance(place, TableAddress):
-        from gencard.controller.drafting.table_looks import table_profiles  # noqa: PLC0415 - large libraries
+        from gencard.controller.drafting.tables import table_profiles  # noqa: PLC0415 - large libraries
 
         note, file_format = "", USUAL
         looks = table_profiles(place, place.secret(), progress)
@@ -318,7 +312,6 @@ def _drafted(profile: Profile, today: date) -> DraftedAttribute:
 
 
 def _sentence_of_kind(profile: Profile) -> str:
-    """Say why values are no numbers, though they could be read as such."""
     kind = "Dates" if profile.kind == "date" else "Text"
     return f"{kind}, because {profile.why}." if profile.why else ""
 
@@ -352,7 +345,6 @@ def _two_digits(number: float) -> str:
 
 
 def _why_left_out(profile: Profile) -> str:
-    """Return the reason why a column is not declared; empty if it is."""
     if profile.reason:
         return profile.reason
     if not profile.present:
@@ -412,7 +404,6 @@ def _age_day(profile: Profile, today: date) -> date:
 
 
 def _note_of_scale(profile: Profile, scale: DeclaredScale) -> str:
-    """Return a remark for the steward on edges and step."""
     note = f"Edges drafted from {profile.source}."
     if not profile.declared:
         note += " State a public last edge; above = 'highest' takes larger values for it."
@@ -428,20 +419,15 @@ def _is_rounded(profile: Profile, scale: DeclaredScale) -> bool:
 
 def _dates(profile: Profile) -> DeclaredScale:
     """Months, quarters, years or more: the finest with at most 24 periods."""
-    first, last = (date_of_days(profile.quantiles[at]) for at in (0, -1))
+    days = (date_of_days(profile.quantiles[at]) for at in (0, -1))
+    first, last = (day.year * 12 + day.month - 1 for day in days)
     for months in (1, 3, 12, 60, 120, 600):
-        starts = _starts(first, last, months)
+        # in the calendar, from the period of the first day to that after the last
+        periods = range(first // months, last // months + 2)
+        starts = [_first_day(period * months) for period in periods]
         if len(starts) <= 25:
             break
     return DeclaredScale(Decimal(1), tuple(map(Decimal, (*starts[:-1], starts[-1] - 1))))
-
-
-def _starts(first: date, last: date, months: int) -> list[int]:
-    """Return first days of periods from that of ``first`` to that after ``last``, in the calendar."""
-    begin = (first.year * 12 + first.month - 1) // months
-    end = (last.year * 12 + last.month - 1) // months
-    counts = [period * months for period in range(begin, end + 2)]
-    return [_first_day(count) for count in counts]
 
 
 def _first_day(months: int) -> int:

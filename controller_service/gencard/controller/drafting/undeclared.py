@@ -12,12 +12,12 @@ from datetime import date
 from gencard.controller.base.files import Table
 from gencard.controller.drafting.profiles import MOST_LABELS, in_order
 from gencard.controller.drafting.units import rounded
-from gencard.controller.records.declared_scale import declared_scale
+from gencard.controller.records.declarations import declared_scale
 from gencard.controller.records.encoding import encoder_of
 from gencard.controller.records.schema_file import PublicSchema
-from gencard.controller.records.tables.address import TableAddress
+from gencard.controller.records.table_address import TableAddress
 from gencard.controller.records.vault import OpenRecords
-from gencard.controller.settings.settings import DatasetTable
+from gencard.controller.settings import DatasetTable
 from gencard.core.coding import PLAIN, Attribute, Edges, Labels, Reading, date_of_days, days_of_date
 from gencard.core.scale import DAY, shortest
 from gencard.core.values import MARKS, NUMBER_MARKS, are_numbers, number_of, number_text
@@ -47,14 +47,7 @@ class UndeclaredValues:
 def undeclared_values(
     entry: DatasetTable, schema: PublicSchema, *, holdout: bool = False
 ) -> list[UndeclaredValues]:
-    """Return all values of all attributes that have no level, in the order of the schema.
-
-    Args:
-        holdout: Whether to read the holdout's records; the dataset must have a holdout.
-
-    Raises:
-        DatasetError: The records cannot be read, or lack an attribute.
-    """
+    """Return all values without a level, in the order of the schema; raises DatasetError."""
     place = entry.holdout if holdout and entry.holdout else entry.data
     attributes = [one for one in schema.coding.attributes if one.derivation is None]
     if isinstance(place, TableAddress):
@@ -81,7 +74,7 @@ def _reading(schema: PublicSchema, attribute: Attribute) -> Reading:
 
 def _of_table(address: TableAddress, schema: PublicSchema) -> list[tuple[_Counts, _Numbers]]:
     """Values without a level and their counts, and what numbers they are, by attribute."""
-    from gencard.controller.records.tables.engines import open_table  # noqa: PLC0415 - large libraries
+    from gencard.controller.records.databases import open_table  # noqa: PLC0415 - large libraries
 
     with open_table(address, address.secret(), schema.coding, schema.readings) as table:
         counts = [table.undeclared(name) for name in schema.coding.stored]
@@ -117,11 +110,7 @@ def _of_file(records: OpenRecords, attribute: Attribute, reading: Reading) -> tu
 def _mended(
     attribute: Attribute, reading: Reading, numbers: Mapping[str, float]
 ) -> tuple[Table, tuple[str, ...]]:
-    """Keys that declare the values, as far as they can be guessed, and notes on the others.
-
-    Args:
-        numbers: Number of each value, infinite if it is none.
-    """
+    """Keys that declare the values, as far as guessed, and notes. Numbers are infinite for texts."""
     coding = attribute.coding
     absent = [text for text, number in numbers.items() if text and _is_mark(text, number, coding)]
     mended: Table = {"missing": [*reading.absent, *absent] or True} if absent or "" in numbers else {}
@@ -145,7 +134,6 @@ def _mended(
 
 
 def _is_mark(text: str, number: float, coding: Labels | Edges) -> bool:
-    """Whether a value looks like a mark of a missing one."""
     if text in MARKS:
         return True
     if isinstance(coding, Edges):
@@ -202,7 +190,6 @@ def _mended_numbers(coding: Labels | Edges, numbers: list[float]) -> Table:
 
 
 def _month(day: float, later: int = 0) -> float:
-    """Return the first day of the month of a day, or of a later one."""
     first = date_of_days(day)
     months = first.year * 12 + first.month - 1 + later
     return float(days_of_date(date(months // 12, months % 12 + 1, 1)))

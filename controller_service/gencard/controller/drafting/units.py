@@ -1,23 +1,148 @@
-"""Drafts of levels of numbers, and columns that may say whose a record is or hold weights.
+"""Drafts of levels: from a list of codes, or of numbers; columns of persons and of weights.
 
 A draft asks about persons and weights, and assumes nothing: a postcode repeats as a household's number
 does.
 """
 
+import csv
+import io
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise
 from math import ceil
+from pathlib import Path
 from typing import NamedTuple
 
 from gencard.controller.drafting.profiles import LEAST_HEAP, Profile, may_name_units, most_decimals
-from gencard.controller.records.declared_scale import TEN_A_DECADE, DeclaredScale, Fine
+from gencard.controller.records.declarations import TEN_A_DECADE, DeclaredScale, Fine
+from gencard.core.domain import LARGEST_SIZE
+from gencard.core.errors import InvalidInputError
 from gencard.core.scale import problem_of_range, shortest
+from gencard.core.values import TEXT_RULES, shown_rules
+from gencard.files import LIST_LIMIT, read_file
 
-# Drafts of levels and cells of numbers: round edges, and values that many records share.
+# A list of codes in a file: labels in their order.
+
+
+_FIELD = "--labels-from"
+_DELIMITERS = (",", ";", "\t")
+_LONGEST = 200
+"""Characters of a code."""
+
+
+_HEADS = ("category", "code", "codes", "key", "label", "labels", "level", "value")
+
+
+@dataclass(frozen=True, slots=True)
+class CodeList:
+    """Codes of a file as texts, so that 01 stays 01, in their order.
+
+    Args:
+        words: What each code is in words; empty where there is no second column.
+        header: First cell of the first line, which is the header; empty in a ``.txt``.
+    """
+
+    codes: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    header: str = ""
+
+
+def codes_in(path: Path, attribute: str) -> CodeList:
+    """Read a list of codes.
+
+    A ``.txt`` has one code a line. A ``.csv`` or ``.tsv`` has a header and the codes in its first
+    column; a second column says in words what each code is. A first line is a header only if its
+    first cell is one of ``_HEADS`` or the name of the attribute: another one may be a code. Raises
+    InvalidInputError, which names the line.
+    """
+    ending = path.suffix.lower()
+    if ending not in (".csv", ".tsv", ".txt"):
+        problem = "must be a .txt with one code a line, or a .csv or .tsv with a header"
+        raise InvalidInputError(field=_FIELD, problem=problem)
+    try:
+        text = read_file(path, _FIELD, LIST_LIMIT).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InvalidInputError(field=_FIELD, problem="must be encoded in UTF-8") from None
+    header = ""
+    rows: Iterator[tuple[int, list[str]]]  # line, and cells
+    if ending == ".txt":
+        rows = ((number, [line]) for number, line in enumerate(text.splitlines(), 1))
+    else:
+        rows = _rows(text, ending)
+        header = _header(rows, attribute)
+    lines, codes, words = dict[str, int](), list[str](), list[str]()
+    for line, row in rows:
+        code = row[0]
+        if problem := _problem(code, lines):
+            raise _refusal(line, problem)
+        if len(codes) == LARGEST_SIZE:
+            raise _refusal(line, f"an attribute has at most {LARGEST_SIZE:,} labels")
+        lines[code] = line
+        codes.append(code)
+        if not all(map(str.isprintable, row)):
+            raise _refusal(line, "has control characters")
+        words += row[1:]
+    if not codes:
+        raise InvalidInputError(field=_FIELD, problem="has no codes")
+    return CodeList(tuple(codes), tuple(words), header)
+
+
+def _header(rows: Iterator[tuple[int, list[str]]], attribute: str) -> str:
+    line, row = next(rows, (1, [""]))
+    if row[0].strip().casefold() not in (*_HEADS, attribute.casefold()):
+        raise InvalidInputError(
+            field=_FIELD,
+            problem=f"line {line} is no header: its first cell is none of {', '.join(_HEADS)}, nor the "
+            "name of the attribute",
+            advice="Write a header above the codes, such as code,label; or name a .txt without one.",
+        )
+    return row[0].strip()
+
+
+def are_texts(codes: Sequence[str]) -> bool:
+    """Whether the codes show that they are no numbers, as 01 does: they are then compared as texts."""
+    whole = [code for code in codes if not re.search("[.,]", code)]
+    signs = (sum(bool(re.fullmatch(rule.pattern, code)) for code in whole) for rule in TEXT_RULES)
+    return bool(shown_rules(len(codes) - len(whole), *signs))
+
+
+def _problem(code: str, lines: dict[str, int]) -> str:
+    if not code.strip():
+        return "has no code"
+    if code != code.strip():
+        return "has spaces around its code"
+    if len(code) > _LONGEST:
+        return f"has a code of more than {_LONGEST:,} characters"
+    return f"has the code of line {lines[code]} again" if code in lines else ""
+
+
+def _rows(text: str, ending: str) -> Iterator[tuple[int, list[str]]]:
+    """Line and cells of each row, the header first; all have as many cells, one or two."""
+    head = text.partition("\n")[0]
+    delimiter = "\t" if ending == ".tsv" else max(_DELIMITERS, key=head.count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    width, begin = 0, 1
+    try:
+        for row in reader:
+            line, begin = begin, reader.line_num + 1
+            width = width or len(row)
+            if len(row) != width:
+                raise _refusal(line, f"has {len(row)} cells, the header has {width}")
+            if width > 2:
+                raise _refusal(line, "has more than two columns: codes, and what they are in words")
+            yield line, row or [""]
+    except csv.Error:
+        raise _refusal(begin, "is not valid CSV") from None
+
+
+def _refusal(line: int, problem: str) -> InvalidInputError:
+    return InvalidInputError(field=_FIELD, problem=f"line {line} {problem}")
+
+
+# Levels and cells of numbers: round edges, and values that many records share.
 
 
 _ROUND = (1, 2, 5)
@@ -170,12 +295,7 @@ NO_WEIGHT = "Weight of the record; statistics count records and do not use it."
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A column that may say whose a record is.
-
-    Args:
-        most_records: Proposal: 95 % of the values have at most so many records, rounded up to one digit.
-        why: Reason for the question, as text without counts of records.
-    """
+    """A column that may say whose a record is, why it is asked, and records of 95 % of its values."""
 
     column: str
     most_records: int

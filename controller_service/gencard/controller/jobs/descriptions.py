@@ -23,7 +23,7 @@ from gencard.controller.jobs.tasks import (
     SynthesisJob,
 )
 from gencard.controller.records.catalogue import DatasetEntry
-from gencard.controller.records.tables.address import TableAddress, secret_of
+from gencard.controller.records.table_address import TableAddress, secret_of
 from gencard.controller.sandbox.analyses import AnalysisRecipe
 from gencard.controller.sandbox.boxes import Recipe
 from gencard.core.audit.plan import AuditPlan

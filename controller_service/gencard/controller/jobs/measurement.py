@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gencard.controller.jobs.tasks import Before, MeasureJob, MeasureResult, RecordsSource
 from gencard.controller.records.source import RecordSource, check_values
-from gencard.controller.records.tables.address import TableAddress
+from gencard.controller.records.table_address import TableAddress
 from gencard.controller.records.vault import open_source
 from gencard.core.card.privacy import AS_COUNTED, Noise, Privacy, Transform
 from gencard.core.card.sums import Histogram, Sum

@@ -27,7 +27,7 @@ from joserfc.jwk import KeySet
 
 from gencard.controller.base.files import secret_bytes
 from gencard.controller.page.passkeys import Challenges
-from gencard.controller.settings.stewards import OidcTable, is_https
+from gencard.controller.settings_tables import OidcTable, is_https
 from gencard.core.errors import InvalidInputError, UnauthenticatedError
 from gencard.wire.signatures.canonical import sha256
 

@@ -22,7 +22,7 @@ from pydantic import Field
 
 from gencard.controller.base.disk import write_whole
 from gencard.controller.base.files import Section, public_key, read_table, toml_text, validated
-from gencard.controller.people.certificates import (
+from gencard.controller.people.keys import (
     KeyPair,
     certify,
     private_pem,
@@ -91,12 +91,7 @@ class _IdentityTable(Section):
 
 
 def read_identities(folder: Path) -> Mapping[str, Enrolled]:
-    """Return all people enrolled in a folder, by URI.
-
-    Raises:
-        InvalidInputError: A file is malformed, or two files enrol the same URI.
-        UnauthenticatedError: A URI is not that of an identity.
-    """
+    """Return all enrolled people, by URI; raises InvalidInputError or UnauthenticatedError."""
     enrolled = [enrolled_in(path) for path in sorted(folder.glob("*.toml"))]
     people = {entry.identity.uri: entry for entry in enrolled}
     if len(people) != len(enrolled):
@@ -108,13 +103,8 @@ class Roster:
     """Enrolled people at this moment: a file that is added or deleted counts at the next call.
 
     A file that cannot be used enrols no person and affects no other person. If two files have one
-    identity, neither enrols it, because the right signing key is not known.
-
-
-    Args:
-        folder: Folder of the files.
-        on_change: Called with all enrolled people whenever a file has changed, before the change takes
-            effect; if it raises, the caller is refused.
+    identity, neither enrols it, because the right signing key is not known. ``on_change`` gets all
+    enrolled people before a change takes effect; if it raises, the caller is refused.
     """
 
     def __init__(self, folder: Path, on_change: PeopleAreRead | None = None) -> None:
@@ -125,9 +115,8 @@ class Roster:
     def admits(self, identity: Identity, tls_key: str) -> bool:
         """Whether a person of this name is enrolled, who may call with this TLS key.
 
-        Raises:
-            UnauthenticatedError: The person is disabled, or the key was replaced; it says which. Only a
-                caller with a certificate of the authority gets here.
+        UnauthenticatedError says that the person is disabled, or the key was replaced: only a caller
+        with a certificate of the authority gets here.
         """
         enrolled = self._people().get(identity.uri)
         if enrolled is not None and enrolled.disabled:
@@ -141,16 +130,13 @@ class Roster:
 
     def signing_key(self, identity: Identity) -> Ed25519PublicKey:
         """Return the public key with which a person signs; raises UnauthenticatedError for strangers."""
-        enrolled = self._find(identity)
+        enrolled = self.person(identity)
         if enrolled is None:
             raise UnauthenticatedError
         return enrolled.signing_key
 
     def person(self, identity: Identity) -> Enrolled | None:
         """Return the person enrolled at this moment; None for strangers and disabled people."""
-        return self._find(identity)
-
-    def _find(self, identity: Identity) -> Enrolled | None:
         enrolled = self._people().get(identity.uri)
         return None if enrolled is None or enrolled.disabled else enrolled
 
@@ -220,13 +206,7 @@ class EnrolmentKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Enrolment:
-    """A request that may be answered; nothing is written yet.
-
-    Args:
-        kind: A new person, a new certificate for the same keys, or new keys for an enrolled person.
-        enrolled: The person, with the keys that this person signed with before.
-        request: Request of the person.
-    """
+    """A request that may be answered; nothing is written yet."""
 
     kind: EnrolmentKind
     enrolled: Enrolled
@@ -258,18 +238,9 @@ def examined(
 ) -> Enrolment:
     """Check a request and return the enrolment that an answer would make.
 
-    Args:
-        folder: The controller's folder, as ``draft`` made it.
-        request: The person's request, verified.
-        role: Role given by the steward; by default that of the enrolled person.
-        project: Project given by the steward; by default that of the enrolled person.
-        again: Whether new keys of an enrolled person replace the present keys, which sign no more.
-
-    Raises:
-        InvalidInputError: Role or project is missing or differs from the enrolled person's, the name is
-            taken, a key is or was another person's, or was replaced before, or only one of a person's
-            two keys is new.
-        UnauthenticatedError: An identity file is malformed.
+    With ``again``, new keys of an enrolled person replace the present keys, which sign no more.
+    InvalidInputError says what contradicts the enrolled people; UnauthenticatedError: a file is
+    malformed.
     """
     entry = folder / "identities" / f"{request.name}.toml"
     enrolled = enrolled_in(entry) if entry.is_file() else None
@@ -338,15 +309,7 @@ def complete(
 def answer_to(
     folder: Path, enrolment: Enrolment, authority: KeyPair, *, address: str, now: datetime
 ) -> EnrolmentAnswer:
-    """Return the answer to a request; nothing is written.
-
-    Args:
-        address: Address of the controller for the person, ``host:port``.
-        now: Begin of the certificate's validity.
-
-    Raises:
-        InvalidInputError: The authority or the controller's public keys cannot be used.
-    """
+    """Return the answer to a request; nothing is written. Raises InvalidInputError for unusable keys."""
     request = enrolment.request
     return EnrolmentAnswer(
         certificate=certify(authority, enrolment.identity.uri, request.tls_key, now),
@@ -413,11 +376,7 @@ def _public_key(file: Path) -> Ed25519PublicKey:
 
 
 def write(folder: Path, enrolled: Enrolled) -> None:
-    """Put a person's file in its place, unless it says the same.
-
-    Raises:
-        StorageError: A file cannot be written; the person stays enrolled as before.
-    """
+    """Put a person's file in its place, unless it says the same; StorageError leaves the earlier one."""
     entry = folder / "identities" / f"{enrolled.identity.name}.toml"
     try:
         entry.parent.mkdir(mode=0o700, exist_ok=True)
@@ -454,12 +413,7 @@ def make_people(
     address: str,
     now: datetime,
 ) -> None:
-    """Enrol people, and leave the keys of each in ``people/NAME``, which the controller can read.
-
-    Raises:
-        InvalidInputError: A person of this name is enrolled, or a name or the project is invalid.
-        StorageError, OSError: The files cannot be written.
-    """
+    """Enrol people, with keys in ``people/NAME``; raises InvalidInputError, StorageError or OSError."""
     for name, role in people.items():
         person = folder / "people" / name
         tls = KeyPair(authority.certificate, ec.generate_private_key(ec.SECP256R1()))

@@ -4,8 +4,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
-from gencard.controller.policy.generators import READS_RECORDS as GENERATOR_READS_RECORDS
-from gencard.controller.policy.generators import is_black_box
+from gencard.controller.boxes import is_black_box
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import FREE, Price
@@ -24,17 +23,7 @@ TIER = "the card is of tier private, and other numbers about the records would e
 
 
 def check_unprotected(card: CardTerms, policy: Policy, what: str) -> None:
-    """Refuse work that would disclose an exact function of the records besides a protected psi.
-
-    Args:
-        card: The card, as both sides signed it.
-        policy: The present policy of its dataset.
-        what: Name of the work in the error.
-
-    Raises:
-        RecordsProtectedError: The card has noise, rounding, checks or no psi, or the policy offers no
-            exact counts as they are.
-    """
+    """Raise RecordsProtectedError for work that would disclose exact numbers besides a protected psi."""
     why = why_protected(card, policy)
     if why is not None:
         raise RecordsProtectedError(what=what, why=why)
@@ -55,6 +44,7 @@ def why_protected(card: CardTerms, policy: Policy) -> str | None:
 NOT_OFFERED = "MEASURE_NOT_OFFERED"
 NOT_OFFERED_RUNS = "RUNS_NOT_OFFERED"
 READS_RECORDS = "READS_RECORDS_ONCE_MORE"
+GENERATOR_READS_RECORDS = "GENERATOR_READS_RECORDS"
 
 
 def with_measures(
@@ -66,18 +56,10 @@ def with_measures(
 ) -> tuple[Proposal, tuple[Change, ...]]:
     """Return the terms with the offered evaluations and removal of uniques, and each change made.
 
-    Evaluations are exact numbers about records, which would undo noise or rounding of psi. The rows that
-    are missing from a release without replicated uniques are exact facts, too. Releases of a black box
-    keep their uniques: all of them are made from one run.
-
-    Args:
-        terms: Terms with the generator that is on offer.
-        privacy: Privacy of the card's psi; ``transform`` is the policy's, of exact counts.
-        measures: Names of the evaluations that the policy offers.
-        without_uniques: Whether the policy permits releases without replicated uniques.
-
-    Raises:
-        InvalidInputError: There is no measure of this name.
+    Evaluations are exact numbers about records, which would undo noise or rounding of psi. The rows
+    that are missing from a release without replicated uniques are exact facts, too. Releases of a
+    black box keep their uniques: all of them are made from one run. Raises InvalidInputError for an
+    unknown measure.
     """
     for name in terms.measures:
         evaluation_named(name)
@@ -104,7 +86,6 @@ def with_uniques_kept(terms: Proposal, whole: str | None) -> tuple[Proposal, tup
     person's last attribute differs: missing rows disclose cells of the table of all attributes.
 
     Args:
-        terms: Terms with the statistics that are on offer.
         whole: Why the policy does not allow that table; None if it does.
     """
     if not terms.without_uniques or whole is None:
@@ -132,11 +113,9 @@ def with_analyses(
 ) -> tuple[Proposal, tuple[Change, ...]]:
     """Return the terms with the offered part of the requested runs on the records, and each change.
 
-    Exact numbers about records would undo rounding, checks or noise of psi. Checked runs therefore have
-    the privacy of the card, and reviewed runs need a card with unprotected exact counts.
-
-    Args:
-        requested: Runs that the analyst requested; ``terms`` are all other terms, as offered.
+    Exact numbers about records would undo rounding, checks or noise of psi. Checked runs therefore
+    have the privacy of the card, and reviewed runs need a card with unprotected exact counts. Other
+    terms are as offered.
     """
     bound = READS_RECORDS if terms.transform != AS_COUNTED else None
     private = READS_RECORDS if isinstance(terms.privacy, InsideGenerator) else bound

@@ -43,11 +43,7 @@ MOST_PARTS = 50_000
 def acceptable_cliques(
     terms: Proposal, policy: Policy, domain: Domain
 ) -> tuple[tuple[Clique, ...], tuple[Change, ...]]:
-    """Return the nearest cliques that the policy allows and its price cap covers, and each step to them.
-
-    Raises:
-        TooLargeError: There are too many smaller cliques to look at.
-    """
+    """Return the nearest cliques within the policy and its price cap, and each step to them."""
     objections = [(clique, objection(clique, policy, domain)) for clique in terms.marginals]
     sizes = [len(clique) for clique, reason in objections if reason]
     orders = range(1, min(policy.largest_order, max(sizes, default=0)) + 1)
@@ -74,11 +70,7 @@ def allowed_pairs(policy: Policy, domain: Domain) -> list[Clique]:
 
 
 def objection(clique: Clique, policy: Policy, domain: Domain, cells: int | None = None) -> str | None:
-    """Return why a statistic on a clique is not acceptable; None if it is.
-
-    Args:
-        cells: Number of cells of the statistic; None for one cell for each cell of the clique.
-    """
+    """Return why a statistic of ``cells``, by default the clique's, is not acceptable, or None."""
     if policy.kept_apart(clique) is not None:
         return FORBIDDEN
     if len(clique) > policy.largest_order:
@@ -134,13 +126,11 @@ TRANSFORM = "TRANSFORM_REQUIRED"
 def price_of(terms: Proposal, domain: Domain, coding: Coding | None = None) -> Price:
     """Return the price of measuring the terms, which depends on no record.
 
-    Exact counts cost one for each independent statistic: the dimension of the span of Phi. Rounding does
-    not change the price. Noise costs its epsilon or rho, however many statistics share it. A release
-    without replicated uniques costs as much as the table of all its attributes, and one more, because
-    missing rows disclose cells of that table.
-
-    Args:
-        coding: Coding of the schema, which exact histograms and sums need.
+    Exact counts cost one for each independent statistic: the dimension of the span of Phi. Rounding
+    does not change the price. Noise costs its epsilon or rho, however many statistics share it. A
+    release without replicated uniques costs as much as the table of all its attributes, and one
+    more, because missing rows disclose cells of that table. Exact histograms and sums need
+    ``coding``.
     """
     if not isinstance(terms.privacy, Exact):
         return terms.privacy.price
@@ -166,7 +156,6 @@ def nearest_privacy(
     Args:
         noise: Noise to offer in place of a mechanism that is not on offer. All noisy cards of a dataset
             have its neighbouring relation and protected unit, or their budgets could not be added.
-        most: Cap on one card.
         closed: Mechanisms that earlier grants have closed, with the reasons.
     """
     why = closed.get(requested.mechanism, MECHANISM) if requested.mechanism in mechanisms else MECHANISM
@@ -241,11 +230,7 @@ def required(coding: Coding | None) -> Coding:
 def offered_numbers(
     terms: Proposal, privacy: Privacy, policy: Policy, domain: Domain, coding: Coding | None
 ) -> tuple[Proposal, list[Change]]:
-    """Return the terms with the histograms and sums that the policy offers, and a change for each other.
-
-    Args:
-        privacy: Privacy with which the terms will be measured.
-    """
+    """Return the terms with the histograms and sums on offer, and a change for each other."""
     fine = {name: fine_cells(required(coding), name) for name in terms.histograms}
     by = {one: domain.project(one.by).cells for one in terms.sums}
 
@@ -290,7 +275,6 @@ def affordable_numbers(
 def _with_numbers(
     terms: Proposal, of_histogram: Callable[[str], str | None], of_sum: Callable[[Sum], str | None]
 ) -> tuple[Proposal, list[Change]]:
-    """Return the terms with histograms and sums without objection, and their weights."""
     histograms, changes = _sorted_out("histograms", terms.histograms, of_histogram)
     sums, others = _sorted_out("sums", terms.sums, of_sum)
     kept = {*map(Histogram, histograms), *sums}
@@ -332,10 +316,8 @@ def offered_moments(
 ) -> tuple[list[Moment], list[Change]]:
     """Return the moments to which there is no objection, and a change for each other one.
 
-    Args:
-        forbidden: Why a marginal on the attributes is not acceptable; None if it is.
-        others: Objections to every moment of the card; None for none.
-        coding: Coding of the schema; without it, no attribute has a step.
+    ``forbidden`` says why a marginal is not acceptable, ``others`` are objections to every moment;
+    without ``coding``, no attribute has a step.
     """
 
     def of_levels(moment: Moment) -> str | None:
@@ -354,12 +336,7 @@ def offered_moments(
 def affordable_moments(
     terms: Proposal, cliques: Sequence[Clique], domain: Domain, most: int, statistics: int
 ) -> tuple[list[Moment], list[Change]]:
-    """Keep moments while number and price allow, after the marginals on the cliques.
-
-    Args:
-        most: Moments in one card.
-        statistics: Cap on the price of exact counts.
-    """
+    """Keep moments while number and price allow, after the marginals on the cliques."""
     left = statistics - dimension(domain, cliques)
     moments: list[Moment] = []
 
@@ -402,7 +379,6 @@ def sums_price(cliques: Sequence[Clique], moments: Sequence[Moment], domain: Dom
 def _sorted_out(
     field: str, statistics: Sequence[_Kept], objection: Callable[[_Kept], str | None]
 ) -> tuple[list[_Kept], list[Change]]:
-    """Return the statistics without objection, and a change of the field for each other statistic."""
     reasons = {one: objection(one) for one in statistics}
     changes = [Change(field, str(one), "", why) for one, why in reasons.items() if why]
     return [one for one, why in reasons.items() if why is None], changes

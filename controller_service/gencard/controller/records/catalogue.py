@@ -7,7 +7,7 @@ from typing import Protocol
 
 from gencard.controller.records.file_format import USUAL, FileFormat
 from gencard.controller.records.schema_file import PublicSchema
-from gencard.controller.records.tables.address import TableAddress
+from gencard.controller.records.table_address import TableAddress
 from gencard.core.domain import Domain
 from gencard.core.errors import NotFoundError
 from gencard.core.output_rules import Rules
@@ -71,8 +71,6 @@ class DatasetEntry:
         version: Salted digest of the records and of how they are read, in hex.
         digest: Salted digest of their file alone, or of the place of their table.
         holdout: Other records under the same schema, that no release is made from, and their version.
-        declared: Declarations for evaluations of cards.
-        format: Format of the files.
         version_kind: Content of which the version is an HMAC.
         covers_values: Whether the version changes with each value; else no stored number is given out.
         coding_digest: Digest of the schema's coding, which cards name.

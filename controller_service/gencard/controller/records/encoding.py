@@ -57,19 +57,8 @@ _INSTANT = (
 _MIDNIGHT = r"[^:]*[T ]00:00(:00([.]0+)?)?"
 
 _NUMBERS = (
-    "TINYINT",
-    "SMALLINT",
-    "INTEGER",
-    "BIGINT",
-    "HUGEINT",
-    "UTINYINT",
-    "USMALLINT",
-    "UINTEGER",
-    "UBIGINT",
-    "UHUGEINT",
-    "FLOAT",
-    "DOUBLE",
-    "DECIMAL",
+    *("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL"),
+    *("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"),
 )
 
 
@@ -459,7 +448,6 @@ class NumberEncoder:
 
 
 def _in_order(coding: Labels) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """Return the numbers that the labels are, ascending, and the code of each."""
     levels = np.array([float(label) for label in coding.labels])
     order = np.argsort(levels)
     return levels[order], order
@@ -513,11 +501,7 @@ def scales_of(coding: Coding) -> dict[str, Scale]:
 def adjusted_numbers(
     coding: Coding, attributes: Clique, columns: Sequence[NDArray[Any]]
 ) -> list[NDArray[Any]]:
-    """Return numbers of some attributes as they count: rounded to their steps, and clamped.
-
-    Args:
-        columns: One for each attribute, of shape ``(n,)``; others behind them stay as they are.
-    """
+    """Return numbers as they count: rounded and clamped. Columns, shape ``(n,)``, behind them stay."""
     codings = [coding.attribute(name).coding for name in attributes]
     counted = [
         adjusted(one, column) if isinstance(one, Edges) else column
@@ -533,12 +517,7 @@ def with_derived(
     columns: Sequence[NDArray[Any]],
     of_person: Callable[[Attribute, IntArray], NDArray[Any]] | None = None,
 ) -> list[NDArray[Any]]:
-    """Return codes of attributes, derived from those of stored attributes, then the other columns.
-
-    Args:
-        columns: Codes of the stored attributes, then other columns.
-        of_person: Levels of persons, if the records have persons; see ``Gathered.levels``.
-    """
+    """Return codes of attributes, derived from those of stored attributes, then the other columns."""
     codes = dict(zip(stored, columns, strict=False))
     for one in map(coding.attribute, attributes):
         if (how := one.derivation) is not None:

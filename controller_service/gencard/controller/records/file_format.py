@@ -9,7 +9,7 @@ import hmac
 import os
 import re
 from codecs import lookup
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,8 +29,7 @@ from gencard.core.errors import (
 )
 from gencard.core.values import MOST_DIGITS, NUMBER
 from gencard.files import lines_of, open_file, open_text
-from gencard.files.content import arrow_files, is_packed, open_content
-from gencard.files.endings import ENDINGS, PARQUET, ending_of
+from gencard.files.content import ENDINGS, PARQUET, arrow_files, ending_of, is_packed, open_content
 from gencard.files.layout import delimiter_of, first_lines, too_long
 from gencard.files.stored import MOST_BYTES
 
@@ -39,6 +38,14 @@ _UTF8 = ("utf-8", "utf-8-sig")
 
 MARKS_OF_PATTERNS = "*?["
 """Characters for which the engine would look for other files than the one named."""
+
+CLOSED_ENGINE: dict[str, str | int | float | list[str]] = {
+    "threads": 2,
+    "temp_directory": "",  # nothing may spill to disk
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+}
+"""Settings of every DuckDB that sees records; each adds a ``memory_limit``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +165,7 @@ class FileFormat:
         return f"CASE WHEN regexp_full_match({text}, '{pattern}') THEN {_in_range(text, plain)} END"
 
     def date(self, text: str, compact: str) -> str:
-        """SQL for the date that a text states; NULL where it states none.
-
-        Args:
-            compact: SQL for the date of a text YYYYMMDD.
-        """
+        """SQL for the date of a text, NULL for none; ``compact`` is SQL for that of a text YYYYMMDD."""
         iso = f"TRY_CAST({text} AS DATE)"
         if not self.dates:
             return f"coalesce({iso}, {compact})"
@@ -216,11 +219,7 @@ def open_table(engine: duckdb.DuckDBPyConnection, path: Path, file_format: FileF
 
 
 def stated(path: Path, file_format: FileFormat) -> FileFormat:
-    """Return the format with the delimiter of the file's first lines, if none is stated.
-
-    Raises:
-        InvalidInputError: See ``first_lines``.
-    """
+    """Return the format with the delimiter of the file's first lines, if none is stated."""
     if file_format.delimiter:
         return file_format
     delimiter, skip = delimiter_of(first_lines(path, "data", "utf-8-sig", file_format.most_bytes))
@@ -270,17 +269,7 @@ def _columns(path: Path, file_format: FileFormat) -> tuple[list[str], int]:
     if not file_format.header:
         return unnamed, skip - comments
     names = [name.strip(" ") or other for name, other in zip(first, unnamed, strict=True)]
-    return _distinct(names), skip - comments
-
-
-def _unnamed(columns: int) -> list[str]:
-    """Names of columns that the file does not name, with as many digits as the last one."""
-    digits = len(str(columns - 1))
-    return [f"column{place:0{digits}}" for place in range(columns)]
-
-
-def _distinct(names: Sequence[str]) -> list[str]:
-    """Return the names as the engine has them: one that is there, in whatever case, gets a number."""
+    # as the engine has them: a name that is there, in whatever case, gets a number
     times, different = dict[str, int](), list[str]()
     for name in names:
         candidate = name
@@ -289,7 +278,12 @@ def _distinct(names: Sequence[str]) -> list[str]:
             times[name.lower()] += 1
         times[candidate.lower()] = 1
         different.append(candidate)
-    return different
+    return different, skip - comments
+
+
+def _unnamed(columns: int) -> list[str]:
+    digits = len(str(columns - 1))
+    return [f"column{place:0{digits}}" for place in range(columns)]
 
 
 def _decoded(path: Path, file_format: FileFormat) -> Any:
@@ -344,12 +338,9 @@ def literal(text: str) -> str:
 
 
 def silently(action: Callable[[], _Result]) -> _Result:
-    """Run the action; let no text of its errors out, neither as message nor as cause.
+    """Run the action, and let out no text of its errors, neither as message nor as cause.
 
-    Raises:
-        DatasetUnavailableError: Any error, but
-        GencardError: one of ours, and
-        MemoryError: the engine's lack of memory.
+    Raises DatasetUnavailableError for any error but ours and a lack of memory.
     """
     refusal: Exception
     try:
@@ -368,11 +359,7 @@ def silently(action: Callable[[], _Result]) -> _Result:
 
 @contextmanager
 def enough_memory() -> Iterator[None]:
-    """Turn a lack of memory into an error for a steward; a job ends in another one by itself.
-
-    Raises:
-        TooLargeError: Reading the records took more memory than the engine may use.
-    """
+    """Turn a lack of memory into TooLargeError for a steward; a job ends in another one by itself."""
     try:
         yield
         return
@@ -471,11 +458,7 @@ class ParquetFolder:
         return tuple(self.path / name for name in self.names)
 
     def digest(self, salt: bytes, of_file: Callable[[Path, bytes], str]) -> str:
-        """HMAC-SHA256 over the names of all files and the HMAC of each one's bytes, in hex.
-
-        Args:
-            of_file: The latter.
-        """
+        """HMAC-SHA256 over the names of all files and each one's HMAC by ``of_file``, in hex."""
         whole = hmac.new(salt, b"gencard.folder.v1\n", sha256)
         for name, file in zip(self.names, self.files, strict=True):
             whole.update(f"{of_file(file, salt)} {len(os.fsencode(name))} ".encode())
@@ -505,14 +488,7 @@ class ParquetFolder:
         return f"SELECT DISTINCT names FROM ({lists}) LIMIT 2"  # noqa: S608  # no text of a caller
 
     def check_columns(self, lists: list[tuple[list[str]]]) -> None:
-        """Refuse files with different columns.
-
-        Args:
-            lists: The answer to ``columns_query``.
-
-        Raises:
-            InvalidInputError: The files differ, or a key of the partitions is a column too.
-        """
+        """Raise InvalidInputError if lists of ``columns_query`` differ, or name a partition's key."""
         if len(lists) > 1:
             raise _refusal("must have the same columns in all its files")
         if {key.lower() for key in self.keys} & {name.lower() for (names,) in lists for name in names}:

@@ -12,7 +12,7 @@ from gencard.controller.records.encoding import are_plain_days, without_offset, 
 from gencard.controller.records.file_format import enough_memory
 from gencard.controller.records.schema_file import PublicSchema, place_of, read_schema
 from gencard.controller.records.source import RecordSource
-from gencard.controller.records.tables.address import TableAddress, secret_of
+from gencard.controller.records.table_address import TableAddress, secret_of
 from gencard.controller.records.vault import Vault, check_detected, open_source
 from gencard.core.card.sums import Histogram, cell_names
 from gencard.core.coding import PLAIN
@@ -25,14 +25,7 @@ from gencard.measures.psi_risk.risk import LongTail, long_tails
 
 
 def entry_of(source: DatasetSource, salt: bytes) -> DatasetEntry:
-    """Return a dataset on offer, with the version that its records are of.
-
-    Args:
-        salt: Secret of the digests of records.
-
-    Raises:
-        InvalidInputError, DatasetError: Schema or records are not in order.
-    """
+    """Return a dataset on offer, with its version; raises InvalidInputError or DatasetError."""
     schema = read_schema(source.schema_file)
     for place in (source.data, source.holdout):
         if isinstance(place, Path):
@@ -78,7 +71,7 @@ def check_rights(source: DatasetSource, among: Iterable[DatasetSource]) -> bool:
     tables = [place for place in (source.data, source.holdout) if isinstance(place, TableAddress)]
     for address in tables:
         if address.engine == "postgresql":
-            from gencard.controller.records.tables.rights import check_role  # noqa: PLC0415 - large libraries
+            from gencard.controller.records.rights import check_role  # noqa: PLC0415 - large libraries
 
             places = (place for one in among for place in (one.data, one.holdout))
             addresses = [place for place in places if isinstance(place, TableAddress)]
@@ -108,14 +101,10 @@ def check_records(
     holdout: bool = False,
     progress: Callable[[int], None] = lambda _: None,
 ) -> CheckedRecords:
-    """Read every record once, or every record of the holdout, and check that all keep to the schema.
+    """Read every record once, or of the holdout, and check that all keep to the schema.
 
-    Args:
-        pairs: Chooses the pairs of attributes whose small cells are counted.
-        progress: Called with the number of records of a file that were read.
-
-    Raises:
-        InvalidInputError, DatasetError: Schema or records are invalid.
+    ``pairs`` chooses the pairs of attributes whose small cells are counted. Raises InvalidInputError
+    or DatasetError.
     """
     schema = read_schema(source.schema_file)
     place = source.holdout if holdout else None
@@ -174,7 +163,6 @@ class SmallCells:
         single: Cells that hold one record.
         few: Cells that hold one record or more, and fewer than ``threshold``.
         occupied: Cells that hold one record or more.
-        records: Number of records of the dataset.
         threshold: Threshold of the policy's checks, or ``FEW`` without one.
         tables: Histograms, single attributes, then pairs with small cells; most small cells first.
         tails: Numbers of which groups of a tenth of the records wait.
@@ -198,10 +186,7 @@ _NAMED_CELLS = 3
 
 
 def _small_cells(
-    source: RecordSource,
-    policy: Policy,
-    schema: PublicSchema,
-    pairs: Sequence[Clique],
+    source: RecordSource, policy: Policy, schema: PublicSchema, pairs: Sequence[Clique]
 ) -> SmallCells:
     """Count the cells that an exact release of the pairs would show."""
     domain = schema.coding.domain

@@ -76,10 +76,16 @@ from pydantic import BeforeValidator, Field, ValidationInfo
 from pydantic_core import PydanticCustomError
 
 from gencard.controller.base.files import Section, Table, read_text, table_of_text, validated
-from gencard.controller.records.declared_scale import TEN_A_DECADE, DeclaredScale, Fine, declared_scale
-from gencard.controller.records.derived import DerivedTable, UnlistedLevels
+from gencard.controller.records.declarations import (
+    TEN_A_DECADE,
+    DeclaredScale,
+    DerivedTable,
+    Fine,
+    UnlistedLevels,
+    declared_scale,
+)
 from gencard.controller.records.encoding import zones
-from gencard.controller.records.persons import Persons
+from gencard.controller.records.source import Persons
 from gencard.core.card.budget import MOST_RECORDS
 from gencard.core.coding import (
     PLAIN,
@@ -110,7 +116,6 @@ class PublicSchema:
         readings: How values of an attribute become levels, beyond labels and edges; by attribute.
         records: Declared number of records; None if it is not declared.
         groups: Attribute -> names of groups of its labels -> labels; each in at most one group.
-        person: The column that identifies persons; empty if each record is a person of its own.
         most_records: Number of records of a person that count; 0 if each record is a person of its own.
     """
 
@@ -138,7 +143,6 @@ UNDECLARED = "nobody yet"
 
 
 def _minutes(value: object) -> Decimal:
-    """Return the minutes of a time of day; 24:00 is the end of the day."""
     with suppress(ValueError):
         return Decimal(DAY if value == time_text(DAY) else minutes_of_time(str(value)))
     raise PydanticCustomError("time_of_day", "no time of day")
@@ -164,7 +168,6 @@ def _numbers(values: object, info: ValidationInfo) -> tuple[Decimal, ...]:
 
 
 def _edges(values: object, info: ValidationInfo) -> object:
-    """Return edges unchanged, except that times of day become minutes."""
     if info.data.get("time_of") and values is not None:
         return _numbers(values, info)
     if isinstance(values, list | tuple) and any(":" in one for one in values if isinstance(one, str)):
@@ -272,7 +275,6 @@ class _AttributeTable(DerivedTable):
         return self._on_scale(edges) or Edges(edges, missing, 0 if whole else self.decimals)
 
     def _stated_of_scale(self) -> list[str]:
-        """Return the keys that need a step and are stated."""
         names = ("step", "points", "fine", "fine_points", "above", "below")
         return [name for name in names if getattr(self, name) is not None]
 
@@ -309,7 +311,6 @@ class _AttributeTable(DerivedTable):
         raise self._refusal(problem)
 
     def reading(self, zone: str) -> Reading:
-        """Return how values become levels, in a zone that may be empty."""
         absent = self.missing if isinstance(self.missing, tuple) else ()
         return Reading(absent, self.age_at, self.other, zone, self.time_of or "")
 
@@ -346,7 +347,6 @@ class _SchemaTable(Section):
     structural_zeros: tuple[_ZerosTable, ...] = ()
 
     def coding(self) -> Coding:
-        """Stored attributes and those derived from them, in the order of the file."""
         tables = self.attributes
         stored_coding = Coding(tuple(one.attribute() for one in tables if not one.is_derived))
         plain = Coding(tuple(one.attribute(stored_coding) for one in tables))
@@ -357,7 +357,6 @@ class _SchemaTable(Section):
         return Coding(plain.attributes, tuple(part.zeros(plain) for part in self.structural_zeros))
 
     def zone_of(self, attribute: _AttributeTable) -> str:
-        """Return the zone in which values are read; empty if none is declared."""
         source = attribute.time_of or attribute.name
         return next((one.zone or "" for one in self.attributes if one.name == source), "")
 
@@ -383,12 +382,7 @@ class _SchemaTable(Section):
 
 
 def read_schema(path: Path) -> PublicSchema:
-    """Return the schema in a file.
-
-    Raises:
-        InvalidInputError: The file cannot be read, or a field is missing, unknown or of a wrong type.
-        InvalidCodingError, InvalidDomainError: The fields do not make a coding.
-    """
+    """Return the schema in a file; raises InvalidInputError, InvalidCodingError, InvalidDomainError."""
     return schema_of_text(read_text(path), path.name)
 
 

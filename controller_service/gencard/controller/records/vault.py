@@ -30,6 +30,7 @@ from gencard.controller.records.encoding import (
     query_of,
 )
 from gencard.controller.records.file_format import (
+    CLOSED_ENGINE,
     USUAL,
     FileFormat,
     ParquetFolder,
@@ -40,10 +41,9 @@ from gencard.controller.records.file_format import (
     open_table,
     silently,
 )
-from gencard.controller.records.persons import Persons
 from gencard.controller.records.schema_file import PublicSchema
-from gencard.controller.records.source import RecordSource, StreamedRecords, check_version
-from gencard.controller.records.tables.address import TableAddress
+from gencard.controller.records.source import Persons, RecordSource, StreamedRecords, check_version
+from gencard.controller.records.table_address import TableAddress
 from gencard.core.coding import PLAIN, Coding, Edges, Labels, Reading
 from gencard.core.domain import Clique
 from gencard.core.errors import (
@@ -56,8 +56,7 @@ from gencard.core.errors import (
 from gencard.core.types import VersionKind
 from gencard.core.values import shown_rules
 from gencard.files import ParquetSize, check_footer
-from gencard.files.content import is_packed, open_content, too_many_bytes
-from gencard.files.endings import PARQUET, TEXT, ending_of
+from gencard.files.content import PARQUET, TEXT, ending_of, is_packed, open_content, too_many_bytes
 from gencard.files.stored import StoredColumn, check_names, is_stored, read_stored
 
 if TYPE_CHECKING:
@@ -74,13 +73,7 @@ MOST_COPIED = 256 << 20
 _FEW_BYTES = 8 << 20
 """Size of CSV files below which one thread is enough."""
 
-_ENGINE: dict[str, str | int | float | list[str]] = {
-    "memory_limit": "512MiB",
-    "threads": 2,
-    "temp_directory": "",  # nothing may spill to disk
-    "autoinstall_known_extensions": False,
-    "autoload_known_extensions": False,
-}
+_ENGINE = CLOSED_ENGINE | {"memory_limit": "512MiB"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +82,7 @@ class Vault(StreamedRecords):
 
     Args:
         path: A CSV file with a header, a Parquet file, or a folder of Parquet files.
-        coding: Coding of the values.
         readings: How values of an attribute become levels, beyond labels and edges; by attribute.
-        format: Format of the file.
         persons: Persons of the records, and how many records of a person count; None without persons.
         memory: Numbers that ``held`` has read; None if each method reads the file.
         note: Sentences of ``held`` on the file as a whole, for the steward alone.
@@ -109,11 +100,7 @@ class Vault(StreamedRecords):
     note: str = ""
 
     def held(self, progress: Callable[[int], None] = lambda _: None) -> "Vault":
-        """Read the file, and return the same records in memory; records that take too much stay there.
-
-        Args:
-            progress: Called with the number of records that were read.
-        """
+        """Read the file, and return the same records in memory, if they do not take too much."""
         tests, notes = list[_Test](), list[str]()
         batches: list[list[NDArray[Any]]] = []
         records, size = 0, 0
@@ -145,9 +132,7 @@ class Vault(StreamedRecords):
 
         A file that is read differently has other counts, so it is another version: otherwise the
         difference of two exact tables could describe the few records that are read differently.
-
-        Args:
-            digest: Digest of the file, if it is known.
+        ``digest`` is that of the file, if it is known.
         """
         digest = digest or self.digest(salt)
         reading = how_read(self.format, self.readings, self.persons.rule if self.persons else None)
@@ -176,7 +161,6 @@ class Vault(StreamedRecords):
         }
 
     def _counted(self, kind: str) -> "dict[_Test, list[int]]":
-        """Count the values that show each sign of the tests of a kind."""
         if self.memory is not None and not self.persons:
             counts = self.memory.counted()
             return {test: signs for test, signs in counts.items() if test.kind == kind}
@@ -228,17 +212,9 @@ class Vault(StreamedRecords):
             ]
 
     def _read(
-        self,
-        attributes: Clique,
-        tested: "list[_Test] | None" = None,
-        notes: list[str] | None = None,
+        self, attributes: Clique, tested: "list[_Test] | None" = None, notes: list[str] | None = None
     ) -> Iterator[list[NDArray[Any]]]:
-        """Yield numbers of attributes, then the columns of ``Persons.query``, or tests.
-
-        Args:
-            tested: List to which the tests are appended; by default there are none.
-            notes: List to which sentences on the file as a whole are appended.
-        """
+        """Yield numbers, then columns of ``Persons.query``, or tests; fills ``tested``, ``notes``."""
         stored_names = self.coding.stored if self.persons else attributes
         names = (*stored_names, self.persons.column) if self.persons else stored_names
         with OpenRecords(self.path, self.format) as records:
@@ -261,12 +237,7 @@ class Vault(StreamedRecords):
 
 
 class _Test(NamedTuple):
-    """A question to each value of an attribute.
-
-    Args:
-        kind: "zone" or "text"; see ``Vault.unzoned`` and ``Vault.texts_by_value``.
-        signs: Number of signs that are looked for.
-    """
+    """A question to each value; ``kind`` is "zone" or "text": see ``unzoned`` and ``texts_by_value``."""
 
     kind: str
     name: str
@@ -276,7 +247,6 @@ class _Test(NamedTuple):
 def _counted(
     tests: Sequence[_Test], batches: Iterable[Sequence[NDArray[Any]]]
 ) -> dict[_Test, list[int]]:
-    """Count the records that show each sign of each test, one column of a batch."""
     counts = {test: [0] * test.signs for test in tests}
     for batch in batches:
         for signs, shown in zip(counts.values(), batch, strict=True):
@@ -288,13 +258,7 @@ def _counted(
 
 @dataclass(frozen=True, slots=True)
 class _ReadNumbers:
-    """Numbers of all records that a vault has read, in memory.
-
-    Args:
-        stored: Attributes of the first columns of each batch.
-        tests: Tests of the columns that follow.
-        coded: Codes by batch that were computed so far, by attribute.
-    """
+    """Numbers of all records that a vault has read: of ``stored``, then ``tests``, by batch."""
 
     stored: Clique
     tests: tuple[_Test, ...]
@@ -316,7 +280,6 @@ class _ReadNumbers:
             yield [*(batch[place] for place in places), *added]
 
     def counted(self) -> dict[_Test, list[int]]:
-        """Count the records that show each sign of each test."""
         places = slice(len(self.stored), len(self.stored) + len(self.tests))
         return _counted(self.tests, (batch[places] for batch in self.batches))
 
@@ -333,20 +296,16 @@ def open_source(
 ) -> Iterator[RecordSource]:
     """Open the records at a place, for the length of the context; a database may need a secret.
 
-    Args:
-        held: Read a file once, for all that is asked of it, and call this with the number of records
-            read; by default each question reads the file.
-
-    Raises:
-        DatasetUnavailableError: The database cannot be reached, or has no such table.
-        InvalidInputError: The libraries for it are not installed, or a table has a file's format.
+    With ``held``, a file is read once for all questions, and this is called with the number of
+    records read. Raises DatasetUnavailableError, or InvalidInputError without the libraries or for a
+    table with the format of a file.
     """
     if isinstance(place, Path):
         vault = Vault(place, schema.coding, schema.readings, file_format, persons)
         yield vault if held is None else vault.held(held)
         return
-    from gencard.controller.records.tables.engines import open_table  # noqa: PLC0415 - large libraries
-    from gencard.controller.records.tables.person_table import PersonTable  # noqa: PLC0415
+    from gencard.controller.records.databases import open_table  # noqa: PLC0415 - large libraries
+    from gencard.controller.records.tables import PersonTable  # noqa: PLC0415
 
     usual = replace(USUAL, file_mib=file_format.file_mib)
     if replace(file_format, dates=tuple(file_format.dates)) != usual:  # a job has lists
@@ -379,7 +338,6 @@ class OpenRecords:
         return ending_of(self._path) not in TEXT
 
     def _stored(self) -> "pa.Table":
-        """Read a workbook or a file of a statistical package, and note its columns."""
         with suppress(*(() if self._explains else (InvalidInputError, TooLargeError))):
             stored = read_stored(
                 self._path,
@@ -403,7 +361,22 @@ class OpenRecords:
                 silently(partial(_check_footer, file))
         self._engine = silently(self._open)
         if folder is not None or ending_of(self._path) in PARQUET:
-            self._check_size()
+            # refused if it would unpack to far more than its size says
+            files = self._folder.files if self._folder else (self._path,)
+            listed = self._folder.listed if self._folder else literal(str(self._path))
+            # a file without rows has no column, which is for others to refuse
+            chunks = f"FROM parquet_metadata({listed})"
+            ((unpacked, columns),) = self.rows(
+                "SELECT coalesce(sum(total_uncompressed_size), 0), count(DISTINCT path_in_schema) "
+                + chunks
+            )
+            ((rows,),) = self.rows(
+                f"SELECT coalesce(sum(num_rows), 0) FROM parquet_file_metadata({listed})"  # noqa: S608  # quoted
+            )
+            stored = sum(silently(lambda: [file.stat().st_size for file in files]))
+            ParquetSize(stored, int(unpacked), int(rows), int(columns)).check("data")
+            if unpacked:
+                self._check_bytes(int(unpacked))
         if folder is not None:
             folder.check_columns(self.rows(folder.columns_query))
         self.columns = [
@@ -478,29 +451,8 @@ class OpenRecords:
         if size > self._format.most_bytes:
             raise too_many_bytes(self._format.most_bytes)
 
-    def _check_size(self) -> None:
-        """Raise InvalidInputError if Parquet would unpack to far more than its size says."""
-        files = self._folder.files if self._folder else (self._path,)
-        listed = self._folder.listed if self._folder else literal(str(self._path))
-        # a file without rows has no column, which is for others to refuse
-        chunks = f"FROM parquet_metadata({listed})"
-        ((unpacked, columns),) = self.rows(
-            "SELECT coalesce(sum(total_uncompressed_size), 0), count(DISTINCT path_in_schema) " + chunks
-        )
-        ((rows,),) = self.rows(
-            f"SELECT coalesce(sum(num_rows), 0) FROM parquet_file_metadata({listed})"  # noqa: S608  # quoted
-        )
-        stored = sum(silently(lambda: [file.stat().st_size for file in files]))
-        ParquetSize(stored, int(unpacked), int(rows), int(columns)).check("data")
-        if unpacked:
-            self._check_bytes(int(unpacked))
-
     def check_names(self) -> None:
-        """Refuse Parquet with names that are equal to the engine, which would rename them: a and A.
-
-        Raises:
-            InvalidInputError: Two names differ by case, or by the form of Unicode, alone.
-        """
+        """Raise InvalidInputError for names in Parquet that are equal to the engine: a and A."""
         if ending_of(self._path) in PARQUET or self._folder:
             from pyarrow.parquet import read_schema  # noqa: PLC0415 - only for a first look
 
@@ -547,10 +499,6 @@ def check_detected(path: Path, file_format: FileFormat) -> None:
 
     Earlier versions left the format to the engine. An archive, a workbook, or a file of a statistical
     package is refused with the reason if it cannot be read.
-
-    Raises:
-        InvalidInputError: The numbers of records differ.
-        DatasetUnavailableError, EmptyDatasetError: The file cannot be read.
     """
     if is_stored(path):
         with OpenRecords(path, file_format, explains=True):

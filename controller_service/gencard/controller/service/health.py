@@ -16,7 +16,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from gencard.controller.base.disk import reserve_warning
-from gencard.controller.settings.settings import Settings
+from gencard.controller.settings import Settings
 from gencard.files import KEY_LIMIT, read_file
 
 SECONDS = 4.0

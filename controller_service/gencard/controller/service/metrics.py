@@ -35,7 +35,7 @@ from sqlalchemy import Connection, func, select
 from gencard.controller.answers.answers import KIND as RUN
 from gencard.controller.base.listening import bound
 from gencard.controller.controller_state import ControllerState
-from gencard.controller.people.certificates import certificate_ends
+from gencard.controller.people.keys import certificate_ends
 from gencard.controller.releases.evaluations import KIND as EVALUATION
 from gencard.controller.releases.releases import SPENT_ON
 from gencard.controller.state.cards import offer_of

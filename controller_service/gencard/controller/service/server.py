@@ -19,7 +19,7 @@ from gencard.controller.base.logs import silence_grpc
 from gencard.controller.service.access import MAY_CALL
 from gencard.controller.service.guard import Guard
 from gencard.controller.service.health import STANDBY
-from gencard.controller.state.leadership import LOOK_EVERY, Leadership
+from gencard.controller.state.sharing import LOOK_EVERY, Leadership
 from gencard.core.errors import NotLeadingError
 from gencard.wire.codecs.error_table import status_message
 

@@ -1,24 +1,33 @@
-"""dataset, caps: datasets on offer, and the most that may ever be spent on them."""
+"""dataset, caps, boxes: datasets on offer, the most that may be spent on them, and black boxes."""
 
 import re
 import shlex
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic import ValidationError
 from rich.markup import escape
 
-from gencard.controller.boxes.entries import NAME
-from gencard.controller.drafting.dataset_draft import dataset_text, drafted_schema_text
-from gencard.controller.drafting.edits import add_dataset, edit_caps, remove_dataset
+from gencard.controller.boxes import NAME, BoxEntry, Boxes, GeneratorFacts, ReviewTable
+from gencard.controller.drafting.edits import (
+    add_dataset,
+    edit_caps,
+    remove_dataset,
+    review_line,
+    write_review,
+)
+from gencard.controller.drafting.folder import dataset_text, drafted_schema_text
 from gencard.controller.drafting.schema_draft import draft_schema
-from gencard.controller.people.certificates import write_new
 from gencard.controller.people.enrolment import read_identities
+from gencard.controller.people.keys import write_new
 from gencard.controller.records.catalogue import PREFIX
 from gencard.controller.records.schema_file import read_schema
-from gencard.controller.records.tables.address import name_of, records_at
-from gencard.controller.settings.settings import DatasetTable, Settings
+from gencard.controller.records.table_address import name_of, records_at
+from gencard.controller.settings import Settings
 from gencard.controller.shell.schema import (
     MostRecords,
     Person,
@@ -50,6 +59,7 @@ from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.log import EventLog
 from gencard.controller.wiring.opening import caps_of
 from gencard.controller.wiring.readiness import check_caps
+from gencard.core.card.terms import Tier
 from gencard.core.errors import GencardError, InvalidInputError, StorageError
 from gencard.shell import new_typer
 from gencard.wire.codecs.card_codec import card_of_bytes
@@ -67,7 +77,7 @@ def add(
         str,
         typer.Argument(
             help="The records: a file (.csv, .parquet, .xlsx, .dta, .sav and others), a folder of "
-            "Parquet files, or the address of a database table.",
+            "Parquet files, or the address of a database table."
         ),
     ],
     sheet: SheetName = "",
@@ -122,7 +132,17 @@ def add(
 def list_datasets(config: ConfigFile = HERE, as_json: AsJson = False) -> None:
     """List datasets with records, schema, policy and caps."""
     settings = Settings.load(config)
-    documents = [_dataset_document(entry) for entry in settings.datasets]
+    documents = [
+        {
+            "name": entry.name,
+            "records": str(entry.data),
+            "schema": str(entry.schema_file),
+            "reviewed": read_schema(entry.schema_file).reviewed,
+            "policy": entry.policy.summary,
+            "caps": caps_text(entry.caps.in_words()),
+        }
+        for entry in settings.datasets
+    ]
     if as_json:
         say_json(documents)
         return
@@ -134,17 +154,6 @@ def list_datasets(config: ConfigFile = HERE, as_json: AsJson = False) -> None:
 
 def _cell(value: object) -> str:
     return {True: "reviewed", False: "not reviewed"}[value] if isinstance(value, bool) else str(value)
-
-
-def _dataset_document(entry: DatasetTable) -> dict[str, object]:
-    return {
-        "name": entry.name,
-        "records": str(entry.data),
-        "schema": str(entry.schema_file),
-        "reviewed": read_schema(entry.schema_file).reviewed,
-        "policy": entry.policy.summary,
-        "caps": caps_text(entry.caps.in_words()),
-    }
 
 
 @dataset_app.command()
@@ -177,7 +186,6 @@ def remove(
 
 
 def _open_cards(settings: Settings, dataset: str) -> list[str]:
-    """Names of the cards on a dataset that have not ended; the records are not needed."""
     database, now = Database(settings.state.database_url), datetime.now(UTC)
     database.migrate()
     with database.reading() as tx:
@@ -270,3 +278,100 @@ def _check_holder(settings: Settings, scope: str, holder: str) -> None:
     if holder and holder not in names:
         problem = f"nobody is enrolled as {holder!r}; enrolled: {', '.join(sorted(names)) or 'none'}"
         raise InvalidInputError(field=scope, problem=problem)
+
+
+# boxes: black boxes of the settings, and their reviews.
+
+
+boxes_app = new_typer(help="Show or review black boxes.", invoke_without_command=True)
+_REVIEW_LIMITS = (
+    "A review states that you trust the author: no audit finds what an author hides on purpose. "
+    "It holds for this digest only."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    box: BoxEntry
+    facts: GeneratorFacts
+
+    @property
+    def review(self) -> str:
+        """State of the review that lets cards name the box, as text."""
+        if self.facts.tier is Tier.PRIVATE:
+            return "not needed: the controller applies the noise"
+        if self.facts.reviewed_by:
+            return f"reviewed by {self.facts.reviewed_by}"
+        if self.box.reviewed_by is not None:
+            return f"not reviewed: {self.box.reviewed_by.name} reviewed another digest"
+        return "not reviewed"
+
+
+@boxes_app.callback()
+def boxes(context: typer.Context, config: ConfigFile = HERE, as_json: AsJson = False) -> None:
+    """List black boxes with digest and review."""
+    if context.invoked_subcommand is not None:
+        return
+    entries = _listed(config)
+    if as_json:
+        say_json([_box_document(one) for one in entries])
+        return
+    for one in entries:
+        console.print(f"[bold]{escape(one.box.name)}[/]  {one.box.kind}, {one.facts.tier}")
+        console.print(f"  sha256  {one.facts.digest}", soft_wrap=True)
+        console.print(f"  review  {escape(one.review)}", soft_wrap=True)
+    if not entries:
+        console.print("No black boxes are configured.")
+
+
+@boxes_app.command()
+def review(
+    name: Annotated[str, typer.Argument(help="Name of the black box in the settings.")],
+    by: Annotated[str, typer.Option(help="Name of the reviewer, as shown on cards.")],
+    show: Annotated[
+        bool, typer.Option("--print", help="Print the settings line and write nothing.")
+    ] = False,
+    config: ConfigFile = HERE,
+) -> None:
+    """Record in the settings who reviewed a black box. The review holds for its present digest."""
+    listed = _listed(config)
+    facts = next((one.facts for one in listed if one.box.name == name), None)
+    if facts is None:
+        names = ", ".join(one.box.name for one in listed) or "none"
+        problem = f"{name!r} is not a black box of the settings, which have {names}"
+        raise InvalidInputError(field="name", problem=problem)
+    if facts.tier is Tier.PRIVATE:
+        raise InvalidInputError(field="name", problem="is of tier private, which needs no review")
+    try:
+        reviewed = ReviewTable(name=by, digest=facts.digest)
+    except ValidationError:
+        reviewed = None
+    if reviewed is None:
+        raise InvalidInputError(field="by", problem="must be one line of at most 200 characters")
+    if show:
+        typer.echo(review_line(reviewed))
+        return
+    write_review(config, name, reviewed)
+    console.print(
+        f"Recorded: {escape(by)} reviewed {escape(name)}, sha256 {facts.digest}.", soft_wrap=True
+    )
+    console.print(_REVIEW_LIMITS)
+    console.print("A running service reads this after a restart.")
+
+
+def _listed(config: Path) -> list[_Listed]:
+    settings = Settings.load(config)
+    entries = settings.black_boxes
+    known = Boxes(entries, settings.limits.model_cells, settings.cell, settings.state.work)
+    return [_Listed(box, known.facts(box.name)) for box in entries]
+
+
+def _box_document(one: _Listed) -> dict[str, object]:
+    facts = one.facts
+    return {
+        "name": one.box.name,
+        "kind": one.box.kind,
+        "tier": facts.tier,
+        "sha256": facts.digest,
+        "reviewedBy": facts.reviewed_by or None,
+    }

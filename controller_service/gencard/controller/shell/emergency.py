@@ -34,8 +34,8 @@ from gencard.controller.state import results
 from gencard.controller.state.cards import list_cards
 from gencard.controller.state.ledger import Account, Scope
 from gencard.controller.state.results import AuditRow
-from gencard.controller.stewards.cards import worst_of
-from gencard.controller.stewards.effects import summary_of
+from gencard.controller.stewards.answers import summary_of
+from gencard.controller.stewards.risk import worst_of
 from gencard.core.audit.report import Verdict
 from gencard.core.card.budget import FREE
 from gencard.core.card.card import CardRecord, CardState
@@ -61,7 +61,6 @@ PAGE = 500
 
 
 def _group(name: str, text: str, **settings: bool) -> typer.Typer:
-    """Add a group of commands."""
     group = new_typer(help=text, **settings)
     app.add_typer(group, name=name)
     return group
@@ -475,7 +474,6 @@ def _caps(state: ControllerState) -> Iterator[str]:
 
 
 def _delta(entry: DatasetEntry) -> Decimal:
-    """Return the delta of the dataset's policy at which noise is summed up."""
     noise = entry.policy.noise
     return noise.delta if noise is not None and noise.delta is not None else USUAL_DELTA
 

@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 from sqlalchemy import Connection
 
-from gencard.controller.people.signing_keys import key_history
+from gencard.controller.people.keys import key_history
 from gencard.controller.shell.terminal import (
     HERE,
     AsJson,
@@ -62,7 +62,13 @@ def show(
         )
         return
     for event in events:
-        _say(event)
+        details = _change(event) or ", ".join(
+            f"{name}={_short(text)}" for name, text in sorted(event.details.items())
+        )
+        when = f"{event.index:>5}  {time_text(event.time)}"
+        console.print(f"{when}  [bold]{event.action}[/]  {short_name(event.actor)}", soft_wrap=True)
+        for line in filter(None, (event.resource, details)):
+            console.print(f"       {escape(line)}", soft_wrap=True)
     if not events:
         console.print("No entries.")
 
@@ -129,16 +135,6 @@ def _all_cards(tx: Connection) -> Iterator[CardRow]:
     while page.next_token:
         page = list_cards(tx, before=page.next_token, limit=LARGEST_PAGE)
         yield from page.rows
-
-
-def _say(event: Event) -> None:
-    details = _change(event) or ", ".join(
-        f"{name}={_short(text)}" for name, text in sorted(event.details.items())
-    )
-    when = f"{event.index:>5}  {time_text(event.time)}"
-    console.print(f"{when}  [bold]{event.action}[/]  {short_name(event.actor)}", soft_wrap=True)
-    for line in filter(None, (event.resource, details)):
-        console.print(f"       {escape(line)}", soft_wrap=True)
 
 
 def _change(event: Event) -> str:

@@ -11,13 +11,10 @@ from gencard.controller.shell import say_error
 from gencard.core.errors import GencardError, NotLeadingError, TooLargeError
 from gencard.shell import Home, LazyGroup, new_shell
 
-BOXES = "gencard.controller.shell.boxes"
 DATASETS = "gencard.controller.shell.datasets"
-DOCTOR = "gencard.controller.shell.doctor"
 EMERGENCY = "gencard.controller.shell.emergency"
 LOG = "gencard.controller.shell.log"
 PEOPLE = "gencard.controller.shell.people"
-PERSONS = "gencard.controller.shell.persons"
 SCHEMA = "gencard.controller.shell.schema"
 SETUP = "gencard.controller.shell.setup"
 UPKEEP = "gencard.controller.shell.upkeep"
@@ -42,21 +39,21 @@ class ControllerCommands(LazyGroup):
         "caps": Home(
             DATASETS, "caps_app", "Show or set caps: the most that may ever be spent on a dataset."
         ),
-        "person": Home(PERSONS, "app", "Add, list, disable or enable people; give stewards passkeys."),
+        "person": Home(PEOPLE, "app", "Add, list, disable or enable people; give stewards passkeys."),
         "enrol": Home(
             PEOPLE,
             "enrol",
             "Enrol a person who sent a request, and write the answer for the person to install.",
         ),
         "renew": Home(PEOPLE, "renew", "Renew a certificate in place, for the same key."),
-        "doctor": Home(DOCTOR, "doctor", "Check that this machine can run the service."),
+        "doctor": Home(UPKEEP, "doctor", "Check that this machine can run the service."),
         "serve": Home(SETUP, "serve", "Run the service until interrupted."),
         "backup": Home(
             UPKEEP, "backup", "Copy ledger, log, cards, psi and rows while the service runs."
         ),
         "restore": Home(UPKEEP, "restore", "Restore a backup."),
         "emergency": Home(EMERGENCY, "app", "Decide on this machine, without the service."),
-        "boxes": Home(BOXES, "app", "Show or review black boxes."),
+        "boxes": Home(DATASETS, "boxes_app", "Show or review black boxes."),
         "keys": Home(PEOPLE, "keys_app", "List or replace the keys that sign cards and the log."),
         "log": Home(LOG, "app", "Show, verify or sign the append-only log."),
         "notify": Home(UPKEEP, "notify_app", "Test notifications to stewards by webhook and mail."),

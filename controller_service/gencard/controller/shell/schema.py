@@ -14,7 +14,6 @@ from rich.markup import escape
 from rich.status import Status
 
 from gencard.controller.base.files import Table, read_table, toml_text
-from gencard.controller.drafting.code_list import CodeList, are_texts, codes_in
 from gencard.controller.drafting.edits import (
     AttributeEdit,
     describe_schema,
@@ -27,12 +26,12 @@ from gencard.controller.drafting.schema_draft import (
     with_person,
     with_weights,
 )
-from gencard.controller.drafting.units import NO_WEIGHT
+from gencard.controller.drafting.units import NO_WEIGHT, CodeList, are_texts, codes_in
 from gencard.controller.records.catalogue import PREFIX
-from gencard.controller.records.declared_scale import SCALE_KEYS
+from gencard.controller.records.declarations import SCALE_KEYS
 from gencard.controller.records.file_format import USUAL, FileFormat
 from gencard.controller.records.schema_file import UNDECLARED, PublicSchema, read_schema
-from gencard.controller.settings.settings import DatasetTable, Settings
+from gencard.controller.settings import DatasetTable, Settings
 from gencard.controller.shell.terminal import HERE, ConfigFile, console, say, say_in_force, table
 from gencard.core.card.budget import decimal_text
 from gencard.core.coding import Attribute, Edges, Labels
@@ -72,8 +71,7 @@ def set_attribute(
         list[str] | None, typer.Option(help="One more label, after the others. Repeatable.")
     ] = None,
     edges: Annotated[
-        str | None,
-        typer.Option(help="Edges of intervals, such as 0,18,65 or 2019-01-01,2020-12-31."),
+        str | None, typer.Option(help="Edges of intervals, such as 0,18,65 or 2019-01-01,2020-12-31.")
     ] = None,
     ordered: Annotated[
         bool | None,
@@ -116,8 +114,7 @@ def set_attribute(
         typer.Option("--missing/--not-missing", help="Make empty values a level of their own."),
     ] = None,
     absent: Annotated[
-        list[str] | None,
-        typer.Option(help="A value that stands for missing, such as -9. Repeatable."),
+        list[str] | None, typer.Option(help="A value that stands for missing, such as -9. Repeatable.")
     ] = None,
     other: Annotated[str | None, typer.Option(help="Label of all values that are not declared.")] = None,
     age_at: Annotated[
@@ -148,7 +145,9 @@ def set_attribute(
     values = _replacing(listed.codes) if listed.codes else _levels(labels, edges)
     values |= {"text": True} if are_texts(listed.codes) else {}
     values |= {"age_at": _day(age_at), "step": 1} if age_at else {}
-    values |= _scale(step, points, fine, fine_points) | _clamps(above, below)
+    values |= _scale(step, points, fine, fine_points)
+    flags = {"above": above, "below": below}
+    values |= {name: CLAMPS[name] if on else None for name, on in flags.items() if on is not None}
     options: Table = {"ordered": ordered, "integer": integer, "text": text, "missing": missing}
     options |= {"integer": False} if text or values.get("text") else {}
     values |= {name: flag or None for name, flag in options.items() if flag is not None}
@@ -166,8 +165,7 @@ def set_attribute(
 def describe(
     title: Annotated[str | None, typer.Option(help="Public title of the dataset.")] = None,
     description: Annotated[
-        str | None,
-        typer.Option(help="What the dataset is, where it comes from, and under which terms."),
+        str | None, typer.Option(help="What the dataset is, where it comes from, and under which terms.")
     ] = None,
     dataset: DatasetName = None,
     config: ConfigFile = HERE,
@@ -205,13 +203,11 @@ def review(
 
 
 def _replacing(labels: Sequence[str]) -> Table:
-    """Return the keys of labels, which replace the keys of numbers and dates."""
     others = ("decimals", "age_at", "drafted", "zone", "time_of", *SCALE_KEYS)
     return {"labels": [*labels]} | dict.fromkeys(others)
 
 
 def _levels(labels: str | None, edges: str | None) -> Table:
-    """Return the keys of labels or edges, which replace the keys of other kinds."""
     if labels is not None and edges is not None:
         raise InvalidInputError(field="labels", problem="cannot be given together with edges")
     if labels is not None:
@@ -236,7 +232,6 @@ def _levels(labels: str | None, edges: str | None) -> Table:
 
 
 def _scale(step: str | None, points: str | None, fine: str | None, fine_points: str | None) -> Table:
-    """Return the keys of step, points and cells; the schema file checks their values."""
     values: Table = {}
     if step is not None:
         values |= {"step": step, "integer": None, "decimals": None}
@@ -249,13 +244,7 @@ def _scale(step: str | None, points: str | None, fine: str | None, fine_points: 
     return values
 
 
-def _clamps(above: bool | None, below: bool | None) -> Table:
-    flags = {"above": above, "below": below}
-    return {name: CLAMPS[name] if flag else None for name, flag in flags.items() if flag is not None}
-
-
 def _listed(text: str) -> list[int | float | str]:
-    """Return numbers as numbers and the rest as it is."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     return [part if (number := _number(part)) is None else number for part in parts]
 
@@ -270,7 +259,6 @@ def _number(text: str) -> int | float | None:
 
 
 def _day(text: str) -> str:
-    """Return a date as a schema states it; raises InvalidInputError."""
     try:
         return date.fromisoformat(text).isoformat()
     except ValueError:
@@ -317,11 +305,7 @@ def _attribute_table(entry: DatasetTable, name: str) -> Table:
 
 
 def _say_schema(entry: DatasetTable, declared_by: str | None = None) -> None:
-    """Print a schema.
-
-    Args:
-        declared_by: Name that a review is about to set; None for the schema's own.
-    """
+    """Print a schema; ``declared_by`` is a name that a review is about to set."""
     schema = read_schema(entry.schema_file)
     schema = schema if declared_by is None else replace(schema, declared_by=declared_by)
     reviewed = "reviewed" if schema.reviewed else "not reviewed"
@@ -383,14 +367,7 @@ def _is_terminal() -> bool:
 def settling(
     person: str | None, most_records: int | None, weights: Sequence[str] | None, status: Status
 ) -> Callable[[SchemaDraft], SchemaDraft]:
-    """Return the function that answers the questions of a draft, by options or in a terminal.
-
-    Args:
-        status: Stopped while a question is asked.
-
-    Raises:
-        InvalidInputError: ``most_records`` is given without ``person``.
-    """
+    """Return the function that answers the questions of a draft, by options or in a terminal."""
     if most_records is not None and person is None:
         raise InvalidInputError(field="--most-records", problem="needs --person")
 

@@ -10,14 +10,13 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 from rich.status import Status
 
-from gencard.controller.backup.backup import is_served
+from gencard.controller.backup import is_served
 from gencard.controller.base import logs
 from gencard.controller.base.disk import reserve_warning
 from gencard.controller.base.files import toml_text
@@ -28,15 +27,11 @@ from gencard.controller.people.enrolment import PROJECT, read_identities
 from gencard.controller.people.enrolment import demo_people as demo_people_in
 from gencard.controller.policy.statistics import allowed_pairs
 from gencard.controller.records.catalogue import PREFIX, Catalogue
-from gencard.controller.records.records import (
-    SmallCells,
-    check_records,
-    check_rights,
-)
+from gencard.controller.records.records import SmallCells, check_records, check_rights
 from gencard.controller.records.schema_file import read_schema
 from gencard.controller.records.source import NOT_COVERED
-from gencard.controller.records.tables.address import records_at
-from gencard.controller.settings.settings import DatasetTable, Settings
+from gencard.controller.records.table_address import records_at
+from gencard.controller.settings import DatasetTable, Settings
 from gencard.controller.shell import say_error
 from gencard.controller.shell.schema import (
     MostRecords,
@@ -60,8 +55,7 @@ from gencard.controller.shell.terminal import (
     table,
 )
 from gencard.controller.state.log import Event, ahead_of
-from gencard.controller.stewards.effects import reachable
-from gencard.controller.wiring.opening import RefusedDataset, Reload, SettingsWatch, digest_of
+from gencard.controller.stewards.people import reachable
 from gencard.controller.wiring.readiness import (
     check_apart,
     check_caps,
@@ -69,6 +63,7 @@ from gencard.controller.wiring.readiness import (
     check_evaluations,
     check_policies,
 )
+from gencard.controller.wiring.reloading import RefusedDataset, Reload, SettingsWatch, digest_of
 from gencard.controller.wiring.serving import Controller, lead, report, report_refused, tls_files
 from gencard.controller.wiring.serving import serve as serve_settings
 from gencard.core.card.analyses import NO_ANALYSES
@@ -281,10 +276,7 @@ def _check_all_records(
                 with console.status(f"Reading {entry.name}") as status:
                     progress = partial(_say_records, status, entry.name)
                     checked = check_records(
-                        entry,
-                        partial(allowed_pairs, entry.policy),
-                        holdout=holdout,
-                        progress=progress,
+                        entry, partial(allowed_pairs, entry.policy), holdout=holdout, progress=progress
                     )
                 part = f"{entry.name}{' (holdout)' if holdout else ''}"
                 _say_adjustments(part, checked.adjustments)
@@ -327,7 +319,9 @@ def _say_undeclared(entry: DatasetTable, *, holdout: bool) -> None:
     """Print values of records to standard output, which only the steward reads."""
     undeclared = undeclared_values(entry, read_schema(entry.schema_file), holdout=holdout)
     part = f"{entry.name}: {'holdout' if holdout else 'data'}"
-    values = table(f"Undeclared values of {escape(part)} (for the steward only)", *_VALUE_COLUMNS)
+    values = table(
+        f"Undeclared values of {escape(part)} (for the steward only)", "attribute", "value", "records"
+    )
     for one in undeclared:
         for text, count in one.counts.items():
             values.add_row(escape(one.attribute), escape(text) or "[dim]empty[/]", f"{count:,}")
@@ -339,9 +333,6 @@ def _say_undeclared(entry: DatasetTable, *, holdout: bool) -> None:
             say(f"{name} = {toml_text(value)}")
         for note in one.notes:
             say(f"# {note}")
-
-
-_VALUE_COLUMNS = ("attribute", "value", "records")
 
 
 def _check_files(settings: Settings) -> None:
@@ -378,7 +369,6 @@ MOST_TABLES = 20
 
 
 def _say_small_tables(entry: DatasetTable, counted: SmallCells) -> None:
-    """Print attributes and pairs with small cells, and the levels of the smallest cells."""
     title = f"{entry.name}: tables with cells of fewer than {counted.threshold} (for the steward only)"
     tables = table(escape(title), "table", "small cells", "fewest records in")
     for one in counted.tables[:MOST_TABLES]:
@@ -418,8 +408,7 @@ waits up to 0.1 s for calls that compute, and holds the lock of the writers mean
 def serve(
     config: ConfigFile = HERE,
     unreviewed: Annotated[
-        bool,
-        typer.Option("--unreviewed", help="Serve drafted schemas too; trials only."),
+        bool, typer.Option("--unreviewed", help="Serve drafted schemas too; trials only.")
     ] = False,
 ) -> None:
     """Run the service until interrupted. Unfinished operations resume at the next start.
@@ -435,7 +424,7 @@ def serve(
     # closing the terminal ends the service; under a service manager the signal means "read again"
     hung_up = is_over if sys.stdin.isatty() else reload_asked
     for number, event in ((signal.SIGINT, is_over), (signal.SIGTERM, is_over), (signal.SIGHUP, hung_up)):
-        signal.signal(number, partial(_set, event))
+        signal.signal(number, lambda *_, event=event: event.set())
     settings = Settings.load(config)
     watch = SettingsWatch(config.absolute(), settings)
     leading = lead(settings, is_over, partial(say, "On standby: another controller is the leader."))
@@ -508,7 +497,3 @@ def _reload(controller: Controller, watch: SettingsWatch, config: Path) -> None:
         say(f"Settings refused; the previous settings stay in force: {refused.text}")
     for place in outcome.waiting:
         say(f"Needs a restart: {place}")
-
-
-def _set(event: threading.Event, _number: int, _frame: FrameType | None) -> None:
-    event.set()

@@ -20,20 +20,17 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gencard.controller.backup.backup import is_served
+from gencard.controller.backup import is_served
 from gencard.controller.controller_state import ControllerState
 from gencard.controller.people.enrolment import read_identities
-from gencard.controller.settings.settings import Settings
-from gencard.controller.state.leadership import fence_of_machine
+from gencard.controller.settings import Settings
 from gencard.controller.state.log import Event, kept_rules
-from gencard.controller.stewards.desk import Desk, Way
-from gencard.controller.wiring.opening import (
-    InForce,
-    RuleLog,
-    digest_of,
-    open_controller_state,
-    rules_of,
-)
+from gencard.controller.state.sharing import fence_of_machine
+from gencard.controller.stewards.deciding import Way
+from gencard.controller.stewards.desk import Desk
+from gencard.controller.wiring.opening import open_controller_state
+from gencard.controller.wiring.reloading import InForce, digest_of
+from gencard.controller.wiring.rule_log import RuleLog, rules_of
 from gencard.core.errors import GencardError, InvalidInputError, StorageError
 from gencard.wire.signatures.identity import Identity, Role
 from gencard.wire.steward import Action, Kind
@@ -59,8 +56,7 @@ StewardName = Annotated[
     str | None, typer.Option("--steward", help="Name of the acting steward. Default: your login name.")
 ]
 AuthorityKey = Annotated[
-    Path | None,
-    typer.Option(help="The authority's private key, if not in the controller's folder."),
+    Path | None, typer.Option(help="The authority's private key, if not in the controller's folder.")
 ]
 Reason = Annotated[str | None, typer.Option(help="Reason, in one line, recorded in the log.")]
 Emergency = Annotated[
@@ -108,14 +104,7 @@ class LocalDesk:
     def decide(
         self, kind: Kind, resource: str, reason: str | None, shown: str = "", **arguments: Any
     ) -> Mapping[str, str] | None:
-        """Decide; return what came of it, or None if a second steward has to agree.
-
-        Args:
-            shown: Digest of what was shown before a question; by default of what is there now.
-
-        Raises:
-            GencardError: The error of the action.
-        """
+        """Decide, on what ``shown`` is the digest of; None if a second steward has to agree."""
         digest = shown or self.shown(kind, resource, **arguments)
         action = Action(kind, resource, arguments, reason or NO_REASON, digest)
         decision = self.desk.decide(self.who, action, str(uuid4()))
@@ -131,12 +120,7 @@ class LocalDesk:
 
 
 def reason_for_good(question: str, reason: str, yes: bool) -> str:
-    """Return the reason for an irreversible decision, after a confirmation at a terminal.
-
-    Raises:
-        InvalidInputError: There is no terminal, or --yes was given, and --yes or --reason is missing.
-        typer.Abort: The decision is not confirmed.
-    """
+    """Return the reason for an irreversible decision, after a confirmation at a terminal, or Abort."""
     if yes or not sys.stdin.isatty():
         for option, value in (("--yes", yes), ("--reason", reason)):
             if not value:
@@ -149,11 +133,7 @@ def reason_for_good(question: str, reason: str, yes: bool) -> str:
 
 @contextmanager
 def local_desk(
-    config: Path,
-    steward: str | None,
-    *,
-    emergency: bool = False,
-    authority_key: Path | None = None,
+    config: Path, steward: str | None, *, emergency: bool = False, authority_key: Path | None = None
 ) -> Iterator[LocalDesk]:
     """Open the desk, for decisions under the steward's name.
 
@@ -221,14 +201,7 @@ def service_statement(config: Path) -> InForce | None:
 
 
 def say_in_force(config: Path, caps_of: str = "") -> InForce | None:
-    """Print whether the running service enforces the settings, and what it does not enforce and why.
-
-    Args:
-        caps_of: Name of a dataset whose caps in force are printed, too.
-
-    Returns:
-        Statement of the running service; None if there is none.
-    """
+    """Print what the service enforces of the settings, and ``caps_of``; return its statement."""
     try:
         statement = service_statement(config)
     except StorageError:

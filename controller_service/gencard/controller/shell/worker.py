@@ -12,9 +12,9 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from gencard.controller.audits import RefusedWorkers, log_worker
+from gencard.controller.audits.audits import RefusedWorkers, log_worker
 from gencard.controller.base.listening import CLUSTER_CONTROLLER, MEMBER_FILES
-from gencard.controller.people.certificates import (
+from gencard.controller.people.keys import (
     KeyPair,
     issue_member,
     new_authority,
@@ -24,7 +24,7 @@ from gencard.controller.people.certificates import (
 )
 from gencard.controller.sandbox.boxes import check_isolation
 from gencard.controller.sandbox.limits import Isolation
-from gencard.controller.settings.settings import WORKER_NAME, Settings
+from gencard.controller.settings import WORKER_NAME, Settings
 from gencard.controller.shell.terminal import (
     HERE,
     AsJson,
@@ -77,8 +77,7 @@ def certificate(
     _write(target, authority, project, name)
     console.print(f"Made [bold]{escape(str(target))}[/]; move it to its machine, then run there:")
     console.print(
-        f"  gencard-controller worker start --host ADDRESS --files {escape(str(target))}",
-        soft_wrap=True,
+        f"  gencard-controller worker start --host ADDRESS --files {escape(str(target))}", soft_wrap=True
     )
     say(f'Here, add to [cluster] in the settings: workers = {{ {name} = "ADDRESS:{_PORT}" }}')
 
@@ -99,9 +98,7 @@ def _write(folder: Path, authority: KeyPair, project: str, name: str) -> None:
 
 
 @app.command(hidden=True, context_settings={"ignore_unknown_options": True})
-def scheduler(
-    _arguments: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
-) -> None:
+def scheduler(_arguments: Annotated[list[str] | None, typer.Argument(hidden=True)] = None) -> None:
     """Refuse: earlier versions had a scheduler between controller and workers."""
     raise InvalidInputError(field="scheduler", problem=_NO_SCHEDULER)
 

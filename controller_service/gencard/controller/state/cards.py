@@ -1,22 +1,83 @@
-"""Cards as they are stored, and what can be read off one."""
+"""Cards as they are stored, and quotas of an analyst's data."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, and_, case, delete, exists, func, insert, or_, select, update
 
+from gencard.controller.base.disk import check_space, free_bytes
 from gencard.controller.state.database import Page, get_named, only, page_of
 from gencard.controller.state.ledger import FIT
 from gencard.controller.state.tables import audits, cards, lines, measures, psis, releases, risks, runs
 from gencard.core.card.budget import SpendState
 from gencard.core.card.card import USABLE, CardRecord, CardState, Offer, Turn
 from gencard.core.card.terms import CardTerms
-from gencard.core.errors import CardExpiredError, CardStateError, StaleEtagError
+from gencard.core.errors import CardExpiredError, CardStateError, QuotaExceededError, StaleEtagError
 from gencard.wire.documents.card_document import card_of_document
 from gencard.wire.signatures.dsse import CARD, predicate_of
+
+# Quotas, and the free space that is kept for ledger and log.
+
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Quotas:
+    """Bounds on the size of one analyst's cards and releases in the state.
+
+    Args:
+        open_proposals: Number of proposals and offers that are neither agreed nor ended.
+        cards: Number of cards, including ended cards: they stay in the state.
+        card_mib: Size of all cards together, in MiB, including the texts of their purposes.
+        releases: Number of releases of all cards, including releases in progress.
+        release_mib: Size of all releases together, in MiB.
+        reserve_mib: Free space below which no card, offer or operation begins, in MiB.
+        folder: The state's folder.
+    """
+
+    open_proposals: int
+    cards: int
+    card_mib: int
+    releases: int
+    release_mib: int
+    reserve_mib: int
+    folder: Path
+    free: Callable[[Path], int] = free_bytes
+
+    def check_space(self) -> None:
+        """Raise StorageReserveError if only ledger and log may still write."""
+        check_space(self.folder, self.reserve_mib, self.free)
+
+    def check_size(self, usage: "CardUsage") -> None:
+        """Raise QuotaExceededError if an analyst's cards may not grow."""
+        if usage.size >= self.card_mib * _MIB:
+            raise QuotaExceededError(what="MiB of cards", limit=self.card_mib, setting="card_mib")
+
+    def check_new(self, usage: "CardUsage") -> None:
+        """Raise QuotaExceededError if an analyst may not have another card."""
+        self.check_size(usage)
+        if usage.cards >= self.cards:
+            raise QuotaExceededError(what="cards", limit=self.cards, setting="cards")
+        if usage.open >= self.open_proposals:
+            setting = "open_proposals"
+            raise QuotaExceededError(what="open proposals", limit=self.open_proposals, setting=setting)
+
+    def check_release(self, number: int, size: int) -> None:
+        """Raise QuotaExceededError for one release more than ``number``, or ``size`` bytes in all."""
+        if number >= self.releases:
+            raise QuotaExceededError(what="releases", limit=self.releases, setting="releases")
+        if size > self.release_mib * _MIB:
+            limit, setting = self.release_mib, "release_mib"
+            raise QuotaExceededError(what="MiB of releases", limit=limit, setting=setting)
+
+
+# Cards as they are stored, and what follows from one.
+
 
 ENDED = frozenset({CardState.TERMINATED, CardState.EXPIRED, CardState.REVOKED, CardState.AUDIT_FAILED})
 
@@ -30,11 +91,7 @@ def as_of(card: CardRecord, now: datetime) -> CardRecord:
 
 
 def in_force(card: CardRecord) -> CardRecord:
-    """Return the card, if both sides have signed it and it has not ended.
-
-    Raises:
-        CardStateError, CardExpiredError: The card is not in force.
-    """
+    """Return the card if it is in force; raises CardStateError or CardExpiredError."""
     if card.state is CardState.EXPIRED:
         raise CardExpiredError
     if card.state not in USABLE:
@@ -43,11 +100,7 @@ def in_force(card: CardRecord) -> CardRecord:
 
 
 def auditable(card: CardRecord) -> CardRecord:
-    """Return the card, if it is in force or only waits for an audit of its generator.
-
-    Raises:
-        CardStateError, CardExpiredError: Neither.
-    """
+    """Return the card if it is in force or only waits for an audit; else raises as ``in_force``."""
     return card if card.state is CardState.AUDITING else in_force(card)
 
 
@@ -69,16 +122,8 @@ def offer_of(card: CardRecord) -> Offer:
     return card.offer
 
 
-STANDING = frozenset(
-    {
-        CardState.AGREED,
-        CardState.AUDITING,
-        CardState.AUDITED,
-        CardState.AUDIT_FAILED,
-        CardState.RELEASED,
-        CardState.SUSPENDED,
-    }
-)
+_AUDITS = (CardState.AUDITING, CardState.AUDITED, CardState.AUDIT_FAILED)
+STANDING = frozenset((CardState.AGREED, *_AUDITS, CardState.RELEASED, CardState.SUSPENDED))
 """States in which a card may still release, or has."""
 
 
@@ -111,7 +156,6 @@ class CardUsage:
 
     Args:
         open: Proposals and offers that are neither agreed nor ended.
-        cards: Cards in whatever state.
         size: Size of all cards, in bytes.
     """
 
@@ -132,18 +176,8 @@ def insert_card(
     now: datetime,
 ) -> None:
     """Raises StorageError, at the end of the transaction's block, if the name is taken."""
-    tx.execute(
-        insert(cards).values(
-            name=name,
-            dataset=dataset,
-            analyst=analyst,
-            state=state,
-            body=body,
-            etag=etag,
-            created=now,
-            changed=now,
-        )
-    )
+    row = {"name": name, "dataset": dataset, "analyst": analyst, "state": state, "body": body}
+    tx.execute(insert(cards).values(row | {"etag": etag, "created": now, "changed": now}))
 
 
 def update_card(
@@ -156,12 +190,7 @@ def update_card(
     body: bytes,
     now: datetime,
 ) -> None:
-    """Change a card by one conditional UPDATE.
-
-    Raises:
-        NotFoundError: There is no such card.
-        StaleEtagError: The card is not as it was when ``old_etag`` was read; nothing was changed.
-    """
+    """Change a card by one conditional UPDATE; StaleEtagError if it is not as it was when read."""
     fresh = update(cards).where(cards.c.name == name, cards.c.etag == old_etag)
     if tx.execute(fresh.values(etag=new_etag, state=state, body=body, changed=now)).rowcount != 1:
         get_card(tx, name)

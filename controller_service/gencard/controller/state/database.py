@@ -13,7 +13,6 @@ from typing import Any, Generic, TypeVar
 from sqlalchemy import (
     Column,
     Connection,
-    Engine,
     Select,
     Table,
     create_engine,
@@ -58,11 +57,7 @@ def revision_of(tx: Connection) -> str:
 
 
 def upgrade(tx: Connection) -> None:
-    """Bring the tables to the newest revision; all of it becomes true with ``tx``, or nothing.
-
-    Raises:
-        InvalidInputError: Tables are there, and of no revision that this version of Gencard knows.
-    """
+    """Bring the tables to the newest revision; all of it becomes true with ``tx``, or nothing."""
     number = revision_of(tx)
     if number == NEWEST:  # another process was faster
         return
@@ -94,7 +89,6 @@ def upgrade(tx: Connection) -> None:
 
 
 def _add_missing(tx: Connection, name: str) -> None:
-    """Add the columns and indexes that a table lacks."""
     table, stored = metadata.tables[name], inspect(tx).get_columns(name)
     for column in table.columns:
         if column.name not in {one["name"] for one in stored}:
@@ -135,11 +129,9 @@ class Fence:
     def check(self, connection: Connection) -> None:
         """Begin a write only while the leadership lasts, and keep it from ending before the commit.
 
-        The lock on the row stops a leader that was suspended for a while: a controller that takes over
-        changes the row, after all transactions that hold the lock have ended.
-
-        Raises:
-            NotLeadingError: The leadership is over.
+        The lock on the row stops a leader that was suspended for a while: a controller that takes
+        over changes the row, after all transactions that hold the lock have ended. Raises
+        NotLeadingError after it.
         """
         if _writes(connection) and not self.lasts(connection, locked=True):
             self.refused()
@@ -176,7 +168,22 @@ class Database:
         self._fence = fence
         self._door = Door(_BUSY_SECONDS)
         with translated():
-            self._engine = _engine_of(url, fence)
+            address = make_url(url)
+            if address.get_backend_name() == "sqlite":
+                _create_private(Path(address.database or ""))
+                # hide_parameters: errors of SQLAlchemy would otherwise quote the values of a statement
+                engine = create_engine(address, hide_parameters=True, pool_size=32)
+                event.listen(engine, "connect", _prepare_sqlite)
+                event.listen(engine, "begin", _begin_sqlite)
+            else:
+                name = {"application_name": fence.session if fence else "gencard"}
+                engine = create_engine(
+                    address, hide_parameters=True, pool_size=32, pool_pre_ping=True, connect_args=name
+                )
+                event.listen(engine, "begin", _begin_postgresql)
+                if fence:
+                    event.listen(engine, "begin", fence.check)
+            self._engine = engine
 
     @property
     def shared(self) -> bool:
@@ -186,9 +193,7 @@ class Database:
     def migrate(self) -> None:
         """Bring the tables to the newest revision, in one transaction.
 
-        Raises:
-            StorageError: The database cannot be used.
-            InvalidInputError: The database was written by a newer or unknown version of Gencard.
+        Raises StorageError, or InvalidInputError for a newer or unknown revision.
         """
         with self.reading() as tx:
             if revision_of(tx) == NEWEST:
@@ -200,9 +205,8 @@ class Database:
     def transaction(self) -> Iterator[Connection]:
         """Run a transaction, committed at the end of the block, or rolled back if the block raises.
 
-        Raises:
-            StorageError: The database failed: disk full, locked for 30 s, a broken file.
-            NotLeadingError: Another controller has taken over since.
+        Raises StorageError (disk full, locked for 30 s, a broken file), or NotLeadingError if
+        overtaken.
         """
         writing = self._engine.execution_options(**{_WRITES: True})
         with self._while_leading(), translated(), self._door.passed(), writing.begin() as tx:
@@ -212,9 +216,7 @@ class Database:
     def reading(self) -> Iterator[Connection]:
         """Read an unchanging snapshot of all committed data.
 
-        Raises:
-            StorageError: The database failed, or the block tried to write.
-            NotLeadingError: The database failed, and another controller has taken over since.
+        Raises StorageError, also for a write in the block, or NotLeadingError if overtaken.
         """
         with self._while_leading(), translated(), self._engine.connect() as tx:
             yield tx
@@ -240,12 +242,7 @@ class Database:
         return False
 
     def copy_to(self, file: Path) -> None:
-        """Copy all committed data, as of one moment, while others go on writing.
-
-        Raises:
-            InvalidInputError: The database is not SQLite.
-            StorageError: The database cannot be read, or the copy cannot be written.
-        """
+        """Copy all committed data of SQLite at one moment, while others write; raises StorageError."""
         if self._engine.dialect.name != "sqlite":
             problem = "is not SQLite; back it up with the database's own tools: see docs/controllers.md"
             raise InvalidInputError(field="state.url", problem=problem)
@@ -273,25 +270,6 @@ def translated() -> Iterator[None]:
     finally:
         error.__context__ = None  # the with statement that calls us has put the foreign error there
         del error  # or this frame and its error would hold each other
-
-
-def _engine_of(url: str, fence: "Fence | None") -> Engine:
-    address = make_url(url)
-    if address.get_backend_name() == "sqlite":
-        _create_private(Path(address.database or ""))
-        # hide_parameters: errors of SQLAlchemy would otherwise quote the values of a statement
-        engine = create_engine(address, hide_parameters=True, pool_size=32)
-        event.listen(engine, "connect", _prepare_sqlite)
-        event.listen(engine, "begin", _begin_sqlite)
-    else:
-        name = {"application_name": fence.session if fence else "gencard"}
-        engine = create_engine(
-            address, hide_parameters=True, pool_size=32, pool_pre_ping=True, connect_args=name
-        )
-        event.listen(engine, "begin", _begin_postgresql)
-        if fence:
-            event.listen(engine, "begin", fence.check)
-    return engine
 
 
 def _create_private(file: Path) -> None:
@@ -392,9 +370,6 @@ def page_of(
     """Return the rows older than the token ``before``, at most ``limit`` and at most 500.
 
     ``number`` is the selected column that grows with every row; an empty token asks for the first page.
-
-    Raises:
-        InvalidInputError: The token was not given by this list.
     """
     size = max(1, min(limit, LARGEST_PAGE))
     if before:
@@ -404,11 +379,7 @@ def page_of(
 
 
 def number_of_token(token: str) -> int:
-    """Return the number in the token of a list whose rows have numbers.
-
-    Raises:
-        InvalidInputError: The token was not given by such a list.
-    """
+    """Return the number in the token of a list whose rows have numbers; raises InvalidInputError."""
     if not (token.isascii() and token.isdigit() and len(token) <= 18):
         raise InvalidInputError(field="page_token", problem="was not issued by this list")
     return int(token)

@@ -178,9 +178,7 @@ class Ledger:
     ) -> int:
         """Hold the price in all three accounts before work begins; the number of the new line.
 
-        Raises:
-            BudgetExceededError: An account does not cover the price; nothing was changed.
-            NotFoundError: The dataset has no caps.
+        Raises BudgetExceededError and changes nothing, or NotFoundError for a dataset without caps.
         """
         # a savepoint: where the third account refuses, the first two must not stay charged
         with tx.begin_nested():
@@ -202,12 +200,8 @@ class Ledger:
     ) -> Spend | None:
         """Hold all that is left of a dataset's budget in one line; None if nothing is left.
 
-        Args:
-            project: One that no caller is of, as ``holder`` is no caller: the caps of their accounts
-                are not asked.
-
-        Raises:
-            NotFoundError: The dataset has no caps.
+        No caller is of ``project`` or is ``holder``: the caps of their accounts are not asked.
+        Raises NotFoundError for a dataset without caps.
         """
         wide, *others = accounts_of(dataset, project, holder)
         cap, spent = (columns_of(price) for price in (self.cap(wide), self.spent(tx, wide)))
@@ -216,7 +210,10 @@ class Ledger:
         if not any(rest.values()):
             return None
         for account in (wide, *others):
-            _add(tx, account, rest)
+            # whatever its cap
+            insert_if_absent(tx, balances, account.columns() | columns_of(Price()))
+            more = {name: balances.c[name] + amount for name, amount in rest.items()}
+            tx.execute(update(balances).where(_is(account)).values(more))
         line = _reserved(
             tx,
             dataset=dataset,
@@ -232,10 +229,8 @@ class Ledger:
     def settle(self, tx: Connection, line: int, now: datetime) -> None:
         """Settle a line: the release happened, and the line stays spent for good.
 
-        Raises:
-            InvalidInputError: The line is no longer reserved: a steward voided it meanwhile, and what
-                it was to pay for must not be released.
-            NotFoundError: There is no such line.
+        Raises NotFoundError, or InvalidInputError for a line that a steward voided meanwhile: what
+        it was to pay for must not be released.
         """
         _end(tx, line, SpendState.SETTLED, now)
 
@@ -255,23 +250,14 @@ class Ledger:
             tx.execute(update(balances).where(_is(account)).values(less))
 
     def void(self, tx: Connection, line: int, now: datetime) -> None:
-        """Give a reservation back, once a steward knows that nothing was released for it.
-
-        Raises:
-            InvalidInputError: The line is no longer reserved.
-            NotFoundError: There is no such line.
-        """
+        """Give a reservation back, once a steward knows of no release for it; raises as ``settle``."""
         spend = _end(tx, line, SpendState.VOIDED, now)
         for account in accounts_of(spend.dataset, spend.project, spend.analyst):
             less = {name: balances.c[name] - units for name, units in columns_of(spend.price).items()}
             tx.execute(update(balances).where(_is(account)).values(less))
 
     def cap(self, account: Account) -> Price:
-        """Return the most that may ever be spent in an account.
-
-        Raises:
-            NotFoundError: The dataset has no caps.
-        """
+        """Return the most that may ever be spent in an account; raises NotFoundError without caps."""
         if account.dataset not in self._caps:
             raise NotFoundError(what=f"dataset '{account.dataset.removeprefix('datasets/')}'")
         return self._caps[account.dataset].of(account)
@@ -340,7 +326,6 @@ class Ledger:
 
 
 def _reserved(tx: Connection, **values: Any) -> int:
-    """Return the number of a new line."""
     line = insert(lines).values(state=SpendState.RESERVED, **values).returning(lines.c.number)
     return int(tx.execute(line).scalar_one())
 
@@ -360,13 +345,6 @@ def _take(tx: Connection, account: Account, price: Price, cap: Price) -> None:
     within = [more[name] <= limits[name] for name in units if units[name]]
     if tx.execute(update(balances).where(_is(account), *within).values(more)).rowcount != 1:
         raise BudgetExceededError(scope=account.scope)
-
-
-def _add(tx: Connection, account: Account, units: Mapping[str, int]) -> None:
-    """Add to a balance, whatever its cap."""
-    insert_if_absent(tx, balances, account.columns() | columns_of(Price()))
-    more = {name: balances.c[name] + amount for name, amount in units.items()}
-    tx.execute(update(balances).where(_is(account)).values(more))
 
 
 def _end(tx: Connection, line: int, state: SpendState, now: datetime) -> Spend:

@@ -35,60 +35,15 @@ from gencard.wire.signatures.dsse import CHECKPOINT, DOCUMENT, predicate_of, sta
 from gencard.wire.steward import LogLine
 
 DETAILS = frozenset(
-    {
-        "account",
-        "after",
-        "alpha",
-        "approved",
-        "attempt",
-        "author",
-        "before",
-        "black_box",
-        "box_digest",
-        "card_digest",
-        "clock_behind_seconds",
-        "columns",
-        "data_digest",
-        "digest",
-        "emergency",
-        "entries",
-        "epsilon",
-        "etag",
-        "field",
-        "first",
-        "generator",
-        "held_by",
-        "incident",
-        "key",
-        "kind",
-        "known_entries",
-        "level",
-        "line",
-        "operation",
-        "previous_key",
-        "project",
-        "psi_digest",
-        "reason",
-        "remark",
-        "request_id",
-        "rho",
-        "role",
-        "rows",
-        "schema_digest",
-        "seed",
-        "settings",
-        "settings_before",
-        "shown",
-        "software",
-        "state",
-        "statistics",
-        "tries",
-        "turn",
-        "verdict",
-        "verdict_digest",
-        "version",
-        "way",
-    }
+    (
+        *("account", "after", "alpha", "approved", "attempt", "author", "before", "black_box"),
+        *("box_digest", "card_digest", "clock_behind_seconds", "columns", "data_digest", "digest"),
+        *("emergency", "entries", "epsilon", "etag", "field", "first", "generator", "held_by"),
+        *("incident", "key", "kind", "known_entries", "level", "line", "operation", "previous_key"),
+        *("project", "psi_digest", "reason", "remark", "request_id", "rho", "role", "rows"),
+        *("schema_digest", "seed", "settings", "settings_before", "shown", "software", "state"),
+        *("statistics", "tries", "turn", "verdict", "verdict_digest", "version", "way"),
+    )
 )
 """Details of an entry besides actor, action, resource and time: no value, no count of records."""
 
@@ -137,11 +92,7 @@ _EVENT = DOCUMENT.codec(Event)
 
 
 def event_of(body: bytes) -> Event:
-    """Return the entry that some bytes are.
-
-    Raises:
-        VerificationError: The bytes are not those of an entry.
-    """
+    """Return the entry that some bytes are; raises VerificationError."""
     try:
         document = document_of(body, "entry", compared=True)
         event = Event(
@@ -178,11 +129,7 @@ class TreeHead:
 
 
 def checkpoint_of(envelope: bytes, keys: KeyHistory) -> TreeHead:
-    """Return the checkpoint in an envelope, once its signature is found to be the log's.
-
-    Raises:
-        VerificationError: The signature is missing or wrong, or it signs something else.
-    """
+    """Return the checkpoint in an envelope that the log has signed; raises VerificationError."""
     facts = predicate_of(keys.payload_of(envelope), CHECKPOINT)
     try:
         return TreeHead(bytes.fromhex(facts["root"]), int(facts["size"]), str(facts["time"]))
@@ -193,9 +140,8 @@ def checkpoint_of(envelope: bytes, keys: KeyHistory) -> TreeHead:
 def verify(entries: Iterable[Entry], checkpoints: Iterable[bytes], keys: KeyHistory) -> int:
     """Check every entry, the chain, the clock and every checkpoint; the number of entries.
 
-    Raises:
-        VerificationError: Names the first index that is wrong; or, where a stretch of the log was
-            rewritten with all its hashes, the stretch between two checkpoints.
+    VerificationError names the first index that is wrong, or the stretch between two checkpoints
+    that was rewritten with all its hashes.
     """
     walk = _Walk([checkpoint_of(envelope, keys) for envelope in checkpoints])
     for entry in entries:
@@ -217,7 +163,6 @@ class _Walk:
         self._compare()
 
     def step(self, entry: Entry) -> None:
-        """Take the next entry as it is stored."""
         if leaf_hash(entry.body) != entry.leaf:
             raise VerificationError(problem=f"entry {self.size} of the log was changed")
         try:
@@ -261,16 +206,12 @@ Clock = Callable[[], datetime]
 class EventLog:
     """Appends entries, proves what is in the log, and signs checkpoints with a key of its own.
 
-    Args:
-        signing_key: The key of checkpoints, as of a transaction.
-        machine: Clock of this machine, by which an entry says that the clock is behind the log; by
-            default the time that the caller of ``append`` gives.
+    ``machine`` is the clock of this machine, by which an entry says that the clock is behind the log; by
+    default the time that the caller of ``append`` gives.
     """
 
     def __init__(
-        self,
-        signing_key: Callable[[Connection], Ed25519PrivateKey],
-        machine: Clock | None = None,
+        self, signing_key: Callable[[Connection], Ed25519PrivateKey], machine: Clock | None = None
     ) -> None:
         self._signing_key, self._machine = signing_key, machine
         self.newest: datetime | None = None
@@ -290,11 +231,9 @@ class EventLog:
     ) -> Event:
         """Write a decision down, in the transaction that also makes it true.
 
-        A clock that went back does not take the log's time back: the entry bears the time of the one in
-        front and says in ``clock_behind_seconds`` how far behind the clock was.
-
-        Raises:
-            InvalidInputError: A detail is not one that the log takes.
+        A clock that went back does not take the log's time back: the entry bears the time of the one
+        in front and says in ``clock_behind_seconds`` how far behind the clock was. Raises
+        InvalidInputError for a detail that the log does not take.
         """
         last, leaf = self.newest_entry(tx)
         reading = (self._machine() if self._machine else now).replace(microsecond=0)
@@ -313,13 +252,8 @@ class EventLog:
     def correct(self, tx: Connection, *, actor: str, details: Mapping[str, str], now: datetime) -> Event:
         """Append the one entry that may be earlier than the entry in front of it.
 
-        The way out after a clock that was ahead: from this entry on, the machine's clock counts again.
-
-        Args:
-            now: Time by the machine's clock.
-
-        Raises:
-            InvalidInputError: The newest entry is not later than the clock.
+        The way out after a clock that was ahead: from this entry on, the machine's clock counts
+        again. Raises InvalidInputError for any other clock.
         """
         (last, leaf), now = self.newest_entry(tx), now.replace(microsecond=0)
         if last is None or last.time <= now:
@@ -329,7 +263,6 @@ class EventLog:
         return self._added(tx, Event(last.index + 1, now, CORRECTION, actor, "log", details, leaf))
 
     def _added(self, tx: Connection, event: Event) -> Event:
-        """Store an event, which names the one in front."""
         body, node = event.body, _node_of(tx)
         level, position, digest = 0, event.index, merkle.leaf_hash(body)
         tx.execute(insert(events).values(index=event.index, body=body, leaf=digest))
@@ -373,11 +306,7 @@ class EventLog:
         return _checkpoint_of(tx, self.size(tx))
 
     def entry(self, tx: Connection, index: int) -> bytes:
-        """Return the bytes of one entry, as they are hashed.
-
-        Raises:
-            InvalidNumberError: The log has no such entry.
-        """
+        """Return the bytes of one entry, as they are hashed; raises InvalidNumberError."""
         body = None
         if 0 <= index < 1 << 63:  # another number would be an error of the database
             query = select(events.c.body).where(events.c.index == index)
@@ -387,21 +316,13 @@ class EventLog:
         return bytes(body)
 
     def inclusion(self, tx: Connection, index: int, size: int) -> tuple[bytes, list[bytes]]:
-        """Leaf hash of an entry, and the path from it to the root of the first ``size`` entries.
-
-        Raises:
-            InvalidNumberError: The log is not so long, or the entry not inside that size.
-        """
+        """Leaf hash of an entry, and its path to the root of ``size`` entries; InvalidNumberError."""
         self._refuse_beyond(tx, size)
         path = merkle.inclusion_path(_node_of(tx), index, size)
         return _node_of(tx)(0, index), path
 
     def consistency(self, tx: Connection, old_size: int, new_size: int) -> list[bytes]:
-        """Hashes that show the log of the newer size to continue that of the older.
-
-        Raises:
-            InvalidNumberError: The log is not so long, or the sizes are not in order.
-        """
+        """Hashes that show the newer log to continue the older one; raises InvalidNumberError."""
         self._refuse_beyond(tx, new_size)
         return merkle.consistency_path(_node_of(tx), old_size, new_size)
 
@@ -461,18 +382,15 @@ class LogClock:
         # connection, could otherwise use up the pool and wait for each other
         if time.monotonic() - self._read > _FRESH_SECONDS and self._turn.acquire(blocking=False):
             try:
-                self._refresh()
+                # without the database the entries seen before go on counting
+                with suppress(StorageError, NotLeadingError), self.database.reading() as tx:
+                    last, _ = self.log.newest_entry(tx)
+                    self.log.newest = None if last is None else last.time
+                self._read = time.monotonic()
             finally:
                 self._turn.release()
         now, newest = self.machine(), self.log.newest
         return now if newest is None else max(now, newest)
-
-    def _refresh(self) -> None:
-        # without the database the entries seen before go on counting
-        with suppress(StorageError, NotLeadingError), self.database.reading() as tx:
-            last, _ = self.log.newest_entry(tx)
-            self.log.newest = None if last is None else last.time
-        self._read = time.monotonic()
 
 
 # Every decision asks for these: to put one together takes as long as to run it.

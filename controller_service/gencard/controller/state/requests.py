@@ -28,7 +28,6 @@ class Request:
     """A request of one caller, which has one effect and one answer however often it is sent.
 
     Args:
-        method: Name of the call, such as "ProposeCard".
         request_id: The caller's random UUID; ids of different callers never meet.
         digest: SHA-256, in hex, of everything else that was asked.
     """
@@ -38,11 +37,7 @@ class Request:
     digest: str
 
     def answer(self, tx: Connection, who: Identity) -> bytes | None:
-        """Return the stored answer; None if the request did not come before.
-
-        Raises:
-            RequestIdReusedError: The id came before with another method or request.
-        """
+        """Return the stored answer; None if the request is new. Raises RequestIdReusedError."""
         row = tx.execute(select(answers).where(*self._row(who))).mappings().one_or_none()
         if row is None:
             return None
@@ -65,14 +60,24 @@ class Request:
             InvalidInputError: The id is not a random UUID in its usual spelling.
             RequestIdReusedError: The id came before with another method or request.
         """
-        _check_random_uuid(self.request_id)
+        # version 4 in 36 characters: an id without randomness could be met by accident
+        try:
+            uuid = UUID(self.request_id)
+        except ValueError:
+            uuid = None
+        if uuid is None or uuid.version != 4 or str(uuid) != self.request_id.lower():
+            raise InvalidInputError(field="request_id", problem="is not a random UUID (version 4)")
         key = {"actor": who.uri, "request_id": self.request_id.lower()}
         request = {"method": self.method, "request_digest": self.digest}
         # the claim comes first: of two equal requests at once, only one may charge and measure
         with tx.begin_nested():
             if insert_if_absent(tx, answers, {**key, **request, "answer": b"", "created": now}):
                 answer = make()
-                stored = update(answers).where(*self._row(who)).values(answer=_packed(answer))
+                # compressed if that is shorter: the body of a card contains its purpose three times
+                packed = zlib.compress(answer)
+                shorter = len(packed) < len(answer) or answer.startswith(_ZLIB)
+                values = {"answer": packed if shorter else answer}
+                stored = update(answers).where(*self._row(who)).values(values)
                 if tx.execute(stored).rowcount != 1:
                     raise StorageError()
                 return answer
@@ -82,29 +87,12 @@ class Request:
         return known
 
     def _row(self, who: Identity) -> tuple[ColumnElement[bool], ...]:
-        """Conditions on the row of this request."""
         return answers.c.actor == who.uri, answers.c.request_id == self.request_id.lower()
 
 
 def forget_answers(tx: Connection, methods: Collection[str], before: datetime) -> None:
     """Drop stored answers of some methods that were given before a time."""
     tx.execute(delete(answers).where(answers.c.method.in_(methods), answers.c.created < before))
-
-
-def _packed(answer: bytes) -> bytes:
-    """Bytes are compressed if that is shorter: the body of a card contains its purpose three times."""
-    packed = zlib.compress(answer)
-    return packed if len(packed) < len(answer) or answer.startswith(_ZLIB) else answer
-
-
-def _check_random_uuid(text: str) -> None:
-    """Version 4 in 36 characters: what has no bits of randomness could be met by accident."""
-    try:
-        uuid = UUID(text)
-    except ValueError:
-        uuid = None
-    if uuid is None or uuid.version != 4 or str(uuid) != text.lower():
-        raise InvalidInputError(field="request_id", problem="is not a random UUID (version 4)")
 
 
 class OperationState(StrEnum):
@@ -156,30 +144,18 @@ class OperationRow:
 
 
 def create_operation(
-    tx: Connection,
-    name: str,
-    *,
-    owner: str,
-    kind: str,
-    resource: str,
-    request: bytes,
-    now: datetime,
+    tx: Connection, name: str, *, owner: str, kind: str, resource: str, request: bytes, now: datetime
 ) -> None:
     """Put an operation in the queue."""
-    tx.execute(
-        insert(operations).values(
-            name=name,
-            owner=owner,
-            kind=kind,
-            resource=resource,
-            request=request,
-            state=OperationState.QUEUED,
-            stage="",
-            permille=0,
-            created=now,
-            changed=now,
-        )
-    )
+    row: dict[str, Any] = {
+        "name": name,
+        "owner": owner,
+        "kind": kind,
+        "resource": resource,
+        "request": request,
+    }
+    row |= {"state": OperationState.QUEUED, "stage": "", "permille": 0, "created": now, "changed": now}
+    tx.execute(insert(operations).values(row))
 
 
 def report_progress(tx: Connection, name: str, stage: str, permille: int, now: datetime) -> bool:

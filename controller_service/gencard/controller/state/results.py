@@ -13,7 +13,7 @@ from enum import StrEnum
 from itertools import chain
 from typing import Any
 
-from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select, update
 
 from gencard.controller.state.database import Page, find_one, get_named, insert_if_absent, only, page_of
 from gencard.controller.state.tables import audits, cards, measures, psis, releases, runs
@@ -27,11 +27,9 @@ class ReleaseRow:
 
     Args:
         name: datasets/{dataset}/cards/{card}/releases/{release}.
-        rows: Number of rows, in records.
         size: Size of the rows, in bytes, as counted against the analyst's quota.
         digest: SHA-256, in hex, of the rows; ``psi_digest`` of what they were drawn from.
         receipt: The signed receipt: a DSSE envelope.
-        file_name: File of the rows, inside the folder of releases.
     """
 
     name: str
@@ -132,9 +130,7 @@ class EvaluationRow:
 
     Args:
         name: datasets/{dataset}/cards/{card}/measures/{measure}.
-        measure: Its name in the registry.
         submitter: URI of the identity that asked first.
-        statistics: Price, in independent statistics.
         document: Results as JSON; their numbers depend on records.
     """
 
@@ -163,12 +159,7 @@ def evaluated_measures(tx: Connection, card: str) -> frozenset[str]:
 
 
 def list_evaluations(
-    tx: Connection,
-    card: str,
-    *,
-    among: Collection[str] | None,
-    before: str = "",
-    limit: int = 50,
+    tx: Connection, card: str, *, among: Collection[str] | None, before: str = "", limit: int = 50
 ) -> Page[EvaluationRow]:
     """Measures of a card, newest first: those of some names, or all."""
     query = select(measures).where(measures.c.card == card)
@@ -188,7 +179,6 @@ class AuditRow:
 
     Args:
         submitter: URI of the identity that asked.
-        box_digest: SHA-256, in hex, of what ran.
         attempt: Number of audits that this submitter has begun on this dataset, including this one.
         level: The level that the pooled evidence was tested at, a decimal.
         attestation: The signed verdict: a DSSE envelope.
@@ -226,17 +216,15 @@ class AuditRow:
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """The black box of an audit.
-
-    Args:
-        name: In the settings.
-        digest: SHA-256, in hex, of what runs.
-        author: Author in the settings, or empty.
-    """
+    """The black box of an audit; ``digest`` is the SHA-256, in hex, of what runs."""
 
     name: str
     digest: str
     author: str = ""
+
+
+_COUNT = (audits.c.verdict.is_not(None), audits.c.cleared.is_(None))
+"""Conditions of ended audits that no steward has cleared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,40 +240,25 @@ class Conclusion:
 
 
 def begin_audit(
-    tx: Connection,
-    *,
-    name: str,
-    card: str,
-    dataset: str,
-    submitter: str,
-    box: Audited,
-    now: datetime,
+    tx: Connection, *, name: str, card: str, dataset: str, submitter: str, box: Audited, now: datetime
 ) -> int:
     """Write an audit down before it runs; which attempt it is, from 1."""
     # counted before the run: an audit that is stopped when it looks bad still counts
     attempt = count_attempts(tx, dataset, submitter) + 1
-    tx.execute(
-        insert(audits).values(
-            name=name,
-            card=card,
-            dataset=dataset,
-            submitter=submitter,
-            black_box=box.name,
-            box_digest=box.digest,
-            attempt=attempt,
-            created=now,
-            author=box.author,
-        )
-    )
+    row: dict[str, Any] = {
+        "name": name,
+        "card": card,
+        "dataset": dataset,
+        "submitter": submitter,
+        "created": now,
+    }
+    row |= {"black_box": box.name, "box_digest": box.digest, "author": box.author, "attempt": attempt}
+    tx.execute(insert(audits).values(row))
     return attempt
 
 
 def conclude_audit(tx: Connection, name: str, conclusion: Conclusion, now: datetime) -> None:
-    """Write the verdict down, once.
-
-    Raises:
-        InvalidInputError: The audit has a verdict, or was never begun.
-    """
+    """Write the verdict down, once."""
     # only where there is no verdict yet: a verdict is never replaced by a better one
     running = update(audits).where(audits.c.name == name, audits.c.verdict.is_(None))
     if tx.execute(running.values(**asdict(conclusion), ended=now)).rowcount != 1:
@@ -319,13 +292,9 @@ def count_attempts(tx: Connection, dataset: str, submitter: str) -> int:
 
 def passed_audit(tx: Connection, card: str, box_digest: str) -> AuditRow | None:
     """Return the newest audit under a card in which this very black box left no evidence."""
-    mine = (
-        audits.c.card == card,
-        audits.c.box_digest == box_digest,
-        audits.c.verdict == Verdict.NO_EVIDENCE,
-        audits.c.cleared.is_(None),
-    )
-    query = select(audits).where(*mine).order_by(audits.c.number.desc()).limit(1)
+    mine = (audits.c.card == card, audits.c.box_digest == box_digest)
+    passed = (audits.c.verdict == Verdict.NO_EVIDENCE, audits.c.cleared.is_(None))
+    query = select(audits).where(*mine, *passed).order_by(audits.c.number.desc()).limit(1)
     return find_one(tx, query, _audit_of)
 
 
@@ -340,33 +309,24 @@ def audits_of_family(tx: Connection, row: AuditRow) -> tuple[AuditRow, ...]:
         # an unknown author is taken for every author: leaving it out must not start a new family
         author = or_(audits.c.author.is_(None), audits.c.author.in_(["", row.author]))
         same_name_and_author = and_(same_name_and_author, author)
-    query = select(audits).where(
-        audits.c.dataset == row.dataset,
-        audits.c.name != row.name,
-        audits.c.verdict.is_not(None),
-        audits.c.cleared.is_(None),
-        or_(audits.c.box_digest == row.box_digest, same_name_and_author),
-    )
-    rows = tx.execute(query.order_by(audits.c.ended, audits.c.number)).mappings()
-    return tuple(_audit_of(other) for other in rows)
+    family = or_(audits.c.box_digest == row.box_digest, same_name_and_author)
+    return _counting(tx, audits.c.dataset == row.dataset, audits.c.name != row.name, family)
 
 
 def counting_audits(tx: Connection) -> tuple[AuditRow, ...]:
     """Return all ended audits that no steward has cleared, in the order of their ends."""
-    query = select(audits).where(audits.c.verdict.is_not(None), audits.c.cleared.is_(None))
-    rows = tx.execute(query.order_by(audits.c.ended, audits.c.number)).mappings()
-    return tuple(_audit_of(row) for row in rows)
+    return _counting(tx)
+
+
+def _counting(tx: Connection, *conditions: ColumnElement[bool]) -> tuple[AuditRow, ...]:
+    query = select(audits).where(*conditions, *_COUNT).order_by(audits.c.ended, audits.c.number)
+    return tuple(map(_audit_of, tx.execute(query).mappings()))
 
 
 def clear_audits(tx: Connection, dataset: str, black_box: str, now: datetime) -> int:
     """Let no ended audit of a black box on a dataset count any more; how many did."""
-    statement = update(audits).where(
-        audits.c.dataset == dataset,
-        audits.c.black_box == black_box,
-        audits.c.verdict.is_not(None),
-        audits.c.cleared.is_(None),
-    )
-    return tx.execute(statement.values(cleared=now)).rowcount
+    mine = (audits.c.dataset == dataset, audits.c.black_box == black_box)
+    return tx.execute(update(audits).where(*mine, *_COUNT).values(cleared=now)).rowcount
 
 
 def _audit_of(row: Mapping[Any, Any]) -> AuditRow:
@@ -413,15 +373,11 @@ class RunRow:
     Args:
         name: datasets/{dataset}/cards/{card}/answers/{answer}.
         version: Salted digest of the records that it reads.
-        submitter: URI of the analyst.
         question: SHA-256, in hex, of what was asked: equal questions have one answer.
         request: The question, as RFC 8785 JSON.
-        line: Number of the ledger's line.
-        statistics: Price, in independent statistics.
         outcome: Result of the job as JSON; its numbers depend on records and are for stewards alone. Of
             a refused run, what the output rules say of it.
         envelope: The signed answer or refusal: a DSSE envelope.
-        log_index: The log's entry of the release or refusal.
         counts: Whether it counts in ``limits.refusals``: it was refused, or waits, because of the
             records, or it was ended early; and no steward has decided on it or reviewed it.
     """
@@ -513,12 +469,7 @@ def list_runs(
 
 
 def move_run(tx: Connection, name: str, state: RunState, **values: Any) -> None:
-    """Put a run into another state, with what it got on the way.
-
-    Raises:
-        InvalidInputError: The run is not in a state from which that state follows: another decision came
-            first.
-    """
+    """Put a run into another state, with what it got on the way."""
     legal = update(runs).where(runs.c.name == name, runs.c.state.in_(_BEFORE[state]))
     if tx.execute(legal.values(state=state, **values)).rowcount != 1:
         raise InvalidInputError(field="answer", problem="has already been decided")

@@ -12,7 +12,7 @@ from itertools import accumulate
 from sqlalchemy import Connection, func, select
 
 from gencard.controller.cards.book import CardBook
-from gencard.controller.people.signing_keys import SigningKey, key_history
+from gencard.controller.people.keys import SigningKey, key_history
 from gencard.controller.state import results
 from gencard.controller.state.cards import offer_of
 from gencard.controller.state.database import Page

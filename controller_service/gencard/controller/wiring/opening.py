@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from gencard.controller.base.disk import IN_FORCE, write_whole
 from gencard.controller.base.files import secret_bytes
-from gencard.controller.boxes.boxes import Boxes
+from gencard.controller.boxes import Boxes
 from gencard.controller.cards.book import CardBook
 from gencard.controller.controller_state import ControllerState, utc_now
 from gencard.controller.people.enrolment import Enrolled

@@ -4,16 +4,14 @@ from collections.abc import Collection, Iterator
 
 from sqlalchemy import Connection
 
-from gencard.controller.boxes.boxes import Boxes
-from gencard.controller.boxes.entries import BuiltInBox, ProgramBox
-from gencard.controller.boxes.generator_facts import Facts, for_persons
+from gencard.controller.boxes import Boxes, BuiltInBox, Facts, ProgramBox, for_persons
 from gencard.controller.policy.evaluation import together_of
-from gencard.controller.policy.generators import relation_of
+from gencard.controller.policy.judgement import relation_of
 from gencard.controller.policy.statistics import objection
 from gencard.controller.records.catalogue import Catalogue, DatasetEntry
 from gencard.controller.sandbox.analyses import check_libraries
 from gencard.controller.sandbox.boxes import check_isolation
-from gencard.controller.settings.settings import Settings
+from gencard.controller.settings import Settings
 from gencard.controller.state.ledger import Ledger
 from gencard.core.card.analyses import NO_ANALYSES
 from gencard.core.card.privacy import AS_COUNTED, Mechanism

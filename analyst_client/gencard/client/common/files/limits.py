@@ -14,7 +14,7 @@ from typing import NamedTuple
 from gencard.core.coding import Attribute, Edges, Labels, date_of_days
 from gencard.core.errors import InvalidInputError
 from gencard.core.values import EXACT, number_of
-from gencard.files.endings import ENDINGS, WRITTEN, ending_of
+from gencard.files.content import ENDINGS, WRITTEN, ending_of
 from gencard.run.levels import is_boolean, is_integer, names_of
 
 

@@ -49,7 +49,7 @@ from gencard.core.errors import (
 from gencard.core.types import FloatArray
 from gencard.core.values import day_of, float_of
 from gencard.files import size_of
-from gencard.files.endings import PARQUET
+from gencard.files.content import PARQUET
 from gencard.files.stored import is_stored, read_stored
 from gencard.run.levels import (
     UNDECLARED,
@@ -221,7 +221,7 @@ def _read_stored(path: Path, coding: Coding, domain: Domain) -> ReadRows:
     """Read a workbook, or a file of a statistical package."""
     import pandas as pd  # noqa: PLC0415 - slow to load
 
-    from gencard.run.frames import rows_of_frame  # noqa: PLC0415 - loads pandas
+    from gencard.run.session import rows_of_frame  # noqa: PLC0415 - loads pandas
 
     table = _stored_table(path)
     # labels, texts and numbers; dates are days since 1970-01-01, times of day minutes

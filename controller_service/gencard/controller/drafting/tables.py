@@ -3,7 +3,11 @@
 Of a column whose values an enum, a CHECK or a code list declares, no record is read.
 """
 
-from collections.abc import Callable, Collection, Sequence
+import math
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -18,14 +22,10 @@ from gencard.controller.drafting.profiles import (
     check_enough,
     profile_of,
 )
-from gencard.controller.drafting.table_declarations import (
-    Declaration,
-    bases_of_domains,
-    declarations,
-)
+from gencard.controller.records.databases import instants_of, open_backend, records_of, runner
 from gencard.controller.records.file_format import silently
-from gencard.controller.records.tables.address import TableAddress
-from gencard.controller.records.tables.codes import (
+from gencard.controller.records.table_address import TableAddress
+from gencard.controller.records.table_codes import (
     absences,
     as_number,
     compact_date,
@@ -33,7 +33,6 @@ from gencard.controller.records.tables.codes import (
     is_timed,
     text_of,
 )
-from gencard.controller.records.tables.engines import instants_of, open_backend, records_of, runner
 from gencard.core.values import (
     AS_DAYS,
     EXACT,
@@ -46,17 +45,244 @@ from gencard.core.values import (
     STORED_AS_TEXT,
     TOO_LARGE,
     missing_marks,
+    number_of,
     number_text,
 )
 
+# Declarations of columns: keys, enums, CHECKs, codes.
+#
+# PostgreSQL and DuckDB are queried; a view, and Spark, declare types alone.
+
+
+_ENUMS = """
+SELECT attname::text, ARRAY(
+    SELECT enumlabel::text FROM pg_catalog.pg_enum WHERE enumtypid = atttypid ORDER BY enumsortorder
+)
+FROM pg_catalog.pg_attribute JOIN pg_catalog.pg_class ON pg_class.oid = attrelid
+JOIN pg_catalog.pg_namespace ON pg_namespace.oid = relnamespace
+JOIN pg_catalog.pg_type ON pg_type.oid = atttypid
+WHERE nspname = %(schema)s AND relname = %(name)s AND typtype = 'e' AND NOT attisdropped"""
+
+_CONSTRAINTS = """
+SELECT column_of.attname::text, contype::text, pg_catalog.pg_get_constraintdef(pg_constraint.oid),
+    target_schema.nspname::text, target.relname::text, target_column.attname::text
+FROM pg_catalog.pg_class AS owner JOIN pg_catalog.pg_namespace ON pg_namespace.oid = owner.relnamespace
+JOIN pg_catalog.pg_attribute AS column_of ON column_of.attrelid = owner.oid
+JOIN pg_catalog.pg_constraint
+    ON conrelid = owner.oid AND conkey = ARRAY[column_of.attnum]
+    OR contypid <> 0 AND contypid = column_of.atttypid
+LEFT JOIN pg_catalog.pg_class AS target
+    ON target.oid = confrelid AND has_table_privilege(target.oid, 'SELECT')
+LEFT JOIN pg_catalog.pg_namespace AS target_schema ON target_schema.oid = target.relnamespace
+LEFT JOIN pg_catalog.pg_attribute AS target_column
+    ON target_column.attrelid = target.oid AND ARRAY[target_column.attnum] = confkey
+WHERE pg_namespace.nspname = %(schema)s AND owner.relname = %(name)s AND column_of.attnum > 0"""
+"""Query of constraints on single columns, of the table or its domain; readable lists of codes alone."""
+
+_CONSTRAINTS_OF_DUCKDB = """
+SELECT constraint_column_names[1], constraint_type, constraint_text,
+    schema_name, referenced_table, referenced_column_names[1]
+FROM duckdb_constraints()
+WHERE database_name = current_database() AND schema_name = ? AND table_name = ?
+    AND len(constraint_column_names) = 1"""
+
+_DOMAINS = """
+SELECT column_name::text, data_type::text FROM information_schema.columns
+WHERE table_schema = %(schema)s AND table_name = %(name)s AND domain_name IS NOT NULL"""
+
+_BASES = {
+    **dict.fromkeys(("smallint", "integer", "bigint"), "int64"),
+    **dict.fromkeys(("real", "double precision", "numeric"), "float64"),
+    "date": "date",
+    "boolean": "boolean",
+}
+"""Types of PostgreSQL on which a domain may rest, which Ibis does not know, as it calls them."""
+
+_BY_KEY = "the table declares that no two records have the same value"
+_LONG_LIST = f"it refers to a list of more than {MOST_LABELS} values: declare labels, or groups of them"
+
+_Bounds = tuple[float, float]
+_Demands = tuple[list[str], _Bounds]
+_ANY: _Bounds = (-math.inf, math.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """Declaration of a column by its database; ``reason`` is why a schema should not have the column."""
+
+    labels: tuple[str, ...] = ()
+    bounds: _Bounds | None = None
+    reason: str = ""
+
+
+def declarations(
+    backend: Any, address: TableAddress, run: Callable[[Any], Iterable[Any]]
+) -> dict[str, Declaration]:
+    """Return the declarations by column, without empty ones; errors are the engine's own."""
+    declared = {name: _of_labels(tuple(labels)) for name, labels in _enums(backend, address)}
+    constraints: list[tuple[str, ...]] = []
+    if address.engine == "postgresql":
+        constraints = backend.con.execute(_CONSTRAINTS, _place(address)).fetchall()
+    if address.engine == "duckdb":
+        place = [("main", *address.table_parts)[-2], address.name]
+        constraints = backend.con.execute(_CONSTRAINTS_OF_DUCKDB, place).fetchall()
+    checks: dict[str, list[str]] = defaultdict(list)
+    for name, kind, text, *target in constraints:
+        if kind in ("p", "u", "PRIMARY KEY", "UNIQUE"):
+            declared[name] = Declaration(reason=_BY_KEY)
+        elif kind in ("f", "FOREIGN KEY") and all(target):
+            declared.setdefault(name, _of_list(backend, run, *target))
+        elif kind in ("c", "CHECK"):
+            checks[name].append(text)
+    for name, texts in checks.items():
+        if bounds := _of_checks(texts, backend.name):
+            declared.setdefault(name, bounds)
+    return declared
+
+
+def bases_of_domains(backend: Any, address: TableAddress) -> dict[str, str]:
+    """Return the type on which the domain of a column rests, as Ibis calls it."""
+    if address.engine != "postgresql":
+        return {}
+    rows = backend.con.execute(_DOMAINS, _place(address)).fetchall()
+    return {name: _BASES[base] for name, base in rows if base in _BASES}
+
+
+def _enums(backend: Any, address: TableAddress) -> Iterator[tuple[str, list[str]]]:
+    if address.engine == "postgresql":
+        yield from backend.con.execute(_ENUMS, _place(address)).fetchall()
+    if address.engine == "duckdb":
+        table = backend.con.table(".".join(f'"{part}"' for part in address.table_parts))
+        for name, kind in zip(table.columns, table.types, strict=True):
+            if kind.id == "enum":
+                yield name, dict(kind.children)["values"]
+
+
+def _place(address: TableAddress) -> dict[str, str]:
+    schema, name = address.schema_and_name
+    return {"schema": schema, "name": name}
+
+
+def _of_list(
+    backend: Any, run: Callable[[Any], Iterable[Any]], schema: str, table: str, column: str
+) -> Declaration:
+    distinct_values = (
+        backend.table(table, database=(schema,))[[column]].distinct().limit(MOST_LABELS + 1)
+    )
+    values = [
+        value
+        for batch in run(distinct_values)
+        for value in batch.column(0).to_pylist()
+        if value is not None
+    ]
+    if all(isinstance(value, int | float) for value in values):
+        return _of_labels(tuple(number_text(float(value)) for value in sorted(values)))
+    return _of_labels(tuple(sorted(map(str, values))))
+
+
+def _of_labels(labels: tuple[str, ...]) -> Declaration:
+    return Declaration(labels) if len(labels) <= MOST_LABELS else Declaration(reason=_LONG_LIST)
+
+
+def _of_checks(texts: Iterable[str], dialect: str) -> Declaration | None:
+    """Return the declaration by all CHECKs of a column: a list of values, or bounds; else None."""
+    import sqlglot  # noqa: PLC0415 - comes with Ibis
+
+    checks = []
+    for text in texts:
+        stated = re.fullmatch(r"CHECK ?\((.*)\)", text, re.DOTALL)
+        with suppress(sqlglot.errors.SqlglotError, ValueError):
+            if stated is not None:  # with NOT VALID behind it records may be otherwise
+                checks.append(_read(sqlglot.parse_one(stated[1], dialect=dialect)))
+    labels, (low, high) = _together(checks)
+    if labels:
+        numbers = {label: number_of(label) for label in labels}
+        if None in numbers.values():  # in their declared order
+            return _of_labels(tuple(numbers))
+        return _of_labels(tuple(sorted(numbers, key=lambda label: numbers[label] or 0.0)))
+    return Declaration(bounds=(low, high)) if math.isfinite(high - low) and low < high else None
+
+
+def _read(tree: Any) -> _Demands:
+    """Return the values and bounds that a condition on one column demands; else raise ValueError."""
+    from sqlglot import exp  # noqa: PLC0415
+
+    node = _bare(tree)
+    match node:
+        case exp.And():
+            # an unreadable side is ignored, because it can only narrow the other
+            sides = []
+            for side in (node.left, node.right):
+                with suppress(ValueError):
+                    sides.append(_read(side))
+            return _together(sides)
+        case exp.Or():
+            first, second = (_read(_bare(side))[0] for side in (node.left, node.right))
+            if not (first and second):
+                raise ValueError("says more than which values there are")
+            return first + second, _ANY
+        case exp.Between() if _is_column(node.this):
+            return [], (float(_value(node.args["low"])), float(_value(node.args["high"])))
+        case exp.In() if _is_column(node.this) and node.expressions:
+            return [_value(one) for one in node.expressions], _ANY
+        case exp.EQ() if _is_column(node.left):
+            right = _bare(node.right)
+            values = _bare(right.this).expressions if isinstance(right, exp.Any) else [right]
+            return [_value(one) for one in values], _ANY
+        case exp.GTE() | exp.GT() | exp.LTE() | exp.LT():
+            return [], _half(node)
+    raise ValueError("says something else")
+
+
+def _together(read: Sequence[_Demands]) -> _Demands:
+    labels = next((labels for labels, _ in read if labels), [])
+    low = max((bounds[0] for _, bounds in read), default=-math.inf)
+    return labels, (low, min((bounds[1] for _, bounds in read), default=math.inf))
+
+
+def _half(node: Any) -> _Bounds:
+    from sqlglot import exp  # noqa: PLC0415
+
+    above = isinstance(node, exp.GTE | exp.GT)
+    if _is_column(node.right):
+        above, number = not above, float(_value(node.left))
+    elif _is_column(node.left):
+        number = float(_value(node.right))
+    else:
+        raise ValueError("compares something else")
+    return (number, math.inf) if above else (-math.inf, number)
+
+
+def _bare(node: Any) -> Any:
+    from sqlglot import exp  # noqa: PLC0415
+
+    while isinstance(node, exp.Paren | exp.Cast):
+        node = node.this
+    return node
+
+
+def _is_column(node: Any) -> bool:
+    from sqlglot import exp  # noqa: PLC0415
+
+    return isinstance(_bare(node), exp.Column)
+
+
+def _value(node: Any) -> str:
+    from sqlglot import exp  # noqa: PLC0415
+
+    node = _bare(node)
+    if isinstance(node, exp.Neg):
+        return f"-{_value(node.this)}"
+    if not isinstance(node, exp.Literal):
+        raise ValueError("is no value")
+    return str(node.this)
+
+
+# Profiles of columns.
+
 
 def table_profiles(address: TableAddress, secret: str, progress: Callable[[str], None]) -> list[Profile]:
-    """Return the profile of every column of a table.
-
-    Raises:
-        InvalidInputError: There are too few records, or the libraries for it are not installed.
-        EmptyDatasetError, DatasetUnavailableError: There is nothing to look at.
-    """
+    """Return the profile of every column of a table."""
     with open_backend(address, secret) as backend:
         run = runner(backend, address)
         records = silently(lambda: records_of(backend, address))
@@ -76,21 +302,12 @@ def table_profiles(address: TableAddress, secret: str, progress: Callable[[str],
 
 
 def _profile(
-    look: "_TableLook",
-    name: str,
-    declared: Declaration,
-    count: int,
-    progress: Callable[[str], None],
+    look: "_TableLook", name: str, declared: Declaration, count: int, progress: Callable[[str], None]
 ) -> Profile:
     kind, nullable = look.column.type(), bool(look.records[name].type().nullable)
     if not (declared.reason or declared.labels or declared.bounds):
-        if (
-            kind.is_string()
-            or kind.is_numeric()
-            or kind.is_boolean()
-            or _is_day(kind)
-            or kind.is_unknown()
-        ):
+        plain = (kind.is_string, kind.is_numeric, kind.is_boolean, kind.is_unknown)
+        if _is_day(kind) or any(is_so() for is_so in plain):
             return profile_of(look, name, count, progress, nullable=nullable)
         declared = Declaration(reason=NESTED)
     numbers = [float(label) for label in declared.labels] if kind.is_numeric() else []
@@ -159,7 +376,6 @@ class _TableLook:
         return missing_marks(counts, None if row["low"] is None else (row["low"], row["high"]))
 
     def day_marks(self, marks: dict[str, int]) -> dict[str, int]:
-        """Return the days that mark a missing or open date, if the column has other days."""
         import ibis  # noqa: PLC0415 - the extra ``ibis``
 
         if not _is_day(self.column.type()):
@@ -170,7 +386,6 @@ class _TableLook:
         return {row["v"]: row["n"] for row in self._groups(self._text, test, len(LAST_DAYS))}
 
     def kind(self, marks: dict[str, int]) -> tuple[str, str]:
-        """Return the kind of all values, and why they are not numbers though they could be."""
         import ibis  # noqa: PLC0415 - the extra ``ibis``
 
         kind = self.column.type()
@@ -240,14 +455,12 @@ class _TableLook:
         return tuple(map(float, numbers or ()))
 
     def heaps(self, marks: dict[str, int], least: int) -> tuple[tuple[float, int], ...]:
-        """Numbers that at least so many records have, and how many."""
         groups = self._grouped(self._number, ~self._absent(marks))
         rows = _rows(self.run, groups.filter(groups.n >= least))
         heaps = [(float(row["v"]), int(row["n"])) for row in rows]
         return tuple(sorted(heaps, key=lambda one: (-one[1], one[0])))
 
     def repeats(self, marks: dict[str, int]) -> Repeats:
-        """Return how often values occur."""
         groups = self._grouped(self._text, ~self._absent(marks))
         (row,) = _rows(
             self.run,
@@ -261,7 +474,6 @@ class _TableLook:
         return Repeats(*(int(row[name] or 0) for name in Repeats._fields))
 
     def decimals(self, marks: dict[str, int], most: int) -> int | None:
-        """Return the least number of decimals of which each number is the nearest float."""
         import ibis  # noqa: PLC0415 - the extra ``ibis``
 
         if most < 0:
@@ -281,7 +493,6 @@ class _TableLook:
         return False
 
     def instants(self, marks: dict[str, int]) -> str:  # noqa: ARG002  # a file's look needs it
-        """Return "offset" for instants, "local" for times of day without an offset, else nothing."""
         if self.name in self.of_instants:
             return "offset"
         column = self.column
@@ -290,7 +501,6 @@ class _TableLook:
         return "local" if self._count(is_timed(column)) else ""
 
     def mean(self, marks: dict[str, int]) -> float:
-        """Return the mean of the numbers that are present."""
         some = self.records.filter(~self._absent(marks)).select(v=self._number)
         return float(_rows(self.run, some.aggregate(mean=some.v.mean()))[0]["mean"])
 

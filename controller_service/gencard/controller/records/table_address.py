@@ -43,22 +43,13 @@ def is_address(text: str) -> bool:
 
 
 def place_of(text: str) -> "Path | TableAddress":
-    """Return the file, folder or table that a text of the settings names.
-
-    Raises:
-        InvalidInputError: The address cannot be used; the error names no part of it.
-    """
+    """Return the place that a text of the settings names; InvalidInputError quotes none of it."""
     return TableAddress(text) if is_address(text) else Path(text)
 
 
 @dataclass(frozen=True, slots=True)
 class TableAddress:
-    """The address of a table, as a text of the settings.
-
-    Raises:
-        InvalidInputError: The engine or an option is unknown, the table is missing, a password is in it,
-            or records would cross a network unprotected.
-    """
+    """The address of a table, as a text of the settings; InvalidInputError if it is not safe."""
 
     text: str
 
@@ -154,15 +145,10 @@ class TableAddress:
 
     @property
     def _has_tls(self) -> bool:
-        """Whether an address of Spark Connect uses TLS."""
         return "use_ssl=true" in urlsplit(self.text).path.split(";")
 
     def secret(self) -> str:
-        """Return the password, read now; empty if there is none.
-
-        Raises:
-            InvalidInputError: The file cannot be read or others can read it, or the variable is not set.
-        """
+        """Return the password, read now; empty if there is none. Raises InvalidInputError."""
         if file := self.options.get("password_file"):
             return secret_bytes(Path(file), "password_file").decode(errors="replace").strip()
         name = self.options.get("password_variable", "")
@@ -187,12 +173,7 @@ def name_of(place: Path | TableAddress) -> str:
 
 
 def records_at(text: str, field: str) -> Path | TableAddress:
-    """Return the file, folder or table that a person names, relative to the working folder.
-
-    Raises:
-        InvalidInputError: There is neither a file nor a folder, or a symbolic link, or the address
-            cannot be used.
-    """
+    """Return the place that a person names, relative to the working folder; raises InvalidInputError."""
     place = place_of(text)
     if isinstance(place, TableAddress):
         return place.below(Path.cwd())

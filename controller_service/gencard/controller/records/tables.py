@@ -9,46 +9,63 @@
 """
 
 import hmac
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import reduce
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
 from hashlib import sha256
 from itertools import combinations, islice
 from operator import and_, mul, or_
 from typing import Any
 
+import duckdb
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from gencard.controller.records.encoding import (
+    EngineColumn,
+    TextEncoder,
     adjusted_numbers,
     by_value,
     check_numbers,
+    encoder_of,
+    encoders_of,
+    how_read,
     of_dates,
+    quoted,
     scales_of,
     sources_of,
 )
-from gencard.controller.records.file_format import silently
-from gencard.controller.records.source import check_version, check_zeros, checked_cliques
-from gencard.controller.records.tables.codes import (
+from gencard.controller.records.file_format import CLOSED_ENGINE, USUAL, silently
+from gencard.controller.records.source import (
+    Gathered,
+    Persons,
+    StreamedRecords,
+    check_number,
+    check_version,
+    check_zeros,
+    checked_cliques,
+)
+from gencard.controller.records.table_codes import (
     UNDECLARED,
     absences,
     adjustments,
-    code_of,
-    derived_code,
-    is_timed,
-    numbers_of_stored,
-    stored_number,
-    text_of,
-)
-from gencard.controller.records.tables.numbers import (
     bounded_number,
     cell_of,
+    code_of,
     computed_once,
+    derived_code,
+    is_timed,
+    key_text,
+    numbers_of_stored,
     steps_about,
+    stored_number,
     sum_of_hashes,
+    text_of,
     total,
     unit_of,
+    value_of,
 )
 from gencard.core.card.sums import Sum, scale_of
 from gencard.core.coding import PLAIN, Coding, Reading
@@ -150,12 +167,7 @@ class IbisTable:
         check_version(self.version(salt), version)
 
     def check(self) -> None:
-        """Count every attribute: check that all values are declared and structural zeros are empty.
-
-        Raises:
-            UndeclaredLevelError: The error names all attributes with undeclared values, or the
-                attributes of a structural zero.
-        """
+        """Count every attribute; raises UndeclaredLevelError for such values or a structural zero."""
         check_zeros(self.coding, self.count(checked_cliques(self.coding)))
 
     def adjustments(self) -> dict[str, Adjustments]:
@@ -220,12 +232,9 @@ class IbisTable:
         return [marginals[tuple(clique)] for clique in cliques]
 
     def summed(self, sums: Sequence[Sum], histograms: Sequence[str]) -> UnitSums:
-        """Exact sums and histograms of the records, added in the database.
+        """Exact sums, all checked, and histograms of attributes with a step, added in the database."""
+        import ibis  # noqa: PLC0415 - the extra ``ibis``
 
-        Args:
-            sums: Each has passed ``Sum.check``.
-            histograms: Attributes with a step.
-        """
         summed = UnitSums(self.coding, sums, histograms)
         names = dict.fromkeys((*histograms, *(name for one in sums for name in one.attributes)))
         self.count([(name,) for name in names])  # refuses what is undeclared
@@ -233,11 +242,19 @@ class IbisTable:
             places = [place for place, one in enumerate(sums) if one.by == by]
             self._add_sums(summed, by, places)
         for place, name in enumerate(histograms):
-            self._add_cells(summed, place, name)
+            table, codes, units = self._with_units((name,), (name,))
+            scale = scale_of(self.coding, name)
+            starts = [first for first, _ in unit_bounds(scale, scale.cells[:-1])]
+            cell = cell_of(units[name], starts)
+            if self.coding.attribute(name).coding.missing:
+                missing = codes[name] == self.coding.domain.size(name) - 1
+                cell = ibis.cases((missing, len(starts)), else_=cell)
+            grouped = table.select(cell=cell.cast("int64")).group_by("cell")
+            for cells, counts in self._batches(grouped.aggregate(records=lambda own: own.count())):
+                summed.add_cells(place, cells, counts)
         return summed
 
     def _add_sums(self, summed: UnitSums, by: Clique, places: Sequence[int]) -> None:
-        """Add the sums at some places, all of them by the same attributes."""
         import ibis  # noqa: PLC0415 - the extra ``ibis``
 
         sums = [summed.sums[place] for place in places]
@@ -264,28 +281,8 @@ class IbisTable:
             for axis, place in enumerate(places):
                 summed.add_totals(place, cells, totals[2 * axis], totals[2 * axis + 1])
 
-    def _add_cells(self, summed: UnitSums, place: int, name: str) -> None:
-        """Add the histogram of an attribute, which is at this place."""
-        import ibis  # noqa: PLC0415 - the extra ``ibis``
-
-        table, codes, units = self._with_units((name,), (name,))
-        scale = scale_of(self.coding, name)
-        starts = [first for first, _ in unit_bounds(scale, scale.cells[:-1])]
-        cell = cell_of(units[name], starts)
-        if self.coding.attribute(name).coding.missing:
-            missing = codes[name] == self.coding.domain.size(name) - 1
-            cell = ibis.cases((missing, len(starts)), else_=cell)
-        grouped = table.select(cell=cell.cast("int64")).group_by("cell")
-        for cells, counts in self._batches(grouped.aggregate(records=lambda own: own.count())):
-            summed.add_cells(place, cells, counts)
-
     def _with_units(self, names: Clique, numbers: Clique) -> tuple[Any, dict[str, Any], dict[str, Any]]:
-        """Return records of codes and units, and the columns of both, by attribute.
-
-        Args:
-            names: Attributes of the codes.
-            numbers: Attributes among them with units, which are 0 for a missing or undeclared value.
-        """
+        """Return records of codes and units, and both columns by name; a missing value's unit is 0."""
         import ibis  # noqa: PLC0415 - the extra ``ibis``
 
         scales = {name: scale_of(self.coding, name) for name in numbers}
@@ -328,14 +325,7 @@ class IbisTable:
     ) -> tuple[Dataset, dict[str, FloatArray]]:
         """Return the records on some attributes, and the numbers of some attributes as stored.
 
-        A table has no order: the records are sorted.
-
-        Args:
-            uncoded: Attributes with edges; each number lies between them, and NaN stands for missing.
-
-        Raises:
-            TooManyRecordsError: There are more than ``most_records``.
-            InvalidInputError: An uncoded attribute does not have numbers.
+        A table has no order: the records are sorted. Else as ``StreamedRecords.read``.
         """
         names = tuple(dict.fromkeys((*attributes, *uncoded)))
         self._check_columns(sources_of(self.coding, names))
@@ -449,7 +439,6 @@ class IbisTable:
         return numbers
 
     def _check_columns(self, names: Iterable[str]) -> None:
-        """Raises MissingAttributeError, which names all that the table lacks."""
         if missing := [name for name in dict.fromkeys(names) if name not in self.records.columns]:
             raise MissingAttributeError(attribute=", ".join(missing))
 
@@ -464,7 +453,6 @@ class IbisTable:
             raise UndeclaredLevelError(attribute=", ".join(names))
 
     def _batches(self, query: Any) -> Iterator[list[NDArray[Any]]]:
-        """Yield the result in batches, one array per column."""
         for batch in self._answer(query):
             yield [column.to_numpy(zero_copy_only=False) for column in batch.columns]
 
@@ -472,3 +460,150 @@ class IbisTable:
         reader = silently(lambda: iter(self.run(query)))
         while (batch := silently(lambda: next(reader, None))) is not None:
             yield batch
+
+
+# Records of persons: the records that count are chosen here, as in the vault.
+#
+# - The choice follows from a hash of a record's values as the vault's engine writes them. No other
+#   engine writes numbers in the same form, and a read-only transaction cannot keep a choice, so that
+#   every table of counts would choose anew. Each record therefore leaves the database once for each
+#   job, as one number for each attribute, and the vault's statement, in the vault's engine, computes
+#   the hashes.
+# - Codes of all records are kept in memory, within the vault's bound, and serve all queries of the job.
+# - The version is an HMAC of the sum of the records' hashes: it depends on no order, and on every value.
+
+
+_ENGINE = CLOSED_ENGINE | {"memory_limit": "256MiB"}
+_PERSON = "person"
+
+
+@dataclass(slots=True)
+class _Held:
+    """Codes of all records on the stored attributes, by person; attributes with undeclared values."""
+
+    gathered: list[Gathered] = field(default_factory=list)
+    undeclared: set[str] = field(default_factory=set)
+    places: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PersonTable(StreamedRecords):
+    """A table of Ibis under its public schema, of persons of whom at most k records count.
+
+    Methods raise the errors of ``IbisTable`` and of ``Vault``.
+    """
+
+    table: IbisTable
+    coding: Coding
+    readings: Mapping[str, Reading]
+    persons: Persons
+    _kept: list[_Held] = field(default_factory=list, init=False, repr=False)
+
+    @property
+    def version_kind(self) -> VersionKind:
+        return self.table.version_kind
+
+    def digest(self, salt: bytes) -> str:
+        """Return the HMAC-SHA256 of the table's place, in hex: datasets on one table share records."""
+        return self.table.digest(salt)
+
+    def version(self, salt: bytes, digest: str = "") -> str:  # noqa: ARG002  # a file's version needs it
+        """Return the fingerprint, in hex, of records and reading; TooLargeError beyond memory."""
+        check_number(self.table.number())  # before the dataset is offered, and any budget is spent
+        keyed = replace(self, persons=Persons.of(*self.persons.rule, salt))
+        return self._fingerprint(salt, sum(_sum(batch) for batch in keyed._numbers(())))
+
+    def confirm(self, version: str, salt: bytes) -> None:
+        """Raise DatasetChangedError if the records have another version."""
+        same_key = self.persons == Persons.of(*self.persons.rule, salt)
+        if same_key and (self.table.snapshot or not self._kept):
+            now = self._fingerprint(salt, self._held().places)  # held, since a job counts next
+        else:
+            now = self.version(salt)
+        check_version(now, version)
+
+    def _fingerprint(self, salt: bytes, places: int) -> str:
+        reading = how_read(USUAL, self.readings, self.persons.rule)
+        text = f"gencard.person_table.v1 {self.version_kind} {reading} {places % 2**64}"
+        return hmac.new(salt, text.encode(), sha256).hexdigest()
+
+    def unzoned(self) -> dict[str, int]:
+        """Count values of attributes of dates that lack a zone, or the offset that a zone needs."""
+        return self.table.unzoned()
+
+    def texts_by_value(self) -> dict[str, int]:
+        """Count values of text columns that are compared with labels as numbers."""
+        return self.table.texts_by_value()
+
+    def _gathered(self, persons: Persons, stored: Clique, uncoded: Clique) -> list[Gathered]:
+        if uncoded:
+            return persons.gathered(self._coded(stored, uncoded))
+        records_held = self._held()
+        if undeclared := [name for name in stored if name in records_held.undeclared]:
+            raise UndeclaredLevelError(attribute=", ".join(undeclared))
+        axes = [self.coding.stored.index(name) for name in stored]
+        return [
+            Gathered([part.columns[axis] for axis in axes], part.first) for part in records_held.gathered
+        ]
+
+    def _held(self) -> _Held:
+        if not self._kept:
+            records_held = _Held()
+            records_held.gathered = self.persons.gathered(self._codes(records_held))
+            self._kept.append(records_held)
+        return self._kept[0]
+
+    def _codes(self, held: _Held) -> Generator[list[NDArray[Any]], None, None]:
+        """Yield codes of stored attributes, then other columns; note undeclared values in ``held``."""
+        names = self.coding.stored
+        encoders = encoders_of(self.coding, self.readings, names)
+        for batch in self._numbers(names):
+            held.places += _sum(batch)
+            for axis, (name, encoder) in enumerate(zip(names, encoders, strict=True)):
+                try:
+                    batch[axis] = encoder.codes(batch[axis])
+                except UndeclaredLevelError:  # refused when it is asked for
+                    held.undeclared.add(name)
+                    size = self.coding.attribute(name).coding.size
+                    batch[axis] = np.zeros(len(batch[axis]), dtype=code_dtype(size))
+            yield batch
+
+    def _numbers(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:
+        stored_attributes = [self.coding.attribute(name) for name in self.coding.stored]
+        columns = self.table.columns((*self.coding.stored, self.persons.column))
+        columns_sent = {_PERSON: key_text(columns.pop(), self.persons.column)}
+        numbers: dict[str, str] = {}
+        for axis, (attribute, column) in enumerate(zip(stored_attributes, columns, strict=True)):
+            reading = self.readings.get(attribute.name, PLAIN)
+            sent = columns_sent[f"s{axis}"] = value_of(column, attribute, reading)
+            encoder = encoder_of(attribute, replace(reading, absent=()))
+            if isinstance(encoder, TextEncoder):
+                numbers[attribute.name] = quoted(f"s{axis}", '"')
+                continue
+            kind = (
+                "VARCHAR" if sent.type().is_string() else "DATE" if sent.type().is_date() else "DOUBLE"
+            )
+            numbers[attribute.name] = encoder.expression(EngineColumn(f"s{axis}", kind))
+        query = self.persons.query(EngineColumn(_PERSON, "VARCHAR"), numbers, attributes)
+        batches = self.table.stream(columns_sent)
+        with closing(silently(_engine)) as engine:  # reaches nothing but the batches
+            for batch in batches:
+                answer = silently(partial(_answer, engine, query, batch))
+                yield [column.to_numpy() for column in answer.columns]
+
+
+def _engine() -> duckdb.DuckDBPyConnection:
+    engine = duckdb.connect(":memory:", config=_ENGINE)
+    engine.execute("SET TimeZone = 'UTC'")
+    engine.execute("SET enable_external_access = false")
+    engine.execute("SET lock_configuration = true")
+    return engine
+
+
+def _answer(engine: duckdb.DuckDBPyConnection, query: str, batch: Any) -> Any:
+    engine.register("records", pa.Table.from_batches([batch]))
+    return engine.sql(query).to_arrow_table()
+
+
+def _sum(batch: list[NDArray[Any]]) -> int:
+    return int(batch[-2].sum(dtype=np.uint64))

@@ -9,10 +9,10 @@ from itertools import islice
 from threading import Event
 from typing import Any
 
-from gencard.controller.records.file_format import silently
-from gencard.controller.records.tables.address import TableAddress
-from gencard.controller.records.tables.codes import in_zones
-from gencard.controller.records.tables.table import IbisTable
+from gencard.controller.records.file_format import CLOSED_ENGINE, silently
+from gencard.controller.records.table_address import TableAddress
+from gencard.controller.records.table_codes import in_zones
+from gencard.controller.records.tables import IbisTable
 from gencard.core.coding import Coding, Reading
 from gencard.core.errors import InvalidInputError
 
@@ -23,13 +23,6 @@ _RETRIES = 5  # of Spark Connect: about twenty seconds
 _SESSION = "-c default_transaction_read_only=on -c datestyle=ISO -c timezone=UTC -c search_path="
 """Options of PostgreSQL: a cast to text or date must not depend on the server's configuration."""
 
-_DUCKDB: dict[str, Any] = {
-    "memory_limit": "1GiB",
-    "threads": 2,
-    "temp_directory": "",  # nothing may spill to disk
-    "autoinstall_known_extensions": False,
-    "autoload_known_extensions": False,
-}
 _SPARK = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -46,13 +39,9 @@ def open_table(
 ) -> Iterator[IbisTable]:
     """Open the table at an address, for the length of the context.
 
-    Args:
-        secret: Password of PostgreSQL, or token of Spark Connect; empty for none.
-
-    Raises:
-        DatasetUnavailableError: The database cannot be reached, or has no such table.
-        InvalidInputError: The libraries for the database are not installed, or the column of a zone
-            does not fit.
+    ``secret`` is the password of PostgreSQL, or token of Spark Connect; empty for none. Raises
+    DatasetUnavailableError, or InvalidInputError without the libraries or for a zone that does not
+    fit.
     """
     with open_backend(address, secret) as backend, ExitStack() as going:
         records = silently(lambda: records_of(backend, address))
@@ -118,7 +107,11 @@ def _duckdb(address: TableAddress, _secret: str) -> Iterator[Any]:
     import ibis  # noqa: PLC0415
 
     # no other process can write the file while this one has it open
-    connection = silently(lambda: duckdb.connect(address.path, read_only=True, config=_DUCKDB))
+    connection = silently(
+        lambda: duckdb.connect(
+            address.path, read_only=True, config=CLOSED_ENGINE | {"memory_limit": "1GiB"}
+        )
+    )
     try:
         backend = silently(lambda: ibis.duckdb.from_connection(connection))
         connection.execute("SET enable_progress_bar = false")

@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from gencard.controller.records.databases import open_backend
 from gencard.controller.records.file_format import silently
-from gencard.controller.records.tables.address import TableAddress
-from gencard.controller.records.tables.engines import open_backend
+from gencard.controller.records.table_address import TableAddress
 from gencard.core.errors import RoleNotReadOnlyError
 
 _ROLES = """WITH roles AS (
@@ -98,7 +98,6 @@ class SessionRole(NamedTuple):
     """A role that the session can act as; all names are quoted as in SQL.
 
     Args:
-        own: Whether the session logged in as this role.
         powerful: Whether the role is a superuser, may make roles or databases, replicate, or bypass row
             security, or is predefined (pg_...).
         owner: Whether the role owns an object in a database of the server.
@@ -128,7 +127,6 @@ def check_role(
     """Check that an address's role can read the declared tables of its database, and nothing else.
 
     Args:
-        dataset: Name of the dataset for the error.
         declared: Addresses of the settings; addresses of the same role and database count.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Leadership of controllers that share a database: only the newest leader writes.
+"""Controllers that share a database: only the newest leader writes; the state's files are in it too.
 
 The leader holds an advisory lock of PostgreSQL in a session of its own. The database releases the lock
 when the process dies, and when the session is silent for ``SILENCE`` seconds, because the process was
@@ -8,21 +8,154 @@ The machine of a leader keeps number and name: commands on this machine write by
 other machines.
 """
 
+import hashlib
+import os
 import secrets
+import shutil
 import threading
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, create_engine, func, select, text, update
+from sqlalchemy import Connection, Engine, create_engine, delete, func, insert, select, text, update
 from sqlalchemy.exc import ProgrammingError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from gencard.controller.base.disk import write_whole
-from gencard.controller.state.database import SESSIONS, Database, Fence, translated
-from gencard.controller.state.tables import events, leader
+from gencard.controller.base.disk import KEPT, ROWS, StateFiles, StoredFile, write_whole
+from gencard.controller.state.database import SESSIONS, Database, Fence, insert_if_absent, translated
+from gencard.controller.state.tables import events, files, leader, pieces
 from gencard.core.errors import InvalidInputError, StorageError
+
+# The state's files: rows of releases, files of black boxes, runs of audits.
+#
+# With SQLite the files are in the state's folder, and nowhere else. If controllers share a database, the
+# files are in the database, in pieces by the digest of the whole; the folder has copies for the
+# processes that read and write files. A leadership begins without copies, so no copy is out of date.
+
+
+_PIECE = 1 << 20
+"""Bytes; a statement of a release of any size needs little memory."""
+_AT_A_TIME = 8
+"""Number of pieces in one transaction, for which other writers wait."""
+_COPIES = "copies"
+_ADOPTED = (ROWS, KEPT)
+"""Folders of files that were on the disk alone before controllers shared a database."""
+
+
+class SharedFiles(StateFiles):
+    """The state's files if controllers share its database."""
+
+    shared = True
+
+    def __init__(self, database: Database, place: Path) -> None:
+        super().__init__(place / _COPIES)
+        self._database, self._place = database, place
+
+    def begin(self) -> None:
+        """Start a service: no earlier copies, no pieces of unfinished files; raises StorageError."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        for part in _ADOPTED:
+            for path in sorted((self._place / part).glob("**/[!.]*")):
+                name = path.relative_to(self._place).as_posix()
+                if path.is_file() and not self.stored(name):
+                    self._put(name, path)
+        with self._database.transaction() as tx:
+            tx.execute(delete(pieces).where(pieces.c.digest.not_in(select(files.c.digest))))
+
+    def path(self, name: str) -> Path:
+        """Return the file's path, fetched if only the database has the file; raises StorageError."""
+        path = self.folder / name
+        if path.exists():
+            return path
+        with self._database.reading() as tx:
+            row = tx.execute(select(files).where(files.c.name == name)).mappings().one_or_none()
+            if row is not None:
+                with suppress(OSError):
+                    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                write_whole(path, _pieces_of(tx, row["digest"], row["size"]))
+        return path
+
+    def stored(self, prefix: str) -> tuple[str, ...]:
+        """Return the sorted names in the database with this prefix."""
+        with self._database.reading() as tx:
+            query = select(files.c.name).where(files.c.name.startswith(prefix, autoescape=True))
+            return tuple(tx.scalars(query.order_by(files.c.name)))
+
+    def send(self, name: str) -> StoredFile:
+        """Bring a written file's pieces into the database."""
+        return self._send(name, self.folder / name)
+
+    def keep(self, tx: Connection, stored: StoredFile | None) -> None:
+        """Name it in the transaction that speaks of it."""
+        if stored is not None:
+            tx.execute(delete(files).where(files.c.name == stored.name))
+            tx.execute(insert(files).values(asdict(stored)))
+
+    def put(self, name: str) -> None:
+        self._put(name, self.folder / name)
+
+    def forget(self, prefix: str, tx: Connection | None = None) -> None:
+        """Delete files in the database, in transaction ``tx`` if given; raises StorageError."""
+        if not self.stored(prefix):
+            return
+        with nullcontext(tx) if tx else self._database.transaction() as writing:
+            statement = delete(files).where(files.c.name.startswith(prefix, autoescape=True))
+            digests = set(writing.scalars(statement.returning(files.c.digest)))
+            digests_used = select(files.c.digest).where(files.c.digest.in_(digests))
+            unused = digests - set(writing.scalars(digests_used))
+            writing.execute(delete(pieces).where(pieces.c.digest.in_(unused)))
+
+    def _put(self, name: str, path: Path) -> None:
+        stored_file = self._send(name, path)
+        with self._database.transaction() as tx:
+            self.keep(tx, stored_file)
+
+    def _send(self, name: str, path: Path) -> StoredFile:
+        digest, size = _digest_of(path)
+        with self._database.reading() as tx:
+            there = tx.scalar(select(func.count()).where(pieces.c.digest == digest))
+        parts = list(range(0, size, _PIECE))
+        for first in range(0, 0 if there == len(parts) else len(parts), _AT_A_TIME):
+            with self._database.transaction() as tx:
+                for number in range(first, min(first + _AT_A_TIME, len(parts))):
+                    row = {"digest": digest, "number": number, "bytes": _read(path, parts[number])}
+                    insert_if_absent(tx, pieces, row)
+        return StoredFile(name, digest, size)
+
+
+def _pieces_of(tx: Connection, digest: str, size: int) -> Iterator[bytes]:
+    """Yield the pieces of a file; raises OSError if they do not make up the file."""
+    hasher = hashlib.sha256()
+    for number in range(-(-size // _PIECE)):
+        condition = (pieces.c.digest == digest) & (pieces.c.number == number)
+        piece = bytes(tx.scalar(select(pieces.c.bytes).where(condition)) or b"")
+        hasher.update(piece)
+        yield piece
+    if hasher.hexdigest() != digest:
+        raise OSError
+
+
+def _digest_of(path: Path) -> tuple[str, int]:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest(), os.fstat(file.fileno()).st_size
+    except OSError:
+        pass
+    raise StorageError
+
+
+def _read(path: Path, place: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return os.pread(file.fileno(), _PIECE, place)
+    except OSError:
+        pass
+    raise StorageError
+
+
+# Leadership.
+
 
 SILENCE = 5
 """Seconds after which the database gives a silent leader up."""
@@ -66,7 +199,6 @@ class Leadership:
     """One controller's part in the leadership.
 
     Args:
-        url: Address of a PostgreSQL database.
         folder: Folder of this controller, in which it notes how far it has seen the state.
         on_loss: Called once, from another thread, when the leadership is over.
 
@@ -88,12 +220,7 @@ class Leadership:
         self.fence: Fence | None = None
 
     def try_lead(self) -> bool:
-        """Take the lead if no controller has it; sessions of earlier leaders are ended first.
-
-        Raises:
-            StorageError: The database cannot be reached.
-            InvalidInputError: The database was written by a newer or unknown version of Gencard.
-        """
+        """Take the lead if it is free; earlier leaders' sessions end first. Raises as ``migrate``."""
         try:
             if not self._try_lock():
                 self._look()
@@ -101,7 +228,14 @@ class Leadership:
             # In this order: the lock keeps other standbys out; then sessions of earlier leaders end,
             # whose locks would block the new leadership; then the fence moves on. A late write fails at
             # the fence, if its session has survived.
-            self._end_earlier()
+            self._session().execute(
+                text(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    " WHERE datname = current_database() AND usename = current_user"
+                    " AND application_name LIKE :earlier AND application_name <> :locks"
+                ),
+                {"earlier": f"{SESSIONS}%", "locks": f"{SESSIONS}lock"},
+            )
         except SQLAlchemyError:
             self._drop()
             return False
@@ -127,12 +261,7 @@ class Leadership:
         self._drop()
 
     def check(self) -> None:
-        """Refuse a state that went back to an earlier time, before a steward has restored it properly.
-
-        Raises:
-            InvalidInputError: The log has fewer entries than this controller has seen.
-            StorageError: The database failed.
-        """
+        """Raise InvalidInputError for a state that is earlier than what this controller has seen."""
         with translated(), self._engine.connect() as session:
             present = _present(session)
         if present.is_older_than(self._seen):
@@ -143,11 +272,7 @@ class Leadership:
             raise InvalidInputError(field="state.url", problem=problem)
 
     def restored(self) -> None:
-        """Note that a steward accepted the state as it is: all controllers may serve it.
-
-        Raises:
-            StorageError: The database or the disk failed.
-        """
+        """Note that a steward accepted the state: all controllers may serve it. Raises StorageError."""
         with translated(), self._engine.connect() as session:
             number = max(_present(session).number, self._seen.number) + _AFTER_RESTORE
             session.execute(update(leader).values(fence=number))
@@ -178,24 +303,12 @@ class Leadership:
                 write_whole(self._file, [f"{self._seen.number} {self._seen.entries}\n".encode()])
 
     def _session(self) -> Connection:
-        """Return the session of the lock, opened again if it was lost."""
         if self._held is None:
             self._held = self._opened()
         return self._held
 
     def _try_lock(self) -> bool:
         return bool(self._session().scalar(text("SELECT pg_try_advisory_lock(:key)"), {"key": _LOCK}))
-
-    def _end_earlier(self) -> None:
-        """End the sessions that a stopped leader left open: writers would wait for their locks."""
-        self._session().execute(
-            text(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                " WHERE datname = current_database() AND usename = current_user"
-                " AND application_name LIKE :earlier AND application_name <> :locks"
-            ),
-            {"earlier": f"{SESSIONS}%", "locks": f"{SESSIONS}lock"},
-        )
 
     def _opened(self) -> Connection:
         session = self._engine.connect()
@@ -215,11 +328,7 @@ class Leadership:
                 self._look()
 
     def _still_leads(self) -> bool:
-        """Whether this controller holds the lock, which it takes again after a restart of the database.
-
-        Raises:
-            SQLAlchemyError: The database cannot be reached, so no other controller leads either.
-        """
+        """Whether this controller holds the lock; it takes it again after a restart of the database."""
         if self._held is not None:
             with suppress(SQLAlchemyError):
                 # This also keeps the session from being idle for SILENCE seconds, after which the server
@@ -253,14 +362,8 @@ def fence_of_machine(url: str, folder: Path) -> Fence | None:
     """Return the fence for commands on this machine: its controller's last leadership, while it lasts.
 
     Rules and people are files of a machine, so another machine would decide by rules that are not in
-    force. Before the first leadership every machine may write. None with SQLite.
-
-    Args:
-        folder: Folder of the machine's controller.
-
-    Raises:
-        StorageError: The database cannot be reached.
-        InvalidInputError: The database was written by a newer or unknown version of Gencard.
+    force. Before the first leadership every machine may write. None with SQLite. Raises as
+    ``Database.migrate``.
     """
     database = Database(url)
     try:

@@ -19,12 +19,11 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from gencard.controller.base.files import Section, Stated, Table, TableOf, read_table, refusal_of
 from gencard.controller.base.listening import Address, is_loopback
-from gencard.controller.boxes.entries import SANDBOX, BoxEntry, LendingTable, Name
+from gencard.controller.boxes import SANDBOX, BoxEntry, LendingTable, Name
 from gencard.controller.records.file_format import FileFormat
-from gencard.controller.records.tables.address import TableAddress, place_of
+from gencard.controller.records.table_address import TableAddress, place_of
 from gencard.controller.sandbox.limits import Isolation, SandboxSettings
-from gencard.controller.settings.policy import CAPS, MEASURES, POLICY
-from gencard.controller.settings.stewards import NotifyTable, PageTable
+from gencard.controller.settings_tables import CAPS, MEASURES, POLICY, NotifyTable, PageTable
 from gencard.controller.state.ledger import Caps
 from gencard.core.errors import InvalidInputError
 from gencard.core.generators.registry import GENERATORS

@@ -6,8 +6,9 @@ is ever overwritten; a certificate that is renewed keeps its key.
 """
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -27,11 +28,18 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509 import load_pem_x509_certificate
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from sqlalchemy import Connection
 
-from gencard.controller.base.files import secret_bytes
+from gencard.controller.base.disk import flush_folder, write_whole
+from gencard.controller.base.files import secret_bytes, signing_key
 from gencard.controller.base.listening import CLUSTER_CONTROLLER, worker_host
-from gencard.core.errors import InvalidInputError, StorageError, UnauthenticatedError
+from gencard.controller.state.database import Database
+from gencard.controller.state.log import EventLog, add_change, all_changes, newest_change
+from gencard.core.errors import InvalidInputError, NotFoundError, StorageError, UnauthenticatedError
 from gencard.files import KEY_LIMIT, read_file
+from gencard.wire.documents.keys import KeyChange, KeyHistory, key_change_of
+from gencard.wire.signatures.canonical import time_text
+from gencard.wire.signatures.dsse import key_id
 from gencard.wire.signatures.identity import Identity
 
 AUTHORITY_LIFE = timedelta(days=730)
@@ -41,15 +49,8 @@ _SKEW = timedelta(minutes=5)
 """Certificates begin a little early, for clocks that are behind."""
 
 _USES = (
-    "digital_signature",
-    "content_commitment",
-    "key_encipherment",
-    "data_encipherment",
-    "key_agreement",
-    "key_cert_sign",
-    "crl_sign",
-    "encipher_only",
-    "decipher_only",
+    *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
+    *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
 )
 
 
@@ -86,14 +87,7 @@ def new_authority(trust_domain: str, now: datetime) -> KeyPair:
 
 
 def read_authority(folder: Path, key_file: Path | None = None) -> KeyPair:
-    """Return the authority in a folder.
-
-    Args:
-        key_file: The authority's private key, if it is kept outside the folder.
-
-    Raises:
-        InvalidInputError: Its files are missing, malformed, or the key may be used by others.
-    """
+    """Return the authority in a folder; InvalidInputError for bad files or a key open to others."""
     file = key_file or folder / "key.pem"
     if not file.is_file():
         problem = f"there is no file {file}; name the authority's private key with --authority-key"
@@ -138,18 +132,9 @@ _SERVER, _CLIENT = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_A
 
 
 def certify(
-    authority: KeyPair,
-    uri: str,
-    key: _PublicKey,
-    now: datetime,
-    *,
-    hosts: Sequence[str] = (),
+    authority: KeyPair, uri: str, key: _PublicKey, now: datetime, *, hosts: Sequence[str] = ()
 ) -> x509.Certificate:
-    """Return the same for a key that is there already.
-
-    Raises:
-        InvalidInputError: ``uri`` is not exactly an identity's; a service would refuse its holder.
-    """
+    """Return a certificate as ``issue`` does, for a key that is there already."""
     try:
         Identity.of(uri)
     except UnauthenticatedError:
@@ -186,11 +171,7 @@ def public_pem(key: Ed25519PublicKey) -> bytes:
 
 
 def write_new(path: Path, content: bytes, *, private: bool = True) -> None:
-    """Write a new file, with mode 0600 if it is private.
-
-    Raises:
-        InvalidInputError: Something of this name is there; it is left as it is.
-    """
+    """Write a new file, with mode 0600 if it is private; InvalidInputError leaves one that is there."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o644)
@@ -247,23 +228,11 @@ def renew(
     hosts: Sequence[str] = (),
     authority_key: Path | None = None,
 ) -> datetime:
-    """Put a new certificate in the place of one that the authority issued, ended or not.
+    """Put a new certificate in the place of one that the authority issued, ended or not; its end.
 
     The renewal needs no secret of the holder and makes none. People who were removed stay removed.
-
-    Args:
-        folder: The controller's folder, as ``draft`` made it.
-        file: ``server/certificate.pem``, or a certificate that a person sent.
-        hosts: For the service: its names or addresses, in place of those in the old certificate.
-        authority_key: The authority's private key, if it is not in the folder.
-
-    Returns:
-        When the new one ends.
-
-    Raises:
-        InvalidInputError: The file is no certificate of this authority's, or ``hosts`` were given
-            for a person.
-        StorageError: The file cannot be written; the old one stays.
+    ``hosts`` replace the names and addresses of the service; InvalidInputError for a person's.
+    StorageError: the old certificate stays.
     """
     authority = read_authority(folder / "authority", authority_key)
     old, key = _issued(file, authority)
@@ -307,3 +276,129 @@ def certificate_ends(*certificates: Path) -> Iterator[tuple[str, datetime]]:
             yield str(file), load_pem_x509_certificate(content).not_valid_after_utc
         except (InvalidInputError, ValueError):
             continue
+
+
+# The controller's signing keys: the one in force for each use, and its rotation.
+#
+# A rotation takes effect once it is committed to the state, together with its entry in the log; only
+# then the file of the new key replaces the old file. Each signature looks up the newest change in its
+# own transaction. A running service therefore uses the new key for the next statement, and can sign
+# even if a crash happens between the two steps.
+
+
+@dataclass(slots=True)
+class SigningKey:
+    """Finds the private key that is in force; the public half of its file is beside it, as ``.pub``."""
+
+    use: str
+    file: Path
+    setting: str
+    _held: Ed25519PrivateKey = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._held = signing_key(self.file, self.setting)
+
+    @property
+    def next_file(self) -> Path:
+        """File of a new key until its change is committed."""
+        return self.file.with_suffix(".next.pem")
+
+    def current(self, tx: Connection) -> Ed25519PrivateKey:
+        """Return the key to sign with, in the transaction of the statement; raises StorageError."""
+        envelope = newest_change(tx, self.use)
+        logged_key = None if envelope is None else key_change_of(envelope).key
+        key = self._held
+        if logged_key is not None and logged_key != key.public_key():
+            key = self._held = self._read_key(logged_key)
+        return key
+
+    def check(self, tx: Connection) -> None:
+        """Raise InvalidInputError if no file holds the key that the newest change names."""
+        with suppress(StorageError):
+            self.current(tx)
+            return
+        raise InvalidInputError(field=self.setting, problem="is not the key that the last rotation made")
+
+    def prepare(self, key: Ed25519PrivateKey) -> None:
+        """Have a new key on the disk, before the state says that it is in force; raises StorageError."""
+        write_whole(self.next_file, [private_pem(key)])
+        with suppress(OSError):
+            flush_folder(self.next_file.parent)
+            return
+        raise StorageError
+
+    def settle(self, tx: Connection) -> None:
+        """Move the new key to its place after a rotation, in a transaction; raises StorageError."""
+        key, aside = self.current(tx).public_key(), self._in(self.next_file)
+        if aside is None or aside.public_key() != key:
+            return
+        public = self.file.with_suffix(".pub")
+        write_whole(public, [public_pem(key)])
+        with suppress(OSError):
+            public.chmod(0o644)
+            self.next_file.replace(self.file)
+            return
+        raise StorageError
+
+    def _read_key(self, wanted: Ed25519PublicKey) -> Ed25519PrivateKey:
+        for file in (self.next_file, self.file):  # in this order one that is moved meanwhile is seen
+            key = self._in(file)
+            if key is not None and key.public_key() == wanted:
+                return key
+        raise StorageError
+
+    def _in(self, file: Path) -> Ed25519PrivateKey | None:
+        with suppress(InvalidInputError):
+            return signing_key(file, self.setting)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRotation:
+    """New signing keys for the controller."""
+
+    database: Database
+    log: EventLog
+    keys: Mapping[str, SigningKey]
+    clock: Callable[[], datetime]
+
+    def key(self, use: str) -> SigningKey:
+        """Return the key of a use; raises NotFoundError if there is no such use."""
+        if use not in self.keys:
+            raise NotFoundError(what="signing key")
+        return self.keys[use]
+
+    def rotate(self, tx: Connection, use: str, by: str) -> KeyChange:
+        """Make a key for a use, in force once committed; then ``settle``. Raises StorageError."""
+        key = self.key(use)
+        key.settle(tx)  # what lies aside is written over
+        old, new = key.current(tx), Ed25519PrivateKey.generate()
+        key.prepare(new)
+        event = self.log.append(
+            tx,
+            action="rotate",
+            actor=by,
+            resource=f"keys/{key.use}",
+            details={"key": key_id(new.public_key())},
+            now=self.clock(),
+        )
+        time, number = time_text(event.time), _number(tx, key.use)  # of the log: it never goes back
+        change = KeyChange(key.use, number, old.public_key(), new.public_key(), time)
+        add_change(tx, key.use, change.number, change.signed(old, new))
+        return change
+
+    def settle(self, use: str) -> None:
+        """Put the new key in its place: the old private key is gone."""
+        with suppress(StorageError), self.database.transaction() as tx:
+            self.key(use).settle(tx)  # where it cannot be, the key is found aside
+
+
+def key_history(tx: Connection, key: SigningKey) -> KeyHistory:
+    """Return all keys of one use, checked; raises VerificationError."""
+    current = key.current(tx).public_key()
+    return KeyHistory(current, key.use).followed(all_changes(tx))
+
+
+def _number(tx: Connection, use: str) -> int:
+    newest = newest_change(tx, use)
+    return 1 if newest is None else key_change_of(newest).number + 1
