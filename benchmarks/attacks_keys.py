@@ -21,7 +21,7 @@ from gencard.client.checking.verify import AnsweredOnline, verify
 from gencard.client.checking.verify import Outcome as Verdict
 from gencard.client.connection.credentials import Credentials
 from gencard.controller.controller_state import ControllerState
-from gencard.controller.people.certificates import LEAF_LIFE
+from gencard.controller.people.keys import LEAF_LIFE
 from gencard.controller.stewards.desk import Way
 from gencard.core.errors import GencardError
 from gencard.wire.signatures.identity import Identity, Role

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gencard.analysis.output_checks.small_counts.inference import SearchOutcome
 from gencard.client.common.files.rows import read_rows, write_rows
 from gencard.controller.earlier import Earlier
-from gencard.controller.records.derived import UnlistedLevels, compared, cut, of_person, recoded
+from gencard.controller.records.declarations import UnlistedLevels, compared, cut, of_person, recoded
 from gencard.controller.run_question import RunQuestion
 from gencard.core.coding import Attribute, Coding, Edges, Labels, impossible_cells
 from gencard.core.dataset import Dataset

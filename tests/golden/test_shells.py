@@ -15,8 +15,8 @@ from gencard.client.connection.credentials import Credentials, public_key
 from gencard.client.findings.findings import EXPLANATIONS
 from gencard.client.shell.main import app as client_shell
 from gencard.controller.jobs.synthesis import RowsFile
-from gencard.controller.people.signing_keys import key_history
-from gencard.controller.settings.settings import Settings
+from gencard.controller.people.keys import key_history
+from gencard.controller.settings import Settings
 from gencard.controller.shell import terminal
 from gencard.controller.shell.main import app as steward_shell
 from gencard.controller.state.log import verify

@@ -13,7 +13,7 @@ import pytest
 from gencard.client.steward import Steward as Client
 from gencard.controller.failures import Refusals, error_document
 from gencard.controller.notify import SENTENCES, post_of, sentences
-from gencard.controller.people.certificates import issue, read_authority
+from gencard.controller.people.keys import issue, read_authority
 from gencard.controller.state import requests, stewards
 from gencard.controller.stewards.waiting import EVERY_KIND
 from gencard.core.errors import AnswerWaitingError, MeasurementRefusedError

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, select
 
 from gencard.controller.controller_state import ControllerState
 from gencard.controller.jobs.synthesis import RowsFile
-from gencard.controller.people.signing_keys import key_history
+from gencard.controller.people.keys import key_history
 from gencard.controller.state import tables
 from gencard.controller.state.ledger import Account, Scope, accounts_of, columns_of
 from gencard.controller.state.log import verify

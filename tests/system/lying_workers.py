@@ -14,7 +14,7 @@ import grpc
 from gencard.controller.jobs.cluster.executor import parts_of
 from gencard.controller.jobs.cluster.orders import Performer, code_digest
 from gencard.controller.jobs.tasks import JOBS, ClusterPart
-from gencard.controller.people.certificates import KeyPair
+from gencard.controller.people.keys import KeyPair
 from gencard.controller.sandbox.boxes import Recipe
 from gencard.v1 import worker_pb2, worker_pb2_grpc
 from gencard.v1.worker_pb2 import RunAnswer, RunOrder

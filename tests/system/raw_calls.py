@@ -27,7 +27,7 @@ from grpc_status import rpc_status
 from gencard.client import Analyst
 from gencard.client.card import Card
 from gencard.controller import audits
-from gencard.controller.people.certificates import KeyPair, certify, issue, read_authority
+from gencard.controller.people.keys import KeyPair, certify, issue, read_authority
 from gencard.controller.service.access import MAY_CALL
 from gencard.controller.service.guard import TRACE
 from gencard.wire.codecs.error_table import error_of

@@ -13,9 +13,10 @@ from gencard.client.checking.signing import card_of_statement
 from gencard.client.checking.verify import Outcome, verify
 from gencard.client.connection.credentials import Credentials
 from gencard.controller import operations as run_module
-from gencard.controller.boxes.boxes import Boxes
-from gencard.controller.boxes.generator_facts import GeneratorFacts
-from gencard.controller.policy.generators import READS_RECORDS, WEAK_AUDIT, with_generator
+from gencard.controller.boxes import Boxes
+from gencard.controller.boxes import GeneratorFacts
+from gencard.controller.policy.evaluation import READS_RECORDS
+from gencard.controller.policy.judgement import WEAK_AUDIT, with_generator
 from gencard.core.card.budget import NO_CLAIM, Neighbouring, Price, decimal_of
 from gencard.core.card.card import CardState, Refusal
 from gencard.core.card.privacy import AS_COUNTED, EXACT, Laplace, Transform

@@ -17,7 +17,7 @@ from gencard.controller.sandbox.boxes import program_recipe
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.sandbox.namespaces import VARIABLES
 from gencard.controller.sandbox.program import Program
-from gencard.controller.settings.settings import Settings
+from gencard.controller.settings import Settings
 from gencard.controller.wiring.readiness import check_cells
 from gencard.core.errors import (
     BlackBoxError,

@@ -24,7 +24,7 @@ from gencard.controller.jobs.cluster import executor as connections_module
 from gencard.controller.jobs.cluster.executor import WorkerLostError, cluster_box, connections, examined
 from gencard.controller.jobs.cluster.orders import OrderBook, RunLimits
 from gencard.controller.jobs.synthesis import box_of
-from gencard.controller.people.certificates import issue, new_authority
+from gencard.controller.people.keys import issue, new_authority
 from gencard.controller.sandbox.boxes import carried, program_recipe
 from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.shell.main import app

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, select
 
-from gencard.controller.audits.audits import KIND as AUDIT
+from gencard.controller.audits import KIND as AUDIT
 from gencard.controller.base.disk import (
     IN_FORCE,
     ROWS,
@@ -35,7 +35,7 @@ from gencard.controller.base.disk import (
 )
 from gencard.controller.cards.audit_state import CardAudits
 from gencard.controller.controller_state import ControllerState
-from gencard.controller.jobs.rows_file import RowsFile
+from gencard.controller.jobs.synthesis import RowsFile
 from gencard.controller.people.enrolment import Enrolled, read_identities
 from gencard.controller.people.keys import key_history
 from gencard.controller.settings import Alone, Settings, State

@@ -12,8 +12,8 @@ from gencard.controller.answers.decisions import Decisions
 from gencard.controller.base.disk import StateFiles
 from gencard.controller.boxes import Boxes
 from gencard.controller.cards.book import CardBook
-from gencard.controller.operations.failures import Refusals
-from gencard.controller.operations.operations import Operations
+from gencard.controller.failures import Refusals
+from gencard.controller.operations import Operations
 from gencard.controller.people.enrolment import Roster
 from gencard.controller.people.keys import KeyRotation, SigningKey, certificate_ends
 from gencard.controller.settings import Settings
@@ -22,14 +22,14 @@ from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.log import Clock, EventLog
 from gencard.controller.state.sharing import SharedFiles
 from gencard.controller.state.stewards import Passkeys
-from gencard.controller.stewards.answers import AnswerEffect
+from gencard.controller.stewards.effects import AnswerEffect
 from gencard.controller.stewards.cards import CardEffect
-from gencard.controller.stewards.deciding import Effects, Way
+from gencard.controller.stewards.desk import Effects, Way
 from gencard.controller.stewards.desk import Desk
 from gencard.controller.stewards.log_reading import LogReader
-from gencard.controller.stewards.people import PersonEffect
-from gencard.controller.stewards.registers import AuditEffect, KeyEffect, LineEffect, RefusalEffect
-from gencard.controller.stewards.risk import Risks
+from gencard.controller.stewards.effects import PersonEffect
+from gencard.controller.stewards.effects import AuditEffect, KeyEffect, LineEffect, RefusalEffect
+from gencard.controller.stewards.cards import Risks
 from gencard.core.card.card import USABLE
 from gencard.core.errors import NotFoundError
 from gencard.core.generators.model_file import KeptFits

@@ -23,8 +23,8 @@ from typing import Protocol
 
 from gencard.controller.base.files import secret_bytes
 from gencard.controller.controller_state import ControllerState
-from gencard.controller.settings.settings import Settings
-from gencard.controller.settings.stewards import MailTable, NotifyTable, WebhookTable
+from gencard.controller.settings import Settings
+from gencard.controller.settings_tables import MailTable, NotifyTable, WebhookTable
 from gencard.controller.state import stewards
 from gencard.controller.state.database import Database
 from gencard.controller.state.stewards import MessageRow, MessageState

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import func, select, update
 
 from gencard.controller.audits import RefusedWorkers
-from gencard.controller.state import shared_files as state_files
+from gencard.controller.state import sharing as state_files
 from gencard.controller.state.database import Database
 from gencard.controller.state.sharing import SharedFiles
 from gencard.controller.state.tables import pieces

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
 from gencard.analysis.output_checks.populations import Rounded
-from gencard.controller.boxes.generator_facts import Facts, for_persons
+from gencard.controller.boxes import Facts, for_persons
 from gencard.controller.cards.grants import Charge, Grants, charge, held_cards
 from gencard.controller.jobs.tasks import Before, EndedQuestion
 from gencard.controller.policy.evaluation import price_of_named
@@ -35,7 +35,7 @@ from gencard.controller.state.cards import (
 )
 from gencard.controller.state.database import Database
 from gencard.controller.state.log import EventLog
-from gencard.controller.state.quotas import Quotas
+from gencard.controller.state.cards import Quotas
 from gencard.controller.state.results import RunRow, RunState, RunTier
 from gencard.core.card.card import (
     STEWARD,

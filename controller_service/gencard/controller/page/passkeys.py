@@ -41,7 +41,7 @@ from webauthn.helpers.structs import (
 
 from gencard.controller.page.security import Form
 from gencard.controller.page.views import ChangeResult
-from gencard.controller.people.passkeys import Passkey, Passkeys, key_of
+from gencard.controller.state.stewards import Passkey, Passkeys, key_of
 from gencard.controller.stewards.desk import Desk
 from gencard.core.errors import InvalidInputError, PermissionDeniedError, UnauthenticatedError
 from gencard.wire.documents.keys import grouped

@@ -56,7 +56,7 @@ from gencard.controller.page.security import (
     set_session,
 )
 from gencard.controller.page.views import ChangeResult, Context, FormAction, View
-from gencard.controller.settings.stewards import PageTable
+from gencard.controller.settings_tables import PageTable
 from gencard.controller.stewards.desk import Desk
 from gencard.core.errors import GencardError, InternalError, NotFoundError, UnauthenticatedError
 from gencard.shell import as_written, visible

@@ -15,7 +15,7 @@ from gencard.controller.answers.answers import Answers
 from gencard.controller.answers.programs import Programs
 from gencard.controller.audit_runs import RemoteRuns
 from gencard.controller.audits import Audits
-from gencard.controller.boxes.boxes import Boxes
+from gencard.controller.boxes import Boxes
 from gencard.controller.cards.book import question_of
 from gencard.controller.cards.negotiations import Negotiations
 from gencard.controller.records.catalogue import Catalogue, DatasetEntry

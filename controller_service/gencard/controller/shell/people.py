@@ -31,7 +31,7 @@ from gencard.controller.shell.terminal import (
     steward_uri,
     table,
 )
-from gencard.controller.stewards.people import RequestView, reachable
+from gencard.controller.stewards.effects import RequestView, reachable
 from gencard.core.errors import InvalidInputError
 from gencard.files import KEY_LIMIT, read_file
 from gencard.shell import new_typer

@@ -55,7 +55,7 @@ from gencard.controller.shell.terminal import (
     table,
 )
 from gencard.controller.state.log import Event, ahead_of
-from gencard.controller.stewards.people import reachable
+from gencard.controller.stewards.effects import reachable
 from gencard.controller.wiring.readiness import (
     check_apart,
     check_caps,
@@ -63,7 +63,7 @@ from gencard.controller.wiring.readiness import (
     check_evaluations,
     check_policies,
 )
-from gencard.controller.wiring.reloading import RefusedDataset, Reload, SettingsWatch, digest_of
+from gencard.controller.wiring.opening import RefusedDataset, Reload, SettingsWatch, digest_of
 from gencard.controller.wiring.serving import Controller, lead, report, report_refused, tls_files
 from gencard.controller.wiring.serving import serve as serve_settings
 from gencard.core.card.analyses import NO_ANALYSES

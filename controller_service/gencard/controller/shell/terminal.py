@@ -26,11 +26,11 @@ from gencard.controller.people.enrolment import read_identities
 from gencard.controller.settings import Settings
 from gencard.controller.state.log import Event, kept_rules
 from gencard.controller.state.sharing import fence_of_machine
-from gencard.controller.stewards.deciding import Way
+from gencard.controller.stewards.desk import Way
 from gencard.controller.stewards.desk import Desk
 from gencard.controller.wiring.opening import open_controller_state
-from gencard.controller.wiring.reloading import InForce, digest_of
-from gencard.controller.wiring.rule_log import RuleLog, rules_of
+from gencard.controller.wiring.opening import InForce, digest_of
+from gencard.controller.wiring.opening import RuleLog, rules_of
 from gencard.core.errors import GencardError, InvalidInputError, StorageError
 from gencard.wire.signatures.identity import Identity, Role
 from gencard.wire.steward import Action, Kind

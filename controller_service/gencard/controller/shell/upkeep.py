@@ -15,7 +15,7 @@ import typer
 from rich.markup import escape
 from sqlalchemy import Connection, inspect, make_url, text
 
-from gencard.controller.audits.audits import RefusedWorkers
+from gencard.controller.audits import RefusedWorkers
 from gencard.controller.backup import (
     Restored,
     agreed_on,
@@ -29,9 +29,9 @@ from gencard.controller.backup import (
 from gencard.controller.base.disk import StateFiles, check_space, free_bytes
 from gencard.controller.base.files import secret_bytes
 from gencard.controller.controller_state import utc_now
-from gencard.controller.notify.channels import Channel, Fate, channels_of
-from gencard.controller.notify.messages import TEST, Message
-from gencard.controller.notify.notifier import link_of
+from gencard.controller.notify import Channel, Fate, channels_of
+from gencard.controller.notify import TEST, Message
+from gencard.controller.notify import link_of
 from gencard.controller.people.keys import certificate_ends
 from gencard.controller.records.records import check_rights
 from gencard.controller.records.table_address import TableAddress

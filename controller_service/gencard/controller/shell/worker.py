@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from gencard.controller.audits.audits import RefusedWorkers, log_worker
+from gencard.controller.audits import RefusedWorkers, log_worker
 from gencard.controller.base.listening import CLUSTER_CONTROLLER, MEMBER_FILES
 from gencard.controller.people.keys import (
     KeyPair,

@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from gencard.controller.answers.decisions import STEWARD, Decisions, Review, RunOutcome
 from gencard.controller.cards.book import question_of
 from gencard.controller.failures import Refusals, Refused
-from gencard.controller.people.certificates import LEAF_LIFE, read_authority
+from gencard.controller.people.keys import LEAF_LIFE, read_authority
 from gencard.controller.people.enrolment import (
     Enrolled,
     Enrolment,
@@ -29,8 +29,8 @@ from gencard.controller.people.enrolment import (
     write,
 )
 from gencard.controller.people.enrolment import EnrolmentKind as Enrolling
-from gencard.controller.people.passkeys import Passkeys
-from gencard.controller.people.signing_keys import KeyRotation
+from gencard.controller.state.stewards import Passkeys
+from gencard.controller.people.keys import KeyRotation
 from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state import results
 from gencard.controller.state.ledger import Ledger

@@ -20,12 +20,12 @@ from gencard.controller.boxes import Boxes
 from gencard.controller.cards.book import CardBook
 from gencard.controller.controller_state import ControllerState, utc_now
 from gencard.controller.people.enrolment import Enrolled
-from gencard.controller.people.signing_keys import SigningKey
+from gencard.controller.people.keys import SigningKey
 from gencard.controller.policy.judgement import ProposalLimits
 from gencard.controller.records.catalogue import PREFIX, Catalogue, DatasetEntry
 from gencard.controller.records.records import check_rights, entry_of
 from gencard.controller.records.schema_file import read_schema
-from gencard.controller.settings.settings import DatasetTable, Settings
+from gencard.controller.settings import DatasetTable, Settings
 from gencard.controller.state.database import Database, Fence
 from gencard.controller.state.ledger import Caps, Ledger
 from gencard.controller.state.log import (
@@ -36,7 +36,7 @@ from gencard.controller.state.log import (
     keep_rules,
     kept_rules,
 )
-from gencard.controller.state.quotas import Quotas
+from gencard.controller.state.cards import Quotas
 from gencard.controller.wiring.readiness import check_catalogue
 from gencard.core.errors import DatasetUnavailableError, GencardError
 from gencard.core.generators.model_file import KeptFits

@@ -17,8 +17,8 @@ from gencard.controller.answers.programs import ProgramRun, Programs
 from gencard.controller.audit_runs import AuditRun, RemoteRuns
 from gencard.controller.audits import KIND as AUDIT
 from gencard.controller.audits import Audits, Journals, tidy
-from gencard.controller.backup.backup import state_lock
-from gencard.controller.backup.restoration import check_restored
+from gencard.controller.backup import state_lock
+from gencard.controller.backup import check_restored
 from gencard.controller.base.fair_use import Bounds
 from gencard.controller.base.files import secret_bytes
 from gencard.controller.base.listening import TlsFiles
@@ -58,8 +58,8 @@ from gencard.controller.service.servicers import (
     SynthesisServicer,
     answer_response,
 )
-from gencard.controller.settings.settings import Settings
-from gencard.controller.state.leadership import Leadership
+from gencard.controller.settings import Settings
+from gencard.controller.state.sharing import Leadership
 from gencard.controller.state.log import Clock, Event, ahead_of
 from gencard.controller.stewards.cards import KIND as RISK
 from gencard.controller.stewards.cards import RiskRun, Risks
