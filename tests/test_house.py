@@ -24,9 +24,9 @@ from docs.house.trace import trace
 
 BUDGETS = """
 analysis                      1    50  its door
-analysis.answers             30  7900  answers from marginals and sums, with or without noise
-analysis.formulas            11  3150  formulas as in R, and columns of model matrices
-analysis.output_checks       19  5200  which numbers about records may leave
+analysis.answers             17  7800  answers from marginals and sums, with or without noise
+analysis.formulas             8  3150  formulas as in R, and columns of model matrices
+analysis.output_checks       15  5200  which numbers about records may leave
 boxes                        23  4150  synthesizers that read records
 client                        1   100  its public names
 client.agreement              1   550  a signed card and its releases
@@ -99,10 +99,9 @@ core.types                    1   100  names of array types
 core.values                   1   250  number, missing value or code
 files                         8  2000  files that a person names, read up to a bound
 measures                      1    50  its door
-measures.evaluation           8  1850  which evaluations exist, and their price
-measures.privacy             17  3850  distances, attacks, canaries, disclosure
-measures.psi_risk             4  1250  what psi reveals by itself
-measures.utility              9  2900  fidelity, propensity, predictions
+measures.evaluation           5  1850  which evaluations exist, and their price
+measures.privacy             13  5000  distances, attacks, canaries, disclosure; risk of psi
+measures.utility              7  2900  fidelity, propensity, predictions
 run                           5   850  what a program of an analyst imports
 shell                         2   350  commands that are imported when called
 wire                          1    50  its door

@@ -356,7 +356,7 @@ def _check_part(terms: Proposal, dataset_entry: DatasetEntry) -> None:
         InvalidInputError, UnknownAttributeError, TooLargeError: The condition is wrong.
         ProposalRefusedError: A statistic lacks an attribute of the condition.
     """
-    from gencard.analysis.formulas.conditions import read_condition  # noqa: PLC0415 - loads pandas
+    from gencard.analysis.formulas.model_matrix import read_condition  # noqa: PLC0415 - loads pandas
 
     attributes, _ = read_condition(terms.where, dataset_entry.schema.coding)
     groups = [*terms.cliques, *(one.by for one in terms.sums), *(() for _ in terms.histograms)]

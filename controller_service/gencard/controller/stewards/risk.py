@@ -39,7 +39,7 @@ from gencard.core.errors import (
     ServiceUnavailableError,
 )
 from gencard.core.typed_json import PLAIN
-from gencard.measures.psi_risk.risk import PsiRisk
+from gencard.measures.privacy.psi_risk import PsiRisk
 from gencard.wire.documents.card_document import transform_document
 from gencard.wire.signatures.canonical import Document, digest_of, sha256
 from gencard.wire.signatures.identity import Identity, Role

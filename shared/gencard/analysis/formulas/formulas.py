@@ -15,7 +15,7 @@ from formulaic.parser import DefaultOperatorResolver
 from formulaic.parser.algos import tokenize, tokens_to_ast
 from formulaic.parser.types import ASTNode, Token
 
-from gencard.analysis.formulas.functions import NotUsableError, attributes_of_call
+from gencard.analysis.formulas.formula_values import NotUsableError, attributes_of_call
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
 from gencard.core.errors import FEWER_TERMS, InvalidFormulaError, TooLargeError

@@ -16,8 +16,13 @@ from typing import cast
 import numpy as np
 
 from gencard.analysis.answers.margins import Mask
-from gencard.analysis.formulas.evaluation import CODINGS, function_values
-from gencard.analysis.formulas.functions import NotUsableError, function_of, parsed
+from gencard.analysis.formulas.formula_values import (
+    CODINGS,
+    NotUsableError,
+    function_of,
+    function_values,
+    parsed,
+)
 from gencard.core.card.sums import Sum
 from gencard.core.coding import Coding, Edges
 from gencard.core.domain import Clique

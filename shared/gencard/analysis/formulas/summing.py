@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gencard.analysis.answers.design import Option
+from gencard.analysis.answers.kinds import STORED_KINDS
 from gencard.analysis.answers.margins import Margins, Present, records_of, summed, within
-from gencard.analysis.answers.stored import STORED_KINDS
-from gencard.analysis.formulas.conditions import read_condition
-from gencard.analysis.formulas.design import Values
 from gencard.analysis.formulas.formulas import read_factors
+from gencard.analysis.formulas.model_matrix import Values, read_condition
 from gencard.analysis.formulas.numbers import (
     Needs,
     NumbersUsed,

@@ -13,7 +13,7 @@ from math import atanh, isfinite, log, nan, pi, sqrt, tanh
 from scipy import special
 
 from gencard.analysis.answers.answer import AnalysisAnswer, AnswerTable, Scalar, finite
-from gencard.analysis.answers.families.correlations import correlation_pvalue
+from gencard.analysis.answers.correlations import correlation_pvalue
 from gencard.analysis.output_checks import rounding
 from gencard.core.statistics.formula import Analysis
 

@@ -21,8 +21,8 @@ from gencard.analysis.answers.answer import AnalysisAnswer
 from gencard.analysis.answers.design import CheckedQuestion
 from gencard.analysis.answers.kinds import plain_answer
 from gencard.analysis.answers.margins import Mask, RecordMargins
-from gencard.analysis.output_checks.models import coarse
 from gencard.analysis.output_checks.released import Number, numbers_of
+from gencard.analysis.output_checks.rule_checks import coarse
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import FEWER_TERMS, NoEstimateError, TooLargeError

@@ -169,7 +169,7 @@ class PsiNumbers:
         return 0.0 if cells is None else cells.kurtosis
 
     def quantile(self, name: str, share: float) -> Known | None:
-        from gencard.analysis.answers.families.histograms import (  # noqa: PLC0415 - loads scipy.stats
+        from gencard.analysis.answers.levels import (  # noqa: PLC0415 - loads scipy.stats
             quantile_of_cells,
         )
 

@@ -9,7 +9,7 @@ from gencard.controller.page.decisions import request_id_of
 from gencard.controller.page.security import Form
 from gencard.controller.page.views import ChangeResult, Context, FormAction, View
 from gencard.controller.stewards.desk import Desk
-from gencard.measures.psi_risk.risk import PsiRisk
+from gencard.measures.privacy.psi_risk import PsiRisk
 from gencard.wire.signatures.identity import Identity
 from gencard.wire.steward import RiskState
 
