@@ -1,4 +1,6 @@
-r"""Linear discriminant analysis from pairs: classes by means, and sums of products inside the classes.
+r"""Classifiers: linear discriminant analysis, naive Bayes, and the tree of Chow and Liu.
+
+A discriminant analysis needs pairs: classes by means, and sums of products inside the classes.
 
 References:
     K. V. Mardia, J. T. Kent, J. M. Bibby, *Multivariate Analysis*, 1979, chapters 11 and 12.

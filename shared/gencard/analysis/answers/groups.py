@@ -1,4 +1,4 @@
-r"""Comparisons of groups from a table of groups by the levels of a response.
+r"""Comparisons of groups by the levels of a response: means, quantiles, t tests, analysis of variance.
 
 With :math:`n_{gk}` records of group g at level k, whose value is :math:`v_k`, sums over records are
 :math:`\sum_k n_{gk} v_k^p`: means, variances and all tests below are those of the coded records.
@@ -440,8 +440,8 @@ def _with_t(answer: AnalysisAnswer, name: str, difference: Difference, value: fl
 # Analysis of variance: sums of squares of terms, each with an effect in every cell of its attributes.
 #
 # A term's sum of squares is the difference of the residual ones of two least-squares fits, which follow
-# from pairs of terms. Only the space that columns span matters, so each cell has a column of its own, and
-# those that depend on earlier ones are left out.
+# from pairs of terms. Only the space that columns span matters, so each cell has a column of its own,
+# and those that depend on earlier ones are left out.
 
 
 _MOST_COLUMNS = 1_000

@@ -9,8 +9,8 @@ so that an interval is never narrower than without noise. This holds while noise
 little. How much it moves it is estimated, too, along the information's own directions: beyond
 ``MOST_MOVED`` no number is given.
 
-Each other number is judged in ``numbers``: its noise is stated, or the number is left out.
-``bootstrap`` gives intervals of all numbers.
+Each other number is judged in ``noisy_numbers``: its noise is stated, or the number is left out. The
+bootstrap in ``noisy_margins`` gives intervals of all numbers.
 """
 
 from collections.abc import Callable
@@ -431,8 +431,8 @@ def _directions(information: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 # The estimating equations of each kind of model, from its answer, and tests with the noise.
 #
-# Without noise, the F of a term is :math:`b^\top (s^2 C)^{-1} b / q` of its q coefficients, C the inverse
-# of :math:`X^\top X`. With noise of covariance V on the coefficients it is
+# Without noise, the F of a term is :math:`b^\top (s^2 C)^{-1} b / q` of its q coefficients, C the
+# inverse of :math:`X^\top X`. With noise of covariance V on the coefficients it is
 # :math:`b^\top (s^2 C + V)^{-1} b / q`; a difference of residual sums of squares has no such form.
 
 

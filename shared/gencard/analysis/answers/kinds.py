@@ -1,4 +1,4 @@
-"""The kinds of analysis: what answers each one, and what it needs; one file a family."""
+"""Kinds of analysis: the function that answers each one, and what it needs; stored numbers; trials."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -597,9 +597,10 @@ _SPREADS = ("var", "std", "std_mean", "lower", "upper")
 # A trial of a question on made-up counts of the schema: whether it can have an answer at all.
 #
 # Made-up records belong to a few latent classes, and their attributes are independent given the class.
-# All levels occur, all attributes depend on each other a little, and no cell is small. So an analysis that
-# has no result here lacks one because of its formula, its condition, its options or the schema: a response
-# with a level that stands for no number, or an attribute of which the condition leaves one level.
+# All levels occur, all attributes depend on each other a little, and no cell is small. So an analysis
+# that has no result here lacks one because of its formula, its condition, its options or the schema: a
+# response with a level that stands for no number, or an attribute of which the condition leaves one
+# level.
 
 
 MOST_TRIED = 1 << 16

@@ -1,4 +1,4 @@
-"""Tools of all families: tables with the names of levels, numbers of levels, options, predictions."""
+"""Levels, for all kinds of analysis: their tables and numbers, options, predictions, histograms."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,6 @@
-r"""Linear regression from pairs of terms: :math:`X'X b = X'y` needs no record and no joint table.
+r"""Linear regression from pairs of terms, and least squares in whole numbers.
+
+:math:`X'X b = X'y` needs no record and no joint table.
 
 Columns and response are centred on their means before their products are summed, which keeps the digits
 that the normal equations would lose. Columns that depend on earlier ones are left out and named, as R
@@ -40,9 +42,9 @@ from gencard.core.types import FloatArray, IntArray
 # Least squares in whole numbers: no digit of the records' sums is lost before the last step.
 #
 # Columns are sums of parts, each a number of each cell times 1 or times the units of an attribute. Their
-# inner products are whole numbers of a common fraction, sums of psi times these. The normal equations are
-# solved by fraction-free elimination [1]_: all intermediate numbers are minors of the matrix, so that a
-# column depends on earlier ones if its pivot vanishes, not if rounding says so.
+# inner products are whole numbers of a common fraction, sums of psi times these. The normal equations
+# are solved by fraction-free elimination [1]_: all intermediate numbers are minors of the matrix, so
+# that a column depends on earlier ones if its pivot vanishes, not if rounding says so.
 #
 # References:
 #     .. [1] E. H. Bareiss, "Sylvester's identity and multistep integer-preserving Gaussian elimination",

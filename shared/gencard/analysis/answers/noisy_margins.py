@@ -1,4 +1,4 @@
-"""Margins of noisy statistics, as all of psi together says they are, and the covariance of their noise.
+"""Margins of noisy statistics, the covariance of their noise, and the bootstrap through the mechanism.
 
 Tables that overlap measure the same interactions several times. The estimate is the weighted least
 squares of ``consistency``; its interactions are independent, and each has one variance in all
@@ -317,8 +317,8 @@ class NoisyMargins:
 # away, too: with noise, Cramér's V of independent attributes is well above zero.
 #
 # References:
-#     .. [1] C. Ferrando, S. Wang, D. Sheldon, "Parametric Bootstrap for Differentially Private Confidence
-#        Intervals", AISTATS 2022.
+#     .. [1] C. Ferrando, S. Wang, D. Sheldon, "Parametric Bootstrap for Differentially Private
+#        Confidence Intervals", AISTATS 2022.
 
 
 REPLICATES = 400

@@ -1,4 +1,4 @@
-r"""Logistic, multinomial and Poisson regression from the response's margins and the features' table.
+r"""Logistic, multinomial and Poisson regression, survival curves and Cox regression.
 
 The likelihood of each depends on the records through :math:`X'y`, which the margins of response and
 terms give, and through the joint table of the features alone (McCullagh and Nelder, 1989, 2.2.4).

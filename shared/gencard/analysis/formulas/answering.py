@@ -1,4 +1,4 @@
-"""From a formula to its answer: for the analyst from psi, for the controller from records.
+"""From a formula to its answer, from psi or from records, and the effect of noise on it beforehand.
 
 An analysis without a model matrix knows attributes and the numbers of their levels. A function in its
 formula is other numbers to it (``log(income)``), or the attribute itself (``C(age)``), or something that

@@ -1,4 +1,4 @@
-"""Functions in formulas, evaluated on the levels of their attributes.
+"""Functions in formulas: which are allowed, and their values on the levels of their attributes.
 
 An expression is walked, never run: what is no operator or function of the tables here is refused, so a
 formula can be evaluated where records are.
@@ -23,8 +23,8 @@ from gencard.core.types import FloatArray, IntArray
 
 # Functions in formulas: of which attributes each one is, or why it is refused.
 #
-# A function of attributes is determined by their levels, so the marginal of its attributes is all that an
-# analysis needs of it. Functions of other rows, random ones and unknown ones are refused.
+# A function of attributes is determined by their levels, so the marginal of its attributes is all that
+# an analysis needs of it. Functions of other rows, random ones and unknown ones are refused.
 
 
 _CODINGS = {"C", "Q", "factor", "as_factor", "ordered", "as_ordered", "relevel", "as_logical"}

@@ -1,4 +1,4 @@
-"""From a formula to the columns of its model matrix, each on the cells of its own attributes.
+"""From a formula to the columns of its model matrix, and from a condition to its cells.
 
 formulaic decides which columns there are and what they are called, as it does for a data frame; each
 term is then made on the cells of its own attributes alone, so that a model of ten features never needs

@@ -1,4 +1,4 @@
-"""Rules that an answer from the records breaks: by its kind, from the records that it rests on.
+"""Rules that an answer from the records breaks: by its kind and the groups that its formula makes.
 
 Every number is judged by what it can tell. Counts, and what determines them, are judged cell by cell, as
 are the coefficients of dummies: those of a logistic model with its features' table are the counts. Means
@@ -40,9 +40,9 @@ from gencard.core.types import FloatArray, IntArray
 
 # Groups that functions of a formula make: ``I(age < 40)``, ``C(floor(age / 10))``.
 #
-# An answer tells of such a group what it tells of a level: how many records it has, and sums over them. So
-# each group passes the threshold alone and crossed with each other term, and each is a population, which
-# may not differ by a few records from that of another output.
+# An answer tells of such a group what it tells of a level: how many records it has, and sums over them.
+# So each group passes the threshold alone and crossed with each other term, and each is a population,
+# which may not differ by a few records from that of another output.
 
 
 _MOST_GROUPED_CELLS = 2**20

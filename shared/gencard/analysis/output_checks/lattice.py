@@ -1,4 +1,4 @@
-"""Cells of a few attributes, the marginal counts to protect there, and what outputs tell of them."""
+"""Cells of a few attributes, the marginal counts to protect there, and programs over these counts."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -208,10 +208,11 @@ class CountFacts:
 
 # Programs over the counts of classes of cells: changes that agree with all facts and move a sum far.
 #
-# Linear programs allow fractions of records, and prove how far a sum can move. Integer programs search for
-# whole records, with bounds on their work that do not depend on the machine. Both are solved by HiGHS. A
-# linear program goes on from the last one's solution, of which only the sum to move is another. One that
-# moves very many sums at once has little of the last one's solution: an interior point is found sooner.
+# Linear programs allow fractions of records, and prove how far a sum can move. Integer programs search
+# for whole records, with bounds on their work that do not depend on the machine. Both are solved by
+# HiGHS. A linear program goes on from the last one's solution, of which only the sum to move is another.
+# One that moves very many sums at once has little of the last one's solution: an interior point is found
+# sooner.
 
 
 _GAP = 0.3

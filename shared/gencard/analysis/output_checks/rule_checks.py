@@ -1,4 +1,4 @@
-"""Rules for the cells of tables: counts, sums, means, spreads, quantiles; numbers that programs give."""
+"""Rules for the cells of tables, for models and survival curves, and for numbers that programs give."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,17 +15,17 @@ from gencard.core.types import FloatArray, IntArray
 #
 # Of models: degrees of freedom, saturation, and on how many records a fitted value rests.
 #
-# ACRO checks degrees of freedom alone. A model of a thousand records may still hold the value of one: its
-# dummy variable. The leverage of a record, the diagonal of :math:`H = X (X'X)^{-1} X'`, is how much of its
-# own fitted value comes from itself: 1 / n for the mean of a group of n. So no leverage may be above
-# 1 / threshold, which for a group is the threshold itself, and holds for every way to write it: dummies,
-# other contrasts, level values of the analyst's own, products.
+# ACRO checks degrees of freedom alone. A model of a thousand records may still hold the value of one:
+# its dummy variable. The leverage of a record, the diagonal of :math:`H = X (X'X)^{-1} X'`, is how much
+# of its own fitted value comes from itself: 1 / n for the mean of a group of n. So no leverage may be
+# above 1 / threshold, which for a group is the threshold itself, and holds for every way to write it:
+# dummies, other contrasts, level values of the analyst's own, products.
 #
-# Survival curves are told only at times that no single event moves. Each time of an event is the time of a
-# person. So a curve is told at declared times by which enough events have come since the last one, and
-# ends where too few are at risk. ACRO 1.0 calls every survival table a failure (its degrees of freedom are
-# those of a table of single times), and mitigates by steps of at least ten records that leave, by event or
-# censoring. Here it is ten events, and ten at risk.
+# Survival curves are told only at times that no single event moves. Each time of an event is the time of
+# a person. So a curve is told at declared times by which enough events have come since the last one, and
+# ends where too few are at risk. ACRO 1.0 calls every survival table a failure (its degrees of freedom
+# are those of a table of single times), and mitigates by steps of at least ten records that leave, by
+# event or censoring. Here it is ten events, and ten at risk.
 
 
 _TOLERANCE = 1e-9

@@ -1,4 +1,4 @@
-"""Evaluations: their needs, their disclosure, their price, and their results as numbers."""
+"""Evaluations: their needs, their disclosure, their price, and their results as rounded numbers."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
@@ -26,13 +26,14 @@ from gencard.measures.utility.fidelity import GapWords
 
 # Rounding of numbers about records to their sampling error.
 #
-# A number is rounded to a multiple of the smallest of 1, 2 or 5 times a power of ten that is not below its
-# standard error. The standard error is
+# A number is rounded to a multiple of the smallest of 1, 2 or 5 times a power of ten that is not below
+# its standard error. The standard error is
 #
 # * of a share p of m records: :math:`\sqrt{\tilde p (1 - \tilde p) / m}`, where
 #   :math:`\tilde p = (m p + 2) / (m + 4)` (Agresti and Coull 1998), which is not 0 at p = 0; and never
 #   less than ten records, so that one record more or less seldom shows;
-# * of another number between bounds that are ``span`` apart: span / 2 / sqrt(m), the largest of any mean;
+# * of another number between bounds that are ``span`` apart: span / 2 / sqrt(m), the largest of any
+# mean;
 # * of a number without bounds: its own size / sqrt(m), which no chi-squared statistic goes below.
 
 

@@ -1,6 +1,6 @@
-"""Distances from rows to the nearest records: DCR, clones and NNDR, with a holdout as the reference.
+"""Risk of rows as findings: distances to the nearest records, attacks, uniques and disclosure.
 
-The definitions are in ``privacy.distances``.
+The definitions are in ``measures.privacy``.
 """
 
 from dataclasses import dataclass, field, replace
@@ -42,8 +42,6 @@ from gencard.measures.privacy.neighbours import Membership, inference, linkabili
 from gencard.measures.privacy.records import combination_numbers, present
 
 # Attacks on the release and disclosure from it, each with its reference; uniques and small counts.
-#
-# The definitions are in ``privacy.attacks``, ``privacy.uniques`` and ``privacy.disclosure``.
 
 
 WIDTH, NEIGHBOURS = 3, 10

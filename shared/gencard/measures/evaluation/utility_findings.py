@@ -1,6 +1,6 @@
-"""Tables of one to three attributes, the marginals of Phi, fidelity to psi, and associations in psi.
+"""Utility of rows as findings: tables, fidelity to psi, the gap, predictions and propensity scores.
 
-The definitions are in ``utility.table_utility`` and ``utility.fidelity``.
+The definitions are in ``measures.utility``.
 """
 
 from collections.abc import Mapping
@@ -53,8 +53,6 @@ from gencard.measures.utility.table_utility import (
 )
 
 # Utility by models: the declared gap, predictions of the target, and propensity scores.
-#
-# The definitions are in ``utility.gap``, ``utility.analyses`` and ``utility.propensity``.
 
 
 _NAMED_LEVELS = 10

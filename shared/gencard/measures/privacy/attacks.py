@@ -1,4 +1,4 @@
-r"""An attack with control and random baseline, and the tables that attacks use.
+r"""Attacks with control and random baseline, the tables that they use, and singling out.
 
 Guesses succeed without any leak: by luck, which ``naive`` shows, and by what synthetic records rightly
 teach of everybody, which ``control`` shows, the same attack on records that the generator never saw.
@@ -193,8 +193,8 @@ def drawn(records: Records, count: int, rng: np.random.Generator) -> Records:
 # exactly one record of train. By luck one takes conditions with any values that occur in holdout.
 #
 # How likely conditions single a record out depends on how many records there are, so the larger of train
-# and holdout is drawn from to the size of the smaller; numbers of successes are counted, never fitted, and
-# speak of tables of that size. (Giomi et al.; see ``attack``.)
+# and holdout is drawn from to the size of the smaller; numbers of successes are counted, never fitted,
+# and speak of tables of that size. (Giomi et al.)
 #
 # A guess is a predicate: conditions on attributes that are to hold together for exactly one record.
 

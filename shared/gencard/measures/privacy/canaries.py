@@ -1,6 +1,6 @@
 r"""Canaries: records drawn uniformly, planted in the input of a generator and looked for in its rows.
 
-What makes a bound of the distances (``sums``, ``counts``):
+What makes a bound of the distances (``canary_findings``):
 
 * Canaries are drawn after all other records are fixed, and kept secret from whoever runs the generator.
 * Every row that was released counts, also those that one would rather leave out.
@@ -9,7 +9,7 @@ What makes a bound of the distances (``sums``, ``counts``):
   copy: the audit keeps the canaries as drawn. Levels are uniform over all cells of a domain.
 
 References:
-    Betterdata's reconstruction audit; its bound is the published one of ``sums``.
+    Betterdata's reconstruction audit; its bound is the published one of ``canary_findings``.
 
 ``plant`` puts each canary into a made-up dataset with probability 1/2, so that one run serves all
 audits. Each canary is a uniform point of the unit cube, one axis for each attribute; its record is the

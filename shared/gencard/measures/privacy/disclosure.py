@@ -54,8 +54,8 @@ from gencard.measures.privacy.records import combination_numbers
 # Replicated uniques: combinations that exactly one original and exactly one synthetic record have.
 #
 # A unique original record whose combination is unique in the synthetic data too looks as if that person
-# were in it. Raab (PSD 2022) prints the number divided by the number of table cells, but her tables divide
-# by the number of original records, as is done here.
+# were in it. Raab (PSD 2022) prints the number divided by the number of table cells, but her tables
+# divide by the number of original records, as is done here.
 #
 # ``unique_free`` replaces such rows by others. Whoever knows psi and the seed could draw the rows again
 # and see which are missing: exactly the records that were to be hidden. So the seed of such rows must

@@ -1,4 +1,4 @@
-r"""Two tables in groups of similar records, with bounds on the distances between groups.
+r"""Gower's distance, and two tables in groups of similar records with bounds on their distances.
 
 Records of equal levels that miss the same numbers form a group. Large groups are halved at the median
 of the attribute in which their records are spread most.

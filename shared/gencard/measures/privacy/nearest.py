@@ -2,8 +2,7 @@ r"""The nearest and the second nearest record of a table: exact, though few pair
 
 Equal records are compared once, and with at most two equal records of the other table. For each group
 of equal levels, the groups of the other table are visited in ascending order of a lower bound of their
-distance, until the bound exceeds the best distance so far. Rare levels are treated separately: see
-``rare_levels``.
+distance, until the bound exceeds the best distance so far. Rare levels are treated separately.
 
 **Clones** are synthetic records at distance 0 from a real one. In a domain of few cells nearly every
 record meets a real one. If n real records were drawn uniformly from c cells, any record would equal

@@ -9,14 +9,14 @@ Inference: whether synthetic records tell an attribute of a person whose other a
 
 The attack finds the synthetic record nearest to what is known of a target, and guesses that the target
 has its secret; of several equally near it takes one at random, for each target anew. By luck one guesses
-the secret of any synthetic record. (Giomi et al.; see ``attack``.)
+the secret of any synthetic record. (Giomi et al.; see ``attacks``.)
 
 Linkability: whether synthetic records tell that two halves of a record belong to one person.
 
 Two parties know different attributes of the same people. For a target, the attack looks for the k
 synthetic records nearest by what the one knows and for the k nearest by what the other knows, and links
 the halves if some record is among both. By luck, k of m synthetic records meet another k in a number
-that is hypergeometric. (Giomi et al.; see ``attack``.)
+that is hypergeometric. (Giomi et al.; see ``attacks``.)
 
 Membership inference by DCR: whether records of train are nearer to synthetic ones than others.
 

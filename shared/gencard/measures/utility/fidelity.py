@@ -1,4 +1,4 @@
-r"""Fidelity of released rows to psi, compared with the expected sampling error.
+r"""Fidelity of released rows to psi, compared with the expected sampling error, and gaps of two groups.
 
 The distance between a marginal's shares in psi and among the rows is their total variation: the share of
 the rows that would have to move. It is compared with what n rows drawn from the
@@ -48,10 +48,10 @@ from gencard.measures.utility.psi_numbers import compare_with_psi
 
 # Gaps between two groups, such as the gender gap of each occupation, and how well they are kept.
 #
-# The gap in level w is :math:`P(A = a \mid W = w) - P(A = b \mid W = w)` among the records looked at. The
-# error of a synthetic dataset is the root mean square over the levels of W, each counted alike. Houssiau
-# et al. (2022, Table 1) let the gap of a level without records be 0, as ``gaps`` does. Reports call it
-# undefined, and leave such levels out of the error (``gap_error`` with ``fewest``).
+# The gap in level w is :math:`P(A = a \mid W = w) - P(A = b \mid W = w)` among the records looked at.
+# The error of a synthetic dataset is the root mean square over the levels of W, each counted alike.
+# Houssiau et al. (2022, Table 1) let the gap of a level without records be 0, as ``gaps`` does. Reports
+# call it undefined, and leave such levels out of the error (``gap_error`` with ``fewest``).
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-r"""Prediction tasks: models trained on synthetic records, tested on real ones.
+r"""Prediction tasks: models trained on synthetic records, their accuracy and importance on real ones.
 
 A predictor is trained on three quarters of the synthetic records. Its accuracy on the last quarter is
 what somebody without the real records would believe; its accuracy on real records is the truth.
@@ -449,13 +449,13 @@ def _tree_matrix(records: Dataset, task: Task) -> NDArray[np.float32]:
 # Utility for predictions: accuracy and importance of attributes, as in Houssiau et al. (2022).
 #
 # Orders of importance are compared by Jaro's similarity. Symbols match where they are equal and at most
-# :math:`\lfloor \max(|a|, |b|) / 2 \rfloor - 1` places apart; with m matches, t of which stand in another
-# order,
+# :math:`\lfloor \max(|a|, |b|) / 2 \rfloor - 1` places apart; with m matches, t of which stand in
+# another order,
 #
 # .. math:: \frac{1}{3} \Big( \frac{m}{|a|} + \frac{m}{|b|} + \frac{m - t / 2}{m} \Big)
 #
-# and 0 without a match. Half of t is not rounded down, as in the code that made Table 3 of Houssiau et al.
-# (2022) and unlike most libraries; nor are two sequences of one symbol ever found similar.
+# and 0 without a match. Half of t is not rounded down, as in the code that made Table 3 of Houssiau et
+# al. (2022) and unlike most libraries; nor are two sequences of one symbol ever found similar.
 #
 # References:
 #     M. Jaro, "Advances in Record-Linkage Methodology as Applied to Matching the 1985 Census of Tampa,

@@ -8,8 +8,7 @@ of being synthetic that a saturated model gives to each (Snoke et al. 2018):
 A standardised measure is a multiple of what is expected where the synthetic records are drawn from the
 original table itself, so 1 means a table as good as resampling. It is None where nothing is expected:
 where one cell holds all records, or, for G, where fewer than two cells hold both kinds. Two samples of
-one population reach :math:`1 / (1 - c)`, since the original is random too. The measures themselves are
-defined in ``table_statistics``.
+one population reach :math:`1 / (1 - c)`, since the original is random too.
 
 References:
     G. Raab, "Utility and Disclosure Risk for Differentially Private Synthetic Categorical Data", PSD
