@@ -24,7 +24,7 @@ from docs.house.trace import trace
 
 BUDGETS = """
 analysis                      1    50  its door
-analysis.answers             17  7800  answers from marginals and sums, with or without noise
+analysis.answers             17  7700  answers from marginals and sums, with or without noise
 analysis.formulas             8  3150  formulas as in R, and columns of model matrices
 analysis.output_checks       15  5200  which numbers about records may leave
 boxes                        23  4150  synthesizers that read records
@@ -100,7 +100,7 @@ core.values                   1   250  number, missing value or code
 files                         8  2000  files that a person names, read up to a bound
 measures                      1    50  its door
 measures.evaluation           5  1850  which evaluations exist, and their price
-measures.privacy             13  5000  distances, attacks, canaries, disclosure; risk of psi
+measures.privacy             13  4750  distances, attacks, canaries, disclosure; risk of psi
 measures.utility              7  2900  fidelity, propensity, predictions
 run                           5   850  what a program of an analyst imports
 shell                         2   350  commands that are imported when called

@@ -358,12 +358,7 @@ def components_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAn
 def covariances(
     margins: Margins, question: CheckedQuestion, attributes: Clique
 ) -> tuple[FloatArray, FloatArray]:
-    """Means and covariances of some attributes' numbers, with n - 1 degrees of freedom.
-
-    Raises:
-        InvalidInputError: An attribute has no numbers, or a level that occurs has none.
-        NoEstimateError: There are fewer than two records, or a summed number does not vary.
-    """
+    """Means and covariances of some attributes' numbers, with n - 1 degrees of freedom."""
     n = records_of(margins)
     if n <= 1:
         raise NoEstimateError(kind=question.kind, problem="there are fewer than two records")
@@ -529,12 +524,7 @@ def normal_error(discriminant: Discriminant) -> float:
 
 
 def discriminant_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
-    """Fisher's linear discriminant of the response by numeric attributes.
-
-    Raises:
-        InvalidInputError: There is no response, or an attribute is no number.
-        NoEstimateError: One class, or attributes that determine each other inside the classes.
-    """
+    """Fisher's linear discriminant of the response by numeric attributes."""
     response, features = response_of(question), attributes_of(question, 2)[1:]
     if question.columns:
         classes, analysis = _of_sums(margins, question, response, features)

@@ -277,11 +277,7 @@ def _pairs(
     attributes: Clique,
     key: Callable[[CheckedQuestion, str], FloatArray],
 ) -> tuple[list[LevelTable], AnalysisAnswer]:
-    """The table of each pair, by ascending keys, and the answer that they begin.
-
-    Raises:
-        NoEstimateError: An attribute has a single level.
-    """
+    """The table of each pair, by ascending keys, and the answer that they begin."""
     keys = {name: key(question, name) for name in attributes}
     tables = []
     for one, other in combinations(attributes, 2):
@@ -297,11 +293,7 @@ def _pairs(
 def _of_sums(
     margins: Margins, question: CheckedQuestion, attributes: Clique
 ) -> tuple[list[float], AnalysisAnswer]:
-    """Pearson's correlation of each pair, of numbers as the records have them where they are summed.
-
-    Raises:
-        NoEstimateError: There are no records, or an attribute has a single value.
-    """
+    """Pearson's correlation of each pair, of numbers as the records have them where they are summed."""
     centred = centred_products(number_gram(margins, question, attributes))
     correlations = []
     for i, j in combinations(range(len(attributes)), 2):

@@ -118,11 +118,7 @@ class Strata:
 
     @classmethod
     def of(cls, counts: FloatArray) -> "Strata":
-        """Select the strata of ``counts`` in which both rows and both columns hold records.
-
-        Raises:
-            InvalidInputError: There is none.
-        """
+        """Select the strata of ``counts`` in which both rows and both columns hold records."""
         occupied = (counts.sum(axis=0) > 0).all(axis=0) & (counts.sum(axis=1) > 0).all(axis=0)
         if not occupied.any():
             raise InvalidInputError(

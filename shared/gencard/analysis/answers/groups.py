@@ -286,12 +286,7 @@ class Compared:
 
 
 def compared(margins: Margins, question: CheckedQuestion, term: Clique) -> Compared:
-    """The response in the cells of a term.
-
-    Raises:
-        InvalidInputError: The response is no number.
-        NoEstimateError: No record has one.
-    """
+    """The response in the cells of a term."""
     if question.summed_response is not None:
         return _compared_sums(margins, question, question.summed_response, term)
     response = response_of(question)
@@ -455,10 +450,6 @@ def anova_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
 
     Options: ``typ`` 1 (sequential, the default) or 2 for several terms; of one term, ``test`` is
     "pooled" (Fisher), "welch" for unequal variances or "kruskal" for ranks.
-
-    Raises:
-        InvalidInputError: There is no term, or an option is unknown.
-        NoEstimateError: Nothing is left to vary inside the groups.
     """
     terms, test = terms_of(question), choice(question, "test", TESTS)
     if not terms:

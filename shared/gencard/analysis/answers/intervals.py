@@ -393,10 +393,6 @@ def covariance_with_noise(equations: Equations, margins: Margins, sampling: Floa
 
     Args:
         sampling: Their covariance without the noise.
-
-    Raises:
-        NoiseDrownsError: The noise is too large for first order.
-        TooLargeError: The derivatives would not fit into memory.
     """
     directions, sizes = _directions(equations.information)
     solved = np.linalg.inv(equations.information)

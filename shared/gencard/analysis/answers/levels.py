@@ -101,9 +101,6 @@ def level_table(
             one are left out.
         signed: Keep noisy counts as they are, and all their levels. To set the negative ones to 0 would
             add records: sums and means of many cells with few records would be biased.
-
-    Raises:
-        NoEstimateError: No record is left.
     """
     whole, is_noisy = margins.counts(rows + columns), has_noise(margins, rows + columns)
     whole = whole if signed and is_noisy else np.maximum(whole, 0)
@@ -151,9 +148,6 @@ def class_tables(
     """The response's classes by each of several sides, each with the same classes.
 
     Noise may leave a class out of one table and not of another one: it is left out of all then.
-
-    Raises:
-        NoEstimateError: No class is left.
     """
     tables = [level_table(margins, question, (response,), side, signed=signed) for side in sides]
     common = set.intersection(*(set(table.rows.places.tolist()) for table in tables))
@@ -168,11 +162,7 @@ def level_names(question: CheckedQuestion, clique: Clique) -> list[str]:
 
 
 def numbers(question: CheckedQuestion, attribute: str) -> FloatArray:
-    """The number that each level stands for, NaN where it stands for none.
-
-    Raises:
-        InvalidInputError: No level stands for a number.
-    """
+    """The number that each level stands for, NaN where it stands for none."""
     if attribute not in question.values:
         problem = f"'{attribute}' needs a number for each of its levels; answers from psi take values="
         raise InvalidInputError(field="formula", problem=problem)
@@ -209,12 +199,7 @@ def check_complete(margins: Margins, keys: Keys) -> None:
 
 
 def number_gram(margins: Margins, question: CheckedQuestion, attributes: Clique) -> Gram:
-    """Inner products of a constant and numbers, as the records have them where they are summed.
-
-    Raises:
-        InvalidInputError: An attribute has no numbers, or a level that occurs has none.
-        NoEstimateError: There are no records, or an attribute has a single value.
-    """
+    """Inner products of a constant and numbers, as the records have them where they are summed."""
     gram = gram_of(margins, number_columns(margins, question, attributes), question.scales)
     if gram.product(0, 0) <= 0:
         raise NoEstimateError(kind=question.kind, problem="there are no records")
@@ -236,11 +221,7 @@ def number_columns(
 
 
 def attributes_of(question: CheckedQuestion, least: int = 1) -> Clique:
-    """All attributes of the formula, each once, the response first.
-
-    Raises:
-        InvalidInputError: There are fewer than ``least``.
-    """
+    """All attributes of the formula, each once, the response first."""
     formula = question.formula
     names = (formula.response,) if formula.response else ()
     attributes = tuple(dict.fromkeys((*names, *(name for term in formula.terms for name in term))))
@@ -262,11 +243,7 @@ def test_scalar(name: str, test: Test) -> Scalar:
 
 
 def choice(question: CheckedQuestion, name: str, choices: tuple[str, ...]) -> str:
-    """An option that is one of a few words; the first where it is not given.
-
-    Raises:
-        InvalidInputError: It is another one.
-    """
+    """An option that is one of a few words; the first where it is not given."""
     option = question.options.get(name, choices[0])
     if option not in choices:
         raise InvalidInputError(field=name, problem=f"must be one of {', '.join(choices)}")
@@ -401,9 +378,6 @@ def histogram_quantiles(
     """Quantiles of a whole column: the values of rank max(1, ceil(q n)), each with its bounds.
 
     Without noise the cell of a value is known, and the bounds are its ends.
-
-    Raises:
-        NoEstimateError: No record has a value.
     """
     scale = scale_in(coding)
     counts = histogram.counts[: len(scale.cells) - 1]

@@ -416,12 +416,7 @@ class Moments:
 
 
 def linear_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
-    """Ordinary least squares with the usual standard errors.
-
-    Raises:
-        NoEstimateError: No column, or as many columns as records.
-        InvalidInputError: There is no response, or it is no number.
-    """
+    """Ordinary least squares with the usual standard errors."""
     design = question.model()
     if question.is_summed:
         fit = ExactModel.of(margins, question, design).fit(np.arange(len(design.columns)))

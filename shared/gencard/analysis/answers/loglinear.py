@@ -116,9 +116,6 @@ def columns_of(design: Design, cells: Occupied, *, without: Sequence[str] = ()) 
     Args:
         cells: Cells of ``design.attributes``, in this order.
         without: Names of columns to leave out.
-
-    Raises:
-        TooLargeError: The model matrix would have more than ``MOST_NUMBERS`` entries.
     """
     if len(cells.counts) * len(design.columns) > MOST_NUMBERS:
         raise TooLargeError(
@@ -291,13 +288,7 @@ def diverging_levels(
 
 
 def loglinear_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
-    """The maximum-likelihood fit; deviance and log likelihood where the whole table is determined.
-
-    Raises:
-        InvalidInputError: The formula has a response.
-        NoEstimateError: Zeros of the margins leave some estimate without a bound.
-        TooLargeError: The table has too many cells.
-    """
+    """The maximum-likelihood fit; deviance and log likelihood where the whole table is determined."""
     if question.formula.response is not None:
         problem = "a log-linear model has no response; write all attributes after the '~'"
         raise InvalidInputError(field="formula", problem=problem)

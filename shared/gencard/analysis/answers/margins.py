@@ -81,9 +81,6 @@ class SummedMargins(Margins, Protocol):
 
         Returns:
             Axes in the order of ``by``.
-
-        Raises:
-            LackingMarginalsError: They are not determined.
         """
         ...
 

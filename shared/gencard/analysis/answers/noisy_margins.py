@@ -276,11 +276,7 @@ class NoisyMargins:
         return self.agreed(of, by, present).variances(tuple(by))
 
     def agreed(self, of: Clique, by: Clique, present: Clique) -> Agreed:
-        """All that psi says of some sums over one population, by whichever attributes.
-
-        Raises:
-            LackingMarginalsError: psi does not hold these sums by the attributes ``by``.
-        """
+        """All that psi says of some sums over one population, by whichever attributes."""
         self.measured.sum_source(of, by, present)
         population = self.measured.population(of, present)
         if (of, population) not in self._summed:
@@ -298,10 +294,6 @@ class NoisyMargins:
 
         Returns:
             Shape ``(functions, functions)``.
-
-        Raises:
-            LackingMarginalsError: Counts that psi does not determine.
-            TooLargeError: The derivatives would not fit into memory.
         """
         parts = list(gradients)
         for part in parts:
@@ -414,12 +406,7 @@ def bootstrapped(
 
 
 def fitted(margins: NoisyMargins, cliques: tuple[Clique, ...]) -> Drawn:
-    """The maximum-entropy model of some marginals, as a table of expected counts.
-
-    Raises:
-        ModelTooLargeError: The attributes have too many cells together.
-        NotConvergedError: No model was found.
-    """
+    """The maximum-entropy model of some marginals, as a table of expected counts."""
     measurements = tuple(
         Measurement(clique, margins.counts(clique), sqrt(margins.variances(clique).max()))
         for clique in cliques

@@ -133,12 +133,7 @@ def _curve(spells: _Spells, inside: FloatArray, name: str) -> AnswerTable:
 
 
 def cox_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
-    """Logarithms of hazard ratios, as ``PHReg`` of statsmodels with ties "efron" has them.
-
-    Raises:
-        InvalidInputError: There is no feature, or no event.
-        NoEstimateError: A level has no event.
-    """
+    """Logarithms of hazard ratios, as ``PHReg`` of statsmodels with ties "efron" has them."""
     event, _ = event_of(question)
     design = question.model()
     features = design.attributes

@@ -362,10 +362,6 @@ def transformed_numbers(
 
     Args:
         centred: Attributes that are summed and centred: a level of theirs has no value.
-
-    Raises:
-        InvalidFormulaError: A function that this kind of analysis cannot have.
-        InvalidInputError, UnknownAttributeError: As ``numbers_of``.
     """
     formula, numbers = read_factors(text, coding), numbers_of(coding, values)
     sides = {"response": [formula.response] if formula.response else []}

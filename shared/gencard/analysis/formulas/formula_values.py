@@ -124,10 +124,6 @@ def attributes_of_call(code: str, coding: Coding) -> Clique:
     Args:
         code: Such as ``log(age)``; the code is read, never run.
         coding: The schema.
-
-    Raises:
-        NotUsableError: The function is refused, unknown, not of numbers, or of no attribute.
-        UnknownAttributeError: An attribute is not declared.
     """
     tree, quoted = parsed(code)
     try:
@@ -140,11 +136,7 @@ def attributes_of_call(code: str, coding: Coding) -> Clique:
 
 
 def parsed(code: str) -> tuple[ast.expr, Mapping[str, str]]:
-    """The expression, and the names in backticks by the words that stand for them in it.
-
-    Raises:
-        NotUsableError: It cannot be read.
-    """
+    """The expression, and the names in backticks by the words that stand for them in it."""
     quoted: dict[str, str] = {}
 
     def placeholder(name: re.Match[str]) -> str:

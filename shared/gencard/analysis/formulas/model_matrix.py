@@ -119,12 +119,6 @@ def read_design(
         values: Numbers of levels; see ``numbers_of``.
         observed: For attributes where it is known, the levels that somebody has: others have no column.
         used: Which numbers are summed: their columns have slopes.
-
-    Raises:
-        InvalidFormulaError: It cannot be read, or a function has no number at a level.
-        InvalidInputError: See ``numbers_of``; or an attribute has no level that somebody has.
-        UnknownAttributeError: An attribute is not declared.
-        TooLargeError: It has more than ``MOST_COLUMNS`` columns, or a term has too many cells.
     """
     factors = read_factors(text, coding)
     truths = {

@@ -549,11 +549,7 @@ def _by_difference(one: Association) -> tuple[int, float]:
 
 
 def associations_finding(material: Material) -> AssociationsFinding:
-    """Compare each pair that psi holds, by its most precise marginal, the narrowest of these.
-
-    Raises:
-        InvalidPsiError: There is no psi, or no pair of attributes.
-    """
+    """Compare each pair that psi holds, by its most precise marginal, the narrowest of these."""
     in_psi = pair_tables(material.measured)
     if len(material.synthetic.domain) < 2:
         raise InvalidPsiError(problem="it has no pair of attributes")

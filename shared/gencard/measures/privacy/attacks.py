@@ -47,9 +47,6 @@ class Proportion:
     Succession, and Statistical Inference", JASA 22, 1927),
 
     .. math:: \frac{k + z^2/2}{n + z^2} \pm \frac{z}{n + z^2} \sqrt{\frac{k (n - k)}{n} + \frac{z^2}{4}}
-
-    Raises:
-        InvalidNumberError: No attempt, or successes that are negative or more than the attempts.
     """
 
     successes: int
@@ -67,11 +64,7 @@ class Proportion:
         return self.successes / self.attempts
 
     def wilson(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Middle and half width of the interval, in shares; the middle is never 0 or 1.
-
-        Raises:
-            InvalidNumberError: The confidence is not between 0 and 1.
-        """
+        """Middle and half width of the interval, in shares; the middle is never 0 or 1."""
         z = quantile(confidence)
         k, n = self.successes, self.attempts
         width = z * sqrt(k * (n - k) / n + z * z / 4) / (n + z * z)
@@ -84,11 +77,7 @@ class Proportion:
 
 
 def quantile(confidence: float) -> float:
-    """Half the width of an interval, in standard errors.
-
-    Raises:
-        InvalidNumberError: The confidence is not between 0 and 1.
-    """
+    """Half the width of an interval, in standard errors."""
     if not 0 < confidence < 1:
         raise InvalidNumberError(field="The confidence", expected="between 0 and 1")
     return float(scipy.special.ndtri((1 + confidence) / 2))
@@ -121,11 +110,7 @@ class Attack:
     naive: Proportion
 
     def risk(self, confidence: float = 0.95) -> Risk:
-        """The gain over control, cut to 0 and 1.
-
-        Raises:
-            InvalidNumberError: The confidence is not between 0 and 1.
-        """
+        """The gain over control, cut to 0 and 1."""
         (hit, hit_width), (base, base_width) = (
             proportion.wilson(confidence) for proportion in (self.attack, self.control)
         )
@@ -134,22 +119,13 @@ class Attack:
         return Risk(*(min(1.0, max(0.0, value)) for value in (gain, gain - width, gain + width)))
 
     def beats_random_guessing(self, confidence: float = 0.95) -> bool:
-        """Whether the attack's interval lies above the naive one's; if not, its risk says nothing.
-
-        Raises:
-            InvalidNumberError: The confidence is not between 0 and 1.
-        """
+        """Whether the attack's interval lies above the naive one's; if not, its risk says nothing."""
         return self.attack.interval(confidence)[0] > self.naive.interval(confidence)[1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tables:
-    """Synthetic records, the real ones they were made from, and others of the same population.
-
-    Raises:
-        DomainMismatchError: The attributes differ.
-        InvalidDatasetError: A table is empty.
-    """
+    """Synthetic records, the real ones they were made from, and others of the same population."""
 
     synthetic: Records
     train: Records
@@ -163,12 +139,7 @@ class Tables:
 
 
 def check_known(clique: Clique, attributes: Iterable[str]) -> None:
-    """Refuse a choice of attributes that is none.
-
-    Raises:
-        InvalidCliqueError: It is empty or names an attribute twice.
-        UnknownAttributeError: It names what is not among the attributes.
-    """
+    """Refuse a choice of attributes that is none."""
     if not clique or len(set(clique)) != len(clique):
         raise InvalidCliqueError(clique=", ".join(clique), problem="it is empty or repeats an attribute")
     for name in sorted(set(clique) - set(attributes)):
@@ -176,11 +147,7 @@ def check_known(clique: Clique, attributes: Iterable[str]) -> None:
 
 
 def drawn(records: Records, count: int, rng: np.random.Generator) -> Records:
-    """Draw ``count`` different records, all equally likely, in random order.
-
-    Raises:
-        InvalidNumberError: Fewer than 1, or more than there are.
-    """
+    """Draw ``count`` different records, all equally likely, in random order."""
     if not 1 <= count <= len(records):
         expected = "at least 1, and at most the records of train and of holdout"
         raise InvalidNumberError(field="The number of attacks", expected=expected)
@@ -302,10 +269,6 @@ def singling_out(tables: Tables, *, width: int = 1, attacks: int, rng: np.random
     Args:
         width: Attributes in each guess: 1 takes outliers, more describe synthetic records.
         attacks: Different guesses; fewer are made where synthetic records yield fewer.
-
-    Raises:
-        ComputationError: No synthetic record was singled out by so many attributes.
-        InvalidNumberError: No attack, or a width below 1 or above the number of attributes.
     """
     synthetic, train, holdout = tables.synthetic, tables.train, tables.holdout
     if not 1 <= width <= len(synthetic.attributes):

@@ -68,9 +68,6 @@ class Cube:
 
     Args:
         attributes: Number of numeric attributes, each scaled to 0..1.
-
-    Raises:
-        InvalidNumberError: There is none.
     """
 
     attributes: int
@@ -176,21 +173,13 @@ class EpsilonBound:
 
 
 def check_beta(beta: float) -> None:
-    """Refuse a level outside 0 to 1/2.
-
-    Raises:
-        InvalidNumberError: It is.
-    """
+    """Refuse a level outside 0 to 1/2."""
     if not 0 < beta <= 0.5:
         raise InvalidNumberError(field="beta", expected="above 0 and at most 1/2")
 
 
 def check_epsilon(epsilon: float) -> None:
-    """Refuse what is no epsilon.
-
-    Raises:
-        InvalidNumberError: It is negative or not finite.
-    """
+    """Refuse what is no epsilon."""
     if not 0 <= epsilon < float("inf"):
         raise InvalidNumberError(field="epsilon", expected="finite and at least 0")
 
@@ -257,22 +246,14 @@ class Reconstruction:
 
 
 def draw_points(attributes: int, canaries: int, *, rng: np.random.Generator) -> FloatArray:
-    """Canaries in the unit cube, shape ``(canaries, attributes)``.
-
-    Raises:
-        InvalidNumberError: None is asked for, or no attribute.
-    """
+    """Canaries in the unit cube, shape ``(canaries, attributes)``."""
     if attributes < 1 or canaries < 1:
         raise InvalidNumberError(field="The number of canaries and attributes", expected="at least 1")
     return rng.random((canaries, attributes))
 
 
 def draw_cells(domain: Domain, canaries: int, *, rng: np.random.Generator) -> Dataset:
-    """Canaries among all cells of a domain; structural zeros are cells like any other.
-
-    Raises:
-        InvalidNumberError: None is asked for, or the domain has no attribute.
-    """
+    """Canaries among all cells of a domain; structural zeros are cells like any other."""
     if not len(domain) or canaries < 1:
         raise InvalidNumberError(field="The number of canaries and attributes", expected="at least 1")
     return Dataset(domain, rng.integers(0, domain.sizes, (canaries, len(domain))))
@@ -307,12 +288,7 @@ def reconstruct_points(canaries: FloatArray, synthetic: FloatArray) -> Reconstru
 
 
 def reconstruct_cells(canaries: Dataset, synthetic: Dataset) -> Reconstruction:
-    """Hamming distances from canaries to rows of one domain.
-
-    Raises:
-        DomainMismatchError: The domains differ.
-        InvalidDatasetError: There is no canary or no row.
-    """
+    """Hamming distances from canaries to rows of one domain."""
     check_same_domain(canaries.domain, synthetic.domain)
     if not len(canaries) or not len(synthetic):
         raise InvalidDatasetError(problem="at least one canary and one row are needed")

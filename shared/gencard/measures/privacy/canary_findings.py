@@ -79,9 +79,6 @@ def published_log_p(nu: float, m: int, n: int, d: int, *, epsilon: float) -> flo
         m: Number of canaries.
         n: Number of rows.
         d: Number of attributes.
-
-    Raises:
-        InvalidNumberError: A number below 1, nu negative, or no epsilon.
     """
     check_epsilon(epsilon)
     return min(0.0, m * (epsilon + _log_growth(nu, m, n, d)) - lgamma(m * d + 1))
@@ -128,11 +125,7 @@ _COARSE = 2**10
 def refined_log_p(
     reconstruction: Reconstruction, *, epsilon: float, neighbouring: Neighbouring
 ) -> float:
-    """Natural log of p of the sum of distances if the generator is epsilon-differentially private.
-
-    Raises:
-        InvalidNumberError: epsilon is negative or not finite.
-    """
+    """Natural log of p of the sum of distances if the generator is epsilon-differentially private."""
     check_epsilon(epsilon)
     return _log_p(reconstruction)(epsilon * steps_of(neighbouring))
 
@@ -140,11 +133,7 @@ def refined_log_p(
 def sum_bound(
     reconstruction: Reconstruction, *, beta: float, neighbouring: Neighbouring
 ) -> EpsilonBound:
-    """The bound of one run.
-
-    Raises:
-        InvalidNumberError: beta is not above 0 and at most 1/2.
-    """
+    """The bound of one run."""
     check_beta(beta)
     guess = smallest_epsilon(_log_p(reconstruction, coarse=True), beta)
     epsilon = smallest_epsilon(_log_p(reconstruction), beta, guess=guess) / steps_of(neighbouring)
@@ -267,9 +256,6 @@ class HitCount:
         canaries: How many were planted.
         hits: How many have a row within the radius.
         log_q: ln of the probability that a blind generator hits one, at most 0.
-
-    Raises:
-        InvalidNumberError: More hits than canaries, or a negative number of either; ``log_q`` above 0.
     """
 
     canaries: int
@@ -283,11 +269,7 @@ class HitCount:
             raise InvalidNumberError(field="log_q", expected="finite and at most 0")
 
     def log_p_value(self, *, epsilon: float, neighbouring: Neighbouring) -> float:
-        """Natural log of p of so many hits if the generator is epsilon-differentially private.
-
-        Raises:
-            InvalidNumberError: epsilon is negative or not finite.
-        """
+        """Natural log of p of so many hits if the generator is epsilon-differentially private."""
         check_epsilon(epsilon)
         grown = tilted_chance(np.array([self.log_q]), epsilon * steps_of(neighbouring))
         # Of P[B(canaries, chance) >= hits], where floats have no room for it too.
@@ -298,11 +280,7 @@ class HitCount:
         return min(0.0, float(scipy.special.logsumexp(logs)))
 
     def bound(self, *, beta: float, neighbouring: Neighbouring) -> EpsilonBound:
-        """The bound of one run: 0 without hits, or where a blind generator hits all.
-
-        Raises:
-            InvalidNumberError: beta is not above 0 and at most 1/2.
-        """
+        """The bound of one run: 0 without hits, or where a blind generator hits all."""
         check_beta(beta)
         epsilon = 0.0  # at which p is beta, if neighbouring means to replace one record
         if self.hits and self.log_q:
@@ -313,11 +291,7 @@ class HitCount:
 
 
 def hit_count(reconstruction: Reconstruction, radius: float) -> HitCount:
-    """Count the canaries within ``radius``, which must not depend on the rows.
-
-    Raises:
-        InvalidNumberError: The radius is negative or not finite, or 0 among numbers.
-    """
+    """Count the canaries within ``radius``, which must not depend on the rows."""
     log_q = log_q_of(reconstruction.space, radius, reconstruction.rows)
     return HitCount(len(reconstruction.radii), int(np.sum(reconstruction.radii <= radius)), log_q)
 
@@ -326,9 +300,6 @@ def log_q_of(space: Space, radius: float, rows: int) -> float:
     """Natural log of the probability, at most, that one of so many blind rows lies within a radius.
 
     It is 0 where the radius, or the number of rows, is too large for any bound.
-
-    Raises:
-        InvalidNumberError: The radius has no chance or is not finite, or there is no row.
     """
     if rows < 1:
         raise InvalidNumberError(field="The number of rows", expected="at least 1")
@@ -352,9 +323,6 @@ class Guesses:
         canaries: m, each in or out by a fair coin.
         guesses: r, how many were guessed.
         correct: v, how many guesses were right.
-
-    Raises:
-        InvalidNumberError: No canary, more guesses than canaries, or more right ones than guesses.
     """
 
     canaries: int
@@ -368,11 +336,7 @@ class Guesses:
             )
 
     def p_value(self, *, epsilon: float, delta: float) -> float:
-        """Probability, at most, of so many right guesses.
-
-        Raises:
-            InvalidNumberError: No epsilon, or delta is not in 0..1.
-        """
+        """Probability, at most, of so many right guesses."""
         check_epsilon(epsilon)
         _check_delta(delta)
         return self._p_value(epsilon, delta)
@@ -383,9 +347,6 @@ class Guesses:
         Args:
             neighbouring: Add-remove where a canary was in or out; replace-one where, by the coin, it
                 or another record was in.
-
-        Raises:
-            InvalidNumberError: delta is not in 0..1, or beta not above 0 and at most 1/2.
         """
         check_beta(beta)
         _check_delta(delta)

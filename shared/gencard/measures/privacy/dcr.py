@@ -101,11 +101,7 @@ def scores(to_train: NDArray[np.float64], to_holdout: NDArray[np.float64]) -> ND
 def closer_share(
     to_train: NDArray[np.float64], to_holdout: NDArray[np.float64], sizes: tuple[int, int]
 ) -> CloserShare:
-    """Compare the distances of each synthetic record to the closest of train and of holdout.
-
-    Raises:
-        InvalidDatasetError: Not one distance of each kind for each record, or none is defined.
-    """
+    """Compare the distances of each synthetic record to the closest of train and of holdout."""
     if to_train.shape != to_holdout.shape:
         raise InvalidDatasetError(problem="distances to train and to holdout differ in number")
     scored = scores(to_train, to_holdout)
@@ -133,12 +129,7 @@ class Dcr:
 
 
 def dcr(synthetic: Records, train: Records, holdout: Records, gower: Gower) -> Dcr:
-    """Distances to the closest records; ``gower_of(train, holdout)`` fixes the ranges.
-
-    Raises:
-        DomainMismatchError: The attributes are not those of the distance.
-        InvalidDatasetError: A table is empty.
-    """
+    """Distances to the closest records; ``gower_of(train, holdout)`` fixes the ranges."""
     for table in (synthetic, train, holdout):
         gower.check(table)
         if not len(table):
@@ -169,11 +160,7 @@ class EqualShare:
     draws: int
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Normal interval, inside 0 to 1.
-
-        Raises:
-            InvalidNumberError: The confidence is not between 0 and 1.
-        """
+        """Normal interval, inside 0 to 1."""
         reach = quantile(confidence) * self.stderr
         return max(0.0, self.share - reach), min(1.0, self.share + reach)
 
@@ -187,13 +174,7 @@ def equal_share(
     draws: int,
     rng: np.random.Generator,
 ) -> EqualShare:
-    """Compare with equally many records of train and of holdout.
-
-    Raises:
-        DomainMismatchError: The attributes are not those of the distance.
-        InvalidDatasetError: A table is empty, or no record has a distance to both.
-        InvalidNumberError: Fewer than 2 draws.
-    """
+    """Compare with equally many records of train and of holdout."""
     if draws < 2:
         raise InvalidNumberError(field="The number of draws", expected="at least 2")
     size = min(len(train), len(holdout))
@@ -263,9 +244,6 @@ def nearness_test(
     Args:
         ours: Distance of each record of train to the closest row; ``theirs`` of holdout. NaN is none.
         rows: Number of rows.
-
-    Raises:
-        InvalidDatasetError: No record of train, or none of holdout, has a distance.
     """
     ours, theirs = (np.round(each[~np.isnan(each)], _DIGITS) for each in (ours, theirs))
     if not (len(ours) and len(theirs)):

@@ -111,13 +111,7 @@ def _share(part: int, whole: int) -> float | None:
 def replicated_uniques(
     original: Dataset, synthetic: Dataset, keys: Clique | None = None
 ) -> ReplicatedUniques:
-    """Count uniques on some attributes, or on all; a missing value is a level like any other.
-
-    Raises:
-        DomainMismatchError: The domains differ.
-        InvalidCliqueError: The keys are none, or repeat.
-        UnknownAttributeError: A key is not in the domain.
-    """
+    """Count uniques on some attributes, or on all; a missing value is a level like any other."""
     ours, theirs, _ = _count_combinations(original, synthetic, keys)
     return uniques_among(ours, theirs, theirs, records=len(original), synthetic_records=len(synthetic))
 
@@ -222,9 +216,6 @@ class Exclusions:
     Args:
         named: Records, by what they are.
         most: Cells that hold more records than this one does not learn much from; None for no bound.
-
-    Raises:
-        InvalidNumberError: ``most`` is below 1.
     """
 
     named: tuple[Excluded, ...] = ()
@@ -235,12 +226,7 @@ class Exclusions:
             raise InvalidNumberError(field="most", expected="at least 1")
 
     def check(self, domain: Domain) -> None:
-        """Check that a domain has all that the exclusions name.
-
-        Raises:
-            InvalidCliqueError: A clique is empty, repeats or names an attribute that is not there.
-            InvalidInputError: A cell lies outside the domain.
-        """
+        """Check that a domain has all that the exclusions name."""
         for one in self.named:
             if not set(one.clique) <= set(domain.attributes):
                 problem = "an exclusion names neither a key nor the target"
@@ -313,14 +299,7 @@ class KeyTable:
 def key_table(
     original: Dataset, synthetic: Dataset, keys: Clique, target: str, exclusions: Exclusions = NOTHING
 ) -> KeyTable:
-    """Count the records of both datasets.
-
-    Raises:
-        DomainMismatchError: The domains differ.
-        InvalidCliqueError: The keys are none, repeat or hold the target, or an exclusion names others.
-        InvalidInputError: A dataset holds no record, or an exclusion names a cell outside the domain.
-        UnknownAttributeError: An attribute is not in the domain.
-    """
+    """Count the records of both datasets."""
     check_same_domain(original.domain, synthetic.domain)
     known = original.domain.canonical(keys)
     original.domain.canonical((*known, target))  # refuses a target among the keys
@@ -500,14 +479,7 @@ class DisclosureRisk:
 def disclosure_risk(
     original: Dataset, synthetic: Dataset, keys: Clique, target: str, exclusions: Exclusions = NOTHING
 ) -> DisclosureRisk:
-    """Measure the disclosure of a target by keys.
-
-    Raises:
-        DomainMismatchError: The domains differ.
-        InvalidCliqueError: The keys are none, repeat or hold the target, or an exclusion names others.
-        InvalidInputError: A dataset holds no record, or an exclusion names a cell outside the domain.
-        UnknownAttributeError: An attribute is not in the domain.
-    """
+    """Measure the disclosure of a target by keys."""
     table = key_table(original, synthetic, keys, target, exclusions)
     attribute = attribute_disclosure(table)
     # Uniques among the kept records; matches are looked for among all synthetic records.

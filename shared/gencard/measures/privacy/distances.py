@@ -67,10 +67,6 @@ class Gower:
         attributes: Their names, in order.
         ranges: In each attribute's own unit; None for an attribute of levels.
         weights: One for each attribute; only their proportions matter.
-
-    Raises:
-        InvalidInputError: Not one range and one weight for each attribute.
-        InvalidNumberError: A range or a weight is negative or not finite, or all weights are 0.
     """
 
     attributes: tuple[str, ...]
@@ -92,20 +88,12 @@ class Gower:
             raise InvalidNumberError(field="At least one weight", expected="above 0")
 
     def check(self, records: Records) -> None:
-        """Refuse records of other attributes.
-
-        Raises:
-            DomainMismatchError: The attributes, their order or their kinds differ.
-        """
+        """Refuse records of other attributes."""
         kinds = zip(self.attributes, (value is not None for value in self.ranges), strict=True)
         check_same_kinds(records.kinds, tuple(kinds))
 
     def project(self, clique: Clique) -> "Gower":
-        """The distance by some of the attributes, in the clique's order.
-
-        Raises:
-            InvalidNumberError: All of their weights are 0.
-        """
+        """The distance by some of the attributes, in the clique's order."""
         axes = [self.attributes.index(name) for name in clique]
         ranges, weights = (
             tuple(self.ranges[axis] for axis in axes),
@@ -126,11 +114,6 @@ def gower_of(
 
     Args:
         weights: Of some attributes; the others weigh 1.
-
-    Raises:
-        DomainMismatchError: The tables differ in attributes.
-        InvalidNumberError: A weight is negative or not finite, or all are 0.
-        UnknownAttributeError: A weight is for no attribute.
     """
     if not tables:
         raise InvalidInputError(
@@ -337,22 +320,14 @@ class Pairs:
 
 
 def pairs_of(left: Records, right: Records, gower: Gower) -> Pairs:
-    """Prepare two tables.
-
-    Raises:
-        DomainMismatchError: The attributes are not those of the distance.
-    """
+    """Prepare two tables."""
     gower.check(left)
     gower.check(right)
     return Pairs(tuple(numeric_columns(left, right, gower)), differences_of(left, right, gower))
 
 
 def distances(left: Records, right: Records, gower: Gower) -> Matrix:
-    """All distances, 0 to 1, shape ``(len(left), len(right))``; NaN where nothing can be compared.
-
-    Raises:
-        DomainMismatchError: The attributes are not those of the distance.
-    """
+    """All distances, 0 to 1, shape ``(len(left), len(right))``; NaN where nothing can be compared."""
     every = slice(None)
     return pairs_of(left, right, gower).distances((every, None), every, (len(left), len(right)))
 

@@ -288,9 +288,6 @@ def nearest(records: Records, reference: Records, gower: Gower, *, second: bool 
 
     Args:
         second: Without it, fewer pairs are compared, and all second distances are NaN.
-
-    Raises:
-        DomainMismatchError: The attributes are not those of the distance.
     """
     gower.check(records)
     gower.check(reference)
@@ -425,9 +422,6 @@ def clones(neighbours: Nearest, real: int, cells: int | None) -> Clones:
     Args:
         real: Number of real records that were compared with.
         cells: Of the domain, if it has levels only: ``domain.cells``.
-
-    Raises:
-        InvalidNumberError: There is no cell, or a negative number of records.
     """
     if real < 0:
         raise InvalidNumberError(field="The number of real records", expected="at least 0")
@@ -474,11 +468,7 @@ class DistanceHistogram:
 
 
 def distance_histogram(distances: NDArray[np.float64], bins: int = 100) -> DistanceHistogram:
-    """Count distances in equal bins from 0 to 1.
-
-    Raises:
-        InvalidNumberError: There is no bin.
-    """
+    """Count distances in equal bins from 0 to 1."""
     if bins < 1:
         raise InvalidNumberError(field="The number of bins", expected="at least 1")
     counts, edges = np.histogram(distances[distances > 0], bins=bins, range=(0.0, 1.0))

@@ -104,13 +104,6 @@ def inference(
             must be equal.
         attacks: Records of train.
         controls: Records of holdout; None is as many.
-
-    Raises:
-        DomainMismatchError: The attributes are not those of the distance.
-        InvalidCliqueError: What is known is empty, repeats or holds the secret.
-        InvalidNumberError: More attacks than records with a secret, or fewer than 1; a tolerance
-            outside 0 to 1; or all that is known weighs 0.
-        UnknownAttributeError: The secret or something known is not there.
     """
     gower.check(tables.synthetic)
     check_known((secret,), gower.attributes)
@@ -178,13 +171,6 @@ def linkability(
         attacks: Records of train.
         controls: Records of holdout; None is as many.
         count: k, the synthetic records that each side looks at.
-
-    Raises:
-        DomainMismatchError: The attributes are not those of the distance.
-        InvalidCliqueError: A side is empty, or an attribute repeats.
-        InvalidNumberError: More attacks than records of train or of holdout, a count above the number
-            of synthetic records, or fewer than 1 of either; or all that a side knows weighs 0.
-        UnknownAttributeError: A side names an attribute that is not there.
     """
     gower.check(tables.synthetic)
     for side in sides:
@@ -216,11 +202,7 @@ _HALVINGS = 60
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Membership:
-    """Distances of members and others to the closest synthetic record: 0 to 1, ascending, without NaN.
-
-    Raises:
-        InvalidDatasetError: There is no member, or no other record.
-    """
+    """Distances of members and others to the closest synthetic record: 0 to 1, ascending, without NaN."""
 
     members: NDArray[np.float64]
     others: NDArray[np.float64]
@@ -245,11 +227,7 @@ class Membership:
         return float(np.mean(nearer + not_farther)) / (2 * len(self.members))
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Lowest and highest area, 0 to 1.
-
-        Raises:
-            InvalidNumberError: The confidence is not between 0 and 1.
-        """
+        """Lowest and highest area, 0 to 1."""
         z = quantile(confidence)
         return self._edge(0.0, z), self._edge(1.0, z)
 
@@ -261,9 +239,6 @@ class Membership:
 
         Args:
             others: The largest share, 0 to 1, of others that may be caught.
-
-        Raises:
-            InvalidNumberError: The share is not from 0 to 1.
         """
         if not 0 <= others <= 1:
             raise InvalidNumberError(field="The share of others", expected="from 0 to 1")
@@ -291,12 +266,7 @@ class Membership:
 
 
 def membership(tables: Tables, gower: Gower) -> Membership:
-    """Measure records of train and of holdout to the closest synthetic ones.
-
-    Raises:
-        DomainMismatchError: The attributes are not those of the distance.
-        InvalidDatasetError: No record of train, or none of holdout, can be compared.
-    """
+    """Measure records of train and of holdout to the closest synthetic ones."""
     results = (
         nearest(table, tables.synthetic, gower, second=False) for table in (tables.train, tables.holdout)
     )

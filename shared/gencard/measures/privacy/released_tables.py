@@ -114,12 +114,7 @@ class ReleasedTables:
 
     @classmethod
     def of(cls, records: Dataset, cliques: Sequence[Clique]) -> "ReleasedTables":
-        """Count the tables of some records.
-
-        Raises:
-            TooLargeError: They have too many cells.
-            UnknownAttributeError: A clique names another attribute.
-        """
+        """Count the tables of some records."""
         wide = maximal(map(records.domain.canonical, cliques))
         return cls(records.domain, dict(zip(wide, count_all(records, wide), strict=True)))
 

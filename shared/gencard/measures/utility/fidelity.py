@@ -125,12 +125,7 @@ def _code(coding: Coding, attribute: str, level: str) -> int:
 
 
 def gaps(dataset: Dataset, gap: Gap) -> NDArray[np.float64]:
-    """The gap in each level of ``gap.within``, from -1 to 1; 0 in a level without records.
-
-    Raises:
-        TooLargeError: More cells than may be counted.
-        UnknownAttributeError: An attribute is not in the domain.
-    """
+    """The gap in each level of ``gap.within``, from -1 to 1; 0 in a level without records."""
     counts = _counts(dataset, gap)
     first, second = (counts[:, level] for level in gap.levels)
     return np.asarray((first - second) / np.maximum(counts.sum(axis=1), 1))

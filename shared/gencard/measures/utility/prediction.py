@@ -22,11 +22,7 @@ from gencard.core.types import FloatArray
 
 
 def learning(name: str) -> ModuleType:
-    """A module of scikit-learn.
-
-    Raises:
-        InvalidInputError: It is not installed.
-    """
+    """A module of scikit-learn."""
     try:
         return import_module(f"sklearn.{name}")
     except ModuleNotFoundError:
@@ -47,9 +43,6 @@ class Task:
         predictors: The attributes it is predicted from.
         values: For those of them that are numbers, the number that each code stands for, NaN for
             missing; the others are nominal.
-
-    Raises:
-        InvalidInputError: There is no predictor, or the target is one.
     """
 
     target: str
@@ -75,12 +68,7 @@ class Learner(Protocol):
     """A way to learn; a function of its arguments."""
 
     def fit(self, task: Task, records: Dataset) -> Predictor:
-        """Learn from records.
-
-        Raises:
-            InvalidInputError: There is none, or scikit-learn is not installed.
-            UnknownAttributeError: An attribute is not in the domain.
-        """
+        """Learn from records."""
         ...
 
 
@@ -109,10 +97,6 @@ def split(records: Dataset, target: str, *, seed: int = 0) -> Split:
     """Three quarters for training and a quarter for tests, each class of the target alike.
 
     Records that are alone in their class are trained on.
-
-    Raises:
-        InvalidInputError: Too few records for both parts, or scikit-learn is not installed.
-        UnknownAttributeError: The target is not in the domain.
     """
     classes = records.column(target)
     several = np.flatnonzero(np.bincount(classes)[classes] > 1)
@@ -129,11 +113,7 @@ def split(records: Dataset, target: str, *, seed: int = 0) -> Split:
 
 
 def accuracy(predictor: Predictor, records: Dataset, target: str) -> float:
-    """Share of the records whose class is predicted right, from 0 to 1.
-
-    Raises:
-        InvalidInputError: There is no record.
-    """
+    """Share of the records whose class is predicted right, from 0 to 1."""
     if not len(records):
         raise InvalidInputError(field="records", problem="must contain at least one record to predict")
     return float(np.mean(predictor.predict(records) == records.column(target)))
@@ -146,10 +126,6 @@ def accuracies(predictor: Predictor, target: str, *, real: Dataset, synthetic: D
         predictor: Taught by ``split(...).training`` of the synthetic records.
         real: Real records, none of which the synthetic ones were made from.
         synthetic: The part of the synthetic records that was kept for tests.
-
-    Raises:
-        DomainMismatchError: The domains differ.
-        InvalidInputError: A dataset holds no record.
     """
     check_same_domain(real.domain, synthetic.domain)
     return Accuracies(accuracy(predictor, real, target), accuracy(predictor, synthetic, target))
@@ -185,11 +161,6 @@ def predictor_matrix(records: Dataset, attributes: Clique, values: Values) -> Fl
     """One column for each level of a nominal attribute, one for a number; shape ``(n, p)``.
 
     A missing number is 0, and a column says so where the attribute has a code for it.
-
-    Raises:
-        InvalidInputError: An attribute has another number of values than codes.
-        TooLargeError: Too many levels for so many records.
-        UnknownAttributeError: An attribute is not in the domain.
     """
     columns = sum(2 if name in values else records.domain.size(name) for name in attributes)
     if columns * len(records) > MOST_ENTRIES:
@@ -202,11 +173,7 @@ def predictor_matrix(records: Dataset, attributes: Clique, values: Values) -> Fl
 
 
 def numbers_of(name: str, size: int, values: Values) -> FloatArray:
-    """The numbers of an attribute's codes, NaN for missing; shape ``(size,)``.
-
-    Raises:
-        InvalidInputError: They are not as many as the codes, or infinite, or as good as.
-    """
+    """The numbers of an attribute's codes, NaN for missing; shape ``(size,)``."""
     numbers = np.asarray(values[name], dtype=np.float64)
     if numbers.shape != (size,) or np.any(np.abs(numbers) > _LARGEST_NUMBER):
         raise InvalidInputError(field=f"values.{name}", problem="need one number for each code")
@@ -288,11 +255,6 @@ def cells_of(original: Dataset, synthetic: Dataset, values: Values) -> PooledCel
 
     Args:
         values: For each attribute that is a number, the number of each code, NaN for missing.
-
-    Raises:
-        DomainMismatchError: The domains differ.
-        InvalidInputError: A dataset holds no record, there is no attribute, or values do not fit.
-        UnknownAttributeError: There are values for an attribute that is not in the domain.
     """
     domain = original.domain
     check_same_domain(domain, synthetic.domain)
@@ -519,11 +481,6 @@ def forest_utility(
 
     Importances are measured on synthetic records. The paper's text has the real test records here;
     the code that its figures are from does this.
-
-    Raises:
-        DomainMismatchError: The domains differ.
-        InvalidInputError: A part holds no record, or scikit-learn is not installed.
-        UnknownAttributeError: An attribute is not in the domain.
     """
     taught = forest.fit(task, synthetic.training)
     result = accuracies(taught, task.target, real=real, synthetic=synthetic.test)

@@ -195,12 +195,7 @@ _DEPENDENT = 1e-9
 
 
 def regression_basis(cells: PooledCells, order: int, most_parameters: int) -> NDArray[np.float64]:
-    """An orthonormal basis of the columns, one row for each cell; its width is the rank.
-
-    Raises:
-        InvalidNumberError: The order is below 1.
-        TooLargeError: Too many columns, or too many cells for them.
-    """
+    """An orthonormal basis of the columns, one row for each cell; its width is the rank."""
     if order < 1:
         raise InvalidNumberError(field="order", expected="at least 1")
     varying = [column for column in cells.columns if column.levels.any()]

@@ -92,12 +92,7 @@ class TablePair:
 
     @classmethod
     def of(cls, original: Counts, synthetic: Counts) -> "TablePair":
-        """Two tables of one shape; their totals may differ.
-
-        Raises:
-            DomainMismatchError: The shapes differ.
-            InvalidInputError: A table holds no record.
-        """
+        """Two tables of one shape; their totals may differ."""
         if original.shape != synthetic.shape:
             raise DomainMismatchError(problem="the tables have different shapes")
         if not (original.any() and synthetic.any()):
@@ -388,12 +383,7 @@ def _each(statistic: float | None, expected: float) -> float | None:
 
 
 def table_utility(original: Counts, synthetic: Counts) -> TableUtility:
-    """Compare two tables of counts on the same cells; their totals may differ.
-
-    Raises:
-        DomainMismatchError: The shapes differ.
-        InvalidInputError: A table holds no record.
-    """
+    """Compare two tables of counts on the same cells; their totals may differ."""
     pair = TablePair.of(original, synthetic)
     ratio, ratio_freedom = likelihood_ratio(pair)
     return TableUtility(
