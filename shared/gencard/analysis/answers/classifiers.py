@@ -54,7 +54,6 @@ class NaiveBayes:
     """A naive Bayes classifier.
 
     Args:
-        domain: Of the attributes.
         terms: The features; one of several attributes has a level for each of their cells.
         tables: Classes by levels of each feature.
         sizes: Records of each class.

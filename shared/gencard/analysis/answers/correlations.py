@@ -62,7 +62,6 @@ class Polychoric:
     """The correlation of the two variables behind a table, and its gradient by cell.
 
     Args:
-        rho: The estimate.
         gradient: Change of ``rho`` with each count, of the table's shape.
         standard_error: That of sampling.
         fit: Likelihood-ratio test that the variables are normal; None without degrees of freedom.

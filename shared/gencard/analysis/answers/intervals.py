@@ -103,7 +103,6 @@ class Equations:
         gradients: Derivatives of each equation by the counts of some tables.
         curvature: Curvature of the information along directions, shape ``(directions, coefficients)``.
         sampling: Covariance of the coefficients without the noise, where it is not that of the answer.
-        notes: Notes for the reader of the answer.
     """
 
     information: FloatArray
@@ -118,7 +117,6 @@ class ModelCells:
     """The cells of all features of a model together.
 
     Args:
-        attributes: The features.
         matrix: The model matrix, shape ``(cells, columns)``.
         counts: Records in each; negative where noise made them so.
     """
@@ -655,7 +653,6 @@ class NoisyFits:
     """Least squares on some columns of a design, by levels or of summed numbers.
 
     Args:
-        margins: Margins of the records, with noise.
         design: All columns; the response is that of the question.
     """
 

@@ -101,8 +101,6 @@ class _JointTable:
 
     Args:
         ranks: Of the response's level among those that somebody has.
-        matrix: The columns.
-        counts: In records.
         levels: How many levels of the response somebody has.
     """
 
@@ -432,7 +430,6 @@ class StoredGroups:
     Args:
         names: Names of the cells, in row-major order.
         place: The cell of each record.
-        values: Number of each record.
     """
 
     names: tuple[str, ...]
@@ -623,7 +620,6 @@ class MadeUp:
     """Margins of made-up records, exact and consistent with each other.
 
     Args:
-        domain: The attributes.
         classes: Shares of the latent classes, shape ``(classes,)``.
         shares: For each attribute, shares of its levels in each class, shape ``(classes, levels)``.
     """

@@ -436,7 +436,6 @@ def _clamped_note(scale: Scale | None) -> tuple[str, ...]:
 def _inside_level(
     coding: Edges, ends: Sequence[tuple[Fraction, Fraction]], counts: Sequence[int], share: float
 ) -> tuple[float, float, float]:
-    """A quantile and its bounds."""
     below = [0, *accumulate(counts)]
     rank = max(1, ceil(Fraction(repr(share)) * below[-1]))
     place = next(i for i in range(len(counts)) if below[i + 1] >= rank)

@@ -129,7 +129,6 @@ class LinearFit:
         rss: Residual sum of squares.
         tss: Sum of squares of the response, about its mean where there is a constant.
         constant: Whether the columns span a constant.
-        n: Number of records.
     """
 
     kept: IntArray
@@ -292,7 +291,6 @@ def least_squares(gram: Gram, n: float) -> LinearFit:
 
     Args:
         gram: Inner products of the columns, then a constant, then the response.
-        n: Number of records.
     """
     size = len(gram.divisors)
     kept, params, inverse, (rest, rss) = (
@@ -393,7 +391,6 @@ class Moments:
     """Sums over the records of products of columns and response, each less its centre.
 
     Args:
-        n: Number of records.
         centres: Centre that was subtracted from each column.
         centre: Centre that was subtracted from the response.
         xx: Shape ``(columns, columns)``.
@@ -442,7 +439,6 @@ class ExactModel:
 
     Args:
         gram: Inner products of the columns, then the constant, then the response.
-        n: Number of records.
     """
 
     gram: Gram

@@ -73,7 +73,6 @@ class Columns:
     """The independent columns of a model matrix over cells, centred and scaled.
 
     Args:
-        names: Names of the original columns.
         kept: Positions of the columns that are estimated.
         matrix: Shape ``(cells, kept)``.
         back: Matrix from parameters of these columns to those of the original columns.
@@ -96,9 +95,7 @@ class Maximum:
     """Maximum of a likelihood.
 
     Args:
-        params: The estimates.
         covariance: Inverse of the information there.
-        llf: The log likelihood.
     """
 
     params: FloatArray
@@ -188,7 +185,6 @@ def maximum(
 
     Args:
         names: Names of the parameters, for people.
-        kind: Kind of the model.
         where: From parameters on their way to infinity to the levels that drive them, for people;
             "" where no level does.
 

@@ -119,7 +119,6 @@ class PsiMargins:
     hold it are combined by inverse variance; ``shares`` gives their weights.
 
     Args:
-        psi: All measurements.
         coding: The schema, for sums of numbers; without it there are none.
 
     >>> psi = Psi(Domain.of({"a": 2}), (Measurement(("a",), np.array([3, 4])),))
@@ -316,7 +315,6 @@ class RecordMargins:
     """Margins of records, counted when they are asked for.
 
     Args:
-        dataset: The coded records.
         weights: One for each record, from 0 up; None where each counts once.
         units: Numbers that can be summed, in whole units, one for each record: none is missing.
     """

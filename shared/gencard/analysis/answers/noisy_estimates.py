@@ -318,7 +318,6 @@ def _scaled(value: float | None, rule: NoiseRule) -> float:
 
 
 def _known_errors(answer: AnalysisAnswer) -> dict[Address, float]:
-    """Standard errors of coefficients."""
     if answer.coefficients is None:
         return {}
     pairs = zip(answer.coefficients.names, answer.coefficients.bse, strict=True)

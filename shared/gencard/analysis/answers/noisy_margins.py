@@ -382,7 +382,6 @@ def bootstrapped(
     Standard errors, intervals and p values that do not know the noise are left out.
 
     Args:
-        analysis: From margins to an answer.
         cliques: The marginals that determine it.
 
     Raises:
@@ -462,7 +461,6 @@ def _answered(analysis: Analysis, margins: Margins) -> AnalysisAnswer:
 
 
 def _numbers(answer: AnalysisAnswer) -> Mapping[str, float]:
-    """Every number that an answer estimates, by a name."""
     numbers: dict[str, float] = {}
     if answer.coefficients is not None:
         numbers.update(zip(answer.coefficients.names, answer.coefficients.params, strict=True))

@@ -59,10 +59,7 @@ class _Spells:
     """The joint table, one row for each cell that holds somebody.
 
     Args:
-        times: Time of each cell.
         died: True if the event happened at that time.
-        features: Codes of the features.
-        counts: Records in each cell.
     """
 
     times: FloatArray
@@ -194,7 +191,6 @@ class Features:
         columns: The model matrix over them.
         sums: Sums of the columns times each function of the response, shape ``(functions, kept)``, in
             the units of ``columns.matrix``.
-        n: Number of records.
     """
 
     cells: Occupied
@@ -402,7 +398,6 @@ def _answer(
     names: tuple[str, ...],
     counts: tuple[float, ...],
 ) -> AnalysisAnswer:
-    """Return the answer of a logit, with the counts of the response's levels."""
     equations = len(counts) - 1
     back = np.kron(np.eye(equations), features.columns.back).astype(np.float64)
     null = float(special.xlogy(counts, np.array(counts) / features.n).sum())

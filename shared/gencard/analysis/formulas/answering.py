@@ -176,7 +176,6 @@ def _means(part: Margins, written: Written, coding: Coding, used: NumbersUsed) -
 
 
 def _centred_note(used: NumbersUsed) -> tuple[str, ...]:
-    """A note on the means that are subtracted."""
     means = ", ".join(f"{float(mean):.10g} from {name}" for name, mean in used.means.items())
     return (f"center subtracts means of the records of the answer: {means}",) if means else ()
 

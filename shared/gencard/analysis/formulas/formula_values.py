@@ -123,7 +123,6 @@ def attributes_of_call(code: str, coding: Coding) -> Clique:
 
     Args:
         code: Such as ``log(age)``; the code is read, never run.
-        coding: The schema.
     """
     tree, quoted = parsed(code)
     try:
@@ -166,7 +165,6 @@ class _ExpressionNames:
     """The attributes of an expression.
 
     Args:
-        coding: The schema.
         quoted: The names in backticks, by the words that stand for them in the code.
     """
 
@@ -353,7 +351,6 @@ def evaluated(
         code: As it stands in the formula.
         numbers: For attributes that are numbers, the number in each cell.
         labels: For all attributes, the level in each cell.
-        logic: Of comparisons.
 
     Raises:
         NotUsableError: It has no value that follows from the levels.
@@ -500,7 +497,6 @@ class _Evaluation:
         return None
 
     def _joined(self, node: ast.expr) -> Any:
-        """Evaluate an operator and its sides."""
         match node:
             case ast.BinOp(left=left, op=ast.BitAnd(), right=right):
                 return self._logic.both(*self._numeric_values(left, right))
@@ -571,7 +567,6 @@ class _Evaluation:
 
 
 def _parts(node: ast.expr) -> Sequence[ast.expr]:
-    """The elements of a list."""
     if isinstance(node, ast.List | ast.Tuple | ast.Set):
         return node.elts
     if isinstance(node, ast.Call) and function_of(node) in _LISTS:

@@ -199,7 +199,6 @@ class _Reader:
         return values[id(tree)]
 
     def _joined(self, node: ASTNode[Any], parts: Sequence[Terms]) -> Terms:
-        """Apply an operator to the terms on its sides."""
         symbol = node.operator.symbol
         if len(parts) == 1:
             return parts[0] if symbol == "+" else ()
@@ -216,7 +215,6 @@ class _Reader:
         return _PRODUCTS[symbol](left, right)
 
     def _terms_of(self, token: Token) -> Terms:
-        """Return the terms of an operand."""
         if token.kind is Token.Kind.NAME:
             return (self._factor_of(token.token.replace(self._backslash, "\\")),)
         if token.kind is Token.Kind.PYTHON:

@@ -114,8 +114,6 @@ def read_design(
     """The model matrix of a formula.
 
     Args:
-        text: The formula.
-        coding: The schema.
         values: Numbers of levels; see ``numbers_of``.
         observed: For attributes where it is known, the levels that somebody has: others have no column.
         used: Which numbers are summed: their columns have slopes.
@@ -198,7 +196,6 @@ class _Maker:
 
     @cached_property
     def _in_terms(self) -> NumbersUsed:
-        """The numbers that terms may use."""
         return replace(self.used, response="")
 
     def _columns(self, term: Clique) -> list[Column]:
@@ -364,7 +361,6 @@ def _cells(factor: Factor) -> int:
 
 
 def _width(factor: Factor) -> int:
-    """Most columns of a factor."""
     return 1 if isinstance(factor, NumericFactor) else len(factor.names)
 
 

@@ -47,13 +47,9 @@ class AnswerRequest:
     """A question as an analyst sends it.
 
     Args:
-        written: The formula.
-        kind: The analysis.
-        coding: The schema.
         values: Numbers of levels that the analyst gives.
         where: Which records; "" for all.
         missing: One of ``MISSING_CHOICES``.
-        options: What else was said.
     """
 
     written: Written
@@ -237,7 +233,6 @@ def _are_all(own: Margins, part: Margins) -> bool:
 
 
 def _lacking(margins: Margins, needs: Needs) -> tuple[Sum, ...]:
-    """The sums that margins do not determine."""
     lacking = []
     for one in needs.sums:
         try:

@@ -155,8 +155,6 @@ class ReleasedNumbers:
     """Other released numbers of the same records, or that may be: exact statistics and means of runs.
 
     Args:
-        cliques: Marginals.
-        histograms: Attributes.
         sums: Sums of other cards.
         means: For a number, the group of each record in each table of means; -1 outside all groups.
     """

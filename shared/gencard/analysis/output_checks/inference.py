@@ -317,7 +317,6 @@ class _Ranges:
         return float(np.minimum(self.high - self.low, WIDTH).sum())
 
     def is_open(self, place: int) -> bool:
-        """Whether a sum changes enough."""
         return bool(self.high[place] - self.low[place] >= WIDTH)
 
     def span(self, place: int, program: LinearProgram) -> float:

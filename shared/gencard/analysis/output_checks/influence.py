@@ -399,7 +399,6 @@ class _Fit:
         rows: Rows of the model matrix of the population's records, shape ``(n, columns)``.
         inverse: Inverse of the cross products of the rows; generalised if columns are aliased.
         span: Projection on the span of the rows.
-        coefficients: Estimates.
         contrasts: Contrasts that the rows determine.
         values: Response of each record, shape ``(n + m,)``.
         residuals: Residuals of the population's records.

@@ -147,7 +147,6 @@ def _of_group_cells(margins: RecordMargins, part: Crossed, rules: Rules) -> Rule
 def _of_group_sums(
     margins: RecordMargins, part: Crossed, response: FloatArray, rules: Rules
 ) -> RuleVerdict:
-    """Judge sums of the response in each group."""
     if _is_wide(part, margins):
         return RuleVerdict((Rule.THRESHOLD,))
     attributes, cells = _cells(part, margins)
@@ -451,7 +450,6 @@ def _of_term_groups(
 def _of_class_means(
     margins: RecordMargins, question: CheckedQuestion, rules: Rules
 ) -> Iterator[tuple[str, RuleVerdict]]:
-    """Judge the mean of each feature in each class."""
     response = question.formula.response or ""
     for name in dict.fromkeys(name for term in question.formula.terms for name in term):
         numbers = np.asarray(question.values[name], dtype=np.float64)

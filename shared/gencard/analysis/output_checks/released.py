@@ -232,7 +232,6 @@ class Number:
 
     Args:
         name: Place of the number in the answer.
-        value: Value as computed.
         unit: The released number is its nearest multiple.
     """
 

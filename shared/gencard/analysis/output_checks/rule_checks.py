@@ -36,7 +36,6 @@ def of_model(records: float, parameters: int, cells: int | None, rules: Rules) -
     """Rules for all numbers of a model together.
 
     Args:
-        records: In the model.
         parameters: Columns of the model matrix that are estimated.
         cells: Different rows of the model matrix; None where a feature is a number, or where there is
             one feature alone: that is a table of means, for which leverage is the threshold.

@@ -269,7 +269,6 @@ class StoredRun:
 
     @staticmethod
     def _rows(design: Design, records: StoredRecords) -> FloatArray:
-        """The model matrix of some records."""
         return design.matrix(records.codes(design.attributes), records.numbers)
 
     def _groups(self, term: Clique) -> tuple[IntArray, int]:

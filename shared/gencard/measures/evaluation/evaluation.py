@@ -216,7 +216,6 @@ class Material:
     """Inputs of one evaluation, over the attributes of the release.
 
     Args:
-        coding: What the codes mean.
         cliques: Phi's marginals.
         original: The records that the release was made from; None where they are not looked at.
         holdout: Records of the same population that it was not made from, where there are any.
@@ -330,11 +329,7 @@ class Finding(ABC):
 
     @abstractmethod
     def rounded(self, material: Material) -> Self:
-        """The finding as it may be released: each number rounded to its sampling error.
-
-        Args:
-            material: Material that the finding was computed from.
-        """
+        """The finding as it may be released: each number rounded to its sampling error."""
 
     def __str__(self) -> str:
         return "\n".join(f"{name}: {_plain(value)}" for name, value in self.lines)
@@ -412,12 +407,7 @@ class Evaluation:
         return kind
 
     def numbers(self, attributes: int, marginals: int) -> int:
-        """Return the price of the measure, in statistics.
-
-        Args:
-            attributes: Number of attributes of the release.
-            marginals: Number of marginals of Phi.
-        """
+        """Return the price of the measure, in statistics."""
         return self.price if isinstance(self.price, int) else self.price(attributes, marginals)
 
     @property
@@ -448,10 +438,6 @@ class Evaluation:
         Numbers of one named table need a policy that allows this table. Numbers of all attributes at
         once (distances, attacks, uniques, models) need that no forbidden set is among them; the largest
         order is about tables, and does not bind them.
-
-        Args:
-            attributes: Attributes of the card.
-            cliques: Marginals of the card.
         """
         allowed = self._allowed(together, attributes, declared, cliques)
         return None if allowed else f"the policy does not allow examining {self.sight} together"

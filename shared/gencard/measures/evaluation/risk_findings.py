@@ -483,7 +483,6 @@ class CloneFinding(Finding):
     """Rows that equal a record, in shares of the rows.
 
     Args:
-        rows: Rows of the release.
         train: Equal to some record that the release was made from. This and the next two are None where
             no row has a distance.
         equal: The same, among as many of these as there are of holdout.

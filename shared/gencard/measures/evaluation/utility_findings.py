@@ -314,7 +314,6 @@ class TablesOfWidth:
     """All tables of so many attributes.
 
     Args:
-        tables: Number of tables.
         means: The mean of each measure over them; see ``mean_measure`` for tables without one.
         worst: Tables of the largest S_pMSE, the worst first.
         constant: Tables whose records are all in one cell, which have no standardised measure.
@@ -337,7 +336,6 @@ class TablesFinding(Finding):
     """Utility of all tables.
 
     Args:
-        attributes: Attributes of the release.
         widths: One, two and three attributes, as far as there are so many, but not too many tables.
         pairs: S_pMSE of each pair, in the order of ``itertools.combinations``; empty where these are
             too many, None for a pair that may not be looked at together or has none. ``variations`` are

@@ -219,7 +219,6 @@ class Reconstruction:
 
     Args:
         space: Where the canaries were drawn.
-        rows: Number of rows released.
         radii: Distance of each canary to the closest row, in the space's unit, shape ``(m,)``.
 
     Raises:
@@ -300,7 +299,6 @@ def reconstruct_cells(canaries: Dataset, synthetic: Dataset) -> Reconstruction:
 
 
 def _levels_of(dataset: Dataset) -> Records:
-    """Codes as levels."""
     columns = (dataset.column(name).astype(np.int64) for name in dataset.domain.attributes)
     return Records(dataset.domain.attributes, tuple(columns))
 

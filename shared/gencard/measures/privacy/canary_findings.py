@@ -253,7 +253,6 @@ class HitCount:
     """Canaries found.
 
     Args:
-        canaries: How many were planted.
         hits: How many have a row within the radius.
         log_q: ln of the probability that a blind generator hits one, at most 0.
     """
@@ -416,7 +415,6 @@ class CanaryFinding:
     """One statistic.
 
     Args:
-        statistic: Its name.
         seen: What was seen, in words.
         bound: What follows, or None where the theorem does not apply.
         refusal: Why it does not, else empty.
@@ -436,7 +434,6 @@ class CanaryFindings:
         canaries: How many were drawn.
         put_in: How many of them were in the dataset.
         rows: How many came back.
-        findings: One of each statistic.
         membership: By distance, canaries put in beside those left out. It bounds nothing.
     """
 

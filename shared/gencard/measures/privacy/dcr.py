@@ -149,7 +149,6 @@ class EqualShare:
 
     Args:
         share: Mean over the draws.
-        stderr: Its standard error.
         size: Records of train and of holdout in each draw.
         draws: How often was drawn; 1 where the sizes are equal already.
     """
@@ -243,7 +242,6 @@ def nearness_test(
 
     Args:
         ours: Distance of each record of train to the closest row; ``theirs`` of holdout. NaN is none.
-        rows: Number of rows.
     """
     ours, theirs = (np.round(each[~np.isnan(each)], _DIGITS) for each in (ours, theirs))
     if not (len(ours) and len(theirs)):
@@ -306,7 +304,6 @@ def clone_test(ours: Proportion, theirs: Proportion, rows: int, alike: float) ->
 
     Args:
         ours: Records of train that equal some row, of all; ``theirs`` those of holdout.
-        rows: Number of rows.
         alike: Share of records that equal some row without copying, as far as is known.
     """
     equal = ours.successes + theirs.successes

@@ -68,8 +68,6 @@ class ReplicatedUniques:
     """Number of combinations of the keys that are unique, and their places.
 
     Args:
-        records: Number of original records.
-        synthetic_records: Number of synthetic records.
         in_original: UiO: combinations of exactly one original record.
         in_synthetic: UiS: combinations of exactly one synthetic record.
         matched: UiOiS: those of ``in_original`` that some synthetic record has.
@@ -138,7 +136,6 @@ def uniques_among(
         theirs: Synthetic records of each.
         among: Synthetic records that an original unique is looked for among; ``theirs``, or more.
         records: Number of original records to take shares of.
-        synthetic_records: Number of synthetic ones.
     """
     unique, twin = ours == 1, theirs == 1
     return ReplicatedUniques(
@@ -266,7 +263,6 @@ class KeyTable:
 
     Args:
         original: Original records, shape ``(k,)``.
-        synthetic: Synthetic records.
         keys: The number of the cell's combination of keys, from 0.
         level: The cell's level of the target, a code.
         named: Whether the cell is excluded by what it is.
@@ -339,7 +335,6 @@ class AttributeDisclosure:
 
     Args:
         records: Original records, those left out too.
-        synthetic_records: Synthetic ones.
         disclosed_by_original: Dorig.
         disclosed_by_synthetic: Dsyn, in synthetic records.
         covered: iS.

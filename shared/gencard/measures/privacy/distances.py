@@ -64,7 +64,6 @@ class Gower:
     """The distance: 0 between equal records, at most 1, without a unit.
 
     Args:
-        attributes: Their names, in order.
         ranges: In each attribute's own unit; None for an attribute of levels.
         weights: One for each attribute; only their proportions matter.
     """

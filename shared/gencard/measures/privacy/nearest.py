@@ -127,7 +127,6 @@ class RareLevels:
     """The rare levels of one attribute.
 
     Args:
-        axis: The attribute's place.
         left: Of each record of the first table its level, counted from 0; -1 where that is not rare.
         right: Of the other table, likewise.
         codes: Of two of them.

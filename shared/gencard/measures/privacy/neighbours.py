@@ -202,7 +202,7 @@ _HALVINGS = 60
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Membership:
-    """Distances of members and others to the closest synthetic record: 0 to 1, ascending, without NaN."""
+    """Distances of members and others to the closest synthetic record, 0 to 1, ascending, no NaN."""
 
     members: NDArray[np.float64]
     others: NDArray[np.float64]

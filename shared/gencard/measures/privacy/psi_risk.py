@@ -66,7 +66,6 @@ class FailingTable:
     """A table that fails the checks of its own card, so that the measurement would be refused.
 
     Args:
-        clique: Attributes of the table.
         checks: Names of the checks that it fails, such as ``threshold``.
         cells: Number of cells that fail.
         levels: Levels of the failing cell with the fewest records, in the order of ``clique``.
@@ -240,8 +239,6 @@ class PsiRisk:
     """Risk of exact tables.
 
     Args:
-        attributes: All that the tables name.
-        records: How many there are.
         threshold: Counts below it are called small.
         tables: Number of released tables, those inside others not counted.
         small: Small counts of all of them together.
@@ -334,7 +331,6 @@ def psi_risk(
     cells of all tables of three attributes.
 
     Args:
-        records: Records that the tables count.
         cliques: Cliques of the tables; a clique inside another adds nothing.
         threshold: Counts below it are called small, at least 2.
 
@@ -409,7 +405,6 @@ def long_tails(
 
     Args:
         fine: Counts of the fine cells of attributes with a step, by name.
-        records: Number of records of the dataset.
         limit: Largest influence that the policy permits; None for any.
     """
     if limit is None:

@@ -68,7 +68,6 @@ def cell_bounds(shape: tuple[int, ...], margins: Margins) -> CellBounds:
     ([[1, 1], [0, 0]], [[2, 2], [1, 1]])
 
     Args:
-        shape: Shape of the table.
         margins: At least one; together they must name every axis.
     """
     lower, upper = np.zeros(shape, dtype=np.int64), np.full(shape, np.iinfo(np.int64).max)
@@ -230,7 +229,6 @@ def certain_facts(
     """Facts about the records from the released tables, each compared with the records.
 
     Args:
-        records: Records that the tables count.
         widest: Largest number of attributes of a key, from 1 to 3.
     """
     search, by_width = _Search(records, released), list[KeyFacts]()

@@ -94,7 +94,6 @@ def confident_guesses(records: Dataset, released: ReleasedTables, width: int) ->
     """Count the confident guesses by all tables that are small enough to be bounded.
 
     Args:
-        records: Records that the tables count.
         width: Attributes of a key, 1 or 2.
     """
     total = TableGuesses(width)
@@ -179,7 +178,6 @@ class WideTables:
     """Disclosure through tables of four attributes that are not released.
 
     Args:
-        tables: Number of tables that were examined.
         skipped: Number of tables that were too large to examine.
         held: Cells that certainly hold somebody, by bounds.
         unexpected: Held cells that would be empty if attributes were independent.
@@ -236,7 +234,6 @@ def wide_tables(
     """Look at every set of four attributes that no released table holds.
 
     Args:
-        records: Records that the tables count.
         known: Facts that smaller keys make certain; they are not counted again.
         most_programs: Most integer programs of each kind.
     """

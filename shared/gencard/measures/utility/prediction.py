@@ -364,7 +364,6 @@ class RandomForest:
     """100 trees, classes weighted by their inverse shares in each bootstrap.
 
     Args:
-        trees: How many.
         seed: Of scikit-learn's own random numbers.
     """
 

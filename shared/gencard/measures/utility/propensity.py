@@ -78,7 +78,6 @@ class _Node:
     """A node of the tree, in records.
 
     Args:
-        places: Its cells.
         share: The synthetic one of its records.
         risk: Records it would misclassify as a leaf.
         worth: How many of them its splits save for each further leaf.
@@ -346,7 +345,6 @@ class Propensity:
         pmse: 0 to 1/4; 0 where it cannot tell them apart at all.
         expected: What it is expected to be for synthetic records drawn from the original ones.
         records: Original and synthetic records together.
-        synthetic_share: Of them.
         specks: Largest distance of the scores' distribution functions; 0 to 1. See
             ``propensity_ranks`` for this and the next two.
         over_half_right: PO50, in shares of the records; -1/2 to 1/2.
@@ -430,8 +428,6 @@ def tree_propensity(
 
     Args:
         values: As there.
-        rng: For the permutations.
-        settings: How the tree grows.
         permutations: Drawn at a time, until their mean is known well enough; at most so many, or
             ``MOST_PERMUTATIONS``, if that is more.
 
@@ -480,7 +476,6 @@ def tree_pmse(
 def _propensity(
     cells: PooledCells, scores: FloatArray, expected: float, parameters: int | None = None
 ) -> Propensity:
-    """Summarise the scores of the cells."""
     synthetic = cells.synthetic_counts()
     return Propensity(
         cells.pmse(scores),

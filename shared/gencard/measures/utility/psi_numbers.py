@@ -120,9 +120,6 @@ class PsiNumbers:
 
     Means, deviations and correlations are those of sums if psi has them; else what the counts of a
     histogram, or of levels, leave open is between bounds.
-
-    Args:
-        psi: All measurements.
     """
 
     psi: Psi
