@@ -101,7 +101,7 @@ files                         8  2000  files that a person names, read up to a b
 measures                      1    50  its door
 measures.evaluation           5  1850  which evaluations exist, and their price
 measures.privacy             13  4750  distances, attacks, canaries, disclosure; risk of psi
-measures.utility              7  2900  fidelity, propensity, predictions
+measures.utility              7  2800  fidelity, propensity, predictions
 run                           5   850  what a program of an analyst imports
 shell                         2   350  commands that are imported when called
 wire                          1    50  its door

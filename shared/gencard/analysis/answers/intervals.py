@@ -367,11 +367,7 @@ def _given(answer: AnalysisAnswer, question: CheckedQuestion) -> AnalysisAnswer:
 
 
 def _notes(known: AnalysisAnswer, answer: AnalysisAnswer, stddev: float) -> tuple[str, ...]:
-    """The notes of an answer, with what is left out.
-
-    Args:
-        stddev: Standard deviation of the noise in the number of records.
-    """
+    """Notes of an answer, with what is left out; ``stddev`` of the noise in the number of records."""
     there = numbers_of(known)
     absent = [
         at for at, value in numbers_of(answer).items() if value is not None and there.get(at) is None
@@ -387,11 +383,7 @@ def _notes(known: AnalysisAnswer, answer: AnalysisAnswer, stddev: float) -> tupl
 
 
 def covariance_with_noise(equations: Equations, margins: Margins, sampling: FloatArray) -> FloatArray:
-    """The covariance of estimates, with what noise adds, shape ``(coefficients, coefficients)``.
-
-    Args:
-        sampling: Their covariance without the noise.
-    """
+    """The ``sampling`` covariance of estimates plus that of the noise, shape ``(coefficients,) * 2``."""
     directions, sizes = _directions(equations.information)
     solved = np.linalg.inv(equations.information)
     # Along the rows of its inverse the information says what each coefficient rests on, which the
@@ -650,11 +642,7 @@ def _tested(
 
 @dataclass(frozen=True, eq=False)
 class NoisyFits:
-    """Least squares on some columns of a design, by levels or of summed numbers.
-
-    Args:
-        design: All columns; the response is that of the question.
-    """
+    """Least squares on some columns of a design, by levels or of summed numbers, from noisy margins."""
 
     margins: Margins
     question: CheckedQuestion

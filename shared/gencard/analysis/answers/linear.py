@@ -435,11 +435,7 @@ def linear_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExactModel:
-    """Inner products of columns, of a constant and of the response, of numbers as the records have them.
-
-    Args:
-        gram: Inner products of the columns, then the constant, then the response.
-    """
+    """Exact inner products, by ``gram``, of the columns, then a constant, then the response."""
 
     gram: Gram
     n: float

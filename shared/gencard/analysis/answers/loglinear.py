@@ -92,11 +92,7 @@ class Columns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Maximum:
-    """Maximum of a likelihood.
-
-    Args:
-        covariance: Inverse of the information there.
-    """
+    """Maximum of a likelihood; the covariance is the inverse of the information there."""
 
     params: FloatArray
     covariance: FloatArray

@@ -56,11 +56,7 @@ COLUMNS = ("time", "at_risk", "events", "survival", "std_err")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Spells:
-    """The joint table, one row for each cell that holds somebody.
-
-    Args:
-        died: True if the event happened at that time.
-    """
+    """One row for each cell that holds somebody; ``died`` if the event happened at its time."""
 
     times: FloatArray
     died: FloatArray
@@ -200,11 +196,7 @@ class Features:
 
 
 def features_of(margins: Margins, design: Design, sums: FloatArray) -> Features:
-    """The features, and their products with functions of the response.
-
-    Args:
-        sums: Sums of the design's columns times each function, shape ``(functions, columns)``.
-    """
+    """The features, and ``sums`` of the design's columns times functions, ``(functions, columns)``."""
     cells = margins.occupied(design.attributes)
     columns = columns_of(design, cells)
     return Features(cells, columns, sums[:, columns.kept] @ columns.back, records_of(margins))

@@ -162,11 +162,7 @@ def _unreadable() -> NotUsableError:
 
 
 class _ExpressionNames:
-    """The attributes of an expression.
-
-    Args:
-        quoted: The names in backticks, by the words that stand for them in the code.
-    """
+    """Attributes of an expression; ``quoted`` has names in backticks by their words in the code."""
 
     def __init__(self, coding: Coding, quoted: Mapping[str, str]) -> None:
         self._coding, self._quoted = coding, quoted
@@ -230,11 +226,7 @@ Cells = NDArray[Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NumericFactor:
-    """A factor that is a number in each cell; NaN where it is none.
-
-    Args:
-        truth: The numbers stand for true and false.
-    """
+    """A number in each cell, NaN for none; if ``truth``, the numbers stand for true and false."""
 
     values: FloatArray
     truth: bool = False
@@ -279,11 +271,7 @@ _LONGEST_TEXT = 60
 
 @dataclass(frozen=True, slots=True)
 class Logic:
-    """The values of comparisons and of what joins them, as numbers: 1 for true, 0 for false.
-
-    Args:
-        compared: Makes an array of a comparison's outcome, of its sides.
-    """
+    """Values of comparisons, 1 for true and 0 for false; ``compared`` makes an array of an outcome."""
 
     compared: Callable[[Any, Any, Any], Cells]
     both: Callable[[Any, Any], Any]

@@ -79,11 +79,7 @@ class NumbersUsed:
         return replace(self, terms=left, grouped=(*self.grouped, name))
 
     def function(self, factor: str, attributes: Clique) -> Mapping[str, Fraction] | None:
-        """The coefficients of a factor of summed numbers; None for another one.
-
-        Args:
-            attributes: Of the factor.
-        """
+        """The coefficients of a factor of summed numbers; None for another one."""
         if factor in self.made:
             return {factor: Fraction(1)}
         if not self.summed.intersection(attributes):

@@ -378,11 +378,7 @@ def _is_indicator(tree: ast.expr) -> bool:
 
 
 def _problem(tree: ast.expr, names: Mapping[str, str | None], shifts: list[float]) -> str:
-    """Why an expression is none of the listed functions of numbers; "" where it is one.
-
-    Args:
-        shifts: Receives the constants that are added.
-    """
+    """Why this is no listed function of numbers, or ""; ``shifts`` receives the constants added."""
     node = _inside(tree)
     if _is_attribute(node, names):
         return ""

@@ -33,11 +33,7 @@ def is_count(one: Scalar, place: int) -> bool:
 
 
 def derived(exact: AnalysisAnswer, rounded: AnalysisAnswer) -> AnalysisAnswer:
-    """The rounded answer, with what follows from its numbers computed from these.
-
-    Args:
-        exact: The same answer before it was rounded, with the same tables and scalars.
-    """
+    """The rounded answer, with what follows from its numbers computed from these and ``exact`` ones."""
     pairs = zip(exact.tables, rounded.tables, strict=True)
     tables = tuple(_table(*pair, exact, rounded) for pair in pairs)
     rounded = replace(rounded, tables=tables)
@@ -250,11 +246,7 @@ def _of_pairs(table: AnswerTable, exact: AnalysisAnswer, rounded: AnalysisAnswer
 
 
 def _of_pair(name: str, numbers: list[float | None]) -> float | None:
-    """One end of an interval, or the p-value.
-
-    Args:
-        numbers: Correlation, number of records and the end, each exact and rounded.
-    """
+    """An end of an interval, or the p-value; r, number of records and end, each exact and rounded."""
     r, rounded_r, n, size, end, _ = numbers
     if r is None or rounded_r is None or n is None or size is None or end is None:
         return None

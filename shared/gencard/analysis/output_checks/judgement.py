@@ -362,11 +362,7 @@ def fits_exactly(answer: AnalysisAnswer) -> bool:
 
 
 def output_cliques(question: CheckedQuestion, possible: Mapping[str, Mask]) -> tuple[Clique, ...]:
-    """The marginals in whose cells an answer tells counts or means; none for models of numbers alone.
-
-    Args:
-        possible: The levels of each attribute of the formula that the population leaves.
-    """
+    """Marginals in whose cells an answer tells counts or means; none for models of numbers alone."""
     if question.kind in GROUPED or wants_stored_quantiles(question):
         return question.formula.terms or ((),)
     if question.kind in COUNTED or question.kind in PAIRED:

@@ -71,11 +71,7 @@ class Slopes:
     sizes: Mapping[str, int]
 
     def slopes(self, codes: IntArray) -> FloatArray:
-        """The derivatives in some cells, shape ``(numbers, cells)``.
-
-        Args:
-            codes: Shape ``(cells, attributes)``.
-        """
+        """Derivatives, ``(numbers, cells)``, in cells of ``codes``, ``(cells, attributes)``."""
         total = np.zeros((len(self.values), len(codes)))
         for clique, (factor, values) in self.parts.items():
             place = np.zeros(len(codes), dtype=np.int64)

@@ -64,11 +64,7 @@ class Space(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Cube:
-    """The unit cube with Euclidean distance.
-
-    Args:
-        attributes: Number of numeric attributes, each scaled to 0..1.
-    """
+    """The unit cube with Euclidean distance; each numeric attribute is scaled to 0..1."""
 
     attributes: int
 

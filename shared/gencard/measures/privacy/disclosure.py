@@ -234,11 +234,7 @@ class Exclusions:
                 raise InvalidInputError(field="exclusions", problem="a cell lies outside the domain")
 
     def names(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_]:
-        """Return the records that are named; shape ``(n,)``.
-
-        Args:
-            columns: The codes of n records, by attribute.
-        """
+        """Return which of n records are named, shape ``(n,)``, by their codes of each attribute."""
         mask = np.zeros(len(next(iter(columns.values()))), dtype=bool)
         for one in self.named:
             for cell in one.cells:

@@ -109,11 +109,7 @@ class Gower:
 def gower_of(
     *tables: Records, weights: Mapping[str, float] | None = None, missing: Missing = Missing.CATEGORY
 ) -> Gower:
-    """The distance with the ranges of some tables together, as train and holdout.
-
-    Args:
-        weights: Of some attributes; the others weigh 1.
-    """
+    """The distance with the ranges of some tables together; attributes without a weight weigh 1."""
     if not tables:
         raise InvalidInputError(
             field="tables", problem="at least one table is needed to take ranges from"
@@ -200,11 +196,7 @@ class Differences:
         )
 
     def between(self, left: Index, right: Index, shape: tuple[int, ...]) -> tuple[Matrix, Matrix]:
-        """N and D, without numbers that differ by degrees; where D is 0, N is infinite.
-
-        Args:
-            shape: What the two broadcast to.
-        """
+        """N and D, without numbers that differ by degrees; where D is 0, N is infinite."""
         pairwise = any(alike.absent for alike in self._alike.values())
         numerator, denominator = np.zeros(shape), np.zeros(shape if pairwise else (1,) * len(shape))
         for weight, alike in self._alike.items():
@@ -307,11 +299,7 @@ class Pairs:
     differences: Differences
 
     def distances(self, left: Index, right: Index, shape: tuple[int, ...]) -> Matrix:
-        """Distances, 0 to 1, of some records to some others; NaN where nothing can be compared.
-
-        Args:
-            shape: What the two broadcast to.
-        """
+        """Distances, 0 to 1, of some records to some others; NaN where nothing can be compared."""
         known, comparable = self.differences.between(left, right, shape)
         result = add_numbers(self.numbers, known, comparable, left, right)
         result[comparable == 0] = np.nan

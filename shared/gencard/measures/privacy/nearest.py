@@ -43,11 +43,7 @@ from gencard.measures.privacy.records import Column, Records, combination_number
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunningNearest:
-    """Best distances of each record; infinite, with position -1, where there is none yet.
-
-    Args:
-        second: None where only the closest is looked for.
-    """
+    """Best distances of each record, infinite and -1 before; ``second`` is None if not looked for."""
 
     distance: Row
     second: Row | None
@@ -78,11 +74,7 @@ class RunningNearest:
         self.note(rows, first, apart.min(axis=1), position)
 
     def note(self, rows: Positions, first: Row, others: Row | None, position: Positions) -> None:
-        """Take in the closest of further records, where it is, and how near the others are.
-
-        Args:
-            others: Needed where the second is looked for.
-        """
+        """Take in the closest of further records, where it is, and ``others`` if second is wanted."""
         before, place = self.distance[rows], self.position[rows]
         if self.second is not None and others is not None:
             others = np.minimum(self.second[rows], others)

@@ -165,11 +165,7 @@ def failing_table(
     names: Sequence[Sequence[str]],
     statistic: str = "",
 ) -> FailingTable:
-    """Describe a table that fails checks; see ``failing_counts``.
-
-    Args:
-        fails: Cells that fail, of the shape of ``counts``.
-    """
+    """Describe a table by its cells that fail, of the shape of ``counts``; see ``failing_counts``."""
     if not fails.any():
         return FailingTable(clique, tuple(checks), 0, (), 0, statistic)
     lowest = int(np.argmin(np.where(fails, counts, np.iinfo(np.int64).max)))

@@ -91,11 +91,7 @@ class TableGuesses:
 
 
 def confident_guesses(records: Dataset, released: ReleasedTables, width: int) -> TableGuesses:
-    """Count the confident guesses by all tables that are small enough to be bounded.
-
-    Args:
-        width: Attributes of a key, 1 or 2.
-    """
+    """Count confident guesses by keys of ``width`` 1 or 2, by all tables small enough to be bounded."""
     total = TableGuesses(width)
     for names in combinations(records.domain.attributes, width + 1):
         if released.fits(names):
