@@ -85,8 +85,14 @@ def polychoric(table: FloatArray) -> Polychoric:
     # Between the classes, as normal deviates.
     thresholds = [special.ndtri(np.cumsum(counts)[:-1] / counts.sum()) for counts in margins]
     rho = _largest_likelihood(table, *thresholds)
-    gradient = _gradient(table, _Cells(rho, *thresholds))
-    shares = _Cells(rho, *thresholds).shares
+    cells = _Cells(rho, *thresholds)
+    shares, by_rho = cells.shares, cells.by_rho
+    # The change of rho with each count is by implicit differentiation of the score.
+    own = by_rho / shares
+    curvature = float(np.sum(table * (cells.by_rho_twice / shares - own**2)))
+    rows = _through_thresholds(table, cells)
+    columns = _through_thresholds(table.T, cells.turned)
+    gradient = -(own + rows[:, None] + columns[None, :]) / curvature
     freedom = table.size - sum(table.shape)
     distance = 2 * float(special.rel_entr(table / table.sum(), shares).sum() * table.sum())
     return Polychoric(
@@ -171,17 +177,6 @@ def _differences(corners: FloatArray) -> FloatArray:
     return np.diff(np.diff(np.pad(corners, 1), axis=0), axis=1)
 
 
-def _gradient(table: FloatArray, cells: _Cells) -> FloatArray:
-    """Change of rho with each count, by implicit differentiation of the score."""
-    shares, by_rho = cells.shares, cells.by_rho
-    own = by_rho / shares
-    curvature = float(np.sum(table * (cells.by_rho_twice / shares - own**2)))
-    rows = _through_thresholds(table, cells)
-    columns = _through_thresholds(table.T, cells.turned)
-    gradient: FloatArray = -(own + rows[:, None] + columns[None, :]) / curvature
-    return gradient
-
-
 def _through_thresholds(table: FloatArray, cells: _Cells) -> FloatArray:
     """Change of the score with one more record in each row, because thresholds move."""
     shares, by_rho, n = cells.shares, cells.by_rho, table.sum()
@@ -226,7 +221,12 @@ def correlation_answer(margins: Margins, question: CheckedQuestion) -> AnalysisA
     attributes = attributes_of(question, 2)
     method = choice(question, "method", tuple(_NAMES))
     if question.columns:
-        correlations, answer = _of_sums(margins, question, attributes)
+        centred = centred_products(number_gram(margins, question, attributes))
+        correlations = []
+        for i, j in combinations(range(len(attributes)), 2):
+            square = float(centred[i, j] ** 2 / (centred[i, i] * centred[j, j]))
+            correlations.append(copysign(min(1.0, sqrt(square)), centred[i, j]))
+        answer = AnalysisAnswer(question.kind, question.text, records_of(margins))
         sizes = [answer.n] * len(correlations)
         pvalues = [correlation_pvalue(r, answer.n) for r in correlations]
     else:
@@ -287,18 +287,6 @@ def _pairs(
         tables.append(table)
     n = max(table.n for table in tables)
     return tables, AnalysisAnswer(question.kind, question.text, n, notes=missing_note(margins, keys))
-
-
-def _of_sums(
-    margins: Margins, question: CheckedQuestion, attributes: Clique
-) -> tuple[list[float], AnalysisAnswer]:
-    """Pearson's correlation of each pair, of numbers as the records have them where they are summed."""
-    centred = centred_products(number_gram(margins, question, attributes))
-    correlations = []
-    for i, j in combinations(range(len(attributes)), 2):
-        square = float(centred[i, j] ** 2 / (centred[i, i] * centred[j, j]))
-        correlations.append(copysign(min(1.0, sqrt(square)), centred[i, j]))
-    return correlations, AnalysisAnswer(question.kind, question.text, records_of(margins))
 
 
 def _correlation(method: str, table: LevelTable) -> float:

@@ -1,6 +1,5 @@
 """Cross-tabulations: the table, shares, tests of independence, association, odds ratios, strata."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import log, nan, sqrt
 
@@ -324,24 +323,18 @@ def _stratified(
     occupied = np.flatnonzero((counts.sum(axis=(0, 1)) > 0) | is_noisy)
     tables = tuple(flat.table(f"counts[{names[place]}]", counts[:, :, place]) for place in occupied)
     tested = [np.maximum(counts[:, :, place], 0) for place in occupied]
-    scalars = _conditional([one for one in tested if one.any()])
+    # Tests of independence within strata: the sums over them.
+    inside = [one[one.sum(axis=1) > 0][:, one.sum(axis=0) > 0] for one in tested if one.any()]
+    scalars: tuple[Scalar, ...] = ()
+    for name, test in (("chi2", pearson), ("g", likelihood_ratio)):
+        freedom = sum(table_freedom(table) for table in inside)
+        summed = Test.chi2(sum(test(table).statistic for table in inside), freedom)
+        scalars += (test_scalar(name, summed),)
     if counts.shape[:2] != (2, 2):
         return replace(answer, scalars=scalars, tables=tables)
     return _pooled(
         replace(answer, scalars=scalars, tables=tables), counts[:, :, occupied], level(question)
     )
-
-
-def _conditional(tables: Sequence[FloatArray]) -> tuple[Scalar, ...]:
-    """Tests of independence within strata: the sums over them."""
-    inside = [table[table.sum(axis=1) > 0][:, table.sum(axis=0) > 0] for table in tables]
-    scalars = []
-    for name, test in (("chi2", pearson), ("g", likelihood_ratio)):
-        tests = [test(table) for table in inside]
-        freedom = sum(table_freedom(table) for table in inside)
-        summed = Test.chi2(sum(test.statistic for test in tests), freedom)
-        scalars.append(test_scalar(name, summed))
-    return tuple(scalars)
 
 
 def _pooled(answer: AnalysisAnswer, counts: FloatArray, alpha: float) -> AnalysisAnswer:

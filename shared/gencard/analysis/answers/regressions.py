@@ -12,7 +12,6 @@ from scipy import special, stats
 
 from gencard.analysis.answers.answer import (
     AnalysisAnswer,
-    AnswerTable,
     Scalar,
     coefficients_of,
     finite,
@@ -102,27 +101,24 @@ def kaplan_meier_answer(margins: Margins, question: CheckedQuestion) -> Analysis
     """A curve for each cell of the features, told at every level of the time."""
     event, features = event_of(question)
     spells = _spells(margins, question, features, event)
-    groups, place = np.unique(spells.features, axis=0, return_inverse=True)
+    groups, group = np.unique(spells.features, axis=0, return_inverse=True)
     tables = []
     for number, codes in enumerate(groups):
         names = [question.levels(name)[code] for name, code in zip(features, codes, strict=True)]
         name = f"survival[{', '.join(names)}]" if names else "survival"
-        tables.append(_curve(spells, np.ravel(place) == number, name))
+        inside = np.ravel(group) == number
+        times, place = np.unique(spells.times[inside], return_inverse=True)
+        counts = spells.counts[inside]
+        died = np.bincount(place, counts * spells.died[inside], minlength=len(times))
+        at_risk = np.cumsum(np.bincount(place, counts, minlength=len(times))[::-1])[::-1]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            survival = np.cumprod(1 - died / at_risk)
+            errors = survival * np.sqrt(np.cumsum(died / (at_risk * (at_risk - died))))
+        errors = np.where(survival == 0, 0.0, errors)
+        numbers = np.column_stack([times, at_risk, died, survival, errors])
+        tables.append(table_of(name, tuple(f"{time:g}" for time in times), COLUMNS, numbers))
     n = float(spells.counts.sum())
     return AnalysisAnswer(question.kind.value, question.text, n, tables=tuple(tables))
-
-
-def _curve(spells: _Spells, inside: FloatArray, name: str) -> AnswerTable:
-    times, place = np.unique(spells.times[inside], return_inverse=True)
-    counts = spells.counts[inside]
-    died = np.bincount(place, counts * spells.died[inside], minlength=len(times))
-    at_risk = np.cumsum(np.bincount(place, counts, minlength=len(times))[::-1])[::-1]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        survival = np.cumprod(1 - died / at_risk)
-        errors = survival * np.sqrt(np.cumsum(died / (at_risk * (at_risk - died))))
-    errors = np.where(survival == 0, 0.0, errors)
-    numbers = np.column_stack([times, at_risk, died, survival, errors])
-    return table_of(name, tuple(f"{time:g}" for time in times), COLUMNS, numbers)
 
 
 def cox_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:

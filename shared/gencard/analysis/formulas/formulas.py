@@ -98,7 +98,20 @@ class _Reader:
         predictors = tokens[tilde + 1 :]
         response = self._response_of(tokens[:tilde])
         tree = tokens_to_ast(list(_with_intercept(predictors)), DefaultOperatorResolver())
-        formula = Written(response, self._value(tree), self._attributes)
+        # Without recursion: a chain of terms is a deep tree.
+        nodes, below = [], [tree]
+        while below:
+            nodes.append(below.pop())
+            if isinstance(nodes[-1], ASTNode):
+                below.extend(nodes[-1].args[:1] if _is_power(nodes[-1]) else nodes[-1].args)
+        values: dict[int, Terms] = {}
+        for node in reversed(nodes):
+            values[id(node)] = (
+                self._joined(node, [values.get(id(part), ()) for part in node.args])
+                if isinstance(node, ASTNode)
+                else self._terms_of(node)
+            )
+        formula = Written(response, values[id(tree)], self._attributes)
         if any(self._response in formula.attributes_of(term) for term in formula.terms):
             # the first operand that names the response
             using = (
@@ -181,22 +194,6 @@ class _Reader:
             raise self._wrong(tokens[0].source_start, problem)
         self._response = attributes[0]
         return terms[0][0]
-
-    def _value(self, tree: Token | ASTNode[Any]) -> Terms:
-        """The terms that a tree stands for; without recursion, for a chain of terms is a deep tree."""
-        nodes, below = [], [tree]
-        while below:
-            nodes.append(below.pop())
-            if isinstance(nodes[-1], ASTNode):
-                below.extend(nodes[-1].args[:1] if _is_power(nodes[-1]) else nodes[-1].args)
-        values: dict[int, Terms] = {}
-        for node in reversed(nodes):
-            values[id(node)] = (
-                self._joined(node, [values.get(id(part), ()) for part in node.args])
-                if isinstance(node, ASTNode)
-                else self._terms_of(node)
-            )
-        return values[id(tree)]
 
     def _joined(self, node: ASTNode[Any], parts: Sequence[Terms]) -> Terms:
         symbol = node.operator.symbol

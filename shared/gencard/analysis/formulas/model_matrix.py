@@ -291,16 +291,13 @@ class _Maker:
             raise self._wrong(factor, error.problem) from None
         if isinstance(value, Levels) or whole:
             return value
-        self._check_finite(factor, value)
-        return value.as_levels if value.truth else value
-
-    def _check_finite(self, factor: str, value: NumericFactor) -> None:
         if not np.isfinite(value.values).all():
             problem = (
                 "this is not a finite number at every level; for missing values use missing='drop' or "
                 "C(...), in answers from psi also values={...}"
             )
             raise self._wrong(factor, problem)
+        return value.as_levels if value.truth else value
 
     def _wrong(self, factor: str, problem: str) -> InvalidFormulaError:
         return InvalidFormulaError(position=max(self.text.find(factor), 0) + 1, problem=problem)

@@ -466,7 +466,7 @@ def _coarse_quantiles(groups: StoredGroups, answer: AnalysisAnswer, rules: Rules
 
 
 def _coarse(value: float, error: float, numbers: FloatArray, threshold: int) -> tuple[float, float]:
-    """A quantile as the nearest multiple of a unit that enough ascending numbers round to; its error."""
+    """A quantile to a unit that enough of the ascending numbers round to; its error likewise."""
     width = float(numbers[-1] - numbers[0])
     unit = rounding.step(error) if error > 0 else width / 1_000
     while True:

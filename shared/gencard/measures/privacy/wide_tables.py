@@ -98,19 +98,16 @@ def confident_guesses(records: Dataset, released: ReleasedTables, width: int) ->
             counts = count(records, names)
             fitted_table = maximum_entropy(counts.shape, released.within(names), len(records))
             for axis in range(width + 1):
-                total += _about(axis, counts, fitted_table)
+                away = tuple(other for other in range(counts.ndim) if other != axis)
+                keys = fitted_table.sum(axis=axis, keepdims=True)
+                confident = (fitted_table > CONFIDENT * keys) & (_share(counts, axis) < RARE)
+                have_key = counts.sum(axis=axis, keepdims=True)
+                total += TableGuesses(
+                    len(away), int(np.sum(have_key * confident)), int(np.sum(counts[confident]))
+                )
             if not released.releases(names):
                 total += _held(width, counts, released.bounds(names).lower)
     return total
-
-
-def _about(axis: int, counts: Counts, fitted: FloatArray) -> TableGuesses:
-    """Guesses of one attribute from the others."""
-    away = tuple(other for other in range(counts.ndim) if other != axis)
-    keys = fitted.sum(axis=axis, keepdims=True)
-    confident = (fitted > CONFIDENT * keys) & (_share(counts, axis) < RARE)
-    have_key = counts.sum(axis=axis, keepdims=True)
-    return TableGuesses(len(away), int(np.sum(have_key * confident)), int(np.sum(counts[confident])))
 
 
 def _share(counts: Counts, axis: int) -> FloatArray:
@@ -262,7 +259,13 @@ class _WideSearch:
         self._held += int(occupied.sum())
         self._unexpected += int(np.sum(occupied & surprising))
         self._wrong += int(np.sum((counts < bounds.lower) | (counts > bounds.upper)))
-        if self._is_decomposable(names):
+        # Bounds are sharp where each clique of the triangulated graph is a released table.
+        domain = self._records.domain.project(names)
+        margins = [{names[axis] for axis in axes} for axes in self._released.within(names)]
+        tree = JunctionTree.of(
+            domain, [tuple(sorted(one, key=names.index)) for one in margins], MOST_CELLS
+        )
+        if all(any(set(clique) <= margin for margin in margins) for clique in tree.cliques):
             return
         is_large = bool(np.count_nonzero(bounds.upper) > MOST_FREE)
         for axis in range(WIDTH):
@@ -319,15 +322,6 @@ class _WideSearch:
         has_key = [self._records.column(name) == code for name, code in keys]
         rows: NDArray[np.bool_] = np.logical_and.reduce(has_key) & ~self._known[target]
         return rows
-
-    def _is_decomposable(self, names: Clique) -> bool:
-        """Whether bounds are sharp: each clique of the triangulated graph is a released table."""
-        domain = self._records.domain.project(names)
-        margins = [{names[axis] for axis in axes} for axes in self._released.within(names)]
-        tree = JunctionTree.of(
-            domain, [tuple(sorted(one, key=names.index)) for one in margins], MOST_CELLS
-        )
-        return all(any(set(clique) <= margin for margin in margins) for clique in tree.cliques)
 
 
 def bounds_of_four(released: ReleasedTables, names: Clique) -> CellBounds:

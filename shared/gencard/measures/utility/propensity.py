@@ -221,7 +221,12 @@ def regression_basis(cells: PooledCells, order: int, most_parameters: int) -> ND
         np.ones((len(cells.totals), 1)),
         *(products([blocks[axis] for axis in axes]) for axes in sets),
     ]
-    return _independent(np.hstack(parts))
+    matrix = np.hstack(parts)
+    lengths = np.linalg.norm(matrix, axis=0)
+    scaled = matrix[:, lengths > 0] / lengths[lengths > 0]
+    basis, triangle, _ = scipy.linalg.qr(scaled, mode="economic", pivoting=True, overwrite_a=True)
+    diagonal = np.abs(np.diag(triangle))
+    return np.asarray(basis[:, : int(np.sum(diagonal > _DEPENDENT * diagonal[0]))])
 
 
 def regression_scores(basis: FloatArray, totals: FloatArray, synthetic: FloatArray) -> FloatArray:
@@ -236,14 +241,6 @@ def _block(column: PredictorColumn) -> FloatArray:
     centred = column.numbers - column.numbers.mean()
     scaled = centred / (np.abs(centred).max() or 1.0)  # squares of the smallest numbers are 0
     return np.asarray((scaled / (scaled.std() or 1.0))[:, None])
-
-
-def _independent(matrix: FloatArray) -> FloatArray:
-    lengths = np.linalg.norm(matrix, axis=0)
-    scaled = matrix[:, lengths > 0] / lengths[lengths > 0]
-    basis, triangle, _ = scipy.linalg.qr(scaled, mode="economic", pivoting=True, overwrite_a=True)
-    diagonal = np.abs(np.diag(triangle))
-    return np.asarray(basis[:, : int(np.sum(diagonal > _DEPENDENT * diagonal[0]))])
 
 
 _CONVERGED = 1e-8
