@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from itertools import pairwise
 from math import log
 
@@ -58,12 +57,12 @@ from gencard.analysis.answers.loglinear import (
     maximum,
 )
 from gencard.analysis.answers.margins import (
+    MadeUp,
     Margins,
     Mask,
     Occupied,
     RecordMargins,
     check_determined,
-    occupied_of,
     summed,
     within,
 )
@@ -77,7 +76,7 @@ from gencard.analysis.answers.regressions import (
 )
 from gencard.core.coding import MISSING, MISSING_BESIDE, Edges
 from gencard.core.dataset import Dataset
-from gencard.core.domain import Clique, Domain
+from gencard.core.domain import Clique
 from gencard.core.errors import GencardError, InvalidInputError, NoAnswerError, NoEstimateError
 from gencard.core.moment import level_values
 from gencard.core.statistics.formula import SUMMED_TERMS, Analysis
@@ -593,69 +592,17 @@ _SPREADS = ("var", "std", "std_mean", "lower", "upper")
 
 # A trial of a question on made-up counts of the schema: whether it can have an answer at all.
 #
-# Made-up records belong to a few latent classes, and their attributes are independent given the class.
-# All levels occur, all attributes depend on each other a little, and no cell is small. So an analysis
-# that has no result here lacks one because of its formula, its condition, its options or the schema: a
-# response with a level that stands for no number, or an attribute of which the condition leaves one
-# level.
+# All levels of ``MadeUp`` occur, all attributes depend on each other a little, and no cell is small. So
+# an analysis that has no result here lacks one because of its formula, its condition, its options or the
+# schema: a response with a level that stands for no number, or an attribute of which the condition
+# leaves one level.
 
 
 MOST_TRIED = 1 << 16
 """Cells of all attributes of a question that is tried: the service must not spend seconds on a trial."""
 
-_RECORDS = 1e5
-_CLASSES = 3
 _SEEDS = (1, 2)
 """Seeds of the made-up counts; a question is refused if no seed gives it an answer."""
-
-
-def _patternless(number: int, seed: int) -> FloatArray:
-    """Different numbers from 1 to 3, without a pattern that an analysis could meet."""
-    parts, _ = np.modf(np.sin(12.9898 * (np.arange(number) + 1) + 78.233 * seed) * 43758.5453)
-    return np.asarray(1.0 + 2.0 * np.abs(parts))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MadeUp:
-    """Margins of made-up records, exact and consistent with each other.
-
-    Args:
-        classes: Shares of the latent classes, shape ``(classes,)``.
-        shares: For each attribute, shares of its levels in each class, shape ``(classes, levels)``.
-    """
-
-    domain: Domain
-    classes: FloatArray
-    shares: Mapping[str, FloatArray]
-
-    @classmethod
-    def of(cls, domain: Domain, seed: int) -> "MadeUp":
-        sizes = zip(domain.attributes, domain.sizes, strict=True)
-        # shares between 1 and 3 to each other: no level is rare, and none is like another
-        shares = {
-            name: _patternless(_CLASSES * size, seed + 10 * place).reshape(_CLASSES, size)
-            for place, (name, size) in enumerate(sizes)
-        }
-        shares = {name: one / one.sum(axis=1, keepdims=True) for name, one in shares.items()}
-        classes = _patternless(_CLASSES, seed)
-        return cls(domain, classes / classes.sum(), shares)
-
-    def counts(self, clique: Clique) -> FloatArray:
-        tables = []
-        for one in range(_CLASSES):
-            shares = (self.shares[name][one] for name in clique)
-            tables.append(reduce(np.multiply.outer, shares, _RECORDS * self.classes[one]))
-        return np.asarray(sum(tables))
-
-    def variances(self, clique: Clique) -> FloatArray:
-        return np.zeros(tuple(self.domain.size(name) for name in clique))
-
-    def occupied(self, clique: Clique) -> Occupied:
-        return occupied_of(self.counts(clique))
-
-    def source(self, clique: Clique) -> Clique:
-        self.domain.axes(clique)
-        return tuple(clique)
 
 
 def tried(question: CheckedQuestion, conditions: Iterable[tuple[Clique, Mask]]) -> AnalysisAnswer | None:
