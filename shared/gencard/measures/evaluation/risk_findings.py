@@ -405,7 +405,6 @@ class DistanceFinding(Finding):
 
 
 def distance_finding(material: Material) -> DistanceFinding:
-    """Evaluate; raises the errors of ``equal_share`` and ``nearest``."""
     tables = material.tables
     sizes = len(tables.train), len(tables.holdout)
     to_train, to_holdout = material.to_train, material.to_holdout

@@ -71,7 +71,7 @@ class Proportion:
         return (k + z * z / 2) / (n + z * z), width
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Lowest and highest share, 0 to 1; raises as ``wilson`` does."""
+        """Lowest and highest share, 0 to 1."""
         middle, width = self.wilson(confidence)
         return max(0.0, middle - width), min(1.0, middle + width)
 

@@ -85,7 +85,7 @@ def published_log_p(nu: float, m: int, n: int, d: int, *, epsilon: float) -> flo
 
 
 def epsilon_lower(nu: float, m: int, n: int, d: int, *, beta: float) -> float:
-    """The epsilon, in nats, at which p is beta; infinite at nu = 0. Raises as ``published_log_p``."""
+    """The epsilon, in nats, at which p is beta; infinite at nu = 0."""
     check_beta(beta)
     growth = _log_growth(nu, m, n, d)
     return max(0.0, (log(beta) + lgamma(m * d + 1)) / m - growth)

@@ -132,7 +132,7 @@ def gaps(dataset: Dataset, gap: Gap) -> NDArray[np.float64]:
 
 
 def records_within(dataset: Dataset, gap: Gap) -> NDArray[np.int64]:
-    """Records looked at in each level of ``gap.within``; raises as ``gaps`` does."""
+    """Records looked at in each level of ``gap.within``."""
     return np.asarray(_counts(dataset, gap).sum(axis=1))
 
 
@@ -145,7 +145,7 @@ def _counts(dataset: Dataset, gap: Gap) -> NDArray[np.int64]:
 
 
 def gap_error(original: Dataset, synthetic: Dataset, gap: Gap, *, fewest: int = 0) -> float | None:
-    """Root mean squared difference of the gaps, from 0 to 2; raises as ``gaps`` does.
+    """Root mean squared difference of the gaps, from 0 to 2.
 
     Args:
         fewest: Fewest original records of a level that counts. If 1 or more, only levels count that

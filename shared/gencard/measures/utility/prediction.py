@@ -461,7 +461,7 @@ class ForestUtility:
 def forest_reference(
     task: Task, real: Split, *, rng: np.random.Generator, forest: RandomForest = _FOREST
 ) -> ForestReference:
-    """Learn from real records, and be tried on others; raises as ``Learner.fit`` does."""
+    """Learn from real records, and be tried on others."""
     taught = forest.fit(task, real.training)
     result = accuracy(taught, real.test, task.target)
     return ForestReference(result, importances(taught, real.test, task, rng=rng))

@@ -464,7 +464,7 @@ def _expected(
 def tree_pmse(
     original: Dataset, synthetic: Dataset, values: Values, *, settings: TreeSettings = _SETTINGS
 ) -> float:
-    """The pMSE alone, by a classification tree; raises as ``tree_propensity`` does."""
+    """The pMSE alone, by a classification tree."""
     _check(settings)
     cells = cells_of(original, synthetic, values)
     return cells.pmse(tree_scores(cells, cells.synthetic_counts(), settings))
