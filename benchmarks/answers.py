@@ -29,8 +29,7 @@ from benchmarks.answers_grid import Seeded, grid
 from gencard.analysis.answers.answer import Coefficients
 from gencard.analysis.answers.kinds import answered, plain_answer
 from gencard.analysis.answers.margins import Margins, PsiMargins, RecordMargins
-from gencard.analysis.answers.noise.bootstrap import Bootstrap, bootstrapped
-from gencard.analysis.answers.noise.reconciled import NoisyMargins
+from gencard.analysis.answers.noisy_margins import Bootstrap, NoisyMargins, bootstrapped
 from gencard.core.card.privacy import laplace
 from gencard.core.errors import ComputationError, InvalidInputError, NoiseDrownsError
 from gencard.core.generators.family import ipf

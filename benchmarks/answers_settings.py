@@ -8,11 +8,11 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.answers_cases import with_moments
+from gencard.analysis.answers.correlations import bivariate_normal
 from gencard.analysis.answers.design import CheckedQuestion, Option
-from gencard.analysis.answers.families.correlations import bivariate_normal
 from gencard.analysis.answers.kinds import plain_answer
 from gencard.analysis.answers.margins import PsiMargins
-from gencard.analysis.answers.noise.numbers import (
+from gencard.analysis.answers.noisy_numbers import (
     Address,
     numbers_of,
 )

@@ -14,6 +14,7 @@ from itertools import combinations, product
 import numpy as np
 
 from benchmarks.attack import Attack, Outcome
+from gencard.analysis.answers import crosstabs
 from gencard.analysis.answers.answer import AnalysisAnswer
 from gencard.analysis.answers.families import contingency
 from gencard.controller.earlier import Earlier
@@ -153,8 +154,8 @@ def _nearest_table(answer: AnalysisAnswer, suffix: str) -> FloatArray:
     best, nearest = np.inf, rounded
     for change in product(range(-2, 3), repeat=rounded.size):
         table = rounded + np.reshape(change, rounded.shape)
-        gap = np.abs(contingency.expected_counts(table) - expected).max()
-        gap += np.abs(contingency.adjusted_residuals(table) - residuals).max()
+        gap = np.abs(crosstabs.expected_counts(table) - expected).max()
+        gap += np.abs(crosstabs.adjusted_residuals(table) - residuals).max()
         if gap < best:
             best, nearest = gap, table
     return nearest

@@ -34,9 +34,9 @@ from benchmarks import bench, dcr_once
 from benchmarks.peers import ONE_THREAD, Figures, Peer, Peers, peers_python
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
-from gencard.measures.evaluation.distances import DistanceFinding
 from gencard.measures.evaluation.evaluation import NOTHING_DECLARED, Material
 from gencard.measures.evaluation.registry import evaluation_named
+from gencard.measures.evaluation.risk_findings import DistanceFinding
 
 _FOLDER = Path(__file__).resolve().parents[2] / "shared" / "oracles" / "metrics"
 

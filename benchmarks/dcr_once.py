@@ -54,8 +54,8 @@ class Job:
 def gencard(job: Job) -> Callable[[], Answer]:
     """Ours: pure numpy."""
     records = import_module("gencard.measures.privacy.records").Records
-    gower = import_module("gencard.measures.privacy.distances.gower")
-    nearest = import_module("gencard.measures.privacy.distances.nearest").nearest
+    gower = import_module("gencard.measures.privacy.distances")
+    nearest = import_module("gencard.measures.privacy.nearest").nearest
     tables = [
         records(
             tuple(job.names),

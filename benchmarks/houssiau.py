@@ -21,7 +21,7 @@ from gencard.core.generators.family import LogLinear, graphical, ipf
 from gencard.core.generators.models import TableModel, TreeModel
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Psi
-from gencard.measures.utility.gap import Gap, gap_error
+from gencard.measures.utility.fidelity import Gap, gap_error
 from gencard.measures.utility.table_utility import marginal_error
 
 GENDER_GAP = Gap("Sex", (0, 1), within="Occupation", among=("Economic Activity", (1, 2)))

@@ -19,8 +19,8 @@ from statsmodels.miscmodels.ordinal_model import OrderedModel
 from benchmarks.coded_samples import Coded
 from benchmarks.table_referees import Case, Pairs
 from gencard.analysis.answers.answer import AnalysisAnswer
-from gencard.analysis.formulas.design import numbers_of
 from gencard.analysis.formulas.formulas import read_formula
+from gencard.analysis.formulas.model_matrix import numbers_of
 
 _STEP = 1e-3
 _NEWTON_STEPS = 12

@@ -11,20 +11,18 @@ from benchmarks.census import APPLICATION_1, APPLICATION_2, APPLICATION_3
 from benchmarks.houssiau import GENDER_GAP
 from benchmarks.paper_methods import METHODS, PREDICTION_ROWS, drawn, records
 from gencard.core.dataset import Dataset
-from gencard.measures.utility.analyses import (
-    ForestReference,
-    ForestUtility,
-    forest_reference,
-    forest_utility,
-)
-from gencard.measures.utility.gap import gap_error
+from gencard.measures.utility.fidelity import gap_error
 from gencard.measures.utility.prediction import (
     Accuracies,
+    ForestReference,
+    ForestUtility,
     LogisticRegression,
     Split,
     Task,
     accuracies,
     accuracy,
+    forest_reference,
+    forest_utility,
     split,
 )
 from gencard.measures.utility.table_utility import marginal_error

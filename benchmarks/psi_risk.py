@@ -21,9 +21,9 @@ from benchmarks.count import records
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.statistics.marginals import count
-from gencard.measures.psi_risk.facts import CellBounds, ReleasedTables
-from gencard.measures.psi_risk.risk import PsiRisk, psi_risk
-from gencard.measures.psi_risk.wide import bounds_of_four, equations
+from gencard.measures.privacy.psi_risk import PsiRisk, psi_risk
+from gencard.measures.privacy.released_tables import CellBounds, ReleasedTables
+from gencard.measures.privacy.wide_tables import bounds_of_four, equations
 
 CENSUS_RECORDS = 570_000
 REFEREE_RECORDS = 10_000

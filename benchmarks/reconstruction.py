@@ -22,7 +22,7 @@ from gencard.core.card.budget import Neighbouring
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.types import FloatArray
-from gencard.measures.privacy.canaries.canaries import (
+from gencard.measures.privacy.canaries import (
     Cube,
     Reconstruction,
     draw_cells,
@@ -30,7 +30,7 @@ from gencard.measures.privacy.canaries.canaries import (
     reconstruct_cells,
     reconstruct_points,
 )
-from gencard.measures.privacy.canaries.findings import hit_count, published_bound, sum_bound
+from gencard.measures.privacy.canary_findings import hit_count, published_bound, sum_bound
 
 Bounds = tuple[float, float, float]
 """Epsilon by the published sum (NaN among levels), the refined sum and the count."""

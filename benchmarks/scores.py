@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from benchmarks import bench
 from gencard.core.dataset import Dataset
-from gencard.measures.privacy.uniques import replicated_uniques
+from gencard.measures.privacy.disclosure import replicated_uniques
 from gencard.measures.utility.table_utility import table_utilities
 
 Array = NDArray[np.float64]

@@ -35,12 +35,11 @@ from benchmarks.answers_grid import Seeded
 from benchmarks.bench import Cell, Result, Table, Target
 from benchmarks.sums import Case, Clamped, Records
 from gencard.analysis.answers.answer import NOISE, AnalysisAnswer
-from gencard.analysis.answers.noise.differences import name_of
-from gencard.analysis.answers.noise.models import AT_MOST
-from gencard.analysis.answers.noise.numbers import COEFFICIENTS, Address
-from gencard.analysis.answers.noise.reconciled import margins_of
-from gencard.analysis.formulas.answering import answer_of
-from gencard.analysis.formulas.predicting import predicted
+from gencard.analysis.answers.intervals import AT_MOST
+from gencard.analysis.answers.noisy_estimates import name_of
+from gencard.analysis.answers.noisy_margins import margins_of
+from gencard.analysis.answers.noisy_numbers import COEFFICIENTS, Address
+from gencard.analysis.formulas.answering import answer_of, predicted
 from gencard.client.terms import measured_with
 from gencard.controller.records.vault import Vault
 from gencard.core.card.privacy import AddedNoise, gaussian, laplace

@@ -20,8 +20,7 @@ from benchmarks import bench
 from benchmarks.diagnosis import survey
 from benchmarks.peers import Peers
 from gencard.core.dataset import Dataset
-from gencard.measures.privacy.disclosure import disclosure_risk
-from gencard.measures.privacy.uniques import replicated_uniques
+from gencard.measures.privacy.disclosure import disclosure_risk, replicated_uniques
 from gencard.measures.utility.table_utility import table_utilities
 
 Pair = tuple[Dataset, Dataset]

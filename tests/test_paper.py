@@ -10,8 +10,7 @@ from benchmarks.paper_audits import Finding, Job
 from benchmarks.paper_methods import METHODS
 from benchmarks.paper_tasks import Marks, Worth
 from gencard.boxes.registry import BOXES, complete
-from gencard.measures.utility.analyses import ForestReference, ForestUtility
-from gencard.measures.utility.prediction import Accuracies
+from gencard.measures.utility.prediction import Accuracies, ForestReference, ForestUtility
 from tests.shared_data import shared_file
 
 

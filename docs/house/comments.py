@@ -18,9 +18,8 @@ from docs.house.sources import SOURCES
 _CORE, _CONTROLLER, _FILES = "gencard.core.", "gencard.controller.", "gencard.files."
 _STATISTICS, _PAIRS = f"{_CORE}statistics.", f"{_CORE}audit."
 _ENTROPY = f"{_CORE}generators."
-_DISTANCES = "gencard.measures.privacy.distances."
+_PRIVACY = "gencard.measures.privacy."
 _RULES = "gencard.analysis.output_checks."
-_SMALL = f"{_RULES}small_counts."
 _SERVICE, _SANDBOX = f"{_CONTROLLER}service.", f"{_CONTROLLER}sandbox."
 _STATE, _PAGE, _RECORDS = f"{_CONTROLLER}state.", f"{_CONTROLLER}page.", f"{_CONTROLLER}records."
 
@@ -55,15 +54,15 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
         f"{_CORE}audit.exploration:windows",
     ),
     "nearest neighbours": (
-        f"{_DISTANCES}nearest:_distinct",
-        f"{_DISTANCES}nearest:_search",
-        f"{_DISTANCES}nearest:_look",
-        f"{_DISTANCES}nearest:_chance",
-        f"{_DISTANCES}groups:GroupRanges.gap",
-        f"{_DISTANCES}groups:_parts",
-        f"{_DISTANCES}rare_levels:RunningNearest.add",
-        f"{_DISTANCES}rare_levels:_note",
-        f"{_DISTANCES}rare_levels:_rare",
+        f"{_PRIVACY}nearest:_distinct",
+        f"{_PRIVACY}nearest:_search",
+        f"{_PRIVACY}nearest:_look",
+        f"{_PRIVACY}nearest:_chance",
+        f"{_PRIVACY}distances:GroupRanges.gap",
+        f"{_PRIVACY}distances:_parts",
+        f"{_PRIVACY}nearest:RunningNearest.add",
+        f"{_PRIVACY}nearest:_note",
+        f"{_PRIVACY}nearest:_rare",
     ),
     "triangles": (
         f"{_ENTROPY}fitting:Triangle.__init__",
@@ -154,23 +153,23 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
         f"{_RULES}differencing:chain_of_sums",
         f"{_RULES}differencing:_GroupSums._least",
         f"{_RULES}differencing:_GroupSums._light",
-        f"{_SMALL}inference:tells_small_counts",
-        f"{_SMALL}inference:_move_together",
-        f"{_SMALL}inference:_in_fractions",
-        f"{_SMALL}lattice:_is_small",
-        f"{_SMALL}linear_programs:LinearProgram._solution",
-        f"{_SMALL}linear_programs:LinearProgram._rounded",
+        f"{_RULES}inference:tells_small_counts",
+        f"{_RULES}inference:_move_together",
+        f"{_RULES}inference:_in_fractions",
+        f"{_RULES}lattice:_is_small",
+        f"{_RULES}lattice:LinearProgram._solution",
+        f"{_RULES}lattice:LinearProgram._rounded",
     ),
     "output rules": (
-        f"{_RULES}tables:contributions",
-        f"{_RULES}tables:of_sums",
-        f"{_RULES}tables:of_quantiles",
+        f"{_RULES}rule_checks:contributions",
+        f"{_RULES}rule_checks:of_sums",
+        f"{_RULES}rule_checks:of_quantiles",
         f"{_RULES}judgement:_of_influence",
         f"{_RULES}judgement:_fully_coded",
         f"{_RULES}released:released",
         f"{_RULES}released:_narrow",
         f"{_RULES}rounding:covariance",
-        f"{_RULES}models:largest_leverage",
+        f"{_RULES}rule_checks:largest_leverage",
         f"{_RULES}influence:_correlated",
         f"{_RULES}influence:_Fit.of",
         f"{_RULES}influence:_Fit.placed",
@@ -197,7 +196,7 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
         f"{_FILES}statistics:_batches",
         f"{_FILES}workbooks:_checked_parts",
         f"{_FILES}workbooks:_error_in",
-        f"{_SMALL}linear_programs:_Silent",
+        f"{_RULES}lattice:_Silent",
         f"{_PAGE}server:PatientProtocol",
         f"{_SERVICE}server",
         f"{_SERVICE}server:bind",

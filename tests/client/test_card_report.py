@@ -24,10 +24,10 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.generators.family import ipf
 from gencard.core.statistics.noise import USUAL_DELTA, epsilon_of
-from gencard.measures.evaluation.attacks import RowUniquesFinding
 from gencard.measures.evaluation.evaluation import Declared, Group, Material
 from gencard.measures.evaluation.registry import EVALUATIONS, evaluate, finding_of_json_object
-from gencard.measures.evaluation.tables import AssociationsFinding
+from gencard.measures.evaluation.risk_findings import RowUniquesFinding
+from gencard.measures.evaluation.utility_findings import AssociationsFinding
 from tests.wire.samples import CARD, RECEIPT
 
 DRAWN = plots.drawn

@@ -18,7 +18,7 @@ from gencard.client.report.card_report import CardReport
 from gencard.client.shell.main import app
 from gencard.core.card.sums import Sum
 from gencard.core.coding import Attribute, Coding, Labels
-from gencard.measures.evaluation.tables import FidelityFinding
+from gencard.measures.evaluation.utility_findings import FidelityFinding
 from gencard.measures.utility.fidelity import fidelity
 from gencard.measures.utility.numbers import compare_with_records
 from gencard.run.levels import Midpoints, Numbers

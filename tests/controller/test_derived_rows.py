@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gencard.analysis.output_checks.small_counts.inference import SearchOutcome
+from gencard.analysis.output_checks.inference import SearchOutcome
 from gencard.client.common.files.rows import read_rows, write_rows
 from gencard.controller.earlier import Earlier
 from gencard.controller.records.declarations import UnlistedLevels, compared, cut, of_person, recoded

@@ -85,8 +85,8 @@ from gencard.core.program_outputs import Output, OutputKind
 from gencard.core.statistics.linear import Function, LinearStatistic
 from gencard.core.types import ignore_progress
 from gencard.measures.evaluation.evaluation import AllowedTogether, Declared
-from gencard.measures.psi_risk.risk import psi_risk
-from gencard.measures.utility.gap import GapWords
+from gencard.measures.privacy.psi_risk import psi_risk
+from gencard.measures.utility.fidelity import GapWords
 from gencard.wire.documents.answer_document import Question
 
 CANARY = "CANARY-Ann-Smith-HIV"

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import attacks_refusals
-from gencard.analysis.answers.kinds import KINDS
-from gencard.analysis.answers.trial import tried
+from gencard.analysis.answers.kinds import KINDS, tried
 from gencard.controller.answers.answers import outcome_of
 from gencard.controller.answers.decisions import RunOutcome
 from gencard.controller.earlier import Earlier

@@ -25,8 +25,8 @@ from gencard.core.moment import MomentKind
 from gencard.core.policy import AnalysesPolicy, AnswerRelease, MomentPolicy, Policy, TwoStewards
 from gencard.core.statistics.formula import Analysis
 from gencard.measures.evaluation.evaluation import Declared
-from gencard.measures.privacy.distances.gower import Missing
-from gencard.measures.utility.gap import GapWords
+from gencard.measures.privacy.distances import Missing
+from gencard.measures.utility.fidelity import GapWords
 
 SMALLEST = """
 [identity]

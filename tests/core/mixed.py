@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 from hypothesis import strategies as st
 
-from gencard.measures.privacy.distances.gower import Gower, Missing
+from gencard.measures.privacy.distances import Gower, Missing
 from gencard.measures.privacy.records import Records
 from tests.core.oracles import read
 

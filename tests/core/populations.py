@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gencard.measures.privacy.attacks.attack import Tables
+from gencard.measures.privacy.attacks import Tables
 from gencard.measures.privacy.records import Records
 
 

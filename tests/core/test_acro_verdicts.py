@@ -13,9 +13,9 @@ import pytest
 from formulaic import ModelSpec, model_matrix
 
 from gencard.analysis.answers.answer import AnswerTable
-from gencard.analysis.answers.survival import COLUMNS
-from gencard.analysis.output_checks import models, tables
-from gencard.analysis.output_checks.models import coarse_table
+from gencard.analysis.answers.regressions import COLUMNS
+from gencard.analysis.output_checks import rule_checks
+from gencard.analysis.output_checks.rule_checks import coarse_table
 from gencard.core.output_rules import USUAL_RULES, Colour, Rule, RuleVerdict, together
 from tests.fixtures.acro.cases import ADULT, COUNTS, GROUPS, MODELS, NAMES, SD2011, SURVIVAL, TRUTHS
 from tests.shared_data import shared_file
@@ -82,9 +82,9 @@ def agrees(verdict, theirs, case=None):
 def test_tables_of_counts(place):
     cells, shape = grouped(*COUNTS[place])
     counts = np.bincount(cells, minlength=np.prod(shape))
-    broken = tables.of_counts(counts, USUAL_RULES)
+    broken = rule_checks.of_counts(counts, USUAL_RULES)
     theirs = VERDICTS["tables"][place]
-    assert agrees(together(tables.verdicts(broken)), theirs)
+    assert agrees(together(rule_checks.verdicts(broken)), theirs)
     for check, named in theirs["cells"].items():
         assert cells_of(broken, CHECKS[check], shape) == sorted(map(tuple, named))
 
@@ -94,17 +94,17 @@ def test_numbers_of_groups(place):
     function, name, rows, columns, values = GROUPS[place]
     cells, shape = grouped(name, rows, columns)
     numbers = frame(name)[values].to_numpy(float)
-    groups = tables.contributions(cells, numbers, cells=int(np.prod(shape)), most=2)
+    groups = rule_checks.contributions(cells, numbers, cells=int(np.prod(shape)), most=2)
     broken = {
-        "mean": lambda: tables.of_sums(groups, USUAL_RULES),
-        "sum": lambda: tables.of_sums(groups, USUAL_RULES),
-        "std": lambda: tables.of_spreads(groups, USUAL_RULES),
-        "median": lambda: tables.of_quantiles(groups.counts, 0.5, USUAL_RULES),
-        "min": lambda: tables.of_quantiles(groups.counts, 0.0, USUAL_RULES),
-        "max": lambda: tables.of_quantiles(groups.counts, 1.0, USUAL_RULES),
+        "mean": lambda: rule_checks.of_sums(groups, USUAL_RULES),
+        "sum": lambda: rule_checks.of_sums(groups, USUAL_RULES),
+        "std": lambda: rule_checks.of_spreads(groups, USUAL_RULES),
+        "median": lambda: rule_checks.of_quantiles(groups.counts, 0.5, USUAL_RULES),
+        "min": lambda: rule_checks.of_quantiles(groups.counts, 0.0, USUAL_RULES),
+        "max": lambda: rule_checks.of_quantiles(groups.counts, 1.0, USUAL_RULES),
     }[function]()
     theirs = VERDICTS["groups"][place]
-    assert agrees(together(tables.verdicts(broken)), theirs, GROUPS[place])
+    assert agrees(together(rule_checks.verdicts(broken)), theirs, GROUPS[place])
     negative = {Rule.NEGATIVE}  # where there is any, both checks name these groups and look no further
     checks = CHECKS | ({"NKCheck": negative, "PPercentCheck": negative} if groups.negative.any() else {})
     for check, named in theirs["cells"].items():
@@ -124,8 +124,8 @@ def test_models(place):
     crossed = len(np.unique(rows, axis=0)) if "*" in features else None
     verdict = together(
         [
-            models.of_model(len(rows), parameters, crossed, USUAL_RULES),
-            models.of_features(rows, np.ones(len(rows)), USUAL_RULES),
+            rule_checks.of_model(len(rows), parameters, crossed, USUAL_RULES),
+            rule_checks.of_features(rows, np.ones(len(rows)), USUAL_RULES),
         ]
     )
     assert len(rows) - parameters == VERDICTS["models"][place]["freedom"]

@@ -7,8 +7,8 @@ import pytest
 
 from gencard.analysis.answers.design import Block
 from gencard.analysis.answers.margins import PsiMargins
-from gencard.analysis.answers.noise.differences import MOST_MOVED
-from gencard.analysis.answers.noise.reconciled import NoisyMargins, covariance_of, margins_of
+from gencard.analysis.answers.noisy_estimates import MOST_MOVED
+from gencard.analysis.answers.noisy_margins import NoisyMargins, covariance_of, margins_of
 from gencard.analysis.formulas.answering import answer_of
 from gencard.analysis.formulas.summing import question_needs
 from gencard.core.card.sums import Sum

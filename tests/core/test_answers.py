@@ -15,9 +15,8 @@ from benchmarks.model_referees import CASES, WIDE
 from gencard.analysis.answers.answer import AnalysisAnswer
 from gencard.analysis.answers.margins import PsiMargins, RecordMargins, records_of, within
 from gencard.analysis.formulas.answering import answer_of
-from gencard.analysis.formulas.conditions import read_condition
-from gencard.analysis.formulas.design import numbers_of, read_design
 from gencard.analysis.formulas.formulas import read_formula
+from gencard.analysis.formulas.model_matrix import numbers_of, read_condition, read_design
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import (

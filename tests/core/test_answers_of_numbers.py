@@ -13,18 +13,16 @@ import statsmodels.formula.api as smf
 from scipy import stats
 from statsmodels.stats.oneway import anova_oneway
 
-from gencard.analysis.answers.exact import gram_of
-from gencard.analysis.answers.families.histograms import level_means, quantile_of_cells
+from gencard.analysis.answers.intervals import AT_MOST
+from gencard.analysis.answers.levels import level_means, quantile_of_cells
+from gencard.analysis.answers.linear import gram_of
 from gencard.analysis.answers.margins import Margins, Present, PsiMargins
-from gencard.analysis.answers.noise.bootstrap import Bootstrap
-from gencard.analysis.answers.noise.differences import Moved, name_of
-from gencard.analysis.answers.noise.models import AT_MOST
-from gencard.analysis.answers.noise.numbers import Use, numbers_of, rule_of
-from gencard.analysis.answers.noise.reconciled import margins_of
+from gencard.analysis.answers.noisy_estimates import Moved, name_of
+from gencard.analysis.answers.noisy_margins import Bootstrap, margins_of
+from gencard.analysis.answers.noisy_numbers import Use, numbers_of, rule_of
 from gencard.analysis.formulas.answering import answer_of
-from gencard.analysis.formulas.conditions import read_condition
-from gencard.analysis.formulas.design import summed_columns
 from gencard.analysis.formulas.formulas import read_factors
+from gencard.analysis.formulas.model_matrix import read_condition, summed_columns
 from gencard.analysis.formulas.numbers import needs_of, numbers_used
 from gencard.analysis.formulas.summing import question_needs
 from gencard.core.card.sums import Sum as SumOf
@@ -196,7 +194,7 @@ def test_conditions_choose_records(records, text, where):
 def test_above_forty_columns_floats_are_corrected_by_exact_residuals(records, monkeypatch):
     text = "y ~ g * z + x + h"
     exact = asked(records, text)
-    monkeypatch.setattr("gencard.analysis.answers.exact.MOST_EXACT", 2)
+    monkeypatch.setattr("gencard.analysis.answers.linear.MOST_EXACT", 2)
     near = asked(records, text)
     assert near.coefficients.names == exact.coefficients.names
     assert np.allclose(near.coefficients.params, exact.coefficients.params, rtol=1e-14)

@@ -9,10 +9,10 @@ from scipy import integrate, optimize, stats
 
 from benchmarks.coded_samples import Coded, sample
 from benchmarks.table_referees import CASES
-from gencard.analysis.answers.families import contingency
-from gencard.analysis.answers.families.correlations import bivariate_normal, polychoric
-from gencard.analysis.answers.families.discriminant import Correspondence
-from gencard.analysis.answers.families.groups import Groups, quantile_places
+from gencard.analysis.answers import crosstabs
+from gencard.analysis.answers.classifiers import Correspondence
+from gencard.analysis.answers.correlations import bivariate_normal, polychoric
+from gencard.analysis.answers.groups import Groups, quantile_places
 from gencard.analysis.answers.margins import PsiMargins, RecordMargins
 from gencard.analysis.formulas.answering import answer_of
 from gencard.analysis.formulas.formulas import read_formula
@@ -359,7 +359,7 @@ def test_two_attributes_have_the_inertias_of_their_own_table():
     table = TABLE
     burt = np.block([[np.diag(table.sum(1)), table], [table.T, np.diag(table.sum(0))]])
     analysis = Correspondence.of(burt, 2)
-    chi2 = contingency.pearson(table).statistic
+    chi2 = crosstabs.pearson(table).statistic
     np.testing.assert_allclose(analysis.adjusted.sum(), chi2 / table.sum())
     np.testing.assert_allclose(analysis.adjusted_total, chi2 / table.sum())
 

@@ -17,10 +17,9 @@ from gencard.core.errors import (
     InvalidNumberError,
     UnknownAttributeError,
 )
-from gencard.measures.privacy.attacks.attack import Attack, Proportion, Tables, drawn
-from gencard.measures.privacy.attacks.neighbours import inference, linkability
-from gencard.measures.privacy.attacks.singling_out import singling_out
-from gencard.measures.privacy.distances.gower import Gower, Missing, gower_of
+from gencard.measures.privacy.attacks import Attack, Proportion, Tables, drawn, singling_out
+from gencard.measures.privacy.distances import Gower, Missing, gower_of
+from gencard.measures.privacy.neighbours import inference, linkability
 from gencard.measures.privacy.records import Records
 from tests.core.mixed import NUMERIC, tables
 from tests.core.mixed import adult as files

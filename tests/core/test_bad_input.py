@@ -14,17 +14,15 @@ from gencard.core.errors import (
     InvalidNumberError,
     TooLargeError,
 )
-from gencard.measures.privacy.attacks.attack import Tables
-from gencard.measures.privacy.attacks.neighbours import inference, linkability, membership
-from gencard.measures.privacy.attacks.singling_out import singling_out
-from gencard.measures.privacy.canaries.canaries import reconstruct_cells
-from gencard.measures.privacy.disclosure import disclosure_risk
-from gencard.measures.privacy.distances.dcr import dcr, equal_share
-from gencard.measures.privacy.distances.gower import Missing, gower_of
-from gencard.measures.privacy.distances.nearest import clones, nearest
+from gencard.measures.privacy.attacks import Tables, singling_out
+from gencard.measures.privacy.canaries import reconstruct_cells
+from gencard.measures.privacy.dcr import dcr, equal_share
+from gencard.measures.privacy.disclosure import disclosure_risk, replicated_uniques
+from gencard.measures.privacy.distances import Missing, gower_of
+from gencard.measures.privacy.nearest import clones, nearest
+from gencard.measures.privacy.neighbours import inference, linkability, membership
 from gencard.measures.privacy.records import Records
-from gencard.measures.privacy.uniques import replicated_uniques
-from gencard.measures.utility.gap import Gap, gap_error
+from gencard.measures.utility.fidelity import Gap, gap_error
 from gencard.measures.utility.propensity import regression_propensity, tree_pmse
 from gencard.measures.utility.table_utility import marginal_error, mean_table_utility, table_utilities
 

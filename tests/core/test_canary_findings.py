@@ -10,8 +10,8 @@ from gencard.core.card.budget import Neighbouring
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import DomainMismatchError, InvalidNumberError
-from gencard.measures.privacy.canaries.canaries import cells_of, draw_cells, plant, points_of
-from gencard.measures.privacy.canaries.findings import STATISTICS, CanaryPlan, canary_findings
+from gencard.measures.privacy.canaries import cells_of, draw_cells, plant, points_of
+from gencard.measures.privacy.canary_findings import STATISTICS, CanaryPlan, canary_findings
 
 DOMAIN = Domain.of({"a": 20, "b": 30, "c": 10, "d": 12})
 RELATIONS = pytest.mark.parametrize("neighbouring", Neighbouring)

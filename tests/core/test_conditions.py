@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gencard.analysis.formulas.conditions import read_condition
+from gencard.analysis.formulas.model_matrix import read_condition
 from gencard.core.coding import BOOLEANS, Attribute, Coding, Edges, Labels
 
 CODING = Coding(

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.core.errors import DomainMismatchError, InvalidDatasetError, InvalidNumberError
-from gencard.measures.privacy.distances.dcr import closer_share, dcr, equal_share
-from gencard.measures.privacy.distances.gower import Missing, gower_of
-from gencard.measures.privacy.distances.nearest import Nearest, clones, distance_histogram, nearest, nndr
+from gencard.measures.privacy.dcr import closer_share, dcr, equal_share
+from gencard.measures.privacy.disclosure import replicated_uniques
+from gencard.measures.privacy.distances import Missing, gower_of
+from gencard.measures.privacy.nearest import Nearest, clones, distance_histogram, nearest, nndr
 from gencard.measures.privacy.records import Records
-from gencard.measures.privacy.uniques import replicated_uniques
 from tests.core.mixed import adult, compared
 from tests.core.oracles import coded
 from tests.shared_data import oracle_file

@@ -12,8 +12,7 @@ import statsmodels.formula.api as smf
 from gencard.analysis.answers.kinds import KINDS
 from gencard.analysis.answers.margins import RecordMargins
 from gencard.analysis.formulas.answering import answer_of
-from gencard.analysis.formulas.conditions import read_condition
-from gencard.analysis.formulas.design import read_design
+from gencard.analysis.formulas.model_matrix import read_condition, read_design
 from gencard.core.coding import BOOLEANS, Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError

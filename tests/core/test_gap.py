@@ -8,7 +8,7 @@ import pytest
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError, UnknownAttributeError
-from gencard.measures.utility.gap import Gap, GapWords, gap_error, gap_of, gaps
+from gencard.measures.utility.fidelity import Gap, GapWords, gap_error, gap_of, gaps
 
 CODING = Coding(
     (

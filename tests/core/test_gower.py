@@ -16,9 +16,8 @@ from gencard.core.errors import (
     InvalidNumberError,
     UnknownAttributeError,
 )
-from gencard.measures.privacy.distances.gower import Gower, Missing, gower_of
-from gencard.measures.privacy.distances.groups import distances
-from gencard.measures.privacy.distances.nearest import nearest
+from gencard.measures.privacy.distances import Gower, Missing, distances, gower_of
+from gencard.measures.privacy.nearest import nearest
 from gencard.measures.privacy.records import Records, records_of
 from tests.core.mixed import by_hand, compared, tables
 from tests.shared_data import oracle_file

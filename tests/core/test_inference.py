@@ -13,12 +13,12 @@ from gencard.analysis.answers.kinds import answered
 from gencard.analysis.answers.margins import RecordMargins
 from gencard.analysis.formulas.answering import read_question
 from gencard.analysis.formulas.numbers import NumbersUsed
+from gencard.analysis.output_checks import facts, inference
+from gencard.analysis.output_checks import lattice as lattice_module
+from gencard.analysis.output_checks.inference import SearchOutcome, tells_small_counts
+from gencard.analysis.output_checks.lattice import WIDTH, CountFacts, Lattice, LinearProgram
 from gencard.analysis.output_checks.populations import Condition, Merged
 from gencard.analysis.output_checks.released import of_rounded_counts, released
-from gencard.analysis.output_checks.small_counts import facts, inference, linear_programs
-from gencard.analysis.output_checks.small_counts.inference import SearchOutcome, tells_small_counts
-from gencard.analysis.output_checks.small_counts.lattice import WIDTH, CountFacts, Lattice
-from gencard.analysis.output_checks.small_counts.linear_programs import LinearProgram
 from gencard.core.card.privacy import Transform
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
@@ -160,19 +160,19 @@ def test_a_search_without_a_proof_is_no_release(monkeypatch, spent):
     one = lattice([20, 3, 9, 8, 11, 30])
     margins = facts.counted([("sex",), ("age",)], one)
     if spent:
-        monkeypatch.setattr(linear_programs, "_MOST_WORK", -1)
+        monkeypatch.setattr(lattice_module, "_MOST_WORK", -1)
     else:
         nothing = np.zeros((0, 6), dtype=np.int64)
         for name in ("mended", "boxed", "within"):
-            monkeypatch.setattr(linear_programs.LinearProgram, name, lambda *_, **__: nothing)
-        monkeypatch.setattr(linear_programs.LinearProgram, "bounded", lambda *_: (nothing, np.inf))
-        monkeypatch.setattr(linear_programs.LinearProgram, "fraction", lambda *_, **__: None)
+            monkeypatch.setattr(lattice_module.LinearProgram, name, lambda *_, **__: nothing)
+        monkeypatch.setattr(lattice_module.LinearProgram, "bounded", lambda *_: (nothing, np.inf))
+        monkeypatch.setattr(lattice_module.LinearProgram, "fraction", lambda *_, **__: None)
     assert tells_small_counts(margins, NOTHING, one) is SearchOutcome.UNDECIDED
 
 
 def test_cells_that_no_output_tells_apart_need_no_program(monkeypatch):
     """Seventy cells of a few records each are open beside their number of records alone."""
-    monkeypatch.setattr(linear_programs, "_MOST_WORK", -1)
+    monkeypatch.setattr(lattice_module, "_MOST_WORK", -1)
     coding = Coding((Attribute("a", Labels(tuple(map(str, range(70))))), *CODING.attributes[:1]))
     codes = np.array(list(product(range(70), range(2)))).repeat(2, axis=0)
     one = Lattice.of(Dataset(coding.domain, codes), ("a", "sex"), CHECKS)

@@ -20,7 +20,7 @@ from gencard.analysis.output_checks.influence import (
 from gencard.core.coding import Attribute, Coding, Edges
 from gencard.core.output_rules import Colour, Rules
 from gencard.core.scale import Scale
-from gencard.measures.psi_risk.risk import least_group, long_tails
+from gencard.measures.privacy.psi_risk import least_group, long_tails
 
 RECORDS = st.integers(12, 40)
 SEEDS = st.integers(0, 2**32 - 1)

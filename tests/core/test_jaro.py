@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.measures.utility.analyses import jaro
+from gencard.measures.utility.prediction import jaro
 from tests.shared_data import oracle_file
 
 words = st.lists(st.integers(0, 5), max_size=8)

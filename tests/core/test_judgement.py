@@ -10,7 +10,7 @@ from gencard.analysis.formulas.answering import read_question
 from gencard.analysis.formulas.formulas import read_formula
 from gencard.analysis.output_checks.judgement import judged, output_cliques
 from gencard.analysis.output_checks.released import numbers_in, released
-from gencard.analysis.output_checks.tables import judged_outputs
+from gencard.analysis.output_checks.rule_checks import judged_outputs
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.output_rules import USUAL_RULES, Colour, Rule

@@ -9,7 +9,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import DomainMismatchError, InvalidInputError
 from gencard.core.statistics.marginals import count
-from gencard.measures.utility.gap import Gap, gap_error, gaps
+from gencard.measures.utility.fidelity import Gap, gap_error, gaps
 from gencard.measures.utility.table_utility import marginal_error
 from tests.core.oracles import coded, read
 from tests.shared_data import oracle_file

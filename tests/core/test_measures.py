@@ -37,7 +37,7 @@ from gencard.measures.evaluation.registry import (
     finding_of_json_object,
     price_in_statistics,
 )
-from gencard.measures.utility.gap import GapWords
+from gencard.measures.utility.fidelity import GapWords
 
 CODING = Coding(
     (

@@ -12,9 +12,9 @@ from gencard.core.errors import (
     InvalidDatasetError,
     InvalidNumberError,
 )
-from gencard.measures.privacy.attacks.attack import Tables
-from gencard.measures.privacy.attacks.neighbours import Membership, membership
-from gencard.measures.privacy.distances.gower import gower_of
+from gencard.measures.privacy.attacks import Tables
+from gencard.measures.privacy.distances import gower_of
+from gencard.measures.privacy.neighbours import Membership, membership
 from tests.core.populations import copied, records
 
 

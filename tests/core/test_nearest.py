@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.core.errors import DomainMismatchError
-from gencard.measures.privacy.distances.dcr import closer_share
-from gencard.measures.privacy.distances.gower import Gower, Missing, gower_of
-from gencard.measures.privacy.distances.groups import distances
-from gencard.measures.privacy.distances.nearest import (
+from gencard.measures.privacy.dcr import closer_share
+from gencard.measures.privacy.distances import Gower, Missing, distances, gower_of
+from gencard.measures.privacy.nearest import (
+    RareLevels,
     distance_histogram,
     first_of_each,
     nearest,
+    rare_levels,
     twin_numbers,
 )
-from gencard.measures.privacy.distances.rare_levels import RareLevels, rare_levels
 from gencard.measures.privacy.records import Records
 from tests.core.mixed import adult, compared
 from tests.shared_data import oracle_file

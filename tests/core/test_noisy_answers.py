@@ -11,10 +11,16 @@ from scipy import stats
 from gencard.analysis.answers import kinds
 from gencard.analysis.answers.design import Block
 from gencard.analysis.answers.margins import PsiMargins, within
-from gencard.analysis.answers.noise.bootstrap import INTERVALS, Bootstrap, bootstrapped, simulated
-from gencard.analysis.answers.noise.reconciled import NoisyMargins, margins_of
+from gencard.analysis.answers.noisy_margins import (
+    INTERVALS,
+    Bootstrap,
+    NoisyMargins,
+    bootstrapped,
+    margins_of,
+    simulated,
+)
 from gencard.analysis.formulas.answering import answer_of, read_question
-from gencard.analysis.formulas.conditions import read_condition
+from gencard.analysis.formulas.model_matrix import read_condition
 from gencard.core.card.privacy import NOISES, Mechanism, laplace
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.errors import InvalidInputError, LackingMarginalsError, NoiseDrownsError

@@ -10,11 +10,11 @@ from scipy import stats
 from benchmarks.answers_grid import alarming, contradicting, misstated, outcome, settings
 from gencard.analysis.answers import kinds
 from gencard.analysis.answers.answer import NOISE, Scalar, numbers_in_json, table_of
+from gencard.analysis.answers.intervals import with_noise
 from gencard.analysis.answers.margins import PsiMargins, RecordMargins
-from gencard.analysis.answers.noise.bootstrap import Bootstrap
-from gencard.analysis.answers.noise.differences import name_of
-from gencard.analysis.answers.noise.intervals import with_noise
-from gencard.analysis.answers.noise.numbers import (
+from gencard.analysis.answers.noisy_estimates import name_of
+from gencard.analysis.answers.noisy_margins import Bootstrap, NoisyMargins, margins_of
+from gencard.analysis.answers.noisy_numbers import (
     COEFFICIENTS,
     RECORDS,
     SCALARS,
@@ -24,7 +24,6 @@ from gencard.analysis.answers.noise.numbers import (
     rule_of,
     use_of,
 )
-from gencard.analysis.answers.noise.reconciled import NoisyMargins, margins_of
 from gencard.analysis.formulas.answering import answer_of, read_question
 from gencard.analysis.formulas.formulas import read_formula
 from gencard.core.card.privacy import gaussian, laplace

@@ -29,7 +29,7 @@ from gencard.core.statistics.psi import HistogramMeasurement, Measurement, Psi, 
 from gencard.core.statistics.unit_sums import UnitSums
 from gencard.measures.evaluation.evaluation import finding_to_json_object
 from gencard.measures.evaluation.registry import finding_of_json_object
-from gencard.measures.evaluation.tables import FidelityFinding
+from gencard.measures.evaluation.utility_findings import FidelityFinding
 from gencard.measures.utility.fidelity import Fidelity, fidelity
 from gencard.measures.utility.numbers import NumberFigure, Source, Statistic, compare_with_records
 from gencard.measures.utility.psi_numbers import PsiNumbers, compare_with_psi

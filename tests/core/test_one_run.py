@@ -11,7 +11,7 @@ from scipy.stats import binom
 
 from gencard.core.card.budget import Neighbouring
 from gencard.core.errors import InvalidNumberError
-from gencard.measures.privacy.canaries.findings import Guesses
+from gencard.measures.privacy.canary_findings import Guesses
 from tests.shared_data import oracle_file
 
 ADD = Neighbouring.ADD_REMOVE

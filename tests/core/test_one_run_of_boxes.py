@@ -14,7 +14,7 @@ from gencard.core.card.budget import Neighbouring
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.generators.sampling import NetworkModel
-from gencard.measures.privacy.canaries.findings import Guesses
+from gencard.measures.privacy.canary_findings import Guesses
 from tests.core.seeded_noise import SeededNoise, Silent
 
 CANARIES = 400

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.analysis.output_checks import models, rounding, tables
+from gencard.analysis.output_checks import rounding, rule_checks
 from gencard.core.card.privacy import USUAL_CHECKS, Transform
 from gencard.core.errors import InvalidNumberError
 from gencard.core.output_rules import (
@@ -39,49 +39,53 @@ class TestRules:
 
 class TestTables:
     def test_counts_around_the_threshold(self):
-        broken = tables.of_counts(np.array([0, 1, 9, 10]), USUAL_RULES)
-        assert [one.broken for one in tables.verdicts(broken)] == [
+        broken = rule_checks.of_counts(np.array([0, 1, 9, 10]), USUAL_RULES)
+        assert [one.broken for one in rule_checks.verdicts(broken)] == [
             (Rule.ZERO,),
             (Rule.THRESHOLD,),
             (Rule.THRESHOLD,),
             (),
         ]
         possible = np.array([False, True, True, True])
-        assert tables.verdicts(tables.of_counts(np.zeros(4), USUAL_RULES, possible))[0] == PASSED
+        assert (
+            rule_checks.verdicts(rule_checks.of_counts(np.zeros(4), USUAL_RULES, possible))[0] == PASSED
+        )
 
     def test_one_large_contribution(self):
-        groups = tables.contributions(
+        groups = rule_checks.contributions(
             np.zeros(12, int), np.array([1.0] * 11 + [1000.0]), cells=2, most=2
         )
-        first, empty = tables.verdicts(tables.of_sums(groups, USUAL_RULES))
+        first, empty = rule_checks.verdicts(rule_checks.of_sums(groups, USUAL_RULES))
         assert first.broken == (Rule.DOMINANCE, Rule.REMAINDER)
         assert empty.broken == (Rule.THRESHOLD,)
 
     def test_each_switch_of_the_rules(self):
         off = Rules(Transform(), missing=False)
         values = np.array([1.0] * 11 + [1000.0, np.nan])
-        groups = tables.contributions(np.zeros(13, int), values, cells=1, most=2)
-        assert tables.verdicts(tables.of_sums(groups, off)) == [PASSED]
+        groups = rule_checks.contributions(np.zeros(13, int), values, cells=1, most=2)
+        assert rule_checks.verdicts(rule_checks.of_sums(groups, off)) == [PASSED]
         careful = Rules(Transform(), missing=True)
-        assert tables.verdicts(tables.of_sums(groups, careful))[0].broken == (Rule.MISSING,)
+        assert rule_checks.verdicts(rule_checks.of_sums(groups, careful))[0].broken == (Rule.MISSING,)
 
     def test_a_spread_of_nothing_says_the_value_of_all(self):
-        groups = tables.contributions(np.zeros(20, int), np.full(20, 7.0), cells=1, most=2)
-        assert tables.verdicts(tables.of_spreads(groups, USUAL_RULES))[0].broken == (Rule.SAME,)
+        groups = rule_checks.contributions(np.zeros(20, int), np.full(20, 7.0), cells=1, most=2)
+        assert rule_checks.verdicts(rule_checks.of_spreads(groups, USUAL_RULES))[0].broken == (
+            Rule.SAME,
+        )
 
     @pytest.mark.parametrize(
         ("records", "level", "red"), [(20, 0.5, False), (19, 0.5, True), (99, 0.9, True)]
     )
     def test_quantiles_need_records_on_both_sides(self, records, level, red):
-        broken = tables.of_quantiles(np.array([records]), level, USUAL_RULES)
-        assert (Rule.RANK in tables.verdicts(broken)[0].broken) == red
+        broken = rule_checks.of_quantiles(np.array([records]), level, USUAL_RULES)
+        assert (Rule.RANK in rule_checks.verdicts(broken)[0].broken) == red
 
 
 class TestModels:
     def test_degrees_of_freedom_and_saturation(self):
-        assert models.of_model(13, 3, 4, USUAL_RULES) == PASSED
-        assert models.of_model(12, 3, 4, USUAL_RULES).broken == (Rule.FREEDOM,)
-        assert models.of_model(500, 4, 4, USUAL_RULES).broken == (Rule.SATURATED,)
+        assert rule_checks.of_model(13, 3, 4, USUAL_RULES) == PASSED
+        assert rule_checks.of_model(12, 3, 4, USUAL_RULES).broken == (Rule.FREEDOM,)
+        assert rule_checks.of_model(500, 4, 4, USUAL_RULES).broken == (Rule.SATURATED,)
 
     @pytest.mark.parametrize(("few", "red"), [(1, True), (9, True), (10, False)])
     def test_the_dummy_of_a_few_in_any_disguise(self, few, red):
@@ -95,15 +99,15 @@ class TestModels:
             np.array([[1.0, 0], [1, 0], [1, 1]]),
         ]
         for matrix in disguises:
-            assert (models.of_features(matrix, counts, USUAL_RULES) != PASSED) == red
+            assert (rule_checks.of_features(matrix, counts, USUAL_RULES) != PASSED) == red
 
     def test_leverage_is_the_diagonal_of_the_hat_matrix(self):
         rng = np.random.default_rng(1)
         cells, counts = rng.normal(size=(20, 4)), rng.integers(0, 9, 20)
         rows = np.repeat(cells, counts, axis=0)
         hat = rows @ np.linalg.pinv(rows)
-        assert models.largest_leverage(cells, counts) == pytest.approx(np.diag(hat).max())
-        assert models.largest_leverage(cells, np.zeros(20)) == 0
+        assert rule_checks.largest_leverage(cells, counts) == pytest.approx(np.diag(hat).max())
+        assert rule_checks.largest_leverage(cells, np.zeros(20)) == 0
 
 
 class TestRounding:

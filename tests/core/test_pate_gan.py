@@ -20,7 +20,7 @@ from gencard.core.card.budget import Neighbouring
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError
-from gencard.measures.privacy.canaries.findings import Guesses
+from gencard.measures.privacy.canary_findings import Guesses
 from tests.core.seeded_noise import Recorded, SeededNoise
 
 DOMAIN = Domain.of({"a": 3, "b": 5, "c": 4})

@@ -4,8 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.measures.privacy.attacks.neighbours import neighbours
-from gencard.measures.privacy.attacks.singling_out import (
+from gencard.measures.privacy.attacks import (
     AttributeCondition,
     Relation,
     by_luck,
@@ -14,7 +13,8 @@ from gencard.measures.privacy.attacks.singling_out import (
     portrait,
     singles_out,
 )
-from gencard.measures.privacy.distances.gower import gower_of
+from gencard.measures.privacy.distances import gower_of
+from gencard.measures.privacy.neighbours import neighbours
 from tests.core.mixed import by_hand, compared
 from tests.core.populations import records
 

@@ -4,9 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gencard.analysis.answers.noise.reconciled import margins_of
-from gencard.analysis.formulas.answering import answer_of
-from gencard.analysis.formulas.predicting import predicted
+from gencard.analysis.answers.noisy_margins import margins_of
+from gencard.analysis.formulas.answering import answer_of, predicted
 from gencard.analysis.formulas.summing import question_needs
 from gencard.core.card.sums import product_ends
 from gencard.core.errors import GencardError

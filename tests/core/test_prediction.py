@@ -15,19 +15,17 @@ from gencard.core.errors import (
     UnknownAttributeError,
 )
 from gencard.measures.utility import prediction
-from gencard.measures.utility.analyses import (
-    RandomForest,
-    forest_reference,
-    forest_utility,
-    importances,
-    order_similarity,
-)
 from gencard.measures.utility.prediction import (
     LogisticRegression,
+    RandomForest,
     Split,
     Task,
     accuracies,
     accuracy,
+    forest_reference,
+    forest_utility,
+    importances,
+    order_similarity,
     predictor_matrix,
     split,
 )

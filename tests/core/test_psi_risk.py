@@ -13,10 +13,10 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 from gencard.core.statistics.marginals import count
-from gencard.measures.psi_risk import risk as risk_of_psi
-from gencard.measures.psi_risk.facts import ReleasedTables, cell_bounds, certain_facts
-from gencard.measures.psi_risk.risk import psi_risk
-from gencard.measures.psi_risk.wide import confident_guesses, maximum_entropy, wide_tables
+from gencard.measures.privacy import psi_risk as risk_of_psi
+from gencard.measures.privacy.psi_risk import psi_risk
+from gencard.measures.privacy.released_tables import ReleasedTables, cell_bounds, certain_facts
+from gencard.measures.privacy.wide_tables import confident_guesses, maximum_entropy, wide_tables
 
 TINY = Domain.of({"a": 2, "b": 3, "c": 2})
 PAIRS = (("a", "b"), ("a", "c"), ("b", "c"))

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.statistics.marginals import count
-from gencard.measures.psi_risk import wide as wide_module
-from gencard.measures.psi_risk.facts import ReleasedTables, certain_facts
-from gencard.measures.psi_risk.risk import psi_risk
-from gencard.measures.psi_risk.wide import ProvableClaim, bounds_of_four, is_certain, wide_tables
+from gencard.measures.privacy import wide_tables as wide_module
+from gencard.measures.privacy.psi_risk import psi_risk
+from gencard.measures.privacy.released_tables import ReleasedTables, certain_facts
+from gencard.measures.privacy.wide_tables import ProvableClaim, bounds_of_four, is_certain, wide_tables
 
 NAMES = ("a", "b", "c", "d")
 DOMAINS = (Domain(NAMES, (2, 2, 2, 2)), Domain(NAMES, (3, 2, 2, 2)))

@@ -20,8 +20,8 @@ from gencard.core.errors import (
     InvalidDatasetError,
     InvalidNumberError,
 )
-from gencard.measures.privacy.canaries import findings as distance_sums
-from gencard.measures.privacy.canaries.canaries import (
+from gencard.measures.privacy import canary_findings as distance_sums
+from gencard.measures.privacy.canaries import (
     Cube,
     EpsilonBound,
     HammingSpace,
@@ -33,7 +33,7 @@ from gencard.measures.privacy.canaries.canaries import (
     reconstruct_points,
     tilted_chance,
 )
-from gencard.measures.privacy.canaries.findings import (
+from gencard.measures.privacy.canary_findings import (
     HitCount,
     hit_count,
     log_q_of,

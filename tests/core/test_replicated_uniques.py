@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import DomainMismatchError, InvalidCliqueError
-from gencard.measures.privacy.uniques import replicated_rows, replicated_uniques
+from gencard.measures.privacy.disclosure import replicated_rows, replicated_uniques
 from tests.core.oracles import coded
 from tests.core.strategies import datasets, domains
 from tests.shared_data import oracle_file

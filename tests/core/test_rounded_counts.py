@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from gencard.analysis.answers.families import contingency
+from gencard.analysis.answers import crosstabs
 from gencard.analysis.answers.kinds import answered
 from gencard.analysis.answers.margins import RecordMargins
 from gencard.analysis.formulas.answering import read_question
@@ -60,8 +60,8 @@ def test_expected_counts_and_residuals_do_not_undo_rounding(seed):
 
     def gap(table):
         return (
-            np.abs(contingency.expected_counts(table) - expected).max()
-            + np.abs(contingency.adjusted_residuals(table) - residuals).max()
+            np.abs(crosstabs.expected_counts(table) - expected).max()
+            + np.abs(crosstabs.adjusted_residuals(table) - residuals).max()
         )
 
     assert gap(rounded) < gap(counts[:, 0].T.astype(float))

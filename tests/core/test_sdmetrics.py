@@ -7,10 +7,10 @@ import pytest
 
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
+from gencard.measures.privacy.dcr import closer_share
 from gencard.measures.privacy.disclosure import disclosure_risk
-from gencard.measures.privacy.distances.dcr import closer_share
-from gencard.measures.privacy.distances.gower import gower_of
-from gencard.measures.privacy.distances.nearest import nearest
+from gencard.measures.privacy.distances import gower_of
+from gencard.measures.privacy.nearest import nearest
 from tests.core.mixed import adult
 from tests.core.oracles import coded, read
 from tests.shared_data import oracle_file

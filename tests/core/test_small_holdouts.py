@@ -13,11 +13,11 @@ from gencard.client.findings.findings import sentence
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidDatasetError
-from gencard.measures.evaluation.distances import BLIND, CloneFinding, DistanceFinding
 from gencard.measures.evaluation.evaluation import NOTHING_DECLARED, Material, finding_to_json_object
 from gencard.measures.evaluation.registry import EVALUATIONS, evaluate, finding_of_json_object
-from gencard.measures.privacy.attacks.attack import Proportion
-from gencard.measures.privacy.distances.dcr import LEVEL, POWER, clone_test, nearness_test
+from gencard.measures.evaluation.risk_findings import BLIND, CloneFinding, DistanceFinding
+from gencard.measures.privacy.attacks import Proportion
+from gencard.measures.privacy.dcr import LEVEL, POWER, clone_test, nearness_test
 
 CODING = Coding(tuple(Attribute(name, Labels(tuple("abcdefg"))) for name in "uvwxyz"))
 

@@ -8,10 +8,10 @@ from scipy import stats
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from gencard.analysis.answers.margins import PsiMargins
-from gencard.analysis.answers.noise.reconciled import margins_of
+from gencard.analysis.answers.noisy_margins import margins_of
 from gencard.analysis.formulas.answering import answer_of, level_notes
-from gencard.analysis.formulas.design import numbers_of
 from gencard.analysis.formulas.formulas import read_factors
+from gencard.analysis.formulas.model_matrix import numbers_of
 from gencard.analysis.formulas.numbers import NumbersUsed
 from gencard.analysis.formulas.summing import question_needs
 from gencard.core.coding import Attribute, Coding, Edges

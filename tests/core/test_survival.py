@@ -5,8 +5,8 @@ import pytest
 
 from gencard.analysis.answers.margins import RecordMargins
 from gencard.analysis.formulas.answering import answer_of
-from gencard.analysis.output_checks.models import coarse, of_curves
 from gencard.analysis.output_checks.released import released
+from gencard.analysis.output_checks.rule_checks import coarse, of_curves
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError

@@ -10,11 +10,11 @@ from gencard.analysis.answers.design import observed_levels
 from gencard.analysis.answers.kinds import KINDS, answered
 from gencard.analysis.answers.margins import RecordMargins
 from gencard.analysis.formulas.answering import read_question
+from gencard.analysis.output_checks import facts
 from gencard.analysis.output_checks.judgement import COUNTED, judged
+from gencard.analysis.output_checks.lattice import Lattice
 from gencard.analysis.output_checks.released import numbers_of, released
 from gencard.analysis.output_checks.slopes import slopes_of
-from gencard.analysis.output_checks.small_counts import facts
-from gencard.analysis.output_checks.small_counts.lattice import Lattice
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.output_rules import USUAL_RULES, Colour, Rule

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from scipy import stats
 
-from gencard.analysis.answers.families import contingency
-from gencard.analysis.answers.families.correlations import (
+from gencard.analysis.answers import crosstabs
+from gencard.analysis.answers.correlations import (
     correlation_pvalue,
     kendall_pvalue,
     kendall_tau,
@@ -26,16 +26,18 @@ from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.statistics.measure import measure_dataset
-from gencard.measures.evaluation.attacks import DisclosureFinding
-from gencard.measures.evaluation.distances import CloneFinding
 from gencard.measures.evaluation.evaluation import Declared, Material, finding_to_json_object
-from gencard.measures.evaluation.models import GapFinding, PropensityFinding
 from gencard.measures.evaluation.registry import REPORTED, evaluate, finding_of_json_object
-from gencard.measures.evaluation.tables import Association, AssociationsFinding
-from gencard.measures.privacy.disclosure import disclosure_risk
-from gencard.measures.privacy.distances.gower import Missing
-from gencard.measures.privacy.uniques import replicated_uniques
-from gencard.measures.utility.gap import GapWords
+from gencard.measures.evaluation.risk_findings import CloneFinding, DisclosureFinding
+from gencard.measures.evaluation.utility_findings import (
+    Association,
+    AssociationsFinding,
+    GapFinding,
+    PropensityFinding,
+)
+from gencard.measures.privacy.disclosure import disclosure_risk, replicated_uniques
+from gencard.measures.privacy.distances import Missing
+from gencard.measures.utility.fidelity import GapWords
 from gencard.measures.utility.propensity import LARGEST_ERROR, TreeSettings, tree_propensity
 from gencard.measures.utility.table_utility import (
     cramers_v,
@@ -231,7 +233,7 @@ class TestAnswers:
         assert np.isnan(kendall_pvalue(table))
 
     def test_a_table_of_one_row_has_no_association(self):
-        assert np.isnan(contingency.cramers_v(np.array([[3.0, 4.0]])))
+        assert np.isnan(crosstabs.cramers_v(np.array([[3.0, 4.0]])))
 
     def test_a_block_in_which_the_inputs_agree_reproduces_nothing_that_could_be_measured(self):
         change = np.array([[1.0, 0.5], [0.9, 0.6], [1.1, 0.4]])

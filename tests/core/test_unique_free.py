@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import ComputationError, DomainMismatchError, InvalidNumberError
-from gencard.measures.privacy.uniques import replicated_rows, unique_free
+from gencard.measures.privacy.disclosure import replicated_rows, unique_free
 
 DOMAIN = Domain.of({"a": 4, "b": 5})
 

@@ -4,7 +4,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from gencard.analysis.output_checks.tables import judged_outputs as judged
+from gencard.analysis.output_checks.rule_checks import judged_outputs as judged
 from gencard.core.errors import BlackBoxError, InvalidInputError
 from gencard.core.output_rules import Rule
 from gencard.core.program_outputs import FIT, Output, OutputKind, difference_in_shape

@@ -22,7 +22,7 @@ from gencard.core.errors import (
     StorageError,
     UniqueFreeFailedError,
 )
-from gencard.measures.privacy.uniques import replicated_rows
+from gencard.measures.privacy.disclosure import replicated_rows
 from gencard.v1 import synthesis_pb2
 from tests.system.house import build, request_id
 from tests.system.raw_calls import configure, eventually, state_unchanged

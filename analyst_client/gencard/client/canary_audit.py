@@ -19,8 +19,8 @@ from gencard.core.card.budget import Neighbouring
 from gencard.core.coding import Edges
 from gencard.core.dataset import Dataset
 from gencard.core.generators.contract import rng_of
-from gencard.measures.privacy.canaries.canaries import FEWEST, plant
-from gencard.measures.privacy.canaries.findings import (
+from gencard.measures.privacy.canaries import FEWEST, plant
+from gencard.measures.privacy.canary_findings import (
     CanaryFinding,
     CanaryFindings,
     CanaryPlan,

@@ -419,7 +419,7 @@ def _within(where: str | None, cliques: tuple[Clique, ...], coding: Coding) -> t
     """Each clique with the attributes of a condition, each set once."""
     if not where:
         return cliques
-    from gencard.analysis.formulas.conditions import read_condition  # noqa: PLC0415 - loads pandas
+    from gencard.analysis.formulas.model_matrix import read_condition  # noqa: PLC0415 - loads pandas
 
     attributes, _ = read_condition(where, coding)
     together = (coding.domain.canonical({*clique, *attributes}) for clique in cliques)

@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 from gencard.analysis.answers import design
 from gencard.analysis.answers.answer import AnalysisAnswer
 from gencard.analysis.answers.design import observed_levels
-from gencard.analysis.answers.margins import Margins, Occupied, RecordMargins
-from gencard.analysis.answers.noise.reconciled import margins_of
-from gencard.analysis.answers.stored import (
+from gencard.analysis.answers.kinds import (
     STORED,
     STORED_KINDS,
     StoredRecords,
@@ -21,10 +19,11 @@ from gencard.analysis.answers.stored import (
     wants_stored,
     wants_stored_quantiles,
 )
+from gencard.analysis.answers.margins import Margins, Occupied, RecordMargins
+from gencard.analysis.answers.noisy_margins import margins_of
 from gencard.analysis.formulas.answering import answer_of, read_question
-from gencard.analysis.formulas.conditions import read_condition
-from gencard.analysis.formulas.design import Values
 from gencard.analysis.formulas.formulas import read_factors, read_formula
+from gencard.analysis.formulas.model_matrix import Values, read_condition
 from gencard.analysis.formulas.numbers import (
     Needs,
     NumbersUsed,
@@ -36,8 +35,7 @@ from gencard.analysis.formulas.numbers import (
 )
 from gencard.analysis.formulas.run_functions import check_functions, grouping_of, number_factors
 from gencard.analysis.formulas.summing import AnswerRequest
-from gencard.analysis.output_checks.groups import group_cliques, group_populations
-from gencard.analysis.output_checks.judgement import output_cliques
+from gencard.analysis.output_checks.judgement import group_cliques, group_populations, output_cliques
 from gencard.analysis.output_checks.populations import (
     EVERYBODY,
     Condition,

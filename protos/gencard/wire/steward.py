@@ -19,7 +19,7 @@ from gencard.core.errors import InvalidInputError, TooLargeError
 from gencard.core.json_codecs import written
 from gencard.core.output_rules import Colour
 from gencard.core.program_outputs import Number
-from gencard.measures.psi_risk.risk import PsiRisk
+from gencard.measures.privacy.psi_risk import PsiRisk
 from gencard.wire.documents.answer_document import Question
 from gencard.wire.signatures.canonical import digest_of, json_bytes, time_text
 from gencard.wire.signatures.identity import Identity

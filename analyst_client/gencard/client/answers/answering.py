@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Unpack
 
-from gencard.analysis.answers.noise.bootstrap import Bootstrap
-from gencard.analysis.answers.noise.reconciled import margins_of
+from gencard.analysis.answers.noisy_margins import Bootstrap, margins_of
 from gencard.client.answers.answer import Answer
 from gencard.client.checking.bundle import Bundle, Keys, checked_schema, receipt_in, signed_card
 from gencard.client.checking.replay import check_psi

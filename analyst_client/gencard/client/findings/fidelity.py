@@ -19,7 +19,7 @@ from gencard.client.findings.numbers import NumberReport
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
 from gencard.core.typed_json import PLAIN
-from gencard.measures.evaluation.tables import FidelityFinding
+from gencard.measures.evaluation.utility_findings import FidelityFinding
 from gencard.measures.utility.fidelity import FALSE_ALARMS, CellFidelity, Fidelity, MarginalFidelity
 
 FORMAT = "gencard.fidelity.v1"

@@ -7,7 +7,7 @@ import numpy as np
 
 from gencard.client.common.display import interval, named, number, percent
 from gencard.client.findings.numbers import error_text, listed, numbers_sentence
-from gencard.measures.evaluation import attacks, distances, models, tables
+from gencard.measures.evaluation import risk_findings, utility_findings
 from gencard.measures.evaluation.evaluation import Finding
 from gencard.measures.utility.fidelity import Fidelity
 from gencard.measures.utility.numbers import NumberTable, Statistic
@@ -153,7 +153,7 @@ def sentence(finding: Finding) -> str:
 
 
 @sentence.register
-def _(finding: tables.FidelityFinding) -> str:
+def _(finding: utility_findings.FidelityFinding) -> str:
     """State limits of the comparison first."""
     unseen = [f"Not seen: {words}." for words in unseen_words(finding.facts)]
     return " ".join([*unseen, fidelity_result(finding.facts)])
@@ -161,7 +161,7 @@ def _(finding: tables.FidelityFinding) -> str:
 
 def result_of(finding: Finding) -> str:
     """The finding in words, without what it does not see: a report says that first."""
-    if isinstance(finding, tables.FidelityFinding):
+    if isinstance(finding, utility_findings.FidelityFinding):
         return fidelity_result(finding.facts)
     return sentence(finding)
 
@@ -211,7 +211,7 @@ def _drowned_numbers(table: NumberTable) -> str:
 
 
 @sentence.register
-def _(finding: distances.DistanceFinding) -> str:
+def _(finding: risk_findings.DistanceFinding) -> str:
     text = (
         f"{percent(finding.share)} of the rows are closer to a training record than to a holdout record "
         f"({interval(finding.low, finding.high)}, equal numbers of both). Without copying, 50 % are "
@@ -230,9 +230,11 @@ def _detectable(share: float | None) -> str:
     """The copies that a test on all records would have shown; empty where a finding does not say."""
     if share is None:
         return ""
-    if distances.shown_share(share) is None:
+    if risk_findings.shown_share(share) is None:
         return " The holdout is too small to show copies, whatever their share of the rows."
-    less = f" It decides nothing about fewer than {percent(share)}." if share > distances.BLIND else ""
+    less = (
+        f" It decides nothing about fewer than {percent(share)}." if share > risk_findings.BLIND else ""
+    )
     return (
         f" The test shows copies from a share of {percent(share)} of the rows on, in 8 of 10 such "
         f"evaluations.{less}"
@@ -246,7 +248,7 @@ _CLONE_RESULTS = {
 
 
 @sentence.register
-def _(finding: distances.CloneFinding) -> str:
+def _(finding: risk_findings.CloneFinding) -> str:
     if finding.copied is not None:
         beyond = finding.stands_out and not finding.copied
         likeness = " But more rows equal a training record than likeness explains." if beyond else ""
@@ -265,7 +267,7 @@ def _(finding: distances.CloneFinding) -> str:
 
 
 @sentence.register
-def _(finding: distances.RatioFinding) -> str:
+def _(finding: risk_findings.RatioFinding) -> str:
     return (
         "For 5 % of the rows, the distance to the closest training record is at most "
         f"{_ratio(finding.low_train)} times that to the second closest; for holdout records "
@@ -274,7 +276,7 @@ def _(finding: distances.RatioFinding) -> str:
 
 
 @sentence.register
-def _(finding: attacks.UniquesFinding) -> str:
+def _(finding: risk_findings.UniquesFinding) -> str:
     shares = dict(finding.shares)
     return (
         f"{percent(shares['repU'])} of the records are unique and equal a unique row (replicated "
@@ -283,7 +285,7 @@ def _(finding: attacks.UniquesFinding) -> str:
 
 
 @sentence.register
-def _(finding: attacks.RowUniquesFinding) -> str:
+def _(finding: risk_findings.RowUniquesFinding) -> str:
     rows, single = f"{percent(finding.unique)} of the rows are unique in all attributes.", finding.single
     if single is None:
         return f"{rows} psi states no exact count."
@@ -291,7 +293,7 @@ def _(finding: attacks.RowUniquesFinding) -> str:
 
 
 @sentence.register
-def _(finding: tables.AssociationsFinding) -> str:
+def _(finding: utility_findings.AssociationsFinding) -> str:
     pairs, total = len(finding.pairs), len(finding.pairs) + finding.unmeasured
     if not pairs:
         return f"Phi holds none of the {total:,} pairs of attributes: {_MODEL}"
@@ -308,7 +310,7 @@ def _(finding: tables.AssociationsFinding) -> str:
 
 
 @sentence.register
-def _(finding: attacks.DisclosureFinding) -> str:
+def _(finding: risk_findings.DisclosureFinding) -> str:
     shares = dict(finding.shares)
     return (
         f"Given {', '.join(finding.keys)}, the rows disclose a level of {finding.target} for "
@@ -318,7 +320,7 @@ def _(finding: attacks.DisclosureFinding) -> str:
 
 
 @sentence.register
-def _(finding: attacks.AttackFinding) -> str:
+def _(finding: risk_findings.AttackFinding) -> str:
     risk = finding.risk
     result = (
         f"{percent(finding.attack.share)} of the guesses about training records were right, "
@@ -331,7 +333,7 @@ def _(finding: attacks.AttackFinding) -> str:
 
 
 @sentence.register
-def _(finding: attacks.MembershipFinding) -> str:
+def _(finding: risk_findings.MembershipFinding) -> str:
     return (
         "A training record is nearer to the rows than a holdout record with probability "
         f"{percent(finding.area)} ({interval(finding.low, finding.high)}); random guessing gives 50 %."
@@ -339,7 +341,7 @@ def _(finding: attacks.MembershipFinding) -> str:
 
 
 @sentence.register
-def _(finding: tables.MarginalsFinding) -> str:
+def _(finding: utility_findings.MarginalsFinding) -> str:
     worst = finding.ordered[0]
     mean = float(np.mean([one.error for one in finding.marginals]))
     return (
@@ -349,7 +351,7 @@ def _(finding: tables.MarginalsFinding) -> str:
 
 
 @sentence.register
-def _(finding: models.GapFinding) -> str:
+def _(finding: utility_findings.GapFinding) -> str:
     if finding.error is None:
         return f"The gap {finding.gap} is undefined: no level has both enough records and rows."
     if finding.synthetic[0] is None:
@@ -366,7 +368,7 @@ def _(finding: models.GapFinding) -> str:
 
 
 @sentence.register
-def _(finding: tables.TablesFinding) -> str:
+def _(finding: utility_findings.TablesFinding) -> str:
     means = []
     for one in finding.widths:
         over = f"the {one.tables:,} tables"
@@ -382,7 +384,7 @@ def _(finding: tables.TablesFinding) -> str:
 
 
 @sentence.register
-def _(finding: models.PropensityFinding) -> str:
+def _(finding: utility_findings.PropensityFinding) -> str:
     regression = f"S_pMSE {number(finding.regression)}" if finding.order else "has too many parameters"
     text = (
         f"Telling rows from records: regression {regression}, tree S_pMSE {number(finding.tree)}; "
@@ -397,7 +399,7 @@ def _(finding: models.PropensityFinding) -> str:
 
 
 @sentence.register
-def _(finding: models.PredictionsFinding) -> str:
+def _(finding: utility_findings.PredictionsFinding) -> str:
     return (
         f"Accuracy on the holdout: a forest trained on the release {percent(finding.forest.on_real)}, "
         f"on the records {percent(finding.forest.by_records)}; a regression "

@@ -18,10 +18,10 @@ from gencard.client.findings.findings import sentence
 from gencard.client.findings.numbers import NumberReport, figure_name
 from gencard.core.audit.report import AuditReport, PlantedEvidence, UniquesEvidence
 from gencard.core.types import UNDEFINED
-from gencard.measures.evaluation import attacks, distances, models, tables
-from gencard.measures.evaluation.distances import BINS, RATIO_BINS, STEP
+from gencard.measures.evaluation import risk_findings, utility_findings
 from gencard.measures.evaluation.evaluation import Finding
-from gencard.measures.evaluation.tables import MOST_LINES, FidelityFinding
+from gencard.measures.evaluation.risk_findings import BINS, RATIO_BINS, STEP
+from gencard.measures.evaluation.utility_findings import MOST_LINES, FidelityFinding
 from gencard.measures.utility.fidelity import Fidelity, MarginalFidelity
 from gencard.measures.utility.numbers import NumberFigure
 
@@ -42,11 +42,11 @@ _LEAKS = frozenset({"repU", "DiSCO", "DiSDiO"})
 
 
 _LINES = {
-    distances.DistanceFinding: 0,
-    distances.RatioFinding: 0,
-    attacks.MembershipFinding: 1,
-    models.PropensityFinding: 2,
-    attacks.AttackFinding: 3,
+    risk_findings.DistanceFinding: 0,
+    risk_findings.RatioFinding: 0,
+    risk_findings.MembershipFinding: 1,
+    utility_findings.PropensityFinding: 2,
+    risk_findings.AttackFinding: 3,
 }
 """Lines of figures that do not have one line for each number; 0 for curves."""
 
@@ -63,19 +63,19 @@ def draw(finding: Finding, axes: Axes) -> None:
 
 def lines_of(finding: Finding) -> int:
     """Number of lines of the figure, one above the other; 0 for curves."""
-    if isinstance(finding, models.GapFinding):
+    if isinstance(finding, utility_findings.GapFinding):
         return len(finding.levels)
-    if isinstance(finding, models.PredictionsFinding):
+    if isinstance(finding, utility_findings.PredictionsFinding):
         return len(finding.predictors)
-    if isinstance(finding, tables.AssociationsFinding):
+    if isinstance(finding, utility_findings.AssociationsFinding):
         return max(1, min(MOST_LINES, len(finding.pairs)))
-    if isinstance(finding, tables.TablesFinding):
+    if isinstance(finding, utility_findings.TablesFinding):
         return len(_drawn_attributes(finding))
     return _LINES.get(type(finding), len(finding.lines))
 
 
 @draw.register
-def _(finding: attacks.AttackFinding, axes: Axes) -> None:
+def _(finding: risk_findings.AttackFinding, axes: Axes) -> None:
     """Shares with their Wilson intervals."""
     bars = (
         ("attack", finding.attack, ALARM),
@@ -94,7 +94,7 @@ def _(finding: attacks.AttackFinding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: attacks.MembershipFinding, axes: Axes) -> None:
+def _(finding: risk_findings.MembershipFinding, axes: Axes) -> None:
     """The area under the ROC curve and its interval; dotted: random guessing."""
     axes.axvline(50, color=BESIDE, linestyle=":")
     axes.hlines([0], [100 * finding.low], [100 * finding.high], color=ALARM, linewidth=2.5)
@@ -106,7 +106,7 @@ def _(finding: attacks.MembershipFinding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: distances.CloneFinding, axes: Axes) -> None:
+def _(finding: risk_findings.CloneFinding, axes: Axes) -> None:
     """One bar each."""
     shares = [_in_percent(share) for _, share in finding.lines]
     _barh(axes, shares, [_colour_of_clones(name) for name, _ in finding.lines], height=0.6)
@@ -123,7 +123,7 @@ def _colour_of_clones(name: str) -> str:
 
 
 @draw.register
-def _(finding: distances.RatioFinding, axes: Axes) -> None:
+def _(finding: risk_findings.RatioFinding, axes: Axes) -> None:
     """Both histograms."""
     edges = np.linspace(0, 1, RATIO_BINS + 1)
     for shares, colour, label in (
@@ -137,7 +137,7 @@ def _(finding: distances.RatioFinding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: tables.AssociationsFinding, axes: Axes) -> None:
+def _(finding: utility_findings.AssociationsFinding, axes: Axes) -> None:
     """The largest differences, the rows beside psi; nothing but the axis where Phi holds no pair."""
     shown = finding.pairs[:MOST_LINES]
     places = range(len(shown))
@@ -150,9 +150,9 @@ def _(finding: tables.AssociationsFinding, axes: Axes) -> None:
     axes.set_xlabel("Cramér's V; bar: rows, mark: psi")
 
 
-@draw.register(attacks.UniquesFinding)
-@draw.register(attacks.RowUniquesFinding)
-@draw.register(attacks.DisclosureFinding)
+@draw.register(risk_findings.UniquesFinding)
+@draw.register(risk_findings.RowUniquesFinding)
+@draw.register(risk_findings.DisclosureFinding)
 def _(finding: Finding, axes: Axes) -> None:
     """One bar each."""
     names = [name for name, _ in finding.lines]
@@ -165,7 +165,7 @@ def _(finding: Finding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: distances.DistanceFinding, axes: Axes) -> None:
+def _(finding: risk_findings.DistanceFinding, axes: Axes) -> None:
     """Histograms of the three distances; exact copies are the bars left of 0."""
     edges = np.arange(BINS + 1) * STEP
     curves = (
@@ -184,7 +184,7 @@ def _(finding: distances.DistanceFinding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: tables.FidelityFinding, axes: Axes) -> None:
+def _(finding: utility_findings.FidelityFinding, axes: Axes) -> None:
     """Total variation of each marginal, with expected sampling error and bound."""
     shown, places = (
         finding.ordered[:MOST_LINES],
@@ -236,7 +236,7 @@ def draw_differences(shown: Sequence[NumberFigure], names: Sequence[str], axes: 
 
 
 @draw.register
-def _(finding: models.GapFinding, axes: Axes) -> None:
+def _(finding: utility_findings.GapFinding, axes: Axes) -> None:
     """Each level's gap, the release's beside that of the records."""
     axes.axvline(0, color=BESIDE, linewidth=0.8)
     _draw_with_records(axes, finding.levels, finding.synthetic, finding.original)
@@ -244,14 +244,14 @@ def _(finding: models.GapFinding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: models.PredictionsFinding, axes: Axes) -> None:
+def _(finding: utility_findings.PredictionsFinding, axes: Axes) -> None:
     """Importances, the release's beside those of the records."""
     _draw_with_records(axes, finding.predictors, finding.synthetic, finding.real)
     axes.set_xlabel("bar: accuracy lost in the release, %; mark: among the records")
 
 
 @draw.register
-def _(finding: models.PropensityFinding, axes: Axes) -> None:
+def _(finding: utility_findings.PropensityFinding, axes: Axes) -> None:
     """Both values; dotted: 1, a resample of the records."""
     _barh(axes, [finding.regression, finding.tree], [RELEASE] * 2, height=0.5)
     axes.axvline(1.0, color=BESIDE, linestyle=":", linewidth=1)
@@ -263,7 +263,7 @@ def _(finding: models.PropensityFinding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: tables.TablesFinding, axes: Axes) -> None:
+def _(finding: utility_findings.TablesFinding, axes: Axes) -> None:
     """Heat map of the pairs, S_pMSE by depth of colour; only the attributes of the worst ones."""
     shown = _drawn_attributes(finding)
     places = {name: place for place, name in enumerate(shown)}
@@ -284,7 +284,7 @@ def _(finding: tables.TablesFinding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: tables.MarginalsFinding, axes: Axes) -> None:
+def _(finding: utility_findings.MarginalsFinding, axes: Axes) -> None:
     """Total variation and error of the worst ones."""
     shown = finding.ordered[:MOST_LINES]
     places = np.arange(len(shown))
@@ -331,7 +331,7 @@ def _draw_with_records(
     axes.tick_params(axis="y", length=0)
 
 
-def _drawn_attributes(finding: tables.TablesFinding) -> tuple[str, ...]:
+def _drawn_attributes(finding: utility_findings.TablesFinding) -> tuple[str, ...]:
     """The attributes on the axes, in their order: all, or those in the worst pairs."""
     worst = dict.fromkeys(finding.attributes, 0.0)
     for pair, value in finding.valued_pairs():

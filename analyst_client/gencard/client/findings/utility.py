@@ -24,10 +24,9 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import TooLargeError
 from gencard.core.moment import level_values
-from gencard.measures.utility.analyses import Predictions, analyses
-from gencard.measures.utility.gap import GapWords, gap_error, gap_of
+from gencard.measures.utility.fidelity import GapWords, gap_error, gap_of
 from gencard.measures.utility.numbers import NumberTable
-from gencard.measures.utility.prediction import Task, split
+from gencard.measures.utility.prediction import Predictions, Task, analyses, split
 from gencard.measures.utility.propensity import Propensity, regression_propensity, tree_propensity
 from gencard.measures.utility.table_utility import marginal_error, mean_measure, table_utilities
 

@@ -19,7 +19,7 @@ from gencard.core.audit.report import Verdict
 from gencard.core.card.terms import Tier
 from gencard.measures.evaluation.evaluation import Finding, Group
 from gencard.measures.evaluation.registry import REPORTED
-from gencard.measures.evaluation.tables import TablesFinding
+from gencard.measures.evaluation.utility_findings import TablesFinding
 
 _ON_WHITE = {INK: "#1b1b1b", HIGH: "#0b5fa5"}
 """Colours of a file, which no page gives."""

@@ -8,7 +8,7 @@ from typing import Any
 from gencard.client.common.display import Displayable, Grid, Part, named, percent
 from gencard.client.stewards.views import WIDEST_MAP, AnswerReview, CardReview
 from gencard.core.errors import GencardError, VerificationError
-from gencard.measures.psi_risk.risk import PsiRisk
+from gencard.measures.privacy.psi_risk import PsiRisk
 from gencard.v1 import steward_pb2 as pb
 from gencard.wire import steward
 from gencard.wire.codec import value_of

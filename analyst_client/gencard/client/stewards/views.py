@@ -17,7 +17,7 @@ from gencard.core.errors import GencardError
 from gencard.core.json_codecs import written
 from gencard.core.output_rules import Colour
 from gencard.core.program_outputs import DIGITS, Number
-from gencard.measures.psi_risk.risk import REFUSED
+from gencard.measures.privacy.psi_risk import REFUSED
 from gencard.wire import steward
 from gencard.wire.signatures.canonical import time_text
 from gencard.wire.signatures.identity import short_name

@@ -25,8 +25,8 @@ from gencard.core.statistics.places import places_of
 from gencard.core.types import FloatArray, IntArray, Progress
 from gencard.measures.evaluation.evaluation import Material, finding_to_json_object
 from gencard.measures.evaluation.registry import evaluate, evaluation_named
-from gencard.measures.privacy.uniques import unique_free
-from gencard.measures.psi_risk.risk import (
+from gencard.measures.privacy.disclosure import unique_free
+from gencard.measures.privacy.psi_risk import (
     FailingTable,
     failing_counts,
     failing_table,

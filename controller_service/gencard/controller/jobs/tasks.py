@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from gencard.core.output_rules import Mark, Rules
     from gencard.core.program_outputs import Outputs
     from gencard.measures.evaluation.evaluation import AllowedTogether, Declared
-    from gencard.measures.psi_risk.risk import PsiRisk
+    from gencard.measures.privacy.psi_risk import PsiRisk
     from gencard.wire.documents.answer_document import Question
 
 _MODULES = {
@@ -49,7 +49,7 @@ _MODULES = {
     "FileFormat": "controller.records.file_format",
     "Mark": "core.output_rules",
     "Outputs": "core.program_outputs",
-    "PsiRisk": "measures.psi_risk.risk",
+    "PsiRisk": "measures.privacy.psi_risk",
     "PublicSchema": "controller.records.schema_file",
     "Question": "wire.documents.answer_document",
     "Recipe": "controller.sandbox.boxes",

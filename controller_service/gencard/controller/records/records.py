@@ -21,7 +21,7 @@ from gencard.core.errors import GencardError, InvalidCodingError, UndeclaredLeve
 from gencard.core.policy import NumbersOffer, Policy
 from gencard.core.scale import Adjustments
 from gencard.core.types import Counts
-from gencard.measures.psi_risk.risk import LongTail, long_tails
+from gencard.measures.privacy.psi_risk import LongTail, long_tails
 
 
 def entry_of(source: DatasetSource, salt: bytes) -> DatasetEntry:

@@ -20,7 +20,7 @@ from gencard.core.errors import InvalidInputError
 from gencard.core.policy import Policy
 from gencard.measures.evaluation.evaluation import Evaluation, Need, Sight
 from gencard.measures.evaluation.registry import evaluation_named
-from gencard.measures.utility.gap import gap_of
+from gencard.measures.utility.fidelity import gap_of
 
 
 def check_catalogue(catalogue: Catalogue, boxes: Boxes, *, unreviewed: bool = False) -> None:

@@ -23,7 +23,6 @@ class Coefficients:
 
     Args:
         names: One for each coefficient, such as ``C(sex)[T.male]``.
-        params: The estimates.
         covariance: Covariance of the estimates, one row for each; includes the noise of psi, if any.
         statistic: "t" or "z".
         degrees: Residual degrees of freedom; None for z.

@@ -192,8 +192,6 @@ class Design:
     """The model matrix of a formula, over cells in place of records.
 
     Args:
-        formula: Formula as it was read.
-        response: Response of the model; None if the formula has none.
         columns: In the order of formulaic: the intercept, then terms of ascending degree.
     """
 
@@ -253,7 +251,6 @@ class GroupFactor:
     """A factor that divides the records into groups, such as ``I(age < 40)``.
 
     Args:
-        factor: Factor as it is written.
         attributes: Attributes that decide the group of a record, in the domain's order.
         codes: Group of each cell of the attributes; -1 for cells that the population cannot have.
     """
@@ -290,7 +287,6 @@ class Grouping:
     """The parts of a formula of which at least one has a group.
 
     Args:
-        response: Response of the model; None if the formula has none.
         terms: Without the intercept.
     """
 
@@ -307,10 +303,8 @@ class CheckedQuestion:
     """An analysis that was asked for, read and checked.
 
     Args:
-        kind: The analysis.
         text: The formula, as it was written.
         formula: The attributes of its terms.
-        coding: The schema.
         values: For each attribute that is a number, the number that each code stands for, NaN where it
             stands for none.
         design: The model matrix; None for analyses that need none.

@@ -73,7 +73,6 @@ class Columns:
     """The independent columns of a model matrix over cells, centred and scaled.
 
     Args:
-        names: Names of the original columns.
         kept: Positions of the columns that are estimated.
         matrix: Shape ``(cells, kept)``.
         back: Matrix from parameters of these columns to those of the original columns.
@@ -93,13 +92,7 @@ class Columns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Maximum:
-    """Maximum of a likelihood.
-
-    Args:
-        params: The estimates.
-        covariance: Inverse of the information there.
-        llf: The log likelihood.
-    """
+    """Maximum of a likelihood; the covariance is the inverse of the information there."""
 
     params: FloatArray
     covariance: FloatArray
@@ -116,9 +109,6 @@ def columns_of(design: Design, cells: Occupied, *, without: Sequence[str] = ()) 
     Args:
         cells: Cells of ``design.attributes``, in this order.
         without: Names of columns to leave out.
-
-    Raises:
-        TooLargeError: The model matrix would have more than ``MOST_NUMBERS`` entries.
     """
     if len(cells.counts) * len(design.columns) > MOST_NUMBERS:
         raise TooLargeError(
@@ -191,7 +181,6 @@ def maximum(
 
     Args:
         names: Names of the parameters, for people.
-        kind: Kind of the model.
         where: From parameters on their way to infinity to the levels that drive them, for people;
             "" where no level does.
 
@@ -291,13 +280,7 @@ def diverging_levels(
 
 
 def loglinear_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
-    """The maximum-likelihood fit; deviance and log likelihood where the whole table is determined.
-
-    Raises:
-        InvalidInputError: The formula has a response.
-        NoEstimateError: Zeros of the margins leave some estimate without a bound.
-        TooLargeError: The table has too many cells.
-    """
+    """The maximum-likelihood fit; deviance and log likelihood where the whole table is determined."""
     if question.formula.response is not None:
         problem = "a log-linear model has no response; write all attributes after the '~'"
         raise InvalidInputError(field="formula", problem=problem)

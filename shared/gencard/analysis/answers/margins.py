@@ -1,7 +1,8 @@
-"""Source of the counts of an analysis: psi or records; all else about the analysis is the same."""
+"""Source of the counts of an analysis: psi, records or made-up ones; all else is the same."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from itertools import count
 from math import prod
 from typing import Protocol, cast
@@ -81,9 +82,6 @@ class SummedMargins(Margins, Protocol):
 
         Returns:
             Axes in the order of ``by``.
-
-        Raises:
-            LackingMarginalsError: They are not determined.
         """
         ...
 
@@ -122,7 +120,6 @@ class PsiMargins:
     hold it are combined by inverse variance; ``shares`` gives their weights.
 
     Args:
-        psi: All measurements.
         coding: The schema, for sums of numbers; without it there are none.
 
     >>> psi = Psi(Domain.of({"a": 2}), (Measurement(("a",), np.array([3, 4])),))
@@ -319,7 +316,6 @@ class RecordMargins:
     """Margins of records, counted when they are asked for.
 
     Args:
-        dataset: The coded records.
         weights: One for each record, from 0 up; None where each counts once.
         units: Numbers that can be summed, in whole units, one for each record: none is missing.
     """
@@ -524,3 +520,58 @@ def _check_cells(domain: Domain, clique: Clique) -> None:
 def occupied_of(table: FloatArray) -> Occupied:
     """The cells of a table with a count other than 0."""
     return Occupied(np.argwhere(table), table[table != 0])
+
+
+_MADE_UP, _CLASSES = 1e5, 3
+"""Made-up records, and their latent classes."""
+
+
+def _patternless(number: int, seed: int) -> FloatArray:
+    """Different numbers from 1 to 3, without a pattern that an analysis could meet."""
+    parts, _ = np.modf(np.sin(12.9898 * (np.arange(number) + 1) + 78.233 * seed) * 43758.5453)
+    return np.asarray(1.0 + 2.0 * np.abs(parts))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MadeUp:
+    """Margins of made-up records, exact and consistent with each other.
+
+    They belong to a few latent classes, and their attributes are independent given the class.
+
+    Args:
+        classes: Shares of the latent classes, shape ``(classes,)``.
+        shares: For each attribute, shares of its levels in each class, shape ``(classes, levels)``.
+    """
+
+    domain: Domain
+    classes: FloatArray
+    shares: Mapping[str, FloatArray]
+
+    @classmethod
+    def of(cls, domain: Domain, seed: int) -> "MadeUp":
+        sizes = zip(domain.attributes, domain.sizes, strict=True)
+        # shares between 1 and 3 to each other: no level is rare, and none is like another
+        shares = {
+            name: _patternless(_CLASSES * size, seed + 10 * place).reshape(_CLASSES, size)
+            for place, (name, size) in enumerate(sizes)
+        }
+        shares = {name: one / one.sum(axis=1, keepdims=True) for name, one in shares.items()}
+        classes = _patternless(_CLASSES, seed)
+        return cls(domain, classes / classes.sum(), shares)
+
+    def counts(self, clique: Clique) -> FloatArray:
+        tables = []
+        for one in range(_CLASSES):
+            shares = (self.shares[name][one] for name in clique)
+            tables.append(reduce(np.multiply.outer, shares, _MADE_UP * self.classes[one]))
+        return np.asarray(sum(tables))
+
+    def variances(self, clique: Clique) -> FloatArray:
+        return np.zeros(tuple(self.domain.size(name) for name in clique))
+
+    def occupied(self, clique: Clique) -> Occupied:
+        return occupied_of(self.counts(clique))
+
+    def source(self, clique: Clique) -> Clique:
+        self.domain.axes(clique)
+        return tuple(clique)

@@ -1,4 +1,4 @@
-"""From a formula to its answer: for the analyst from psi, for the controller from records.
+"""From a formula to its answer, from psi or from records, and the effect of noise on it beforehand.
 
 An analysis without a model matrix knows attributes and the numbers of their levels. A function in its
 formula is other numbers to it (``log(income)``), or the attribute itself (``C(age)``), or something that
@@ -6,7 +6,7 @@ it cannot have: that is refused, for an answer as if the function were not there
 """
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import cast
 
@@ -14,13 +14,13 @@ import numpy as np
 
 from gencard.analysis.answers.answer import AnalysisAnswer
 from gencard.analysis.answers.design import CheckedQuestion, Option, observed_levels
-from gencard.analysis.answers.families.histograms import (
+from gencard.analysis.answers.kinds import AnalysisKind, answered, check_coded, kind_of, plain_answer
+from gencard.analysis.answers.levels import (
+    has_noise,
     histogram_quantiles,
     level_means,
     quantiles_inside_levels,
 )
-from gencard.analysis.answers.families.levels import has_noise
-from gencard.analysis.answers.kinds import AnalysisKind, answered, kind_of, plain_answer
 from gencard.analysis.answers.margins import (
     Margins,
     Mask,
@@ -29,23 +29,36 @@ from gencard.analysis.answers.margins import (
     summed,
     within,
 )
-from gencard.analysis.answers.noise.bootstrap import Bootstrap, bootstrapped
-from gencard.analysis.answers.noise.reconciled import measured_of, noisy_whole, reconciled, wider_clique
-from gencard.analysis.answers.stored import check_coded
-from gencard.analysis.formulas.conditions import read_condition
-from gencard.analysis.formulas.design import Values, numbers_of, read_design, summed_columns
-from gencard.analysis.formulas.evaluation import Levels, evaluated
+from gencard.analysis.answers.noisy_margins import (
+    Bootstrap,
+    bootstrapped,
+    margins_of,
+    measured_of,
+    noisy_whole,
+    reconciled,
+    wider_clique,
+)
+from gencard.analysis.formulas.formula_values import Levels, NotUsableError, evaluated
 from gencard.analysis.formulas.formulas import read_factors
-from gencard.analysis.formulas.functions import NotUsableError
+from gencard.analysis.formulas.model_matrix import (
+    Values,
+    numbers_of,
+    read_condition,
+    read_design,
+    summed_columns,
+)
 from gencard.analysis.formulas.numbers import Needs, NumbersUsed, centred_numbers, is_categorical
 from gencard.analysis.formulas.summing import AnswerRequest, dropped_of, takes_ranks
+from gencard.core.card.sums import Sum
 from gencard.core.coding import Coding, Edges
 from gencard.core.domain import Clique
 from gencard.core.errors import (
+    GencardError,
     InvalidFormulaError,
     InvalidInputError,
+    NoiseDrownsError,
 )
-from gencard.core.scale import Scale
+from gencard.core.scale import Scale, shortest, steps_of
 from gencard.core.statistics.formula import (
     Analysis,
     Formula,
@@ -53,6 +66,10 @@ from gencard.core.statistics.formula import (
     sufficient_cliques,
     written_name,
 )
+from gencard.core.statistics.marginals import Counter
+from gencard.core.statistics.psi import HistogramMeasurement, Measurement, Psi, SumMeasurement
+from gencard.core.statistics.unit_sums import UnitSums, unit_bounds
+from gencard.core.types import FloatArray, IntArray
 
 _Numbers = Mapping[str, tuple[float, ...]]
 
@@ -159,7 +176,6 @@ def _means(part: Margins, written: Written, coding: Coding, used: NumbersUsed) -
 
 
 def _centred_note(used: NumbersUsed) -> tuple[str, ...]:
-    """A note on the means that are subtracted."""
     means = ", ".join(f"{float(mean):.10g} from {name}" for name, mean in used.means.items())
     return (f"center subtracts means of the records of the answer: {means}",) if means else ()
 
@@ -345,10 +361,6 @@ def transformed_numbers(
 
     Args:
         centred: Attributes that are summed and centred: a level of theirs has no value.
-
-    Raises:
-        InvalidFormulaError: A function that this kind of analysis cannot have.
-        InvalidInputError, UnknownAttributeError: As ``numbers_of``.
     """
     formula, numbers = read_factors(text, coding), numbers_of(coding, values)
     sides = {"response": [formula.response] if formula.response else []}
@@ -398,3 +410,174 @@ def _way(
 
 def _wrong(text: str, factor: str, problem: str) -> InvalidFormulaError:
     return InvalidFormulaError(position=max(text.find(factor), 0) + 1, problem=problem)
+
+
+# Prediction of the effect of a card's noise on an analysis, before anything is measured.
+#
+# Records are made up from the schema alone: independent attributes, levels equally frequent, numbers
+# uniform in equally frequent cells of their histograms, nothing missing. Their statistics are counted as
+# often as the dataset has records, by declaration, and the analysis is done on them with the noise that
+# the card would have. No draw is needed: standard errors know the noise.
+
+
+_MOST_RECORDS = 20_000
+_STANDARD_ERROR = "std_mean"
+"""Column of tables of means."""
+
+_DROWNS = "will probably drown this analysis (NOISE_DROWNS)"
+_NEAR = 1.25
+"""Noise so many times larger drowns what probably drowns: the limit 1/4 becomes 1/5."""
+
+
+Measured = tuple[Mapping[Clique, float], Mapping[str, float], Mapping[Sum, tuple[float, float]]]
+"""Marginals and histograms with the standard deviation of each count; sums with those of each sum and of
+each count beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Standard errors of an analysis of made-up records.
+
+    Args:
+        names: Of the numbers that have one.
+        sampling: The standard error that the records alone leave.
+        noise: What the noise adds, as another standard error; None if it drowns the analysis.
+        near: It probably drowns the analysis.
+    """
+
+    names: tuple[str, ...]
+    sampling: tuple[float, ...]
+    noise: tuple[float, ...] | None
+    near: bool = False
+
+    def __str__(self) -> str:
+        """One clause, for people."""
+        if self.noise is None:
+            return f"{_DROWNS}: take more budget, or fewer terms"
+        low, high = min(self.ratios, default=0.0), max(self.ratios, default=0.0)
+        near = f"; {_DROWNS}" if self.near else ""
+        return f"adds {low:.2g} to {high:.2g} sampling errors{near}"
+
+    @property
+    def ratios(self) -> tuple[float, ...]:
+        """The noise in units of the sampling error."""
+        pairs = zip(self.noise or (), self.sampling, strict=False)
+        return tuple(noise / error for noise, error in pairs if error > 0)
+
+
+def predicted(
+    text: str,
+    kind: Analysis,
+    coding: Coding,
+    measured: Measured,
+    records: int,
+    *,
+    rng: np.random.Generator,
+    where: str = "",
+    missing: str = "level",
+) -> Prediction | None:
+    """The standard errors of an analysis under the noise of a card.
+
+    Args:
+        measured: What the card would measure, and with which noise.
+        records: How many there are, by declaration.
+        rng: Makes up the records.
+        where, missing: As in ``answer_of``.
+
+    Returns:
+        None where the analysis has no standard errors and the noise does not drown it, or no answer on
+        made-up records.
+    """
+    made = _MadeUp.of(coding, records, rng=rng)
+
+    def errors(times: float) -> dict[str, float]:
+        margins = margins_of(made.psi(measured, times), coding)
+        answer = answer_of(text, kind, margins, coding, where=where, missing=missing)
+        if answer.coefficients is not None:
+            return dict(zip(answer.coefficients.names, map(float, answer.coefficients.bse), strict=True))
+        means = [table for table in answer.tables if _STANDARD_ERROR in table.column_names]
+        return {
+            f"mean of {row}": float(values[table.column_names.index(_STANDARD_ERROR)] or np.nan)
+            for table in means
+            for row, values in zip(table.row_names, table.values, strict=True)
+        }
+
+    try:
+        sampling = errors(0.0)
+    except GencardError:
+        return None
+    has_errors = any(map(np.isfinite, sampling.values()))  # means without squares by groups have none
+    names, own = (tuple(sampling), tuple(sampling.values())) if has_errors else ((), ())
+    try:
+        total = errors(1.0)
+    except NoiseDrownsError:
+        return Prediction(names, own, None, True)
+    except GencardError:
+        return None
+    if not has_errors:
+        return None
+    noise = tuple(max(total.get(name, np.inf) ** 2 - sampling[name] ** 2, 0.0) ** 0.5 for name in names)
+    try:
+        errors(_NEAR)
+    except NoiseDrownsError:
+        return Prediction(names, own, noise, True)
+    return Prediction(names, own, noise)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _MadeUp:
+    coding: Coding
+    codes: Mapping[str, IntArray]
+    numbers: Mapping[str, FloatArray]
+    records: int
+
+    @classmethod
+    def of(cls, coding: Coding, records: int, *, rng: np.random.Generator) -> "_MadeUp":
+        size = min(records, _MOST_RECORDS)
+        codes: dict[str, IntArray] = {}
+        numbers: dict[str, FloatArray] = {}
+        for attribute in coding.attributes:
+            one = attribute.coding
+            if isinstance(one, Edges) and one.scale is not None:
+                scale = one.scale
+                firsts, lasts = np.array(unit_bounds(scale, scale.cells[:-1]), dtype=np.int64).T
+                cell = rng.integers(0, len(firsts), size)
+                steps = rng.integers(firsts[cell], lasts[cell] + 1) + scale.centre
+                numbers[attribute.name] = scale.numbers(steps)
+                starts = [steps_of(shortest(edge), scale.step) for edge in one.edges[:-1]]
+                codes[attribute.name] = np.searchsorted(starts, steps, side="right") - 1
+            else:
+                codes[attribute.name] = rng.integers(0, one.size - one.missing, size)
+        return cls(coding, codes, numbers, records)
+
+    def psi(self, measured: Measured, times: float) -> Psi:
+        """The statistics of as many records as there are, with so many times the noise."""
+        cliques, fine, sums_of = measured
+        size = len(next(iter(self.codes.values())))
+        counter = Counter(self.coding.domain, list(cliques))
+        counter.add([self.codes[name] for name in self.coding.domain.attributes])
+        sums = UnitSums(self.coding, list(sums_of), list(fine))
+        sums.add(self.codes, self.numbers)
+
+        def scaled(values: Sequence[int]) -> tuple[int, ...]:
+            return tuple(int(value) * self.records // size for value in values)
+
+        marginals = tuple(
+            Measurement(clique, table * self.records // size, times * stddev)
+            for (clique, stddev), table in zip(cliques.items(), counter.marginals(), strict=True)
+        )
+        histograms = tuple(
+            HistogramMeasurement(name, scaled(counts.tolist()), times * stddev)
+            for (name, stddev), counts in zip(fine.items(), sums.fine_counts(), strict=True)
+        )
+        added = tuple(
+            SumMeasurement(
+                one,
+                scaled(cells.values),
+                times * stddev,
+                scaled(cells.counts) if one.counts_beside(cliques, self.coding) else (),
+                times * beside,
+            )
+            for (one, (stddev, beside)), cells in zip(sums_of.items(), sums.totals(), strict=True)
+        )
+        return Psi(self.coding.domain, marginals, (), histograms, added)

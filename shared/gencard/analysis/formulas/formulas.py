@@ -15,7 +15,7 @@ from formulaic.parser import DefaultOperatorResolver
 from formulaic.parser.algos import tokenize, tokens_to_ast
 from formulaic.parser.types import ASTNode, Token
 
-from gencard.analysis.formulas.functions import NotUsableError, attributes_of_call
+from gencard.analysis.formulas.formula_values import NotUsableError, attributes_of_call
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
 from gencard.core.errors import FEWER_TERMS, InvalidFormulaError, TooLargeError
@@ -98,7 +98,20 @@ class _Reader:
         predictors = tokens[tilde + 1 :]
         response = self._response_of(tokens[:tilde])
         tree = tokens_to_ast(list(_with_intercept(predictors)), DefaultOperatorResolver())
-        formula = Written(response, self._value(tree), self._attributes)
+        # Without recursion: a chain of terms is a deep tree.
+        nodes, below = [], [tree]
+        while below:
+            nodes.append(below.pop())
+            if isinstance(nodes[-1], ASTNode):
+                below.extend(nodes[-1].args[:1] if _is_power(nodes[-1]) else nodes[-1].args)
+        values: dict[int, Terms] = {}
+        for node in reversed(nodes):
+            values[id(node)] = (
+                self._joined(node, [values.get(id(part), ()) for part in node.args])
+                if isinstance(node, ASTNode)
+                else self._terms_of(node)
+            )
+        formula = Written(response, values[id(tree)], self._attributes)
         if any(self._response in formula.attributes_of(term) for term in formula.terms):
             # the first operand that names the response
             using = (
@@ -182,24 +195,7 @@ class _Reader:
         self._response = attributes[0]
         return terms[0][0]
 
-    def _value(self, tree: Token | ASTNode[Any]) -> Terms:
-        """The terms that a tree stands for; without recursion, for a chain of terms is a deep tree."""
-        nodes, below = [], [tree]
-        while below:
-            nodes.append(below.pop())
-            if isinstance(nodes[-1], ASTNode):
-                below.extend(nodes[-1].args[:1] if _is_power(nodes[-1]) else nodes[-1].args)
-        values: dict[int, Terms] = {}
-        for node in reversed(nodes):
-            values[id(node)] = (
-                self._joined(node, [values.get(id(part), ()) for part in node.args])
-                if isinstance(node, ASTNode)
-                else self._terms_of(node)
-            )
-        return values[id(tree)]
-
     def _joined(self, node: ASTNode[Any], parts: Sequence[Terms]) -> Terms:
-        """Apply an operator to the terms on its sides."""
         symbol = node.operator.symbol
         if len(parts) == 1:
             return parts[0] if symbol == "+" else ()
@@ -216,7 +212,6 @@ class _Reader:
         return _PRODUCTS[symbol](left, right)
 
     def _terms_of(self, token: Token) -> Terms:
-        """Return the terms of an operand."""
         if token.kind is Token.Kind.NAME:
             return (self._factor_of(token.token.replace(self._backslash, "\\")),)
         if token.kind is Token.Kind.PYTHON:

@@ -16,8 +16,13 @@ from typing import cast
 import numpy as np
 
 from gencard.analysis.answers.margins import Mask
-from gencard.analysis.formulas.evaluation import CODINGS, function_values
-from gencard.analysis.formulas.functions import NotUsableError, function_of, parsed
+from gencard.analysis.formulas.formula_values import (
+    CODINGS,
+    NotUsableError,
+    function_of,
+    function_values,
+    parsed,
+)
 from gencard.core.card.sums import Sum
 from gencard.core.coding import Coding, Edges
 from gencard.core.domain import Clique
@@ -74,11 +79,7 @@ class NumbersUsed:
         return replace(self, terms=left, grouped=(*self.grouped, name))
 
     def function(self, factor: str, attributes: Clique) -> Mapping[str, Fraction] | None:
-        """The coefficients of a factor of summed numbers; None for another one.
-
-        Args:
-            attributes: Of the factor.
-        """
+        """The coefficients of a factor of summed numbers; None for another one."""
         if factor in self.made:
             return {factor: Fraction(1)}
         if not self.summed.intersection(attributes):

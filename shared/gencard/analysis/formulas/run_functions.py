@@ -20,17 +20,20 @@ import numpy as np
 from gencard.analysis.answers.design import Crossed, GroupFactor, Grouping
 from gencard.analysis.answers.kinds import kind_of
 from gencard.analysis.answers.margins import Mask
-from gencard.analysis.formulas.design import numbers_of
-from gencard.analysis.formulas.evaluation import (
+from gencard.analysis.formulas.formula_values import (
+    BINARY,
     CODINGS,
     Factor,
     Levels,
+    NotUsableError,
     NumericFactor,
     evaluated,
+    function_of,
     function_values,
+    parsed,
 )
 from gencard.analysis.formulas.formulas import read_factors
-from gencard.analysis.formulas.functions import BINARY, NotUsableError, function_of, parsed
+from gencard.analysis.formulas.model_matrix import numbers_of
 from gencard.core.coding import Coding, Edges
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidFormulaError
@@ -375,11 +378,7 @@ def _is_indicator(tree: ast.expr) -> bool:
 
 
 def _problem(tree: ast.expr, names: Mapping[str, str | None], shifts: list[float]) -> str:
-    """Why an expression is none of the listed functions of numbers; "" where it is one.
-
-    Args:
-        shifts: Receives the constants that are added.
-    """
+    """Why this is no listed function of numbers, or ""; ``shifts`` receives the constants added."""
     node = _inside(tree)
     if _is_attribute(node, names):
         return ""

@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gencard.analysis.answers.design import Option
+from gencard.analysis.answers.kinds import STORED_KINDS
 from gencard.analysis.answers.margins import Margins, Present, records_of, summed, within
-from gencard.analysis.answers.stored import STORED_KINDS
-from gencard.analysis.formulas.conditions import read_condition
-from gencard.analysis.formulas.design import Values
 from gencard.analysis.formulas.formulas import read_factors
+from gencard.analysis.formulas.model_matrix import Values, read_condition
 from gencard.analysis.formulas.numbers import (
     Needs,
     NumbersUsed,
@@ -48,13 +47,9 @@ class AnswerRequest:
     """A question as an analyst sends it.
 
     Args:
-        written: The formula.
-        kind: The analysis.
-        coding: The schema.
         values: Numbers of levels that the analyst gives.
         where: Which records; "" for all.
         missing: One of ``MISSING_CHOICES``.
-        options: What else was said.
     """
 
     written: Written
@@ -238,7 +233,6 @@ def _are_all(own: Margins, part: Margins) -> bool:
 
 
 def _lacking(margins: Margins, needs: Needs) -> tuple[Sum, ...]:
-    """The sums that margins do not determine."""
     lacking = []
     for one in needs.sums:
         try:

@@ -22,7 +22,7 @@ from operator import and_
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.analysis.output_checks import influence, tables
+from gencard.analysis.output_checks import influence, rule_checks
 from gencard.analysis.output_checks.differencing import chain_of_sums
 from gencard.analysis.output_checks.populations import Kept, cell_numbers
 from gencard.analysis.output_checks.stored import origin_of
@@ -155,8 +155,6 @@ class ReleasedNumbers:
     """Other released numbers of the same records, or that may be: exact statistics and means of runs.
 
     Args:
-        cliques: Marginals.
-        histograms: Attributes.
         sums: Sums of other cards.
         means: For a number, the group of each record in each table of means; -1 outside all groups.
     """
@@ -273,8 +271,8 @@ def _of_contributions(one: Sum, records: NumberedRecords, rules: Rules) -> dict[
         groups = pairs % number
         magnitudes = np.bincount(place.reshape(-1), magnitudes).astype(np.float64)
     most = max(rules.checks.dominance_count, 1)
-    added = tables.contributions(groups, magnitudes, cells=number, most=most)
-    return tables.of_magnitudes(added, rules)
+    added = rule_checks.contributions(groups, magnitudes, cells=number, most=most)
+    return rule_checks.of_magnitudes(added, rules)
 
 
 def _of_influence(one: Sum, records: NumberedRecords, rules: Rules) -> RuleVerdict:

@@ -13,7 +13,7 @@ from math import atanh, isfinite, log, nan, pi, sqrt, tanh
 from scipy import special
 
 from gencard.analysis.answers.answer import AnalysisAnswer, AnswerTable, Scalar, finite
-from gencard.analysis.answers.families.correlations import correlation_pvalue
+from gencard.analysis.answers.correlations import correlation_pvalue
 from gencard.analysis.output_checks import rounding
 from gencard.core.statistics.formula import Analysis
 
@@ -33,11 +33,7 @@ def is_count(one: Scalar, place: int) -> bool:
 
 
 def derived(exact: AnalysisAnswer, rounded: AnalysisAnswer) -> AnalysisAnswer:
-    """The rounded answer, with what follows from its numbers computed from these.
-
-    Args:
-        exact: The same answer before it was rounded, with the same tables and scalars.
-    """
+    """The rounded answer, with what follows from its numbers computed from these and ``exact`` ones."""
     pairs = zip(exact.tables, rounded.tables, strict=True)
     tables = tuple(_table(*pair, exact, rounded) for pair in pairs)
     rounded = replace(rounded, tables=tables)
@@ -62,36 +58,30 @@ def _following(
 ) -> Iterator[tuple[str, float]]:
     """Names and values of scalars, in an order in which each follows from earlier ones."""
     if rounded.kind == Analysis.LINEAR:
-        yield from _of_least_squares(values, rounded)
+        one, n = rounded.coefficients, max(rounded.n, 1.0)
+        squares, share = (_or_nan(values[name].value) for name in ("ssr", "rsquared"))
+        if one is None or one.degrees is None:
+            return
+        model = 0.0
+        if "fvalue" in values:
+            model = values["fvalue"].degrees[0]
+            _, (_, share), *_ = _of_variances(values["fvalue"], n)
+            yield "rsquared", share
+        yield "scale", rounding.to_digits(squares / one.degrees, 4)
+        # not by n - 1: n and the degrees are rounded each by itself, and may then be the same number
+        yield "rsquared_adj", rounding.to_digits(1 - (1 + model / one.degrees) * (1 - share), 4)
+        if squares > 0:
+            llf = -n / 2 * (log(2 * pi) + log(squares / n) + 1)
+            llf = rounding.to_error(llf, 10 * rounding.error_of_size(llf, n))
+            yield "llf", llf
+            yield "aic", 2 * len(one.names) - 2 * llf
+            yield "bic", rounding.to_digits(log(n) * len(one.names) - 2 * llf, rounding.MOST_DIGITS)
     elif "llf" in values and "aic" in values:
         yield from _of_likelihood(before, values, rounded)
     elif rounded.kind == Analysis.ANOVA and "fvalue" in values:
         yield from _of_variances(values["fvalue"], rounded.n)
     elif rounded.kind == Analysis.TTEST and "tvalue" in values:
         yield from _of_means(before["tvalue"], exact, rounded)
-
-
-def _of_least_squares(
-    values: Mapping[str, Scalar], rounded: AnalysisAnswer
-) -> Iterator[tuple[str, float]]:
-    one, n = rounded.coefficients, max(rounded.n, 1.0)
-    squares, share = (_or_nan(values[name].value) for name in ("ssr", "rsquared"))
-    if one is None or one.degrees is None:
-        return
-    model = 0.0
-    if "fvalue" in values:
-        model = values["fvalue"].degrees[0]
-        _, (_, share), *_ = _of_variances(values["fvalue"], n)
-        yield "rsquared", share
-    yield "scale", rounding.to_digits(squares / one.degrees, 4)
-    # not by n - 1: n and the degrees are rounded each by itself, and may then be the same number
-    yield "rsquared_adj", rounding.to_digits(1 - (1 + model / one.degrees) * (1 - share), 4)
-    if squares > 0:
-        llf = -n / 2 * (log(2 * pi) + log(squares / n) + 1)
-        llf = rounding.to_error(llf, 10 * rounding.error_of_size(llf, n))
-        yield "llf", llf
-        yield "aic", 2 * len(one.names) - 2 * llf
-        yield "bic", rounding.to_digits(log(n) * len(one.names) - 2 * llf, rounding.MOST_DIGITS)
 
 
 def _of_likelihood(
@@ -250,11 +240,7 @@ def _of_pairs(table: AnswerTable, exact: AnalysisAnswer, rounded: AnalysisAnswer
 
 
 def _of_pair(name: str, numbers: list[float | None]) -> float | None:
-    """One end of an interval, or the p-value.
-
-    Args:
-        numbers: Correlation, number of records and the end, each exact and rounded.
-    """
+    """An end of an interval, or the p-value; r, number of records and end, each exact and rounded."""
     r, rounded_r, n, size, end, _ = numbers
     if r is None or rounded_r is None or n is None or size is None or end is None:
         return None

@@ -216,11 +216,7 @@ def of_pooled_spread(
 def of_contrasts(
     place: IntArray, values: FloatArray, counts: ArrayLike | None = None, *, cells: int
 ) -> float:
-    """Return the same of the difference of any two means, with one standard deviation for all groups.
-
-    Args:
-        place: Group of each record, as in ``of_means``.
-    """
+    """Return the same of the difference of any two means, with one standard deviation for all groups."""
     place, values, weights = _known(place, values, counts)
     largest = 0.0
     for one in _extremes(place, values):
@@ -399,7 +395,6 @@ class _Fit:
         rows: Rows of the model matrix of the population's records, shape ``(n, columns)``.
         inverse: Inverse of the cross products of the rows; generalised if columns are aliased.
         span: Projection on the span of the rows.
-        coefficients: Estimates.
         contrasts: Contrasts that the rows determine.
         values: Response of each record, shape ``(n + m,)``.
         residuals: Residuals of the population's records.
@@ -460,11 +455,7 @@ class _Fit:
         )
 
     def placed(self, rows: FloatArray) -> _Placed:
-        """Leave each record out and put it into one combination.
-
-        Args:
-            rows: Rows that the records would have there, shape ``(n + m, columns)``.
-        """
+        """Leave each record out; put it into one combination, with ``rows`` ``(n + m, columns)``."""
         rows, n = rows / self.scale, len(self.rows)
         inside = np.abs(rows - rows @ self.span).max(axis=1, initial=0.0) < _OUTSIDE
         moved, between = rows @ self.inverse, np.zeros(len(rows))

@@ -1,4 +1,4 @@
-"""Rules that an answer from the records breaks: by its kind, from the records that it rests on.
+"""Rules that an answer from the records breaks: by its kind and the groups that its formula makes.
 
 Every number is judged by what it can tell. Counts, and what determines them, are judged cell by cell, as
 are the coefficients of dummies: those of a logistic model with its features' table are the counts. Means
@@ -7,18 +7,21 @@ are judged by what single records contribute. All else has degrees of freedom, a
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from math import prod
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gencard.analysis.answers.answer import AnalysisAnswer
-from gencard.analysis.answers.design import CheckedQuestion, Design
+from gencard.analysis.answers.design import CheckedQuestion, Crossed, Design, Grouping
+from gencard.analysis.answers.kinds import wants_stored_quantiles
 from gencard.analysis.answers.margins import Mask, Occupied, RecordMargins
-from gencard.analysis.answers.stored import wants_stored_quantiles
-from gencard.analysis.answers.survival import event_of
-from gencard.analysis.output_checks import groups, models, tables
+from gencard.analysis.answers.regressions import event_of
+from gencard.analysis.output_checks import rule_checks
 from gencard.analysis.output_checks.influence import waits
-from gencard.analysis.output_checks.populations import cell_numbers
+from gencard.analysis.output_checks.populations import Condition, cell_numbers
 from gencard.analysis.output_checks.slopes import slopes_of
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
@@ -34,6 +37,153 @@ from gencard.core.output_rules import (
 )
 from gencard.core.statistics.formula import Analysis
 from gencard.core.types import FloatArray, IntArray
+
+# Groups that functions of a formula make: ``I(age < 40)``, ``C(floor(age / 10))``.
+#
+# An answer tells of such a group what it tells of a level: how many records it has, and sums over them.
+# So each group passes the threshold alone and crossed with each other term, and each is a population,
+# which may not differ by a few records from that of another output.
+
+
+_MOST_GROUPED_CELLS = 2**20
+"""Cells of the attributes of two parts of a formula together; a group in more is refused."""
+
+_MOST_POPULATIONS = 100
+"""Most groups of one run that are checked; only runs of older versions, without a limit, make more."""
+
+_COUNTED = {
+    *(Analysis.LOGISTIC, Analysis.MULTINOMIAL, Analysis.ORDINAL, Analysis.DISCRIMINANT),
+    *(Analysis.CROSSTAB, Analysis.LOGLINEAR, Analysis.NAIVE_BAYES, Analysis.CORRESPONDENCE),
+    *(Analysis.QUANTILES, Analysis.CHOW_LIU, Analysis.CORRELATION, Analysis.POLYCHORIC),
+    Analysis.COMPONENTS,
+}
+"""Kinds that may tell counts of the response's levels in a group."""
+
+
+def of_groups(
+    margins: RecordMargins, question: CheckedQuestion, rules: Rules, response: FloatArray | None = None
+) -> Iterator[tuple[str, RuleVerdict]]:
+    """Verdicts on all tables of groups that an answer may tell.
+
+    Args:
+        response: The response of each record; None where it is the number of its level.
+    """
+    if question.grouping is None:
+        return
+    for table in _tables(question, question.grouping):
+        yield table.name, _of_group_cells(margins, table, rules)
+    design = question.design
+    if response is None and design is not None and design.response is not None:
+        levels = np.nan_to_num(design.response.values)
+        response = levels[margins.dataset.column(design.response.attribute)]
+    if response is not None and question.kind not in _COUNTED:
+        for term in question.grouping.terms:
+            if term.groups:
+                yield term.name, _of_group_sums(margins, term, response, rules)
+
+
+def _tables(question: CheckedQuestion, grouping: Grouping) -> Iterator[Crossed]:
+    """Each part with a group, alone and crossed with each other part of the formula."""
+    for part in grouping.parts:
+        if part.groups:
+            yield part
+    for one, other in combinations(grouping.parts, 2):
+        if not (one.groups or other.groups):
+            continue
+        is_sum = one is grouping.response and not one.groups and not _is_counted(question)
+        if not is_sum:
+            yield one.with_(other)
+
+
+def _is_counted(question: CheckedQuestion) -> bool:
+    """Whether sums of the response count its levels: by the kind, or where it has two of them."""
+    coding = question.coding.attribute(question.formula.response or "").coding
+    return question.kind in _COUNTED or coding.size - coding.missing <= 2
+
+
+def _cells(part: Crossed, margins: RecordMargins) -> tuple[Clique, IntArray]:
+    """Number the cells of a crossed part.
+
+    Returns:
+        Attributes in the domain's order, and the number of the table's cell that each cell of these
+        attributes belongs to; -1 for cells that the population cannot have.
+    """
+    attributes = margins.domain.canonical(part.attributes)
+    shape = [margins.domain.size(name) for name in attributes]
+    cells: IntArray = np.zeros(shape, dtype=np.int64)
+    possible: Mask = np.ones(shape, dtype=bool)
+    for name in part.levels:
+        size = margins.domain.size(name)
+        cells = cells * size + _spread(np.arange(size), (name,), attributes)
+    for group in part.groups:
+        codes = _spread(group.codes, group.attributes, attributes)
+        cells, possible = cells * (int(group.codes.max()) + 1) + codes, possible & (codes >= 0)
+    return attributes, np.where(possible, cells, -1)
+
+
+def _spread(codes: NDArray[Any], own: Clique, attributes: Clique) -> NDArray[Any]:
+    """An array over some attributes, in their order, with an axis for each of more attributes."""
+    shape = iter(codes.shape)
+    return codes.reshape([next(shape) if name in own else 1 for name in attributes])
+
+
+def _of_group_cells(margins: RecordMargins, part: Crossed, rules: Rules) -> RuleVerdict:
+    """Judge the number of records in each cell of a table, without levels that no record has."""
+    if _is_wide(part, margins):
+        return RuleVerdict((Rule.THRESHOLD,))
+    attributes, cells = _cells(part, margins)
+    counts = margins.counts(attributes)
+    possible = cells >= 0
+    for axis, name in enumerate(attributes):
+        if name in part.levels:
+            others = tuple(other for other in range(counts.ndim) if other != axis)
+            held = counts.sum(axis=others) > 0
+            possible = possible & _spread(held, (name,), attributes)
+    _, place = np.unique(cells[possible], return_inverse=True)
+    records = np.bincount(place, counts[possible])
+    return together(rule_checks.verdicts(rule_checks.of_counts(records, rules)))
+
+
+def _of_group_sums(
+    margins: RecordMargins, part: Crossed, response: FloatArray, rules: Rules
+) -> RuleVerdict:
+    if _is_wide(part, margins):
+        return RuleVerdict((Rule.THRESHOLD,))
+    attributes, cells = _cells(part, margins)
+    own = cells[tuple(margins.dataset.column(name) for name in attributes)]
+    held, place = np.unique(own, return_inverse=True)
+    groups = rule_checks.contributions(
+        place,
+        response,
+        cells=len(held),
+        most=max(rules.checks.dominance_count, 1),
+    )
+    return together(rule_checks.verdicts(rule_checks.of_sums(groups, rules)))
+
+
+def _is_wide(part: Crossed, margins: RecordMargins) -> bool:
+    return prod(margins.domain.size(name) for name in part.attributes) > _MOST_GROUPED_CELLS
+
+
+def group_cliques(question: CheckedQuestion) -> tuple[Clique, ...]:
+    """Attributes of each table of groups that an answer may tell."""
+    if question.grouping is None:
+        return ()
+    return tuple(table.attributes for table in _tables(question, question.grouping))
+
+
+def group_populations(question: CheckedQuestion) -> tuple[Condition, ...]:
+    """Conditions of the groups: the answer tells of the records of each."""
+    if question.grouping is None:
+        return ()
+    conditions = [
+        Condition(group.attributes, group.codes == code)
+        for part in question.grouping.parts
+        for group in part.groups
+        for code in range(int(group.codes.max(initial=-1)) + 1)
+    ]
+    return tuple(conditions[:_MOST_POPULATIONS])
+
 
 COUNTED = {
     Analysis.CROSSTAB,
@@ -101,8 +251,8 @@ def _parts(
     margins: RecordMargins, question: CheckedQuestion, answer: AnalysisAnswer, rules: Rules
 ) -> Iterator[tuple[str, RuleVerdict]]:
     kind = question.kind
-    yield from groups.of_groups(margins, question, rules)
-    yield "test", models.of_test(answer.n, parameters_of(answer), rules)
+    yield from of_groups(margins, question, rules)
+    yield "test", rule_checks.of_test(answer.n, parameters_of(answer), rules)
     if question.design is not None:
         yield "model", _of_design(margins, question.design, answer, rules)
         yield from _told_by_dummies(margins, question, question.design, rules)
@@ -111,7 +261,7 @@ def _parts(
             (clique_name(clique), _of_cells(margins, clique, rules)) for clique in question.cliques
         )
     if kind in GROUPED:
-        yield from _of_groups(margins, question, rules)
+        yield from _of_term_groups(margins, question, rules)
     if kind is Analysis.QUANTILES:
         yield from _of_quantiles(margins, question, answer, rules)
     if kind in SURVIVAL:
@@ -144,7 +294,7 @@ def _of_survival(
 ) -> Iterator[tuple[str, RuleVerdict]]:
     """Judge curves step by step, and of a model the events in each cell that has its own coefficient."""
     if question.kind is Analysis.KAPLAN_MEIER:
-        yield "curves", models.of_curves(answer, rules)
+        yield "curves", rule_checks.of_curves(answer, rules)
     elif question.design is not None:
         event, _ = event_of(question)
         codes_held = {
@@ -174,7 +324,7 @@ def _of_cells(margins: RecordMargins, clique: Clique, rules: Rules) -> RuleVerdi
         counts.sum(axis=tuple(other for other in range(counts.ndim) if other != axis)) > 0
         for axis in range(counts.ndim)
     ]
-    return together(tables.verdicts(tables.of_counts(counts[np.ix_(*occupied)], rules)))
+    return together(rule_checks.verdicts(rule_checks.of_counts(counts[np.ix_(*occupied)], rules)))
 
 
 def _is_fourfold(margins: RecordMargins, clique: Clique) -> bool:
@@ -196,10 +346,10 @@ def _of_design(
     saturable = len(design.attributes) > 1
     return together(
         [
-            models.of_model(
+            rule_checks.of_model(
                 answer.n, parameters_of(answer), len(cells.counts) if saturable else None, rules
             ),
-            models.of_features(design.matrix(cells.codes), cells.counts, rules),
+            rule_checks.of_features(design.matrix(cells.codes), cells.counts, rules),
             breaking([(Rule.SAME, fits_exactly(answer))]),
         ]
     )
@@ -212,11 +362,7 @@ def fits_exactly(answer: AnalysisAnswer) -> bool:
 
 
 def output_cliques(question: CheckedQuestion, possible: Mapping[str, Mask]) -> tuple[Clique, ...]:
-    """The marginals in whose cells an answer tells counts or means; none for models of numbers alone.
-
-    Args:
-        possible: The levels of each attribute of the formula that the population leaves.
-    """
+    """Marginals in whose cells an answer tells counts or means; none for models of numbers alone."""
     if question.kind in GROUPED or wants_stored_quantiles(question):
         return question.formula.terms or ((),)
     if question.kind in COUNTED or question.kind in PAIRED:
@@ -287,7 +433,7 @@ def _fully_coded(
             yield clique
 
 
-def _of_groups(
+def _of_term_groups(
     margins: RecordMargins, question: CheckedQuestion, rules: Rules
 ) -> Iterator[tuple[str, RuleVerdict]]:
     """Judge means and spreads of the response in the groups of each term."""
@@ -300,7 +446,6 @@ def _of_groups(
 def _of_class_means(
     margins: RecordMargins, question: CheckedQuestion, rules: Rules
 ) -> Iterator[tuple[str, RuleVerdict]]:
-    """Judge the mean of each feature in each class."""
     response = question.formula.response or ""
     for name in dict.fromkeys(name for term in question.formula.terms for name in term):
         numbers = np.asarray(question.values[name], dtype=np.float64)
@@ -321,12 +466,12 @@ def _of_sums(
     values = numbers[dataset.column(response)]
     cells, _ = cell_numbers(dataset, clique)
     occupied, place = np.unique(cells, return_inverse=True)
-    sums = tables.contributions(
+    sums = rule_checks.contributions(
         place, values, cells=len(occupied), most=max(rules.checks.dominance_count, 1)
     )
-    verdicts = tables.verdicts(tables.of_sums(sums, rules))
+    verdicts = rule_checks.verdicts(rule_checks.of_sums(sums, rules))
     if spreads:
-        verdicts += tables.verdicts(tables.of_spreads(sums, rules))
+        verdicts += rule_checks.verdicts(rule_checks.of_spreads(sums, rules))
     return together(verdicts)
 
 
@@ -336,5 +481,5 @@ def _of_quantiles(
     term = question.formula.terms[0] if question.formula.terms else ()
     counts = _occupied(margins, term).counts
     for name in answer.table("quantiles").column_names:
-        broken = tables.of_quantiles(counts, float(name), rules)
-        yield f"quantile {name}", together(tables.verdicts(broken))
+        broken = rule_checks.of_quantiles(counts, float(name), rules)
+        yield f"quantile {name}", together(rule_checks.verdicts(broken))

@@ -82,11 +82,7 @@ class ToldOutput:
 
 @dataclass(frozen=True, slots=True)
 class Rounded:
-    """A marginal of everybody that was released rounded.
-
-    Args:
-        checks: The threshold that its counts passed, and the base of their rounding.
-    """
+    """A marginal of everybody, released rounded; ``checks``: threshold and base of the rounding."""
 
     clique: Clique
     checks: Transform
@@ -101,11 +97,7 @@ def not_missing(attributes: Iterable[str], levels: Domain) -> tuple[Condition, .
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Merged:
-    """Levels of attributes that some conditions treat alike, as one level each.
-
-    Args:
-        classes: For each attribute with such levels, the new code of each level.
-    """
+    """Levels that conditions treat alike, as one: by attribute, the new code of each level."""
 
     classes: Mapping[str, IntArray]
 

@@ -17,7 +17,7 @@ from gencard.analysis.answers.kinds import answered
 from gencard.analysis.answers.margins import Margins, PsiMargins, records_of
 from gencard.analysis.output_checks import rounding
 from gencard.analysis.output_checks.derived import LIKELIHOODS, derived, is_count
-from gencard.analysis.output_checks.models import coarse
+from gencard.analysis.output_checks.rule_checks import coarse
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
 from gencard.core.output_rules import Rules
@@ -232,7 +232,6 @@ class Number:
 
     Args:
         name: Place of the number in the answer.
-        value: Value as computed.
         unit: The released number is its nearest multiple.
     """
 

@@ -21,8 +21,8 @@ from gencard.analysis.answers.answer import AnalysisAnswer
 from gencard.analysis.answers.design import CheckedQuestion
 from gencard.analysis.answers.kinds import plain_answer
 from gencard.analysis.answers.margins import Mask, RecordMargins
-from gencard.analysis.output_checks.models import coarse
 from gencard.analysis.output_checks.released import Number, numbers_of
+from gencard.analysis.output_checks.rule_checks import coarse
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import FEWER_TERMS, NoEstimateError, TooLargeError
@@ -71,11 +71,7 @@ class Slopes:
     sizes: Mapping[str, int]
 
     def slopes(self, codes: IntArray) -> FloatArray:
-        """The derivatives in some cells, shape ``(numbers, cells)``.
-
-        Args:
-            codes: Shape ``(cells, attributes)``.
-        """
+        """Derivatives, ``(numbers, cells)``, in cells of ``codes``, ``(cells, attributes)``."""
         total = np.zeros((len(self.values), len(codes)))
         for clique, (factor, values) in self.parts.items():
             place = np.zeros(len(codes), dtype=np.int64)

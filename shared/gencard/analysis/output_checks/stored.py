@@ -28,10 +28,8 @@ import numpy as np
 
 from gencard.analysis.answers.answer import AnalysisAnswer
 from gencard.analysis.answers.design import CheckedQuestion, Column, Design
-from gencard.analysis.answers.families.anova import TESTS, cell_design, terms_of
-from gencard.analysis.answers.families.comparisons import quantile_shares
-from gencard.analysis.answers.margins import RecordMargins
-from gencard.analysis.answers.stored import (
+from gencard.analysis.answers.groups import TESTS, cell_design, terms_of
+from gencard.analysis.answers.kinds import (
     ERRORS,
     StoredGroups,
     StoredRecords,
@@ -41,14 +39,16 @@ from gencard.analysis.answers.stored import (
     stored_answer,
     without_spreads,
 )
-from gencard.analysis.output_checks import groups as made_groups
-from gencard.analysis.output_checks import influence, models, rounding, tables
+from gencard.analysis.answers.levels import quantile_shares
+from gencard.analysis.answers.margins import RecordMargins
+from gencard.analysis.output_checks import influence, rounding, rule_checks
 from gencard.analysis.output_checks.judgement import (
     GROUPED,
     Judgement,
     clique_name,
     coded_cliques,
     fits_exactly,
+    of_groups,
     parameters_of,
 )
 from gencard.analysis.output_checks.populations import cell_numbers
@@ -172,14 +172,14 @@ class StoredRun:
     def _parts(self, rules: Rules) -> Iterator[tuple[str, RuleVerdict]]:
         question, n = self.question, float(len(self.inside.dataset))
         if question.kind is Analysis.QUANTILES:
-            yield "test", models.of_test(n, 1, rules)
+            yield "test", rule_checks.of_test(n, 1, rules)
             groups, _ = self._quantiles
             yield from _of_quantiles(groups, quantile_shares(question), rules)
             return
         paired = question.kind is Analysis.CORRELATION
         sums = None if paired else contributed(question, self.response[0])
-        yield from made_groups.of_groups(self._margins, question, rules, sums)
-        yield "test", models.of_test(n, parameters_of(self.answer), rules)
+        yield from of_groups(self._margins, question, rules, sums)
+        yield "test", rule_checks.of_test(n, parameters_of(self.answer), rules)
         if question.design is not None:
             yield from self._of_model(question.design, rules)
             if rules.influence is not None:
@@ -215,8 +215,8 @@ class StoredRun:
             "model",
             together(
                 [
-                    models.of_model(n, parameters_of(self.answer), cells, rules),
-                    models.of_features(rows, np.ones(len(rows)), rules),
+                    rule_checks.of_model(n, parameters_of(self.answer), cells, rules),
+                    rule_checks.of_features(rows, np.ones(len(rows)), rules),
                     breaking([(Rule.SAME, fits_exactly(self.answer))]),
                 ]
             ),
@@ -269,7 +269,6 @@ class StoredRun:
 
     @staticmethod
     def _rows(design: Design, records: StoredRecords) -> FloatArray:
-        """The model matrix of some records."""
         return design.matrix(records.codes(design.attributes), records.numbers)
 
     def _groups(self, term: Clique) -> tuple[IntArray, int]:
@@ -287,13 +286,13 @@ class StoredRun:
         place, cells = self._groups(term)
         inside, outside = (contributed(self.question, one) for one in self.response)
         most = max(rules.checks.dominance_count, 1)
-        added = tables.contributions(place, inside, cells=cells, most=most)
-        broken = [tables.of_magnitudes(added, rules)]
+        added = rule_checks.contributions(place, inside, cells=cells, most=most)
+        broken = [rule_checks.of_magnitudes(added, rules)]
         if cells > 1 or len(outside):
             largest = max(inside.max(initial=0.0), outside.max(initial=0.0))
             kept = np.arange(len(inside)) != (inside.argmax() if inside.max() == largest else -1)
-            rest = tables.contributions(place[kept], inside[kept], cells=cells, most=most)
-            fewer = tables.contributions(place[kept], inside[kept], cells=cells, most=most - 1)
+            rest = rule_checks.contributions(place[kept], inside[kept], cells=cells, most=most)
+            fewer = rule_checks.contributions(place[kept], inside[kept], cells=cells, most=most - 1)
             more = replace(
                 rest,
                 counts=rest.counts + 1,
@@ -303,15 +302,18 @@ class StoredRun:
                 several_largest=fewer.several_largest + largest,
             )
             for one in (rest, more):
-                judged = tables.of_magnitudes(one, rules)
+                judged = rule_checks.of_magnitudes(one, rules)
                 broken.append({rule: judged[rule] for rule in (Rule.DOMINANCE, Rule.REMAINDER)})
-        return together(verdict for one in broken for verdict in tables.verdicts(one))
+        return together(verdict for one in broken for verdict in rule_checks.verdicts(one))
 
     def _of_means(self, term: Clique, rules: Rules) -> RuleVerdict:
         place, cells = self._groups(term)
         most = max(rules.checks.dominance_count, 1)
-        spread = tables.contributions(place, self.response[0], cells=cells, most=most)
-        verdicts = [self._of_sums(term, rules), *tables.verdicts(tables.of_spreads(spread, rules))]
+        spread = rule_checks.contributions(place, self.response[0], cells=cells, most=most)
+        verdicts = [
+            self._of_sums(term, rules),
+            *rule_checks.verdicts(rule_checks.of_spreads(spread, rules)),
+        ]
         if rules.influence is not None and self._has_means:
             verdicts += [one._moved_means(term, rules) for one in (self, self._without_one)]
         return together(verdicts)
@@ -380,7 +382,7 @@ class StoredRun:
             limit=np.inf if rules.influence is None else rules.influence,
             spreads=bool(len(outside)),
         )
-        heavy = question.design is not None and models.is_heavy(leverage, rules)
+        heavy = question.design is not None and rule_checks.is_heavy(leverage, rules)
         return together([influence.waits(figure, rules), breaking([(Rule.LEVERAGE, heavy)])])
 
     def _of_correlations(self, rules: Rules) -> Iterator[tuple[str, RuleVerdict]]:
@@ -388,9 +390,9 @@ class StoredRun:
         columns = {name: self._numbers(name) for name in self.question.formula.attributes}
         for name, one in columns.items():
             rows = np.column_stack([np.ones(len(one.inside)), one.inside])
-            verdict = models.of_features(rows, np.ones(len(rows)), rules)
+            verdict = rule_checks.of_features(rows, np.ones(len(rows)), rules)
             beside = influence.leverage_beside(one.inside, one.outside)
-            heavy = breaking([(Rule.LEVERAGE, models.is_heavy(beside, rules))])
+            heavy = breaking([(Rule.LEVERAGE, rule_checks.is_heavy(beside, rules))])
             yield name, together([verdict, heavy])
         if rules.influence is not None:
             pairs = combinations(columns.values(), 2)
@@ -433,7 +435,7 @@ def _of_quantiles(
 ) -> Iterator[tuple[str, RuleVerdict]]:
     """Judge quantiles; order statistics of a standard error need enough records on either side."""
     most = max(rules.checks.dominance_count, 1)
-    one = tables.contributions(groups.place, groups.values, cells=len(groups.names), most=most)
+    one = rule_checks.contributions(groups.place, groups.values, cells=len(groups.names), most=most)
     threshold = rules.checks.threshold
     for share in shares:
         side = min(share, 1 - share)
@@ -444,7 +446,7 @@ def _of_quantiles(
             Rule.RANK: (nearest < threshold) | (apart < threshold),
             Rule.SAME: one.constant,
         }
-        yield f"quantile {share:g}", together(tables.verdicts(broken))
+        yield f"quantile {share:g}", together(rule_checks.verdicts(broken))
 
 
 def _coarse_quantiles(groups: StoredGroups, answer: AnalysisAnswer, rules: Rules) -> AnalysisAnswer:
@@ -464,11 +466,7 @@ def _coarse_quantiles(groups: StoredGroups, answer: AnalysisAnswer, rules: Rules
 
 
 def _coarse(value: float, error: float, numbers: FloatArray, threshold: int) -> tuple[float, float]:
-    """A quantile as the nearest multiple of a unit that enough numbers round to; its error likewise.
-
-    Args:
-        numbers: Of the group, in ascending order.
-    """
+    """A quantile to a unit that enough of the ascending numbers round to; its error likewise."""
     width = float(numbers[-1] - numbers[0])
     unit = rounding.step(error) if error > 0 else width / 1_000
     while True:

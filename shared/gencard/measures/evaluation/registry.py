@@ -5,7 +5,7 @@ from typing import Any
 
 from gencard.core.errors import GencardError, InvalidInputError
 from gencard.core.typed_json import PLAIN
-from gencard.measures.evaluation import attacks, distances, models, tables
+from gencard.measures.evaluation import risk_findings, utility_findings
 from gencard.measures.evaluation.evaluation import Evaluation, Finding, Group, Material, Need, Sight
 
 _HOLDOUT = (Need.RECORDS, Need.HOLDOUT)
@@ -13,49 +13,80 @@ _RECORDS = (Need.RECORDS,)
 _RISK, _UTILITY = Group.RISK, Group.UTILITY
 
 _EVALUATIONS = (
-    Evaluation("fidelity", Group.FIDELITY, (Need.PSI,), tables.fidelity_finding, 0, Sight.NOTHING),
-    Evaluation("dcr", _RISK, _HOLDOUT, distances.distance_finding, distances.NUMBERS),
-    Evaluation("clones", _RISK, _HOLDOUT, distances.clone_finding, distances.CLONE_NUMBERS),
-    Evaluation("nndr", _RISK, _HOLDOUT, distances.ratio_finding, distances.RATIO_NUMBERS),
-    Evaluation("replicated-uniques", _RISK, _RECORDS, attacks.uniques_finding, attacks.UNIQUE_NUMBERS),
+    Evaluation(
+        "fidelity", Group.FIDELITY, (Need.PSI,), utility_findings.fidelity_finding, 0, Sight.NOTHING
+    ),
+    Evaluation("dcr", _RISK, _HOLDOUT, risk_findings.distance_finding, risk_findings.DISTANCE_NUMBERS),
+    Evaluation("clones", _RISK, _HOLDOUT, risk_findings.clone_finding, risk_findings.CLONE_NUMBERS),
+    Evaluation("nndr", _RISK, _HOLDOUT, risk_findings.ratio_finding, risk_findings.RATIO_NUMBERS),
+    Evaluation(
+        "replicated-uniques",
+        _RISK,
+        _RECORDS,
+        risk_findings.uniques_finding,
+        risk_findings.UNIQUE_NUMBERS,
+    ),
     Evaluation(
         "disclosure",
         _RISK,
         (*_RECORDS, Need.KEYS, Need.TARGET),
-        attacks.disclosure_finding,
-        attacks.DISCLOSURE_NUMBERS,
+        risk_findings.disclosure_finding,
+        risk_findings.DISCLOSURE_NUMBERS,
         Sight.KEYS,
     ),
-    Evaluation("singling-out", _RISK, _HOLDOUT, attacks.singling_out_finding, attacks.NUMBERS),
-    Evaluation("linkability", _RISK, _HOLDOUT, attacks.linkability_finding, attacks.NUMBERS),
-    Evaluation("inference", _RISK, (*_HOLDOUT, Need.TARGET), attacks.inference_finding, attacks.NUMBERS),
-    Evaluation("membership", _RISK, _HOLDOUT, attacks.membership_finding, attacks.AREA_NUMBERS),
+    Evaluation(
+        "singling-out", _RISK, _HOLDOUT, risk_findings.singling_out_finding, risk_findings.ATTACK_NUMBERS
+    ),
+    Evaluation(
+        "linkability", _RISK, _HOLDOUT, risk_findings.linkability_finding, risk_findings.ATTACK_NUMBERS
+    ),
+    Evaluation(
+        "inference",
+        _RISK,
+        (*_HOLDOUT, Need.TARGET),
+        risk_findings.inference_finding,
+        risk_findings.ATTACK_NUMBERS,
+    ),
+    Evaluation(
+        "membership", _RISK, _HOLDOUT, risk_findings.membership_finding, risk_findings.AREA_NUMBERS
+    ),
     Evaluation(
         "marginals",
         _UTILITY,
         _RECORDS,
-        tables.marginals_finding,
+        utility_findings.marginals_finding,
         lambda attributes, marginals: 2 * (marginals or attributes),
         Sight.PHI,
     ),
     Evaluation(
-        "gap", _UTILITY, (*_RECORDS, Need.GAP), models.gap_finding, models.GAP_NUMBERS, Sight.GAP
+        "gap",
+        _UTILITY,
+        (*_RECORDS, Need.GAP),
+        utility_findings.gap_finding,
+        utility_findings.GAP_NUMBERS,
+        Sight.GAP,
     ),
     Evaluation(
         "tables",
         _UTILITY,
         _RECORDS,
-        tables.tables_finding,
-        lambda attributes, _marginals: tables.table_numbers(attributes),
+        utility_findings.tables_finding,
+        lambda attributes, _marginals: utility_findings.table_numbers(attributes),
         Sight.TABLES,
     ),
-    Evaluation("propensity", _UTILITY, _RECORDS, models.propensity_finding, models.PROPENSITY_NUMBERS),
+    Evaluation(
+        "propensity",
+        _UTILITY,
+        _RECORDS,
+        utility_findings.propensity_finding,
+        utility_findings.PROPENSITY_NUMBERS,
+    ),
     Evaluation(
         "predictions",
         _UTILITY,
         (*_HOLDOUT, Need.TARGET),
-        models.predictions_finding,
-        lambda attributes, _marginals: models.prediction_numbers(attributes),
+        utility_findings.predictions_finding,
+        lambda attributes, _marginals: utility_findings.prediction_numbers(attributes),
     ),
 )
 
@@ -63,8 +94,10 @@ EVALUATIONS = {evaluation.name: evaluation for evaluation in _EVALUATIONS}
 """Fidelity, then risk, then utility."""
 
 _OF_ROWS = (
-    Evaluation("row-uniques", _RISK, (), attacks.row_uniques_finding, 0, Sight.NOTHING),
-    Evaluation("associations", _UTILITY, (Need.PSI,), tables.associations_finding, 0, Sight.NOTHING),
+    Evaluation("row-uniques", _RISK, (), risk_findings.row_uniques_finding, 0, Sight.NOTHING),
+    Evaluation(
+        "associations", _UTILITY, (Need.PSI,), utility_findings.associations_finding, 0, Sight.NOTHING
+    ),
 )
 _REPORTED = [*_OF_ROWS, *_EVALUATIONS]
 

@@ -42,9 +42,150 @@ from numpy.typing import NDArray
 from gencard.core.coding import cells_lie_in
 from gencard.core.dataset import Dataset, check_same_domain
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import InvalidCliqueError, InvalidInputError, InvalidNumberError
+from gencard.core.errors import (
+    ComputationError,
+    InvalidCliqueError,
+    InvalidInputError,
+    InvalidNumberError,
+)
+from gencard.core.types import IntArray
 from gencard.measures.privacy.records import combination_numbers
-from gencard.measures.privacy.uniques import ReplicatedUniques, uniques_among
+
+# Replicated uniques: combinations that exactly one original and exactly one synthetic record have.
+#
+# A unique original record whose combination is unique in the synthetic data too looks as if that person
+# were in it. Raab (PSD 2022) prints the number divided by the number of table cells, but her tables
+# divide by the number of original records, as is done here.
+#
+# ``unique_free`` replaces such rows by others. Whoever knows psi and the seed could draw the rows again
+# and see which are missing: exactly the records that were to be hidden. So the seed of such rows must
+# remain secret, and the number of replaced rows is not released. A row that remains still shows that no
+# record is alone with its combination.
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicatedUniques:
+    """Number of combinations of the keys that are unique, and their places.
+
+    Args:
+        in_original: UiO: combinations of exactly one original record.
+        in_synthetic: UiS: combinations of exactly one synthetic record.
+        matched: UiOiS: those of ``in_original`` that some synthetic record has.
+        present: Those of ``in_synthetic`` that some original record has.
+        replicated: repU: those that are unique in both.
+    """
+
+    records: int
+    synthetic_records: int
+    in_original: int
+    in_synthetic: int
+    matched: int
+    present: int
+    replicated: int
+
+    @property
+    def share(self) -> float | None:
+        """Replicated uniques by original records; None without one."""
+        return _share(self.replicated, self.records)
+
+    @property
+    def named(self) -> dict[str, float | None]:
+        """The measures under their names in the literature, in shares of the original records.
+
+        UiS is a share of the synthetic ones. A share of no records is None.
+        """
+        return {
+            "UiO": _share(self.in_original, self.records),
+            "UiS": _share(self.in_synthetic, self.synthetic_records),
+            "UiOiS": _share(self.matched, self.records),
+            "repU": self.share,
+        }
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def replicated_uniques(
+    original: Dataset, synthetic: Dataset, keys: Clique | None = None
+) -> ReplicatedUniques:
+    """Count uniques on some attributes, or on all; a missing value is a level like any other."""
+    ours, theirs, _ = _count_combinations(original, synthetic, keys)
+    return uniques_among(ours, theirs, theirs, records=len(original), synthetic_records=len(synthetic))
+
+
+def replicated_rows(
+    original: Dataset, synthetic: Dataset, keys: Clique | None = None
+) -> NDArray[np.intp]:
+    """Return the places of replicated uniques in the synthetic data, ascending; raise as the count does.
+
+    To remove them means to read the original again: the rest is no longer made from psi alone, and their
+    absence discloses something too.
+    """
+    ours, theirs, combinations = _count_combinations(original, synthetic, keys)
+    return np.flatnonzero(((ours == 1) & (theirs == 1))[combinations])
+
+
+def uniques_among(
+    ours: IntArray, theirs: IntArray, among: IntArray, *, records: int, synthetic_records: int
+) -> ReplicatedUniques:
+    """Count uniques among combinations that were counted already.
+
+    Args:
+        ours: Original records of each combination, shape ``(k,)``.
+        theirs: Synthetic records of each.
+        among: Synthetic records that an original unique is looked for among; ``theirs``, or more.
+        records: Number of original records to take shares of.
+    """
+    unique, twin = ours == 1, theirs == 1
+    return ReplicatedUniques(
+        records=records,
+        synthetic_records=synthetic_records,
+        in_original=int(unique.sum()),
+        in_synthetic=int(twin.sum()),
+        matched=int((unique & (among > 0)).sum()),
+        present=int((twin & (ours > 0)).sum()),
+        replicated=int((unique & twin).sum()),
+    )
+
+
+def _count_combinations(
+    original: Dataset, synthetic: Dataset, keys: Clique | None
+) -> tuple[IntArray, IntArray, NDArray[np.int64]]:
+    """Original and synthetic records of each combination, and that of each synthetic record."""
+    check_same_domain(original.domain, synthetic.domain)
+    domain = original.domain
+    columns = (
+        (np.concatenate([original.column(name), synthetic.column(name)]), domain.size(name))
+        for name in domain.canonical(domain.attributes if keys is None else keys)
+    )
+    numbers = combination_numbers(len(original) + len(synthetic), columns)
+    first, second = numbers[: len(original)], numbers[len(original) :]
+    ours = np.bincount(first, minlength=numbers.max(initial=0) + 1)
+    return ours, np.bincount(second, minlength=len(ours)), second
+
+
+def unique_free(original: Dataset, drawn: Dataset, rows: int) -> Dataset:
+    """Return ``rows`` of the drawn rows, none of them a replicated unique (see ``replicated_rows``).
+
+    Args:
+        drawn: Synthetic rows. The first ``rows`` are kept if possible; the others replace rejected rows.
+
+    Raises:
+        ComputationError: The other rows did not suffice.
+        DomainMismatchError: The domains differ.
+        InvalidNumberError: Fewer were drawn than are wanted.
+    """
+    if not 0 <= rows <= len(drawn):
+        raise InvalidNumberError(field="The number of rows", expected="at most those drawn")
+    positions, ahead = np.arange(rows), rows
+    while len(vacant := replicated_rows(original, drawn.take(positions))):
+        if ahead + len(vacant) > len(drawn):
+            raise ComputationError(problem="too many rows replicate a unique record")
+        positions[vacant] = np.arange(ahead, ahead + len(vacant))
+        ahead += len(vacant)
+    return drawn.take(positions)
+
 
 # Counts of original and synthetic records by keys and target, for measures of disclosure.
 #
@@ -72,9 +213,6 @@ class Exclusions:
     Args:
         named: Records, by what they are.
         most: Cells that hold more records than this one does not learn much from; None for no bound.
-
-    Raises:
-        InvalidNumberError: ``most`` is below 1.
     """
 
     named: tuple[Excluded, ...] = ()
@@ -85,12 +223,7 @@ class Exclusions:
             raise InvalidNumberError(field="most", expected="at least 1")
 
     def check(self, domain: Domain) -> None:
-        """Check that a domain has all that the exclusions name.
-
-        Raises:
-            InvalidCliqueError: A clique is empty, repeats or names an attribute that is not there.
-            InvalidInputError: A cell lies outside the domain.
-        """
+        """Check that a domain has all that the exclusions name."""
         for one in self.named:
             if not set(one.clique) <= set(domain.attributes):
                 problem = "an exclusion names neither a key nor the target"
@@ -101,11 +234,7 @@ class Exclusions:
                 raise InvalidInputError(field="exclusions", problem="a cell lies outside the domain")
 
     def names(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_]:
-        """Return the records that are named; shape ``(n,)``.
-
-        Args:
-            columns: The codes of n records, by attribute.
-        """
+        """Return which of n records are named, shape ``(n,)``, by their codes of each attribute."""
         mask = np.zeros(len(next(iter(columns.values()))), dtype=bool)
         for one in self.named:
             for cell in one.cells:
@@ -130,7 +259,6 @@ class KeyTable:
 
     Args:
         original: Original records, shape ``(k,)``.
-        synthetic: Synthetic records.
         keys: The number of the cell's combination of keys, from 0.
         level: The cell's level of the target, a code.
         named: Whether the cell is excluded by what it is.
@@ -163,14 +291,7 @@ class KeyTable:
 def key_table(
     original: Dataset, synthetic: Dataset, keys: Clique, target: str, exclusions: Exclusions = NOTHING
 ) -> KeyTable:
-    """Count the records of both datasets.
-
-    Raises:
-        DomainMismatchError: The domains differ.
-        InvalidCliqueError: The keys are none, repeat or hold the target, or an exclusion names others.
-        InvalidInputError: A dataset holds no record, or an exclusion names a cell outside the domain.
-        UnknownAttributeError: An attribute is not in the domain.
-    """
+    """Count the records of both datasets."""
     check_same_domain(original.domain, synthetic.domain)
     known = original.domain.canonical(keys)
     original.domain.canonical((*known, target))  # refuses a target among the keys
@@ -210,7 +331,6 @@ class AttributeDisclosure:
 
     Args:
         records: Original records, those left out too.
-        synthetic_records: Synthetic ones.
         disclosed_by_original: Dorig.
         disclosed_by_synthetic: Dsyn, in synthetic records.
         covered: iS.
@@ -350,14 +470,7 @@ class DisclosureRisk:
 def disclosure_risk(
     original: Dataset, synthetic: Dataset, keys: Clique, target: str, exclusions: Exclusions = NOTHING
 ) -> DisclosureRisk:
-    """Measure the disclosure of a target by keys.
-
-    Raises:
-        DomainMismatchError: The domains differ.
-        InvalidCliqueError: The keys are none, repeat or hold the target, or an exclusion names others.
-        InvalidInputError: A dataset holds no record, or an exclusion names a cell outside the domain.
-        UnknownAttributeError: An attribute is not in the domain.
-    """
+    """Measure the disclosure of a target by keys."""
     table = key_table(original, synthetic, keys, target, exclusions)
     attribute = attribute_disclosure(table)
     # Uniques among the kept records; matches are looked for among all synthetic records.

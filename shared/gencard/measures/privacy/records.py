@@ -64,11 +64,7 @@ class Records:
 
 
 def records_of(dataset: Dataset, coding: Coding) -> Records:
-    """Coded records: intervals become their midpoints, ordered whole numbers themselves.
-
-    Raises:
-        DomainMismatchError: The dataset is not coded so.
-    """
+    """Coded records: intervals become their midpoints, ordered whole numbers themselves."""
     if dataset.domain != coding.domain:
         raise DomainMismatchError(problem="the records have another schema")
     columns = [
@@ -84,11 +80,7 @@ def present(column: Column) -> NDArray[np.bool_]:
 
 
 def check_same_kinds(one: Kinds, other: Kinds) -> None:
-    """Refuse to compare what differs in attributes, their order or what they hold.
-
-    Raises:
-        DomainMismatchError: They differ.
-    """
+    """Refuse to compare what differs in attributes, their order or what they hold."""
     if [name for name, _ in one] != [name for name, _ in other]:
         raise DomainMismatchError(problem="the attributes differ")
     if one != other:

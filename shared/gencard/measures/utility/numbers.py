@@ -301,11 +301,7 @@ def _binomial(share: float, records: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class NumberSample:
-    """Numbers of an attribute.
-
-    Args:
-        values: Ascending, without missing ones.
-    """
+    """Numbers of an attribute, ascending, without missing ones."""
 
     values: FloatArray
 
@@ -384,11 +380,7 @@ def correlation(one: FloatArray, other: FloatArray) -> tuple[float | None, float
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordNumbers:
-    """Figures of records.
-
-    Args:
-        numbers: By attribute, shape ``(n,)``; NaN is "missing".
-    """
+    """Figures of records; numbers by attribute, shape ``(n,)``, NaN is "missing"."""
 
     numbers: dict[str, FloatArray]
     _samples: dict[str, NumberSample] = field(default_factory=dict, repr=False)

@@ -78,7 +78,6 @@ class _Node:
     """A node of the tree, in records.
 
     Args:
-        places: Its cells.
         share: The synthetic one of its records.
         risk: Records it would misclassify as a leaf.
         worth: How many of them its splits save for each further leaf.
@@ -195,12 +194,7 @@ _DEPENDENT = 1e-9
 
 
 def regression_basis(cells: PooledCells, order: int, most_parameters: int) -> NDArray[np.float64]:
-    """An orthonormal basis of the columns, one row for each cell; its width is the rank.
-
-    Raises:
-        InvalidNumberError: The order is below 1.
-        TooLargeError: Too many columns, or too many cells for them.
-    """
+    """An orthonormal basis of the columns, one row for each cell; its width is the rank."""
     if order < 1:
         raise InvalidNumberError(field="order", expected="at least 1")
     varying = [column for column in cells.columns if column.levels.any()]
@@ -227,7 +221,12 @@ def regression_basis(cells: PooledCells, order: int, most_parameters: int) -> ND
         np.ones((len(cells.totals), 1)),
         *(products([blocks[axis] for axis in axes]) for axes in sets),
     ]
-    return _independent(np.hstack(parts))
+    matrix = np.hstack(parts)
+    lengths = np.linalg.norm(matrix, axis=0)
+    scaled = matrix[:, lengths > 0] / lengths[lengths > 0]
+    basis, triangle, _ = scipy.linalg.qr(scaled, mode="economic", pivoting=True, overwrite_a=True)
+    diagonal = np.abs(np.diag(triangle))
+    return np.asarray(basis[:, : int(np.sum(diagonal > _DEPENDENT * diagonal[0]))])
 
 
 def regression_scores(basis: FloatArray, totals: FloatArray, synthetic: FloatArray) -> FloatArray:
@@ -242,14 +241,6 @@ def _block(column: PredictorColumn) -> FloatArray:
     centred = column.numbers - column.numbers.mean()
     scaled = centred / (np.abs(centred).max() or 1.0)  # squares of the smallest numbers are 0
     return np.asarray((scaled / (scaled.std() or 1.0))[:, None])
-
-
-def _independent(matrix: FloatArray) -> FloatArray:
-    lengths = np.linalg.norm(matrix, axis=0)
-    scaled = matrix[:, lengths > 0] / lengths[lengths > 0]
-    basis, triangle, _ = scipy.linalg.qr(scaled, mode="economic", pivoting=True, overwrite_a=True)
-    diagonal = np.abs(np.diag(triangle))
-    return np.asarray(basis[:, : int(np.sum(diagonal > _DEPENDENT * diagonal[0]))])
 
 
 _CONVERGED = 1e-8
@@ -351,7 +342,6 @@ class Propensity:
         pmse: 0 to 1/4; 0 where it cannot tell them apart at all.
         expected: What it is expected to be for synthetic records drawn from the original ones.
         records: Original and synthetic records together.
-        synthetic_share: Of them.
         specks: Largest distance of the scores' distribution functions; 0 to 1. See
             ``propensity_ranks`` for this and the next two.
         over_half_right: PO50, in shares of the records; -1/2 to 1/2.
@@ -435,8 +425,6 @@ def tree_propensity(
 
     Args:
         values: As there.
-        rng: For the permutations.
-        settings: How the tree grows.
         permutations: Drawn at a time, until their mean is known well enough; at most so many, or
             ``MOST_PERMUTATIONS``, if that is more.
 
@@ -476,7 +464,7 @@ def _expected(
 def tree_pmse(
     original: Dataset, synthetic: Dataset, values: Values, *, settings: TreeSettings = _SETTINGS
 ) -> float:
-    """The pMSE alone, by a classification tree; raises as ``tree_propensity`` does."""
+    """The pMSE alone, by a classification tree."""
     _check(settings)
     cells = cells_of(original, synthetic, values)
     return cells.pmse(tree_scores(cells, cells.synthetic_counts(), settings))
@@ -485,7 +473,6 @@ def tree_pmse(
 def _propensity(
     cells: PooledCells, scores: FloatArray, expected: float, parameters: int | None = None
 ) -> Propensity:
-    """Summarise the scores of the cells."""
     synthetic = cells.synthetic_counts()
     return Propensity(
         cells.pmse(scores),

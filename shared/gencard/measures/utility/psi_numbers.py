@@ -120,9 +120,6 @@ class PsiNumbers:
 
     Means, deviations and correlations are those of sums if psi has them; else what the counts of a
     histogram, or of levels, leave open is between bounds.
-
-    Args:
-        psi: All measurements.
     """
 
     psi: Psi
@@ -169,7 +166,7 @@ class PsiNumbers:
         return 0.0 if cells is None else cells.kurtosis
 
     def quantile(self, name: str, share: float) -> Known | None:
-        from gencard.analysis.answers.families.histograms import (  # noqa: PLC0415 - loads scipy.stats
+        from gencard.analysis.answers.levels import (  # noqa: PLC0415 - loads scipy.stats
             quantile_of_cells,
         )
 

@@ -8,8 +8,7 @@ of being synthetic that a saturated model gives to each (Snoke et al. 2018):
 A standardised measure is a multiple of what is expected where the synthetic records are drawn from the
 original table itself, so 1 means a table as good as resampling. It is None where nothing is expected:
 where one cell holds all records, or, for G, where fewer than two cells hold both kinds. Two samples of
-one population reach :math:`1 / (1 - c)`, since the original is random too. The measures themselves are
-defined in ``table_statistics``.
+one population reach :math:`1 / (1 - c)`, since the original is random too.
 
 References:
     G. Raab, "Utility and Disclosure Risk for Differentially Private Synthetic Categorical Data", PSD
@@ -93,12 +92,7 @@ class TablePair:
 
     @classmethod
     def of(cls, original: Counts, synthetic: Counts) -> "TablePair":
-        """Two tables of one shape; their totals may differ.
-
-        Raises:
-            DomainMismatchError: The shapes differ.
-            InvalidInputError: A table holds no record.
-        """
+        """Two tables of one shape; their totals may differ."""
         if original.shape != synthetic.shape:
             raise DomainMismatchError(problem="the tables have different shapes")
         if not (original.any() and synthetic.any()):
@@ -389,12 +383,7 @@ def _each(statistic: float | None, expected: float) -> float | None:
 
 
 def table_utility(original: Counts, synthetic: Counts) -> TableUtility:
-    """Compare two tables of counts on the same cells; their totals may differ.
-
-    Raises:
-        DomainMismatchError: The shapes differ.
-        InvalidInputError: A table holds no record.
-    """
+    """Compare two tables of counts on the same cells; their totals may differ."""
     pair = TablePair.of(original, synthetic)
     ratio, ratio_freedom = likelihood_ratio(pair)
     return TableUtility(

@@ -1,1 +1,0 @@
-"""Analyses of tables of counts: contingency, groups, correlations, components, classifiers."""

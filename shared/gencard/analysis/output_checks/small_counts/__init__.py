@@ -1,1 +1,0 @@
-"""Small counts: which ones a run's cells hold, what outputs tell of them, and what is left open."""
