@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gencard.analysis.formulas.conditions import read_condition
+from gencard.analysis.formulas.model_matrix import read_condition
 from gencard.controller import run_question
 from gencard.controller.answers import decisions
 from gencard.controller.jobs import answering

@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from gencard.analysis.answers.answer import AnalysisAnswer, AnswerTable
-from gencard.analysis.output_checks.tables import judged_outputs
+from gencard.analysis.output_checks.rule_checks import judged_outputs
 from gencard.controller.cards.book import CardBook, question_of
 from gencard.controller.state import results
 from gencard.controller.state.cards import ENDED, offer_of

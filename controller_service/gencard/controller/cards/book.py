@@ -334,7 +334,7 @@ class CardBook:
 
 def _check_part(terms: Proposal, dataset_entry: DatasetEntry) -> None:
     """Refuse a card about a part of the records if a statistic cannot be restricted to that part."""
-    from gencard.analysis.formulas.conditions import read_condition  # noqa: PLC0415 - loads pandas
+    from gencard.analysis.formulas.model_matrix import read_condition
 
     attributes, _ = read_condition(terms.where, dataset_entry.schema.coding)
     groups = [*terms.cliques, *(one.by for one in terms.sums), *(() for _ in terms.histograms)]

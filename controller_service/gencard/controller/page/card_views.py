@@ -16,7 +16,7 @@ from gencard.core.card.budget import FREE, ZERO, Price
 from gencard.core.card.card import CardRecord, CardState, Change
 from gencard.core.card.privacy import AS_COUNTED
 from gencard.core.card.terms import Proposal
-from gencard.measures.psi_risk.risk import PsiRisk
+from gencard.measures.privacy.psi_risk import PsiRisk
 from gencard.wire.signatures.identity import Identity
 from gencard.wire.steward import RiskState, Together
 

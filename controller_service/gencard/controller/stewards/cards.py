@@ -47,7 +47,7 @@ from gencard.core.errors import (
 )
 from gencard.core.policy import TwoStewards
 from gencard.core.typed_json import PLAIN
-from gencard.measures.psi_risk.risk import PsiRisk
+from gencard.measures.privacy.psi_risk import PsiRisk
 from gencard.wire.documents.card_document import (
     price_document,
     terms_document,
