@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from gencard.boxes.synthpop.box import SynthPop
-from gencard.boxes.synthpop.options import CodeRule, Options
+from gencard.boxes.synthpop import SynthPop
+from gencard.boxes.synthpop_options import CodeRule, Options
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import BlackBoxError

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.boxes.entry import BoxEntry, Parameters, PrivacyBudget, Surroundings, noise_of, whole
-from gencard.boxes.marginals.models import KeptModel, ModelBox, check_attributes
+from gencard.boxes.marginal_models import KeptModel, ModelBox, check_attributes
 from gencard.core.card.budget import Claim, Neighbouring, decimal_of
 from gencard.core.card.privacy import AddedNoise, InsideGenerator, Laplace, Noise
 from gencard.core.dataset import Dataset

@@ -29,7 +29,7 @@ from gencard.boxes.entry import (
     misfit,
     noise_of,
 )
-from gencard.boxes.marginals.models import KeptModel, ModelBox, check_attributes
+from gencard.boxes.marginal_models import KeptModel, ModelBox, check_attributes
 from gencard.core.card.privacy import AddedNoise, Noise
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain

@@ -5,10 +5,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from gencard.boxes.entry import BoxEntry, Parameters, Surroundings, layers, noise_of, rate, whole
-from gencard.boxes.nets.fitted import KeptNet, NetBox
-from gencard.boxes.nets.layout import check_torch, declared, layout_of, repeatable
-from gencard.boxes.nets.options import PateGanOptions
-from gencard.boxes.nets.pate_gan_accountant import MOST_VOTES, rho_of_votes, scale_of
+from gencard.boxes.net_options import MOST_VOTES, PateGanOptions, rho_of_votes, scale_of
+from gencard.boxes.nets import KeptNet, NetBox, check_torch, declared, layout_of, repeatable
 from gencard.core.card.budget import Claim, Neighbouring, decimal_of, delta_of
 from gencard.core.card.privacy import Gaussian, InsideGenerator, Noise, Privacy
 from gencard.core.dataset import Dataset
@@ -111,9 +109,9 @@ class PateGan(NetBox):
         layout = layout_of(dataset.domain, self.values, lambda _, numbers: declared(numbers))
         rows = layout.encoded(dataset, rng)
         with repeatable():
-            from gencard.boxes.nets.pate_gan_training import trained  # noqa: PLC0415 - the extra
+            from gencard.boxes.net_training import trained_pate_gan  # noqa: PLC0415 - the extra
 
-            net = trained(layout, rows, self.options, self.noise, rng=rng, progress=progress)
+            net = trained_pate_gan(layout, rows, self.options, self.noise, rng=rng, progress=progress)
         return KeptNet(net)
 
 

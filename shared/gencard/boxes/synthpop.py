@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.boxes.entry import BoxEntry, Parameters, Surroundings
-from gencard.boxes.synthpop.options import (
+from gencard.boxes.synthpop_options import (
     DEFAULTS,
     FREE,
     CodeRule,
@@ -21,7 +21,7 @@ from gencard.boxes.synthpop.options import (
     ruled,
     rules_of,
 )
-from gencard.boxes.synthpop.trees import (
+from gencard.boxes.synthpop_trees import (
     Conditional,
     Density,
     Growth,

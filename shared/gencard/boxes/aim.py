@@ -26,7 +26,7 @@ from gencard.boxes.entry import (
     noise_of,
     whole,
 )
-from gencard.boxes.marginals.models import KeptModel, ModelBox, NoisyModel, check_attributes
+from gencard.boxes.marginal_models import KeptModel, ModelBox, NoisyModel, check_attributes
 from gencard.core.card.privacy import AddedNoise, Noise
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain

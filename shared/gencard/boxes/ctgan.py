@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gencard.boxes.entry import BoxEntry, Parameters, Surroundings, layers, rate, whole
-from gencard.boxes.nets.fitted import KeptNet, NetBox
-from gencard.boxes.nets.layout import check_torch, layout_of, learned, repeatable
-from gencard.boxes.nets.options import CtganOptions
+from gencard.boxes.net_options import CtganOptions
+from gencard.boxes.nets import KeptNet, NetBox, check_torch, layout_of, learned, repeatable
 from gencard.core.card.budget import NO_CLAIM
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidDatasetError
@@ -75,7 +74,7 @@ class Ctgan(NetBox):
         if not len(dataset):
             raise InvalidDatasetError(problem="it has no records")
         with repeatable():
-            from gencard.boxes.nets.ctgan_training import trained  # noqa: PLC0415 - the extra
+            from gencard.boxes.net_training import trained_ctgan  # noqa: PLC0415 - the extra
 
             layout = layout_of(
                 dataset.domain,
@@ -83,7 +82,7 @@ class Ctgan(NetBox):
                 lambda axis, numbers: learned(numbers, dataset.codes[:, axis], rng),
             )
             rows = layout.encoded(dataset, rng)
-            return KeptNet(trained(layout, rows, self.options, rng=rng, progress=progress))
+            return KeptNet(trained_ctgan(layout, rows, self.options, rng=rng, progress=progress))
 
 
 def _make(parameters: Parameters, surroundings: Surroundings) -> Ctgan:
