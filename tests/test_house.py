@@ -27,7 +27,7 @@ analysis                      1    50  its door
 analysis.answers             30  7900  answers from marginals and sums, with or without noise
 analysis.formulas            11  3150  formulas as in R, and columns of model matrices
 analysis.output_checks       19  5200  which numbers about records may leave
-boxes                        23  4150  synthesizers that read records
+boxes                        15  4100  synthesizers that read records
 client                        1   100  its public names
 client.agreement              1   550  a signed card and its releases
 client.analyst                1   350  entry point of analysts and auditors
@@ -77,23 +77,21 @@ controller.state             12  3600  ledger, log, cards, psi, operations
 controller.stewards          13  2700  what waits, what stewards see and decide
 controller.wiring             6  1400  from settings to a running controller
 core                          1    50  its door
-core.audit                   11  3400  does a black box use more than Phi
+core.audit                   10  3400  does a black box use more than Phi
 core.blackbox                 1   150  the form of a black box
-core.card                     7  1800  terms, price, states and steps
+core.card                     6  1950  terms, price, states and steps
 core.catalogue                1   200  what is offered, in public
 core.coding                   1   650  values as codes
 core.dataset                  1   250  records as codes
 core.derived_cells            1   250  cells that derived attributes rule out
 core.domain                   1   100  attributes and their sizes
 core.errors                   1  1050  every error that a person can meet
-core.generators              14  3350  generators that see psi only
+core.generators              11  3300  generators that see psi only
 core.json_codecs              1   550  typed JSON: its codecs
-core.moment                   1   150  linear statistics by name
-core.output_rules             1   200  rules for a number, and their verdicts
-core.policy                   1   350  bounds of a dataset's cards
+core.policy                   1   550  bounds of a dataset's cards, rules for outputs
 core.program_outputs          1   200  the shape of a program's outputs
 core.scale                    1   350  numbers in steps: levels, cells, places
-core.statistics              12  3150  from records to psi, through one door
+core.statistics              11  3100  from records to psi, through one door
 core.typed_json               1   200  typed JSON: encoder and decoder
 core.types                    1   100  names of array types
 core.values                   1   250  number, missing value or code

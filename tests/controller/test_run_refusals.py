@@ -19,11 +19,11 @@ from gencard.controller.answers.decisions import RunOutcome
 from gencard.controller.jobs.answering import check_answerable, checked
 from gencard.controller.questions.earlier import Earlier
 from gencard.controller.questions.run_question import Population, RunQuestion
-from gencard.core.card.analyses import Analyses
+from gencard.core.card.terms import Analyses
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, NoAnswerError
-from gencard.core.output_rules import OUTPUT_RULES, USUAL_RULES, Rule
+from gencard.core.policy import OUTPUT_RULES, USUAL_RULES, Rule
 from gencard.wire.documents.answer_document import Question
 
 CODING = Coding(

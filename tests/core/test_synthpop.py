@@ -10,8 +10,7 @@ from scipy import stats
 
 from gencard.boxes.entry import Surroundings
 from gencard.boxes.registry import BOXES, box_named
-from gencard.boxes.synthpop import SynthPop
-from gencard.boxes.synthpop_options import Options
+from gencard.boxes.synthpop import Options, SynthPop
 from gencard.boxes.synthpop_trees import LEAF, placed
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import Verdict

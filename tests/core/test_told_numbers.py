@@ -17,7 +17,7 @@ from gencard.analysis.output_checks.small_counts import facts
 from gencard.analysis.output_checks.small_counts.lattice import Lattice
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
-from gencard.core.output_rules import USUAL_RULES, Colour, Rule
+from gencard.core.policy import USUAL_RULES, Colour, Rule
 from gencard.core.statistics.formula import Analysis
 
 CODING = Coding(

@@ -23,7 +23,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidNumberError
 from gencard.core.generators.contract import rng_of
-from gencard.core.generators.sampling import NetworkModel, Node
+from gencard.core.generators.models import NetworkModel, Node
 from gencard.core.statistics.marginals import cell_numbers, count
 from gencard.core.statistics.psi import on_simplex
 from gencard.core.types import IntArray, Progress, ignore_progress

@@ -19,11 +19,11 @@ from gencard.client.common.display import (
     percent,
 )
 from gencard.client.findings.numbers import NumberReport, numbers_sentence
+from gencard.core.card.sums import level_values
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import TooLargeError
-from gencard.core.moment import level_values
 from gencard.measures.utility.analyses import Predictions, analyses
 from gencard.measures.utility.gap import GapWords, gap_error, gap_of
 from gencard.measures.utility.numbers import NumberTable

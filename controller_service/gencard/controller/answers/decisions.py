@@ -28,7 +28,7 @@ from gencard.core.card.budget import Price, SpendState
 from gencard.core.card.card import CardRecord, CardState
 from gencard.core.domain import Clique
 from gencard.core.errors import CardStateError, InvalidInputError
-from gencard.core.output_rules import OUTPUT_RULES, RULES_VERSION, USUAL_RULES, Colour, Rule, Rules
+from gencard.core.policy import OUTPUT_RULES, RULES_VERSION, USUAL_RULES, Colour, Rule, Rules
 from gencard.core.program_outputs import (
     Number,
     Outputs,

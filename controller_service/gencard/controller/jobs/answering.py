@@ -33,7 +33,7 @@ from gencard.controller.questions.run_question import Limited, NoisyRun, RunQues
 from gencard.controller.sandbox.analyses import SandboxedAnalysis
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, InvalidInputError, NoAnswerError, TooLargeError
-from gencard.core.output_rules import (
+from gencard.core.policy import (
     OUTPUT_RULES,
     RULES_VERSION,
     Colour,

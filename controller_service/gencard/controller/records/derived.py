@@ -37,10 +37,10 @@ from typing import NamedTuple
 from pydantic import Field
 
 from gencard.controller.base.files import Section
+from gencard.core.card.sums import level_values
 from gencard.core.coding import BOOLEANS, MOST_DECIMALS, Attribute, Coding, Derivation, Edges, Labels
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidCodingError
-from gencard.core.moment import level_values
 
 Levels = Mapping[str, tuple[str, ...]]
 """Names -> names of levels."""

@@ -21,11 +21,11 @@ from gencard.analysis.answers.families.groups import SummedGroups
 from gencard.analysis.answers.families.levels import choice, level, response_of
 from gencard.analysis.answers.kinds import answered
 from gencard.analysis.answers.margins import Margins, Mask, RecordMargins
+from gencard.core.card.sums import level_values
 from gencard.core.coding import Edges
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
-from gencard.core.moment import level_values
 from gencard.core.statistics.formula import SUMMED_TERMS, Analysis
 from gencard.core.types import FloatArray, IntArray
 

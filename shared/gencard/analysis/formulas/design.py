@@ -29,10 +29,10 @@ from gencard.analysis.formulas.evaluation import TRUTHS, Factor, Levels, Numeric
 from gencard.analysis.formulas.formulas import read_factors
 from gencard.analysis.formulas.functions import NotUsableError
 from gencard.analysis.formulas.numbers import CONSTANT, NumbersUsed
+from gencard.core.card.sums import level_values
 from gencard.core.coding import Coding, Labels
 from gencard.core.domain import Clique
 from gencard.core.errors import FEWER_TERMS, InvalidFormulaError, InvalidInputError, TooLargeError
-from gencard.core.moment import level_values
 from gencard.core.statistics.formula import Written, written_name
 from gencard.core.types import IntArray
 

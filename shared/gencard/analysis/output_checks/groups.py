@@ -18,7 +18,7 @@ from gencard.analysis.answers.margins import Mask, RecordMargins
 from gencard.analysis.output_checks import tables
 from gencard.analysis.output_checks.populations import Condition
 from gencard.core.domain import Clique
-from gencard.core.output_rules import Rule, Rules, RuleVerdict, together
+from gencard.core.policy import Rule, Rules, RuleVerdict, together
 from gencard.core.statistics.formula import Analysis
 from gencard.core.types import FloatArray, IntArray
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from gencard.analysis.answers.answer import AnalysisAnswer, AnswerTable
 from gencard.analysis.answers.survival import COLUMNS
-from gencard.core.output_rules import Rule, Rules, RuleVerdict, breaking
+from gencard.core.policy import Rule, Rules, RuleVerdict, breaking
 from gencard.core.types import FloatArray
 
 _TOLERANCE = 1e-9

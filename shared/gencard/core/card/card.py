@@ -5,9 +5,8 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
 
-from gencard.core.card.analyses import Analyses
 from gencard.core.card.budget import FREE, Price
-from gencard.core.card.terms import AuditTerms, Proposal
+from gencard.core.card.terms import Analyses, AuditTerms, Proposal
 from gencard.core.domain import Clique
 from gencard.core.json_codecs import written
 

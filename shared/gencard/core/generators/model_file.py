@@ -16,9 +16,8 @@ from gencard.core.domain import Domain
 from gencard.core.errors import GencardError, InvalidInputError
 from gencard.core.generators.contract import Model
 from gencard.core.generators.junction_tree import JunctionTree
-from gencard.core.generators.models import TableModel, TreeModel
-from gencard.core.generators.sampling import NetworkModel, Node
-from gencard.core.generators.support_model import SupportModel
+from gencard.core.generators.models import NetworkModel, Node, TableModel, TreeModel
+from gencard.core.generators.support import SupportModel
 
 Arrays = Mapping[str, NDArray[Any]]
 

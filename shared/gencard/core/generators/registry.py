@@ -23,9 +23,8 @@ from gencard.core.generators.family import (
     saturated,
     spanning_tree,
 )
-from gencard.core.generators.reduced_space import ReducedSpace
-from gencard.core.generators.support_raking import SupportRaking
-from gencard.core.generators.with_moments import MaximumEntropy
+from gencard.core.generators.moments import MaximumEntropy, ReducedSpace
+from gencard.core.generators.support import SupportRaking
 from gencard.core.statistics.marginals import count_all
 from gencard.core.statistics.psi import Measurement, Psi
 

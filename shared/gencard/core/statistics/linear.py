@@ -14,10 +14,10 @@ from math import lcm
 import numpy as np
 from numpy.typing import NDArray
 
+from gencard.core.card.sums import HIGHEST_ORDER, Moment, MomentKind
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidCodingError, InvalidInputError, InvalidNumberError
-from gencard.core.moment import HIGHEST_ORDER, Moment, MomentKind
 from gencard.core.types import IntArray
 
 LARGEST_VALUE = 2**31

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gencard.core.card.sums import level_values
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError, TooLargeError
-from gencard.core.moment import level_values
 from gencard.core.types import FloatArray
 from gencard.measures.evaluation.evaluation import Finding, Line, Material
 from gencard.measures.evaluation.precision import (

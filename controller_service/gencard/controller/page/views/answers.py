@@ -11,7 +11,7 @@ from gencard.analysis.answers.answer import AnalysisAnswer
 from gencard.controller.cards.released import question_of
 from gencard.controller.page.views import Context, FormAction, View
 from gencard.controller.stewards.desk import Desk
-from gencard.core.output_rules import Colour, Rule
+from gencard.core.policy import Colour, Rule
 from gencard.core.program_outputs import DIGITS, Number
 from gencard.wire.signatures.identity import Identity
 from gencard.wire.steward import ReviewedNumber
