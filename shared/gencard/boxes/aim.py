@@ -146,12 +146,7 @@ class Aim(ModelBox):
 
 
 class _Run:
-    """One fit, between rounds.
-
-    Attributes:
-        part: Budget of the next round.
-        model: Fitted to all measurements so far.
-    """
+    """One fit, between rounds."""
 
     def __init__(self, dataset: Dataset, aim: Aim) -> None:
         self.budget = PrivacyBudget(aim.privacy, aim.noise)
@@ -190,7 +185,6 @@ class _Run:
 
 
 def _check_cells(domain: Domain, most: int) -> None:
-    """Raises ModelTooLargeError where the attributes alone have more cells than the model may have."""
     check_cells(domain, [(name,) for name in domain.attributes], most)
 
 

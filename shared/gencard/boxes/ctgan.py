@@ -46,12 +46,11 @@ def options_of(parameters: Parameters) -> CtganOptions:
 class Ctgan(NetBox):
     """A conditional generative adversarial net [1]_.
 
-    FloatArray are modes of a mixture and places in them, all else is one-hot. The generator is asked for
+    Numbers are modes of a mixture and places in them, all else is one-hot. The generator is asked for
     a level of an attribute, rare ones more often than records have them, and the discriminator
     compares packs of its rows with packs of records that have these levels too.
 
     Args:
-        options: How the nets are built and trained.
         values: For each attribute with numbers that of each code, NaN for missing.
 
     References:

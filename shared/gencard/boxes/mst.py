@@ -204,7 +204,6 @@ def _scores(
 
 
 def _check_tree(domain: Domain) -> None:
-    """Raises ModelTooLargeError where some tree of pairs has too many cells."""
     names = domain.attributes
     spanning_tree().check([*combinations(names, 2)] or [names], domain)
 

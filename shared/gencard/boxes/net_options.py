@@ -70,12 +70,7 @@ def delta_of_votes(votes: int, scale: float, epsilon: float) -> float:
 
 
 def rho_of_votes(votes: int, scale: float) -> Decimal:
-    r"""ZCDP of T votes, to nine places, rounded up: :math:`T \varepsilon_0^2 / 2` [4]_.
-
-    Args:
-        votes: T, from 0 up.
-        scale: Parameter b of the noise, in votes.
-    """
+    r"""ZCDP of T votes, to nine places, rounded up: :math:`T \varepsilon_0^2 / 2` [4]_."""
     rho = Fraction(votes) / (2 * Fraction(scale) ** 2)
     return Decimal(ceil(rho * 10**9)) / 10**9
 
@@ -114,9 +109,8 @@ class CtganOptions:
     Args:
         epochs: Rounds of as many batches as the records fill.
         batch_size: Rows of a batch, a multiple of ``pac``.
-        embedding: FloatArray of noise that a row is made from.
+        embedding: Numbers of noise that a row is made from.
         generator, discriminator: Units of each hidden layer.
-        generator_rate, discriminator_rate: Learning rates of Adam.
         pac: Rows that the discriminator sees together.
 
     Raises:

@@ -63,7 +63,6 @@ class GeneratorNet:
     which would take it off again.
 
     Args:
-        noise: Numbers of noise.
         conditions: How many there are; none is 0.
         units: Of each residual layer.
         outputs: Numbers and logits.
@@ -204,7 +203,6 @@ class Discriminator:
         rows: Numbers of a pack of rows.
         conditions: Numbers of the conditions of a pack.
         units: Of each hidden layer.
-        rng: Draws the weights.
     """
 
     def __init__(
@@ -298,7 +296,6 @@ class _CtganTraining:
         self._adam_d = adam(self._discriminator.parameters, options.discriminator_rate)
 
     def step(self) -> None:
-        """One step of the discriminator, then one of the generator."""
         self._step_discriminator()
         self._step_generator()
 
@@ -334,13 +331,11 @@ class _CtganTraining:
         self._improve(self._adam_g, self._generator.parameters, loss)
 
     def _improve(self, adam: Any, parameters: Sequence[Tensor], loss: Tensor) -> None:
-        """A step down the gradient by these parameters, no other being computed."""
         for each, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
             each.grad = gradient
         adam.step()
 
     def _inputs(self, entries: IntArray) -> tuple[Tensor, Tensor]:
-        """Noise and conditions of a batch."""
         noise = normal((len(entries), self._options.embedding), self._rng)
         return noise, torch.from_numpy(entries)
 
@@ -364,10 +359,8 @@ class Critics:
     net enters another: neither its outputs nor its gradient nor its step.
 
     Args:
-        nets: How many.
         inputs: Numbers of a row.
         units: Of the hidden layer.
-        rng: Draws the weights.
     """
 
     def __init__(
@@ -394,7 +387,6 @@ class Critics:
         """One step of each net on the cross entropy of its logits.
 
         Args:
-            rows: As for ``logits``.
             labels: 1 for real, 0 for made up, or between; of a shape that fits the logits.
         """
         logits = self.logits(rows)
@@ -490,5 +482,4 @@ class _PateTraining:
             return self._blocks.hard_row(self._generator(*self._inputs(batch)), self._rng)
 
     def _inputs(self, batch: int) -> tuple[Tensor, Tensor]:
-        """Noise, and no condition."""
         return normal((batch, self._options.embedding), self._rng), torch.empty(0)

@@ -86,7 +86,6 @@ class Modes:
         numbers: That of each code, NaN for missing, shape ``(size,)``; not all are NaN.
         means: Shape ``(modes,)``, in units of the attribute, as are the others.
         stddevs: Positive.
-        weights: Of the mixture.
     """
 
     numbers: FloatArray
@@ -184,7 +183,6 @@ class Layout:
     entries are their codes, then numeric ones, whose entries are modes. Both in the domain's order.
 
     Args:
-        domain: Of the records.
         modes: For the axis of each numeric attribute.
     """
 
@@ -273,9 +271,7 @@ def layout_of(
     """The layout of a domain.
 
     Args:
-        domain: Of the records.
         values: For each numeric attribute the number of each code, NaN for missing.
-        modes_of: The modes for an axis and its numbers.
 
     Raises:
         InvalidInputError: An attribute has another number of codes, or there is none.
@@ -368,9 +364,7 @@ class FittedNet:
     for each numeric attribute, of which tanh is taken, then the logits of every block.
 
     Args:
-        layout: Of the outputs.
-        net: The net.
-        noise: FloatArray of noise.
+        noise: Numbers of noise in an input.
         conditions: Chance of each nominal entry to be the condition; empty where there is none.
     """
 

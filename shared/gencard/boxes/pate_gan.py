@@ -81,7 +81,6 @@ class PateGan(NetBox):
     student. Training stops before the votes cost more than was asked for: see ``accountant``.
 
     Args:
-        options: How they are trained.
         noise: Who draws the noise on the votes. The seed is for all else, which needs no secret.
         values: For each attribute with numbers that of each code, NaN for missing: their range is
             declared, and nothing about them is learned outside of the votes.
@@ -122,7 +121,6 @@ def _make(parameters: Parameters, surroundings: Surroundings) -> PateGan:
 
 
 def _claim(parameters: Parameters) -> Claim:
-    """That of a fit with these parameters; raises as ``options_of`` does."""
     options = options_of(parameters)
     return Claim(
         f"All {options.affordable * options.batch_size} noisy votes of one fit together keep epsilon "

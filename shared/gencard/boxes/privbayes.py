@@ -425,7 +425,6 @@ def _make(parameters: Parameters, surroundings: Surroundings) -> PrivBayes:
 
 
 def _fraction(parameters: Parameters, name: str) -> Fraction:
-    """A decimal, exact; raises InvalidNumberError where it is none or out of any range."""
     return Fraction(decimal_of(parameters[name], name))
 
 

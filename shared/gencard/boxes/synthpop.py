@@ -47,8 +47,6 @@ class CodeRule:
     """Records that meet every condition have this code.
 
     Args:
-        attribute: The one whose code is fixed.
-        code: The code it then has.
         where: Attributes that come before it, each with the codes of which it must have one.
     """
 
@@ -283,8 +281,6 @@ class DrawStep:
     """Rules first, then one conditional after the other draws what is still ``FREE``.
 
     Args:
-        axis: Of the attribute.
-        rules: For it.
         conditionals: One; two where numbers may be missing: which code of a missing value if any,
             and then the number.
         density: Smooths what was drawn; None leaves it.
@@ -506,7 +502,6 @@ class SynthPop:
     numbers by regression trees; where numbers may be missing, first whether they are.
 
     Args:
-        options: How trees are grown and used.
         values: For each attribute with numbers that of each code, NaN for missing.
 
     References:

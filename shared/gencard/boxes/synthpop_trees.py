@@ -76,7 +76,6 @@ def pruned(tree: Tree, risk: NDArray[np.float64]) -> Tree:
     """Without the splits below which the sum of ``risk`` over the leaves is no less than without them.
 
     Args:
-        tree: What was grown.
         risk: Of each node as a leaf, in records: those outside its commonest class.
     """
     least = risk.copy()
@@ -197,7 +196,6 @@ class Growth:
 
         Args:
             places: Shape ``(n, predictors)``.
-            target: What it predicts.
             random_state: Which of equally good splits is taken.
 
         Raises:
@@ -379,9 +377,6 @@ def conditional(
     Predictors that are constant, or order the records as another one does, are left out.
 
     Args:
-        dataset: The records.
-        target: Of the same records.
-        predictors: Attributes that the tree may split on.
         scales: Of the attributes that have numbers.
         growth: When splitting ends.
         random_state: Which of equally good splits is taken.

@@ -182,7 +182,6 @@ class Mark:
 
     Args:
         part: Part of the answer, such as "model" or "sex × edu"; "run" for the run as a whole.
-        rules: Rules that its numbers break.
     """
 
     part: str

@@ -123,11 +123,7 @@ class Scale:
         return LARGEST_STEPS * float(self.step)
 
     def adjustments(self, numbers: NDArray[np.float64]) -> "Adjustments":
-        """Count the finite numbers that rounding or clamping changes.
-
-        Args:
-            numbers: Shape ``(n,)``.
-        """
+        """Count the finite numbers that rounding or clamping changes."""
         finite = numbers[np.isfinite(numbers)]
         steps, (first, _), last = self._steps(finite), self.ends, self.last
         return Adjustments(
@@ -141,9 +137,6 @@ class Scale:
 
         A float counts as its shortest decimal. What is not finite stays, and so does a number outside
         the edges where nothing is clamped, apart from the rounding.
-
-        Args:
-            numbers: Shape ``(n,)``.
         """
         (first, _), last = self.ends, self.last
         steps = self._steps(numbers)
@@ -175,9 +168,6 @@ class Scale:
 
     def bounds(self, starts: Sequence[float]) -> tuple[float, ...]:
         """Return the numbers that part values of different levels, rounding included.
-
-        Args:
-            starts: First number of each level, ascending.
 
         Returns:
             One more than there are levels. A value belongs to a level if it is at least its bound and
@@ -253,7 +243,6 @@ class Places:
 
         Args:
             firsts: First number of each level, in steps.
-            counts: Numbers of each level.
         """
         levels = len(firsts)
         return cls(
@@ -301,11 +290,7 @@ class Places:
 
 
 def scale_near(numbers: NDArray[np.float64]) -> Scale:
-    """Return a scale that holds some finite numbers to 15 digits of the largest one.
-
-    Args:
-        numbers: Shape ``(n,)``.
-    """
+    """Return a scale that holds some finite numbers to 15 digits of the largest one."""
     ends = (float(numbers.min()), float(numbers.max())) if len(numbers) else (0.0, 0.0)
     largest = max(map(abs, ends)) or 1.0
     step = Decimal(10) ** (Decimal(repr(largest)).adjusted() - 14)

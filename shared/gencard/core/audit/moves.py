@@ -355,7 +355,6 @@ def _are_possible(
     levels: NDArray[np.int64],
     zeros: Sequence[StructuralZeros],
 ) -> NDArray[np.bool_]:
-    """Return the moves that put no record into a cell that cannot occur."""
     entered = [zero for zero in zeros if attribute in zero.clique]
     if not entered:
         return np.ones(len(corners), dtype=np.bool_)

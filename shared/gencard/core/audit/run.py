@@ -174,7 +174,6 @@ def _mixed(one: Sequence[FloatArray], other: Sequence[FloatArray], share: float)
 
 
 def _heaviest_first(basis: Basis, vector: FloatArray) -> tuple[Clique, ...]:
-    """The blocks in which ``vector`` is not 0, the longest part first."""
     lengths = [float(np.linalg.norm(vector[part])) for part in basis.parts]
     order = sorted(range(len(lengths)), key=lambda block: -lengths[block])
     return tuple(basis.cliques[block] for block in order if lengths[block] > 0)

@@ -423,7 +423,6 @@ class Proposal:
 
 
 def _order(keys: Sequence[Any]) -> list[int]:
-    """The positions of the keys, that of the smallest first."""
     return sorted(range(len(keys)), key=keys.__getitem__)
 
 

@@ -189,7 +189,6 @@ class LogLinear:
                 return [*cliques]
 
     def _used(self, psi: Psi, domain: Domain) -> Psi:
-        """The marginals that the distribution keeps."""
         if self.use in (KeptMarginals.ALL, KeptMarginals.WHOLE):
             return psi
         self.check(psi.cliques, domain)
@@ -205,7 +204,6 @@ class LogLinear:
         )
 
     def _piece(self, psi: Psi, domain: Domain, tree: JunctionTree, piece: Sequence[int]) -> list[Table]:
-        """The marginals on the cliques of one piece."""
         cliques = [tree.cliques[number] for number in piece]
         zeros = [
             zero for zero in self.structural_zeros if any(set(zero.clique) <= set(c) for c in cliques)
@@ -237,7 +235,6 @@ class LogLinear:
     def _scale(
         self, table: Blocks, marginals: Sequence[Measurement], *, exact: bool, zeros: bool
     ) -> None:
-        """Give a table the marginals, in place."""
         targets = [
             [
                 TargetMarginal.of(m.clique, m.values, block)

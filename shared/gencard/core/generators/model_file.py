@@ -58,9 +58,7 @@ def unarchived(data: bytes, *, most_bytes: int, version: int) -> tuple[dict[str,
     """The header and the arrays of an archive; raises what is ``BROKEN`` where it is none.
 
     Args:
-        data: The archive.
         most_bytes: Refuse archives whose arrays would take more memory.
-        version: Version that the header must state.
     """
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         if sum(part.file_size for part in archive.infolist()) > most_bytes:
@@ -105,7 +103,6 @@ def draws_of(model: FittedModel) -> list[NDArray[Any]]:
 
 
 def _parts_of(model: FittedModel) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the header and the arrays of a model."""
     header: dict[str, Any] = {
         "version": _VERSION,
         "attributes": model.domain.attributes,
@@ -134,7 +131,6 @@ def model_of(data: bytes, *, most_bytes: int = 2**30) -> FittedModel:
     """The model that ``bytes_of`` wrote; it samples the same rows as the one written.
 
     Args:
-        data: The archive.
         most_bytes: Refuse archives whose arrays would take more memory.
 
     Raises:
@@ -196,10 +192,6 @@ class KeptFits:
 
     The fits that were kept first are dropped first. Threads may share it; two that keep fits at once may
     exceed the bounds until the next fit is kept.
-
-    Args:
-        most_fits: Fits that are kept at most.
-        most_bytes: Bytes of all of them.
     """
 
     most_fits: int = 32

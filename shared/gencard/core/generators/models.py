@@ -235,7 +235,6 @@ class NetworkModel:
 
     Args:
         nodes: Every attribute of the domain once, after its parents.
-        draws: One inversion per node.
 
     Raises:
         DomainMismatchError: The nodes are not those of a network on the domain.
@@ -287,7 +286,6 @@ class TableModel:
     Args:
         domain: The attributes, in the order of the axes.
         probabilities: Shape ``domain.sizes``, zero or more; scaled to sum to 1. Read-only.
-        thresholds: Upper end of each cell's share of the 64-bit words.
 
     Raises:
         DomainMismatchError: The shape is not the domain's.
@@ -385,10 +383,8 @@ class TreeModel:
 
     Args:
         domain: The attributes; each lies in some clique.
-        tree: The cliques.
         tables: One marginal per clique, zero or more, axes in the clique's order; two cliques agree
             on what they share. Scaled to sum to 1 each; read-only.
-        draws: One inversion per clique.
 
     Raises:
         DomainMismatchError: The tables or the tree do not fit the domain.
@@ -461,7 +457,6 @@ class TreeModel:
         raise AssertionError("a tree has a first clique")
 
     def _product(self, clique: int, arriving: Sequence[tuple[Clique, Table]]) -> tuple[Clique, Table]:
-        """The clique's table given its separator, times what arrives from below."""
         attributes, table = self.tree.cliques[clique], self.tables[clique]
         separator_table = sum_out(table, others(attributes, self.tree.separator(clique)))
         conditional: Table = np.divide(

@@ -134,7 +134,6 @@ class MaximumEntropy:
         max_cells: Bound on the domain's cells, and on cells times functions; a fit takes up to 24
             bytes for each.
         max_functions: Bound on the dimension.
-        most_steps: Give up after so many.
 
     Raises:
         InvalidNumberError: The tolerance is not positive, or a bound is below 1.
@@ -231,8 +230,6 @@ class ReducedSpace:
     Args:
         structural_zeros: Cells that stay zero; those of attributes outside the domain say nothing.
         tolerance: Largest miss of exact psi, in shares; beyond it there is no model.
-        points: Size of the reduced space.
-        seed: From which the points are drawn.
         max_cells: Bound on the cells of psi's marginals, and on points times functions.
         max_functions: Bound on the rows of the linear program.
 
@@ -301,7 +298,6 @@ class ReducedSpace:
         check_functions(functions, points, self.max_functions, self.max_cells)
 
     def _reduced(self, psi: Psi, domain: Domain) -> Dataset:
-        """The points, each once."""
         if domain.cells <= self.points:
             impossible = impossible_cells(domain, self.structural_zeros)
             return every_cell(domain).take(np.flatnonzero(~impossible))

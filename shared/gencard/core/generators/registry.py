@@ -190,12 +190,6 @@ def suited(
     Exact methods come first. A table of all attributes with at most a million cells is fitted as a
     whole, which is fast; of a larger one, a junction tree of at most ten million cells. Above that,
     drawn records come first.
-
-    Args:
-        domain: Attributes of the card.
-        zeros: Structural zeros of the dataset.
-        max_cells: Bound on the cells of a model.
-        moments: Whether moments are fitted besides the marginals.
     """
     inside = zeros_inside(zeros, domain)
 

@@ -39,9 +39,7 @@ class SupportTable:
     records times attributes and not with records times marginals.
 
     Args:
-        support: The records.
         weights: One for each, zero or more, with sum 1; scaled in place.
-        blocks: The cliques whose marginals are fitted.
     """
 
     def __init__(self, support: Dataset, weights: Table, blocks: Sequence[Clique]) -> None:
@@ -62,7 +60,6 @@ class SupportTable:
         self.factors[0] *= ratio.ravel().take(self._cells(block))
 
     def _cells(self, block: int) -> NDArray[np.intp]:
-        """The cell of each record in a block, the last attribute running fastest."""
         if self._latest[0] != block:
             columns = [self._support.column(name) for name in self.blocks[block]]
             self._latest = block, cell_numbers(columns, self._sizes[block]).astype(np.intp, copy=False)
@@ -81,7 +78,6 @@ class SupportModel:
         weights: Shape ``(len(support),)``, zero or more; scaled to sum to 1. Read-only.
         residual: Mean total variation of the marginals from those that were fitted; None where the
             method does not state it.
-        shares: Each record's share of the 64-bit words.
 
     Raises:
         DomainMismatchError: There is not one weight for each record.
@@ -273,7 +269,6 @@ class SupportRaking:
         tree_cells: Bound on the cells of the model that draws them.
         max_cells: Bound on the cells of psi's marginals, and on records times attributes.
         most_look_ups: Bound on records times marginals: the work of one sweep.
-        most_sweeps: Bound on the number of sweeps.
         meets_singles: Whether weights end with the exact shares of single attributes; version 1 of the
             algorithm did not.
 
@@ -376,7 +371,6 @@ class SupportRaking:
         return best, least
 
     def _drawn(self, psi: Psi, domain: Domain) -> tuple[Dataset, Table]:
-        """The support, and the weights it starts with."""
         records = self._records(psi.cliques)
         if domain.cells > records:
             start = graphical(self.structural_zeros, _START, self.max_cells)

@@ -38,7 +38,6 @@ class Function:
     """A number for each cell of a clique, on a grid of rational numbers: whole numbers by one other.
 
     Args:
-        name: Name of the function, for people.
         values: Numerators, the clique's last attribute running fastest.
         denominator: Whole number that divides all numerators.
 

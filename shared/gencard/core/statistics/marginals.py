@@ -31,8 +31,6 @@ def project(table: NDArray[Any], attributes: Clique, clique: Clique) -> NDArray[
 
     Args:
         table: One axis per attribute, in the order of ``attributes``.
-        attributes: Attribute of each axis.
-        clique: The attributes to keep.
 
     Returns:
         Axes in the order of ``clique``; same units as ``table``.
@@ -378,7 +376,6 @@ def cell_numbers(columns: Sequence[NDArray[Any]], sizes: Sequence[int]) -> NDArr
 
     Args:
         columns: One array of ``n`` codes per attribute.
-        sizes: The attributes' sizes.
 
     Returns:
         Shape ``(n,)``.
@@ -422,8 +419,6 @@ class _Wanted:
         axes: Shape ``(cliques, widest)``; short rows end with an axis of size 1 that every set has.
         sizes: Numbers of levels of the attributes, followed by 1.
         cliques_with: For each axis, the rows of the cliques that have it.
-        widths: Axes of each clique.
-        cells: Number of cells of each clique.
     """
 
     axes: NDArray[np.intp]
@@ -443,7 +438,6 @@ class _Wanted:
         return cls(axes, sizes, tuple(cliques_with), widths, np.prod(sizes[axes], axis=1))
 
     def sets(self, most_cells: int) -> Iterator[list[int]]:
-        """The axes of each set."""
         covered = np.zeros(len(self.axes), dtype=bool)
         for row in range(len(self.axes)):
             if not covered[row]:

@@ -73,11 +73,7 @@ class SumNoise:
         return self.divisor * privacy.stddev(self.scale)
 
     def added(self, values: Sequence[int], privacy: AddedNoise, noise: Noise) -> tuple[int, ...]:
-        """Return exact sums with noise.
-
-        Args:
-            values: One for each cell.
-        """
+        """Return exact sums with noise."""
         drawn = privacy.draw(noise, np.zeros(len(values), dtype=np.int64), self.scale).tolist()
         pairs = zip(values, drawn, strict=True)
         # Floor first, then add noise: value + draw * divisor would release value mod divisor exactly.
@@ -91,7 +87,6 @@ def sum_noise(
 
     Args:
         ends: Least and largest product of units, or 0, by declaration; see ``sums.product_ends``.
-        cells: Number of cells of the sum.
         counted: Counts of the population are measured by the same budget.
     """
     divisor = 1

@@ -73,7 +73,6 @@ class _Agreement:
             self._compare(one.sum, one.sum.of, population, values, seen)
 
     def counts(self, one: SumMeasurement) -> Table | None:
-        """Return the counts of a sum's groups, as ``population_counts`` does."""
         own = one.counts if one.sum.of else one.values
         if own:
             return self._of_groups(one.sum, own)

@@ -127,11 +127,7 @@ def _exact_level(cells: _FineCells, counts: Sequence[int]) -> _Level:
 
 
 def _noisy_level(cells: _FineCells, counts: Sequence[int], records: int) -> _Level:
-    """Cells are picked by the nearest counts from 0 up with the same total.
-
-    Args:
-        records: Records of the level.
-    """
+    """Cells are picked by the nearest counts from 0 up with the same total."""
     total = sum(counts)
     # No vector from 0 up has a sum below 0, and one of sum 0 has no shares: numbers are then uniform in
     # the level.

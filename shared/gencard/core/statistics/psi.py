@@ -345,7 +345,6 @@ def _check_sums(linear: LinearMeasurement, total: float, slack: float) -> None:
 
 
 def _shared(cliques: tuple[Clique, ...]) -> frozenset[Attributes]:
-    """The sets of attributes that lie inside more than one clique."""
     check_subsets(cliques)
     times = Counter(inside for clique in cliques for inside in subsets(clique))
     return frozenset(inside for inside, number in times.items() if number > 1)
@@ -567,7 +566,6 @@ def _lifted(psi: Psi, records: float) -> Psi:
 
 
 def _scaled(values: FloatArray, records: float) -> FloatArray:
-    """Shift to the common total."""
     return values + (records - total(values)) / values.size
 
 
