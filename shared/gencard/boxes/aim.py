@@ -111,9 +111,6 @@ class Aim(ModelBox):
         workload: Cliques that matter; none for all pairs.
         rounds: Rounds for each attribute, of equal budget at first.
         max_cells: Bound on the cells of the model's junction tree.
-
-    Raises:
-        InvalidNumberError: A number is below 1.
     """
 
     privacy: AddedNoise

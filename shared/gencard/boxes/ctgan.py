@@ -25,11 +25,7 @@ DEFAULTS: Parameters = {
 
 
 def options_of(parameters: Parameters) -> CtganOptions:
-    """Read options from a card's parameters.
-
-    Raises:
-        InvalidInputError, InvalidNumberError: A number is none or out of range, or they do not fit.
-    """
+    """Read options from a card's parameters."""
     return CtganOptions(
         epochs=whole(parameters, "epochs", 1, 100_000),
         batch_size=whole(parameters, "batch_size", 2, 100_000),

@@ -82,9 +82,6 @@ class PrivacyBudget:
 
         Args:
             progress: Called before each marginal with the share that is done.
-
-        Raises:
-            TooLargeError: They have too many cells.
         """
         tables = count_all(dataset, cliques)
         weights = [round(_FINE * float(np.cbrt(counts.size**2))) for counts in tables]

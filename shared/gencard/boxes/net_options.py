@@ -112,9 +112,6 @@ class CtganOptions:
         embedding: Numbers of noise that a row is made from.
         generator, discriminator: Units of each hidden layer.
         pac: Rows that the discriminator sees together.
-
-    Raises:
-        InvalidInputError: ``batch_size`` is no multiple of ``pac``.
     """
 
     epochs: int = 300
@@ -209,9 +206,6 @@ class PateGanOptions:
         generator: Units of each hidden layer.
         teacher, student: Units of their one hidden layer.
         generator_rate, critic_rate: Learning rates of Adam, the latter of teachers and student.
-
-    Raises:
-        InvalidInputError: The budget does not last for one iteration.
     """
 
     epsilon: Decimal

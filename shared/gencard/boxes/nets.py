@@ -48,11 +48,7 @@ def check_torch() -> None:
 
 @contextmanager
 def repeatable() -> Iterator[None]:
-    """One thread and deterministic algorithms for the block, so that equal seeds give equal fits.
-
-    Raises:
-        InvalidInputError: PyTorch is not installed.
-    """
+    """One thread and deterministic algorithms for the block, so that equal seeds give equal fits."""
     check_torch()
     torch = import_module("torch")
     threads, strict = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
@@ -272,10 +268,6 @@ def layout_of(
 
     Args:
         values: For each numeric attribute the number of each code, NaN for missing.
-
-    Raises:
-        InvalidInputError: An attribute has another number of codes, or there is none.
-        InvalidNumberError: A number is infinite, or as good as.
     """
     if not len(domain):
         raise InvalidInputError(field="domain", problem="it has no attributes")
@@ -429,11 +421,7 @@ def bytes_of(fitted: FittedNet) -> bytes:
 
 
 def net_of(data: bytes, *, most_bytes: int = 2**30) -> FittedNet:
-    """Read the bytes that ``bytes_of`` wrote.
-
-    Raises:
-        BlackBoxError: These are not the bytes of a fit of this version, or over the bound.
-    """
+    """Read the bytes that ``bytes_of`` wrote."""
     try:
         header, arrays = unarchived(data, most_bytes=most_bytes, version=_VERSION)
         net = _fitted(header, arrays)

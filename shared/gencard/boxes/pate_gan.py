@@ -35,11 +35,7 @@ DEFAULTS: Parameters = {
 
 
 def options_of(parameters: Parameters) -> PateGanOptions:
-    """Read options from a card's parameters; "calibrated" noise is the least for all iterations.
-
-    Raises:
-        InvalidInputError, InvalidNumberError: A number is none or out of range, or they do not fit.
-    """
+    """Read options from a card's parameters; "calibrated" noise is the least for all iterations."""
     epsilon = decimal_of(parameters["epsilon"], "epsilon")
     delta = delta_of(parameters["delta"], "delta")
     iterations = whole(parameters, "iterations", 1, 100_000)

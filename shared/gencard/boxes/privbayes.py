@@ -334,9 +334,6 @@ class PrivBayes(ModelBox):
         theta: Usefulness that a table must have.
         beta: Part of epsilon for the choices; the rest is for the tables.
         degree: Most parents of an attribute.
-
-    Raises:
-        InvalidNumberError: theta is not positive, beta not between 0 and 1, or the degree negative.
     """
 
     privacy: AddedNoise

@@ -137,12 +137,7 @@ class Options:
 
 
 def options_of(parameters: Parameters) -> Options:
-    """Options from a card's parameters; lists of names, predictors and rules are JSON.
-
-    Raises:
-        InvalidInputError: A word is none that is known, or is not JSON of the right form.
-        InvalidNumberError: A number is none, or out of its range.
-    """
+    """Options from a card's parameters; lists of names, predictors and rules are JSON."""
     order: str | Clique = parameters["order"]
     if order not in (DECLARED, BY_LEVELS):
         order = _names("order", _json("order", parameters["order"]))
@@ -242,13 +237,7 @@ class PlannedStep:
 
 
 def planned_steps(options: Options, domain: Domain) -> tuple[PlannedStep, ...]:
-    """One for each attribute of the domain.
-
-    Raises:
-        InvalidInputError: The order is not one of all attributes; a predictor or the condition of
-            a rule comes later than what it decides; a rule names a code outside its attribute's size.
-        UnknownAttributeError: An attribute is not in the domain.
-    """
+    """One for each attribute of the domain."""
     order = tuple(options.order)
     if options.order == DECLARED:
         order = domain.attributes

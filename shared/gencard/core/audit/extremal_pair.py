@@ -277,9 +277,6 @@ def extremal_pair(
         beta: The direction, in blocks outside Phi.
         rng: Decides which moves are tried where there are too many, and the order of the records.
         start: Go on from this pair of the same psi.
-
-    Raises:
-        NoExtremalPairError: No move was found.
     """
     sides = (start.low, start.high) if start else (dataset, dataset)
     climbed = []

@@ -186,10 +186,6 @@ def planted_pair(
 
     Returns:
         None where no cube of empty cells was found, or the dataset is empty.
-
-    Raises:
-        NoExtremalPairError: Phi holds all its attributes together.
-        TooLargeError: More sets of attributes than an audit goes through.
     """
     kept = (*cliques, *(statistic.clique for statistic in linear))
     smallest = minimal(outside(dataset.domain, [dataset.domain.canonical(one) for one in kept], 1))

@@ -106,10 +106,6 @@ class LogLinear:
             bytes a cell.
         most_sweeps: Most sweeps of a fit before it gives up.
         alpha: Prior count that ``Use.WHOLE`` adds to each cell that is no structural zero, in records.
-
-    Raises:
-        InvalidNumberError: The tolerance is not positive, a bound is below 1, or ``alpha`` is negative
-            or not finite.
     """
 
     structural_zeros: tuple[StructuralZeros, ...] = ()
@@ -163,7 +159,13 @@ class LogLinear:
         consistent = admitted(self._used(psi, domain), domain)
         zeros = zeros_inside(self.structural_zeros, domain)
         if self.use is KeptMarginals.WHOLE:
-            return TableModel(domain, self._counted(consistent, domain, zeros))
+            whole = next(m for m in consistent.measurements if set(m.clique) == set(domain.attributes))
+            counts = project(whole.values, whole.clique, domain.attributes).astype(np.float64)
+            table: Table = counts + self.alpha
+            clear(table, domain.attributes, zeros)
+            if not table.any() or (consistent.exact and np.any((table == 0) & (counts > 0))):
+                raise NotConvergedError(problem="structural zeros contradict psi")
+            return TableModel(domain, table)
         return TableModel(domain, self._scaled(domain, consistent.measurements, zeros, exact=psi.exact))
 
     def fit_tree(self, psi: Psi, domain: Domain) -> TreeModel:
@@ -249,16 +251,6 @@ class LogLinear:
         if zeros:
             check_room(table, targets)
         fit(table, targets, self.tolerance, self.most_sweeps)
-
-    def _counted(self, psi: Psi, domain: Domain, zeros: Sequence[StructuralZeros]) -> Table:
-        """The marginal on all attributes and ``alpha``, in records."""
-        whole = next(m for m in psi.measurements if set(m.clique) == set(domain.attributes))
-        counts = project(whole.values, whole.clique, domain.attributes).astype(np.float64)
-        table: Table = counts + self.alpha
-        clear(table, domain.attributes, zeros)
-        if not table.any() or (psi.exact and np.any((table == 0) & (counts > 0))):
-            raise NotConvergedError(problem="structural zeros contradict psi")
-        return table
 
 
 ipf = partial(LogLinear, use=KeptMarginals.ALL, form=DistributionForm.TABLE)

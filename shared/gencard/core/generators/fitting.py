@@ -332,11 +332,7 @@ def _settle(table: Blocks, block: int, targets: Sequence[TargetMarginal], tolera
 
 
 def check_room(table: Blocks, targets: Targets) -> None:
-    """Refuse targets that ask for records in cells that are zero from the start.
-
-    Raises:
-        NotConvergedError: A target is above zero where the table's marginal is zero.
-    """
+    """Refuse targets that ask for records in cells that are zero from the start."""
     for block, inside in enumerate(targets):
         marginal = table.marginal(block)
         for target in inside:

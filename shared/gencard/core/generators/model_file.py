@@ -139,31 +139,28 @@ def model_of(data: bytes, *, most_bytes: int = 2**30) -> FittedModel:
     try:
         header, arrays = unarchived(data, most_bytes=most_bytes, version=_VERSION)
         domain = Domain(tuple(header["attributes"]), tuple(header["sizes"]))
-        return _of_parts(domain, header, arrays)
+        match header["kind"]:
+            case "table":
+                return TableModel.of_scaled(domain, arrays["probabilities"])
+            case "tree":
+                tree = JunctionTree(tuple(map(tuple, header["cliques"])), tuple(header["parents"]))
+                tables = tuple(arrays[f"table_{number}"] for number in range(len(arrays)))
+                return TreeModel(domain, tree, tables)
+            case "support":
+                residual = None if header.get("residual") is None else float(header["residual"])
+                return SupportModel(Dataset(domain, arrays["codes"]), arrays["weights"], residual)
+            case "network":
+                nodes = enumerate(header["nodes"])
+                return NetworkModel(
+                    domain,
+                    tuple(
+                        Node(name, tuple(parents), arrays[f"table_{n}"]) for n, (name, parents) in nodes
+                    ),
+                )
+            case _:
+                raise ValueError
     except BROKEN:
         raise InvalidInputError(field="model", problem="the bytes are not a saved model") from None
-
-
-def _of_parts(domain: Domain, header: Mapping[str, Any], arrays: Arrays) -> FittedModel:
-    """Make the model of which ``_parts_of`` returned the header and the arrays."""
-    match header["kind"]:
-        case "table":
-            return TableModel.of_scaled(domain, arrays["probabilities"])
-        case "tree":
-            tree = JunctionTree(tuple(map(tuple, header["cliques"])), tuple(header["parents"]))
-            tables = tuple(arrays[f"table_{number}"] for number in range(len(arrays)))
-            return TreeModel(domain, tree, tables)
-        case "support":
-            residual = None if header.get("residual") is None else float(header["residual"])
-            return SupportModel(Dataset(domain, arrays["codes"]), arrays["weights"], residual)
-        case "network":
-            nodes = enumerate(header["nodes"])
-            return NetworkModel(
-                domain,
-                tuple(Node(name, tuple(parents), arrays[f"table_{n}"]) for n, (name, parents) in nodes),
-            )
-        case _:
-            raise ValueError
 
 
 MOST_BYTES_OF_FIT = 64 << 20

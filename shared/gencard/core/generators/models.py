@@ -31,11 +31,7 @@ ROUNDING = 1e-9
 
 
 def scale_to_one(probabilities: NDArray[np.float64], field_name: str) -> None:
-    """Scale probabilities, in place, to sum to 1.
-
-    Raises:
-        InvalidNumberError: One is negative or not finite, or all are zero.
-    """
+    """Scale probabilities, in place, to sum to 1."""
     whole = total(probabilities) if probabilities.size else 0.0
     if not (np.isfinite(whole) and whole > 0 and probabilities.min() >= 0):
         raise InvalidNumberError(field=field_name, expected="zero or more, with a finite sum")
@@ -193,11 +189,7 @@ def write_codes(
 
 
 def raw_words(rng: np.random.Generator, rows: int, each: int) -> Words:
-    """``each`` words for every row, shape ``(rows, each)``: row by row, as the stream gives them.
-
-    Raises:
-        InvalidInputError: The bit generator's words have fewer than 64 bits.
-    """
+    """``each`` words for every row, shape ``(rows, each)``: row by row, as the stream gives them."""
     if isinstance(rng.bit_generator, np.random.MT19937):
         raise InvalidInputError(field="rng", problem="must produce 64-bit words, as PCG64 does")
     return rng.bit_generator.random_raw(rows * each).reshape(rows, each)
@@ -286,10 +278,6 @@ class TableModel:
     Args:
         domain: The attributes, in the order of the axes.
         probabilities: Shape ``domain.sizes``, zero or more; scaled to sum to 1. Read-only.
-
-    Raises:
-        DomainMismatchError: The shape is not the domain's.
-        InvalidNumberError: A probability is negative or not finite, or all are zero.
     """
 
     domain: Domain

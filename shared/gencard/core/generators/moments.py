@@ -92,9 +92,6 @@ def largest_entropy(dual: Dual, tolerance: float, most_steps: int) -> FloatArray
 
     Args:
         tolerance: Largest distance of a mean from its target.
-
-    Raises:
-        NotConvergedError: No distribution on the points has these means, or it takes too many steps.
     """
     potentials = np.zeros(len(dual.values))
     for _ in range(most_steps):
@@ -134,9 +131,6 @@ class MaximumEntropy:
         max_cells: Bound on the domain's cells, and on cells times functions; a fit takes up to 24
             bytes for each.
         max_functions: Bound on the dimension.
-
-    Raises:
-        InvalidNumberError: The tolerance is not positive, or a bound is below 1.
     """
 
     structural_zeros: tuple[StructuralZeros, ...] = ()
@@ -232,9 +226,6 @@ class ReducedSpace:
         tolerance: Largest miss of exact psi, in shares; beyond it there is no model.
         max_cells: Bound on the cells of psi's marginals, and on points times functions.
         max_functions: Bound on the rows of the linear program.
-
-    Raises:
-        InvalidNumberError: The tolerance is not positive, or a bound is below 1.
 
     References:
         .. [1] M. Boedihardjo, T. Strohmer, R. Vershynin, "Privacy of Synthetic Data: A Statistical
@@ -335,9 +326,6 @@ def nearest_density(values: FloatArray, means: FloatArray) -> tuple[FloatArray, 
 
     Returns:
         h, shape ``(points,)``, and the least value.
-
-    Raises:
-        NotConvergedError: The solver finds no answer.
     """
     functions, points = values.shape
     matrix, slack = scipy.sparse.csr_array(values), scipy.sparse.csr_array(np.ones((functions, 1)))

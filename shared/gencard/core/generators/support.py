@@ -78,10 +78,6 @@ class SupportModel:
         weights: Shape ``(len(support),)``, zero or more; scaled to sum to 1. Read-only.
         residual: Mean total variation of the marginals from those that were fitted; None where the
             method does not state it.
-
-    Raises:
-        DomainMismatchError: There is not one weight for each record.
-        InvalidNumberError: A weight is negative or not finite, or all are zero.
     """
 
     support: Dataset
@@ -271,9 +267,6 @@ class SupportRaking:
         most_look_ups: Bound on records times marginals: the work of one sweep.
         meets_singles: Whether weights end with the exact shares of single attributes; version 1 of the
             algorithm did not.
-
-    Raises:
-        InvalidNumberError: The tolerance is not positive, or a bound is below 1.
     """
 
     structural_zeros: tuple[StructuralZeros, ...] = ()

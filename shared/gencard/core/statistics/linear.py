@@ -146,13 +146,7 @@ Values = Sequence[Fraction]
 
 
 def statistic_of(moment: Moment, coding: Coding) -> LinearStatistic:
-    """The functions that a moment sums, by the declared coding.
-
-    Raises:
-        UnknownAttributeError: An attribute is not declared.
-        InvalidCodingError: A label of an attribute is not a number.
-        InvalidNumberError: The numbers of an attribute have too many digits for this moment.
-    """
+    """The functions that a moment sums, by the declared coding."""
     return _statistic_of(moment, [coding.attribute(name) for name in moment.attributes])
 
 
