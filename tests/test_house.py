@@ -27,7 +27,7 @@ analysis                      1    50  its door
 analysis.answers             30  7900  answers from marginals and sums, with or without noise
 analysis.formulas            11  3150  formulas as in R, and columns of model matrices
 analysis.output_checks       19  5200  which numbers about records may leave
-boxes                        15  4100  synthesizers that read records
+boxes                        15  4000  synthesizers that read records
 client                        1   100  its public names
 client.agreement              1   550  a signed card and its releases
 client.analyst                1   350  entry point of analysts and auditors
@@ -86,12 +86,12 @@ core.dataset                  1   250  records as codes
 core.derived_cells            1   250  cells that derived attributes rule out
 core.domain                   1   100  attributes and their sizes
 core.errors                   1  1050  every error that a person can meet
-core.generators              11  3300  generators that see psi only
+core.generators              11  3200  generators that see psi only
 core.json_codecs              1   550  typed JSON: its codecs
 core.policy                   1   550  bounds of a dataset's cards, rules for outputs
 core.program_outputs          1   200  the shape of a program's outputs
 core.scale                    1   350  numbers in steps: levels, cells, places
-core.statistics              11  3100  from records to psi, through one door
+core.statistics              10  3050  from records to psi, through one door
 core.typed_json               1   200  typed JSON: encoder and decoder
 core.types                    1   100  names of array types
 core.values                   1   250  number, missing value or code

@@ -74,7 +74,6 @@ class KeptLevels:
 
     @property
     def size(self) -> int:
-        """Number of levels after merging."""
         return int(self.merged.max()) + 1
 
     def summed(self, measured: Measurement) -> Measurement:

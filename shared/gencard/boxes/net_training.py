@@ -41,7 +41,6 @@ def uniform(inputs: int, shape: tuple[int, ...], rng: np.random.Generator) -> Te
 
 
 def normal(shape: tuple[int, ...], rng: np.random.Generator) -> Tensor:
-    """Standard normal noise."""
     return torch.from_numpy(rng.standard_normal(shape, dtype=np.float32))
 
 
@@ -53,6 +52,13 @@ def array(tensor: Tensor) -> Any:
 def adam(parameters: Sequence[Tensor], rate: float) -> Any:
     """Adam with the momenta of Wasserstein nets."""
     return torch.optim.Adam(parameters, lr=rate, betas=(0.5, 0.9), fused=True)
+
+
+def descend(optimiser: Any, parameters: Sequence[Tensor], loss: Tensor) -> None:
+    """Step down the gradient of a loss by these parameters; no other gradient is computed."""
+    for each, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+        each.grad = gradient
+    optimiser.step()
 
 
 class GeneratorNet:
@@ -318,7 +324,7 @@ class _CtganTraining:
         mixed = torch.lerp(*units.detach().split(packs), between)
         gap = scores[packs:].mean() - scores[:packs].mean()
         loss = gap + _PENALTY * self._discriminator.penalty(mixed, self._rng)
-        self._improve(self._adam_d, self._discriminator.parameters, loss)
+        descend(self._adam_d, self._discriminator.parameters, loss)
 
     def _step_generator(self) -> None:
         entries, _ = self._conditions.drawn(self._options.batch_size, self._rng)
@@ -328,12 +334,7 @@ class _CtganTraining:
         loss = -self._discriminator.scores(units, self._rng).mean()
         if len(self._conditions):
             loss = loss + self._blocks.surprise(outputs, entries)
-        self._improve(self._adam_g, self._generator.parameters, loss)
-
-    def _improve(self, adam: Any, parameters: Sequence[Tensor], loss: Tensor) -> None:
-        for each, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
-            each.grad = gradient
-        adam.step()
+        descend(self._adam_g, self._generator.parameters, loss)
 
     def _inputs(self, entries: IntArray) -> tuple[Tensor, Tensor]:
         noise = normal((len(entries), self._options.embedding), self._rng)
@@ -392,11 +393,7 @@ class Critics:
         logits = self.logits(rows)
         surprise = torch.nn.functional.softplus(logits) - labels * logits
         loss = surprise.mean(dim=1).sum()
-        for each, gradient in zip(
-            self.parameters, torch.autograd.grad(loss, self.parameters), strict=True
-        ):
-            each.grad = gradient
-        self._adam.step()
+        descend(self._adam, self.parameters, loss)
 
     def votes(self, rows: Tensor) -> IntArray:
         """Count the nets that take each row for real."""
@@ -468,10 +465,7 @@ class _PateTraining:
         outputs = self._generator(*self._inputs(self._options.batch_size))
         logits = self._student.logits(self._blocks.hard_row(outputs, self._rng))
         loss = torch.nn.functional.softplus(-logits).mean()
-        parameters = self._generator.parameters
-        for each, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
-            each.grad = gradient
-        self._adam.step()
+        descend(self._adam, self._generator.parameters, loss)
 
     def fitted(self) -> FittedNet:
         net = self._generator.fitted(*self._inputs(_SETTLING_ROWS))

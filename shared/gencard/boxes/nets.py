@@ -29,12 +29,11 @@ from gencard.core.dataset import Dataset, code_dtype
 from gencard.core.domain import Domain
 from gencard.core.errors import BlackBoxError, InvalidInputError, InvalidNumberError
 from gencard.core.generators.contract import rng_of
-from gencard.core.generators.model_file import BROKEN, Arrays, archived, unarchived
+from gencard.core.generators.model_file import BROKEN, archived, unarchived
 from gencard.core.types import FloatArray, IntArray, Progress, ignore_progress
 
 
 def missing_extra() -> InvalidInputError:
-    """The error where PyTorch or scikit-learn is not installed."""
     return InvalidInputError(
         field="black_box", problem="its networks need torch: pip install 'gencard[deep]'"
     )
@@ -228,7 +227,6 @@ class Layout:
         return Rows(entries, alphas)
 
     def decoded(self, rows: "Rows") -> Dataset:
-        """Records of rows."""
         columns = [np.empty(0, dtype=np.int64)] * len(self.domain)
         for place, axis in enumerate(self.axes):
             codes = rows.entries[:, place] - self.starts[place]
@@ -424,25 +422,22 @@ def net_of(data: bytes, *, most_bytes: int = 2**30) -> FittedNet:
     """Read the bytes that ``bytes_of`` wrote."""
     try:
         header, arrays = unarchived(data, most_bytes=most_bytes, version=_VERSION)
-        net = _fitted(header, arrays)
+        domain = Domain(tuple(header["attributes"]), tuple(header["sizes"]))
+        modes = {
+            int(axis): Modes(*(arrays[f"{name}.{axis}"] for name in _MODES))
+            for axis in header["numeric"]
+        }
+        weights, biases = (
+            tuple(arrays[f"{name}.{number}"] for number in range(header["layers"]))
+            for name in ("layers", "biases")
+        )
+        layout, noise = Layout(domain, modes), int(header["noise"])
+        net = FittedNet(layout, ResidualNet(weights, biases), noise, arrays["conditions"])
         if header["kind"] == _KIND and _is_sound(net):
             return net
     except (*BROKEN, AttributeError, IndexError):
         pass
     raise BlackBoxError(problem="the saved bytes are not a fit of this black box")
-
-
-def _fitted(header: dict[str, Any], arrays: Arrays) -> FittedNet:
-    domain = Domain(tuple(header["attributes"]), tuple(header["sizes"]))
-    modes = {
-        int(axis): Modes(*(arrays[f"{name}.{axis}"] for name in _MODES)) for axis in header["numeric"]
-    }
-    weights, biases = (
-        tuple(arrays[f"{name}.{number}"] for number in range(header["layers"]))
-        for name in ("layers", "biases")
-    )
-    net = ResidualNet(weights, biases)
-    return FittedNet(Layout(domain, modes), net, int(header["noise"]), arrays["conditions"])
 
 
 def _is_sound(fitted: FittedNet) -> bool:

@@ -74,7 +74,7 @@ class PateGan(NetBox):
 
     Each teacher tells the records of its shard from made-up rows. All vote on made-up rows, and noise
     falls on the number that say "real"; a student learns the outcomes, and the generator to please the
-    student. Training stops before the votes cost more than was asked for: see ``accountant``.
+    student. Training stops before the votes cost more than was asked for: see ``net_options``.
 
     Args:
         noise: Who draws the noise on the votes. The seed is for all else, which needs no secret.

@@ -115,7 +115,6 @@ class Edges:
     def of_scale(
         cls, starts: Sequence[Decimal], scale: Scale, *, missing: bool = False, dates: bool = False
     ) -> "Edges":
-        """Return levels on a scale."""
         edges = tuple(map(float, (*starts, scale.cells[-1])))
         return cls(edges, missing, scale.decimals, dates, scale)
 
@@ -570,7 +569,6 @@ def date_of_days(days: float) -> date:
 
 
 def days_of_date(day: date) -> int:
-    """The inverse of ``date_of_days``."""
     return (day - _EPOCH).days
 
 

@@ -50,7 +50,6 @@ class Scale:
     times: bool = field(default=False, metadata=written(omit=True))
 
     def problem(self) -> str | None:
-        """Return what is wrong with the scale, if anything."""
         if not (self.step.is_finite() and self.step > 0):
             return "step must be a positive decimal"
         if len(self.cells) < 2:

@@ -45,7 +45,7 @@ from gencard.core.policy import (
 )
 from gencard.core.program_outputs import difference_in_shape
 from gencard.core.statistics.marginals import project, subsets
-from gencard.core.statistics.places import places_of
+from gencard.core.statistics.numbers import places_of
 from gencard.core.types import FloatArray, Progress
 from gencard.run.levels import drawn_numbers
 from gencard.wire.documents.psi_document import psi_of_document

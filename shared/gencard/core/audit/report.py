@@ -298,7 +298,6 @@ class AuditReport:
 
     @property
     def not_run(self) -> tuple[CheckResult, ...]:
-        """The tests that were not made."""
         return tuple(result for result in self.checks if result.not_run)
 
     @property

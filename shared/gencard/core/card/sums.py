@@ -154,7 +154,6 @@ class Histogram:
 
     @property
     def attributes(self) -> Clique:
-        """The attribute, as a clique."""
         return (self.attribute,)
 
 

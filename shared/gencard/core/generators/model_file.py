@@ -87,7 +87,6 @@ def bytes_of(model: FittedModel) -> bytes:
 
 
 def size_of(model: FittedModel) -> int:
-    """Return the bytes of the model's arrays."""
     return sum(array.nbytes for array in _parts_of(model)[1].values())
 
 
@@ -223,5 +222,4 @@ class KeptFits:
             size -= len(one)
 
     def drop(self, card: str) -> None:
-        """Forget the fit of a card."""
         self._fits.pop(card, None)

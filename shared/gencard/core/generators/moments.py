@@ -67,7 +67,6 @@ class Dual:
         return -np.inf if self.targets.stddevs.any() else -_ROUNDING
 
     def distribution(self, potentials: FloatArray) -> FloatArray:
-        """The probability of each point."""
         exponents = potentials @ self.values
         distribution: FloatArray = np.exp(exponents - scipy.special.logsumexp(exponents))
         return distribution
@@ -183,7 +182,6 @@ class MaximumEntropy:
         return TableModel(domain, table.reshape(domain.sizes))
 
     def check_functions(self, functions: int, domain: Domain) -> None:
-        """See ``LinearGenerator.check_functions``."""
         check_functions(functions, domain.cells, self.max_functions, self.max_cells)
 
 
@@ -284,7 +282,6 @@ class ReducedSpace:
         return SupportModel(points.take(rows), weights[rows])
 
     def check_functions(self, functions: int, domain: Domain) -> None:
-        """See ``LinearGenerator.check_functions``."""
         points = min(self.points, domain.cells)
         check_functions(functions, points, self.max_functions, self.max_cells)
 

@@ -96,7 +96,6 @@ class SupportModel:
 
     @property
     def domain(self) -> Domain:
-        """The attributes of the records."""
         return self.support.domain
 
     def marginal(self, clique: Clique) -> NDArray[np.float64]:

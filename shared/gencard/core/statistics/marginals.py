@@ -366,7 +366,6 @@ class _Tally:
         counts += np.bincount(cells, minlength=len(counts))
 
     def marginal(self, clique: Clique) -> NDArray[np.int64]:
-        """Return the marginal of a clique inside, its axes in its own order."""
         table = self.counts.reshape(self.domain.sizes)
         return np.array(project(table, self.domain.attributes, clique), order="C")
 
@@ -464,7 +463,6 @@ class _Growing:
 
     @classmethod
     def from_row(cls, wanted: _Wanted, row: int, covered: NDArray[np.bool_]) -> "_Growing":
-        """A set of one clique's axes."""
         inside = np.arange(len(wanted.sizes)) == len(wanted.cliques_with)
         cells = np.where(covered, np.inf, wanted.cells)
         growing = cls(wanted, inside, wanted.widths.copy(), cells)

@@ -25,7 +25,7 @@ from gencard.core.errors import InvalidInputError, InvalidPsiError
 from gencard.core.statistics.linear import LinearStatistic, Statistic, divided
 from gencard.core.statistics.marginals import count_all
 from gencard.core.statistics.noise import noisy
-from gencard.core.statistics.numbers_agree import check_numbers_agree
+from gencard.core.statistics.numbers import check_numbers_agree
 from gencard.core.statistics.psi import (
     HistogramMeasurement,
     LinearMeasurement,

@@ -73,7 +73,6 @@ class SumNoise:
         return self.divisor * privacy.stddev(self.scale)
 
     def added(self, values: Sequence[int], privacy: AddedNoise, noise: Noise) -> tuple[int, ...]:
-        """Return exact sums with noise."""
         drawn = privacy.draw(noise, np.zeros(len(values), dtype=np.int64), self.scale).tolist()
         pairs = zip(values, drawn, strict=True)
         # Floor first, then add noise: value + draw * divisor would release value mod divisor exactly.
