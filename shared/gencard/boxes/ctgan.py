@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from gencard.boxes.entry import BoxEntry, Parameters, Surroundings, layers, rate, whole
 from gencard.boxes.net_options import CtganOptions
-from gencard.boxes.nets import KeptNet, NetBox, check_torch, layout_of, learned, repeatable
+from gencard.boxes.nets import FittedNet, NetBox, check_torch, layout_of, learned, repeatable
 from gencard.core.card.budget import NO_CLAIM
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidDatasetError
@@ -57,7 +57,7 @@ class Ctgan(NetBox):
     options: CtganOptions = field(default_factory=CtganOptions)
     values: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
-    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = ignore_progress) -> KeptNet:
+    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = ignore_progress) -> FittedNet:
         """Train the nets; the same records and seed give the same nets to the last bit.
 
         Raises:
@@ -77,7 +77,7 @@ class Ctgan(NetBox):
                 lambda axis, numbers: learned(numbers, dataset.codes[:, axis], rng),
             )
             rows = layout.encoded(dataset, rng)
-            return KeptNet(trained_ctgan(layout, rows, self.options, rng=rng, progress=progress))
+            return trained_ctgan(layout, rows, self.options, rng=rng, progress=progress)
 
 
 def _make(parameters: Parameters, surroundings: Surroundings) -> Ctgan:

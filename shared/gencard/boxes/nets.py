@@ -348,7 +348,7 @@ _BLOCK = 4096
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FittedNet:
-    """A net, and how its inputs are drawn and its outputs read.
+    """A net, and how its inputs are drawn and its outputs read; it holds nothing else of the records.
 
     The input is normal noise, then the condition, one-hot over nominal entries; the output one number
     for each numeric attribute, of which tanh is taken, then the logits of every block.
@@ -378,6 +378,10 @@ class FittedNet:
             block = codes[start : start + _BLOCK]
             block[:] = self.layout.decoded(self._drawn(len(block), rng)).codes
         return Dataset(domain, codes)
+
+    def save(self) -> bytes:
+        """An npz archive of plain arrays; see ``bytes_of``."""
+        return bytes_of(self)
 
     def _drawn(self, rows: int, rng: np.random.Generator) -> Rows:
         """One draw of each block by its logits: the highest with Gumbel noise."""
@@ -468,33 +472,18 @@ def _fits(modes: Modes, size: int) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class KeptNet:
-    """A fitted network; it holds nothing else of the records."""
-
-    net: FittedNet
-
-    def sample(self, rows: int, *, seed: int) -> Dataset:
-        """Synthetic records; raises InvalidNumberError where rows or seed are out of range."""
-        return self.net.sample(rows, seed=seed)
-
-    def save(self) -> bytes:
-        """An npz archive of plain arrays; see ``bytes_of``."""
-        return bytes_of(self.net)
-
-
 class NetBox(ABC):
     """A black box that trains a net on records: see ``FittingBox``."""
 
     __slots__ = ()
 
     @abstractmethod
-    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = ignore_progress) -> KeptNet:
+    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = ignore_progress) -> FittedNet:
         """Train a net on records."""
 
     def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
         return self.fit(dataset, seed=seed).sample(rows, seed=seed)
 
-    def load(self, saved: bytes) -> KeptNet:
+    def load(self, saved: bytes) -> FittedNet:
         """A fit that was saved; raises BlackBoxError where the bytes are none."""
-        return KeptNet(net_of(saved))
+        return net_of(saved)

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from gencard.boxes.entry import BoxEntry, Parameters, Surroundings, layers, noise_of, rate, whole
 from gencard.boxes.net_options import MOST_VOTES, PateGanOptions, rho_of_votes, scale_of
-from gencard.boxes.nets import KeptNet, NetBox, check_torch, declared, layout_of, repeatable
+from gencard.boxes.nets import FittedNet, NetBox, check_torch, declared, layout_of, repeatable
 from gencard.core.card.budget import Claim, Neighbouring, decimal_of, delta_of
 from gencard.core.card.privacy import Gaussian, InsideGenerator, Noise, Privacy
 from gencard.core.dataset import Dataset
@@ -90,7 +90,7 @@ class PateGan(NetBox):
     noise: Noise
     values: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
-    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = ignore_progress) -> KeptNet:
+    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = ignore_progress) -> FittedNet:
         """Train the nets.
 
         Raises:
@@ -106,8 +106,7 @@ class PateGan(NetBox):
         with repeatable():
             from gencard.boxes.net_training import trained_pate_gan  # noqa: PLC0415 - the extra
 
-            net = trained_pate_gan(layout, rows, self.options, self.noise, rng=rng, progress=progress)
-        return KeptNet(net)
+            return trained_pate_gan(layout, rows, self.options, self.noise, rng=rng, progress=progress)
 
 
 def _make(parameters: Parameters, surroundings: Surroundings) -> PateGan:

@@ -394,10 +394,8 @@ def conditional(
     places = tuple(place for _, place in informative.values())
     matrix = placed(dataset.codes, axes, places)
     tree = growth.tree(matrix, target, random_state)
-    return Conditional(axes, places, tree, *_donors(tree, tree.leaf_of(matrix), target.codes))
-
-
-def _donors(tree: Tree, leaf: NDArray[np.intp], codes: NDArray[Any]) -> tuple[Integers, Integers]:
+    leaf = tree.leaf_of(matrix)
+    donors = target.codes[np.lexsort((target.codes, leaf))].astype(np.int32)
     donor_counts = np.bincount(leaf, minlength=len(tree.predictor))
-    donors = codes[np.lexsort((codes, leaf))].astype(np.int32)
-    return donors, np.concatenate([[0], np.cumsum(donor_counts)])
+    starts = np.concatenate([[0], np.cumsum(donor_counts)])
+    return Conditional(axes, places, tree, donors, starts)

@@ -284,6 +284,7 @@ def _spread(report: AuditReport) -> str:
 
 
 def _part(share: float) -> str:
+    # Outputs without randomness show the smallest part.
     return _percent(share) if share > 0 else "any part"
 
 

@@ -175,7 +175,20 @@ class LogLinear:
         consistent = admitted(kept_psi, domain)
         tables: dict[int, Table] = {}
         for piece in tree.pieces(consistent.cliques):
-            tables.update(zip(piece, self._piece(consistent, domain, tree, piece), strict=True))
+            cliques = [tree.cliques[number] for number in piece]
+            zeros = [
+                zero
+                for zero in self.structural_zeros
+                if any(set(zero.clique) <= set(clique) for clique in cliques)
+            ]
+            marginals = inside(consistent, cliques)
+            if len(piece) == 1:
+                own = domain.project(cliques[0])
+                tables[piece[0]] = self._scaled(own, marginals, zeros, exact=consistent.exact)
+                continue
+            table = TreeTable(domain, tree, piece, zeros)
+            self._scale(table, marginals, exact=consistent.exact, zeros=bool(zeros))
+            tables.update(zip(piece, table.marginals(), strict=True))
         return TreeModel(domain, tree, tuple(tables[clique] for clique in range(len(tables))))
 
     def _largest(self, cliques: Sequence[Clique], domain: Domain) -> list[Clique]:
@@ -204,18 +217,6 @@ class LogLinear:
         return JunctionTree.of(
             domain, [*inside_cliques, *(zero.clique for zero in zeros)], self.max_cells
         )
-
-    def _piece(self, psi: Psi, domain: Domain, tree: JunctionTree, piece: Sequence[int]) -> list[Table]:
-        cliques = [tree.cliques[number] for number in piece]
-        zeros = [
-            zero for zero in self.structural_zeros if any(set(zero.clique) <= set(c) for c in cliques)
-        ]
-        marginals = inside(psi, cliques)
-        if len(piece) == 1:
-            return [self._scaled(domain.project(cliques[0]), marginals, zeros, exact=psi.exact)]
-        table = TreeTable(domain, tree, piece, zeros)
-        self._scale(table, marginals, exact=psi.exact, zeros=bool(zeros))
-        return table.marginals()
 
     def _scaled(
         self,
