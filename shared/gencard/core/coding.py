@@ -115,6 +115,7 @@ class Edges:
     def of_scale(
         cls, starts: Sequence[Decimal], scale: Scale, *, missing: bool = False, dates: bool = False
     ) -> "Edges":
+        """Return levels on a scale, given the first number of each, ascending."""
         edges = tuple(map(float, (*starts, scale.cells[-1])))
         return cls(edges, missing, scale.decimals, dates, scale)
 

@@ -166,7 +166,7 @@ class Scale:
         return steps
 
     def bounds(self, starts: Sequence[float]) -> tuple[float, ...]:
-        """Return the numbers that part values of different levels, rounding included.
+        """Return the numbers that part values of levels with ascending starts, rounding included.
 
         Returns:
             One more than there are levels. A value belongs to a level if it is at least its bound and
@@ -238,11 +238,7 @@ class Places:
 
     @classmethod
     def uniform(cls, firsts: Sequence[int], counts: Sequence[int]) -> "Places":
-        """Return levels whose numbers are all equally frequent.
-
-        Args:
-            firsts: First number of each level, in steps.
-        """
+        """Return levels whose numbers, from the first in steps on, are all equally frequent."""
         levels = len(firsts)
         return cls(
             levels,
