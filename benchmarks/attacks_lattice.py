@@ -22,7 +22,7 @@ from gencard.controller.jobs.answering import checked
 from gencard.controller.run_question import RunQuestion
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
-from gencard.core.output_rules import USUAL_RULES
+from gencard.core.policy import USUAL_RULES
 from gencard.core.types import FloatArray
 from gencard.wire.documents.answer_document import Question
 

@@ -31,7 +31,7 @@ from gencard.controller.jobs.answering import checked
 from gencard.controller.run_question import RunQuestion
 from gencard.core.coding import Attribute, Coding, Edges, Labels, intervals_of
 from gencard.core.dataset import Dataset
-from gencard.core.output_rules import Rules
+from gencard.core.policy import Rules
 from gencard.core.scale import Scale
 from gencard.core.statistics.formula import Analysis
 from gencard.core.types import FloatArray, IntArray

@@ -24,7 +24,7 @@ from gencard.core.card.analyses import Analyses
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import NoAnswerError
-from gencard.core.output_rules import USUAL_RULES
+from gencard.core.policy import USUAL_RULES
 from gencard.core.scale import Scale
 from gencard.core.types import FloatArray, IntArray
 from gencard.wire.documents.answer_document import Question

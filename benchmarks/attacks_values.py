@@ -25,7 +25,7 @@ from gencard.controller.run_question import RunQuestion
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError
-from gencard.core.output_rules import USUAL_RULES
+from gencard.core.policy import USUAL_RULES
 from gencard.core.types import IntArray
 from gencard.wire.documents.answer_document import Question
 from gencard.wire.signatures.canonical import json_bytes

@@ -24,8 +24,7 @@ import pandas as pd
 from benchmarks import bench
 from benchmarks.mixed import Mixed, census, is_number, mixed, small_survey, survey, utility
 from benchmarks.peers import Figures, Peer, Peers
-from gencard.boxes.synthpop.box import SynthPop
-from gencard.boxes.synthpop.options import Options
+from gencard.boxes.synthpop import Options, SynthPop
 
 _SCRIPT = Path(__file__).with_name("sequential_trees.R")
 

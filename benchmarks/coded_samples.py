@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 import statsmodels.datasets.fair
 
+from gencard.core.card.sums import level_values
 from gencard.core.coding import Attribute, Coding, Edges, Labels, codes_of_numbers
 from gencard.core.dataset import Dataset
-from gencard.core.moment import level_values
 
 _FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data"
 

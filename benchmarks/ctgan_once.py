@@ -27,8 +27,8 @@ def main() -> None:
 
 
 def _gencard(codes: Codes, sizes: Codes, numeric: Codes, epochs: int, wanted: tuple[int, int]) -> Any:
-    from gencard.boxes.nets.ctgan import Ctgan  # noqa: PLC0415
-    from gencard.boxes.nets.options import CtganOptions  # noqa: PLC0415
+    from gencard.boxes.ctgan import Ctgan  # noqa: PLC0415
+    from gencard.boxes.net_options import CtganOptions  # noqa: PLC0415
     from gencard.core.dataset import Dataset  # noqa: PLC0415
     from gencard.core.domain import Domain  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Price and sensitivity of histograms and sums beside brute force.
+"""Price and sum_sensitivity of histograms and sums beside brute force.
 
 ``python -m benchmarks.number_prices [--quick] [--json FILE]``
 
@@ -25,8 +25,8 @@ from gencard.core.card.privacy import AddedNoise, gaussian, laplace
 from gencard.core.card.sums import Sum, product_ends, scale_of
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.domain import Clique
+from gencard.core.statistics.noise import sum_sensitivity
 from gencard.core.statistics.rank import rank
-from gencard.core.statistics.sum_noise import sensitivity
 from gencard.core.types import FloatArray, IntArray
 from tests.core.tiny_domains import (
     added_by,
@@ -95,7 +95,7 @@ class Compared(NamedTuple):
 
     Args:
         kind: What was compared.
-        over: The price is below the rank, or a change above the sensitivity.
+        over: The price is below the rank, or a change above the sum_sensitivity.
         equal: Both are the same.
         excused: The design says that they need not be the same.
     """
@@ -117,7 +117,7 @@ def run(quick: bool) -> bench.Result:
     title = f"Prices and sensitivities on {len(every):,} domains"
     features = _features(card for coding in every for card in cards_on(coding, quick))
     targets = [
-        bench.Target("price below rank, or change above sensitivity", _total(rows, 2), 0, "at most"),
+        bench.Target("price below rank, or change above sum_sensitivity", _total(rows, 2), 0, "at most"),
         bench.Target("not equal, and not by design", _total(rows, 5), 0, "at most"),
     ]
     tables = [bench.Table(title, columns, rows), bench.Table("Cards", ("cards with", "cards"), features)]
@@ -264,10 +264,10 @@ class Changes:
             rows += [
                 [largest * added_by(one, (), cell, record) for record in self.records] for cell in cells
             ]
-        return np.array(rows), float(sensitivity(ends, len(cells), privacy, counted=counted))
+        return np.array(rows), float(sum_sensitivity(ends, len(cells), privacy, counted=counted))
 
     def _is_loose(self, one: Sum, privacy: AddedNoise, *, counted: bool) -> bool:
-        """Whether the design's sensitivity of a sum may be above the largest change."""
+        """Whether the design's sum_sensitivity of a sum may be above the largest change."""
         population, domain = one.population(self.coding), self.coding.domain
         cells = [domain.size(name) - (name in population) for name in one.by]
         one_cell = prod(cells) == 1 and privacy.neighbouring == RELATIONS[1]

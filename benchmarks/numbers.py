@@ -37,7 +37,7 @@ from gencard.core.generators.contract import rng_of
 from gencard.core.generators.registry import generator_named
 from gencard.core.scale import Places
 from gencard.core.statistics.measure import measure
-from gencard.core.statistics.places import places_of
+from gencard.core.statistics.numbers import places_of
 from gencard.core.statistics.psi import Psi
 from gencard.core.types import FloatArray
 from gencard.run.levels import Numbers

@@ -13,7 +13,7 @@ from gencard.core.domain import Clique
 from gencard.core.errors import ModelTooLargeError
 from gencard.core.generators.contract import rng_of
 from gencard.core.generators.family import graphical
-from gencard.core.generators.support_raking import SupportRaking
+from gencard.core.generators.support import SupportRaking
 from gencard.core.statistics.measure import measure_dataset
 
 _ROWS = 1_000_000

@@ -52,7 +52,7 @@ from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidFormulaError
-from gencard.core.output_rules import USUAL_RULES
+from gencard.core.policy import USUAL_RULES
 from gencard.core.statistics.formula import Analysis
 from gencard.core.statistics.measure import measure
 from gencard.core.statistics.psi import Psi

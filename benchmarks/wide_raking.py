@@ -14,7 +14,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.generators.contract import rng_of
 from gencard.core.generators.family import independent as product_of_margins
-from gencard.core.generators.support_raking import SupportRaking
+from gencard.core.generators.support import SupportRaking
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement, Psi
 

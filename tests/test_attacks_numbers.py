@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import attacks_few, attacks_numbers
 from benchmarks.attacks_numbers import CODING, PRIOR, PROBES, World, cents, guesses
-from gencard.core.output_rules import USUAL_RULES
+from gencard.core.policy import USUAL_RULES
 from gencard.core.statistics.formula import Analysis
 from tests.core.stored_runs import stored_run
 

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.boxes_synthpop import by_rpart, has_rpart, ours
 from benchmarks.mixed import mixed, utility
-from gencard.boxes.synthpop.options import Options
+from gencard.boxes.synthpop import Options
 from tests.shared_data import oracle_file
 
 

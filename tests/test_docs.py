@@ -28,8 +28,7 @@ from gencard.controller.state.ledger import Caps
 from gencard.controller.state.log import signed_checkpoint
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.card.privacy import USUAL_CHECKS
-from gencard.core.output_rules import Rule
-from gencard.core.policy import Policy
+from gencard.core.policy import Policy, Rule
 from gencard.wire.documents.card_document import card_of_document
 from gencard.wire.documents.psi_document import psi_document
 from gencard.wire.documents.receipt import receipt_of_document, receipt_statement

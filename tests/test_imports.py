@@ -17,8 +17,7 @@ BASE = {
     "core.card",
     "core.errors",
     "core.json_codecs",
-    "core.moment",
-    "core.output_rules",
+    "core.policy",
     "core.program_outputs",
     "core.scale",
     "core.typed_json",
@@ -33,7 +32,6 @@ CORE = BELOW_AUDIT | {
     "analysis.answers",
     "analysis.output_checks",
     "core.catalogue",
-    "core.policy",
     *MEASURES,
 }
 RUN = {"run.levels", "run.r_language"}
@@ -42,8 +40,7 @@ CONTROLLER = {"controller", *RECORDS}
 
 MAY_IMPORT = {
     **dict.fromkeys(BASE, BASE),
-    "core.policy": BASE,
-    "core.catalogue": BASE | {"core.policy"},
+    "core.catalogue": BASE,
     "core.statistics": STATISTICS,
     "core.statistics.measure": STATISTICS,
     "core.generators": STATISTICS | {"core.generators"},  # and so never the door

@@ -93,15 +93,13 @@ HOUSES: Mapping[str, Mapping[str, Room]] = {
         1 question
     """),
     "core": _rooms("""
-        9 catalogue card coding json_codecs policy
-        8 audit blackbox card coding dataset domain errors json_codecs statistics typed_json types
-        8 generators card coding dataset domain errors statistics types
-        8 policy card domain errors json_codecs moment output_rules
-        7 derived_cells card coding dataset domain
-        7 output_rules card errors json_codecs
-        7 statistics card coding dataset domain errors json_codecs moment scale types
-        6 card coding domain errors json_codecs moment scale typed_json types
-        5 moment coding domain errors json_codecs
+        7 audit blackbox card coding dataset domain errors json_codecs statistics typed_json types
+        7 catalogue card coding json_codecs policy
+        7 generators card coding dataset domain errors statistics types
+        6 derived_cells card coding dataset domain
+        6 policy card domain errors json_codecs
+        6 statistics card coding dataset domain errors json_codecs scale types
+        5 card coding domain errors json_codecs scale typed_json types
         4 blackbox dataset domain errors types
         4 coding dataset domain errors json_codecs scale types values
         4 program_outputs errors json_codecs typed_json

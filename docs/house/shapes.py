@@ -29,7 +29,6 @@ REASONS: Mapping[str, str] = {
     "Claim and EpsilonBound": "a promised epsilon and a measured one, which must not be mixed up",
     "EvaluationRun and ReleaseRun": _SERVICES,
     "KeyRotation and RuleLog": _SERVICES,
-    "MaximumEntropy and ReducedSpace": "two generators: the shared fields are limits of their solvers",
     "AnalystQuestion and Question": "as it is signed, and as an analyst writes it, with values",
     "AnswerTable and Output": "a number of a program may be a table, and has a type and a label besides",
 }

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from gencard.client.common.psi_tables import SUMS, NamedPsi
+from gencard.core.card.sums import Moment, MomentKind
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.errors import InvalidInputError
-from gencard.core.moment import Moment, MomentKind
 from gencard.core.statistics.linear import statistic_of
 from gencard.core.statistics.psi import LinearMeasurement, Measurement
 from tests.client.fake_world import CODING, RECORDS

@@ -13,6 +13,7 @@ from gencard.client.common.files import rows as rows_files
 from gencard.client.common.files.rows import read_rows, write_rows
 from gencard.client.findings.utility import FORMAT, UtilityOptions, utility_report
 from gencard.client.shell.main import app
+from gencard.core.card.sums import level_values
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import DomainMismatchError, UnknownAttributeError

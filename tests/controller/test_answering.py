@@ -20,7 +20,7 @@ from gencard.controller.records.vault import Vault
 from gencard.core.card.privacy import Mechanism, privacy_with
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.errors import InvalidInputError, UndeclaredLevelError, UnknownAttributeError
-from gencard.core.output_rules import OUTPUT_RULES, USUAL_RULES
+from gencard.core.policy import OUTPUT_RULES, USUAL_RULES
 from gencard.core.types import ignore_progress
 from gencard.wire.documents.answer_document import Question
 from gencard.wire.signatures.canonical import json_bytes

@@ -17,7 +17,7 @@ from gencard.core.coding import Attribute, Coding, Edges, Labels, impossible_cel
 from gencard.core.dataset import Dataset
 from gencard.core.derived_cells import computed_in, impossible, same_numbers, with_computed
 from gencard.core.generators.registry import BY_CONSTRUCTION, generator_named
-from gencard.core.output_rules import USUAL_RULES
+from gencard.core.policy import USUAL_RULES
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.run.levels import Midpoints, Numbers

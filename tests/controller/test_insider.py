@@ -18,7 +18,7 @@ from gencard.analysis.output_checks.inference import SearchOutcome
 from gencard.controller.earlier import Earlier
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.errors import NoAnswerError
-from gencard.core.output_rules import OUTPUT_RULES
+from gencard.core.policy import OUTPUT_RULES
 from tests.controller.test_answering import asked, asking
 
 SIZES = {"a": 3, "b": 4, "c": 2}

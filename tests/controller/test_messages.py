@@ -80,7 +80,7 @@ from gencard.core.coding import Attribute, Coding, Derivation, Edges, Labels, Re
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import GencardError, InvalidInputError, JobFailedError
-from gencard.core.output_rules import USUAL_RULES, Colour, Mark, Rule
+from gencard.core.policy import USUAL_RULES, Colour, Mark, Rule
 from gencard.core.program_outputs import Output, OutputKind
 from gencard.core.statistics.linear import Function, LinearStatistic
 from gencard.core.types import ignore_progress

@@ -17,12 +17,11 @@ from gencard.controller.boxes import GeneratorFacts, facts_of_generators
 from gencard.controller.policy import judgement, statistics
 from gencard.controller.policy.judgement import ProposalLimits, check_readable, check_size, judge
 from gencard.controller.policy.statistics import price_of
-from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Neighbouring, Price
 from gencard.core.card.card import CounterOffer, Refusal
 from gencard.core.card.privacy import EXACT, Gaussian, InsideGenerator, Laplace, Mechanism, Transform
-from gencard.core.card.sums import Sum
-from gencard.core.card.terms import AuditTerms, Proposal, Tier
+from gencard.core.card.sums import Moment, MomentKind, Sum
+from gencard.core.card.terms import NO_ANALYSES, Analyses, AuditTerms, Proposal, Tier
 from gencard.core.domain import Domain
 from gencard.core.errors import (
     InvalidInputError,
@@ -32,7 +31,6 @@ from gencard.core.errors import (
     TooLargeError,
     TooManyRecordsError,
 )
-from gencard.core.moment import Moment, MomentKind
 from gencard.core.policy import AnalysesPolicy, AnswerRelease, MomentPolicy, Policy, TwoStewards
 from gencard.core.statistics.marginals import dimension
 from tests.core.strategies import domains, workloads

@@ -16,7 +16,7 @@ from gencard.controller.run_question import RunQuestion
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, InvalidFormulaError, InvalidInputError
-from gencard.core.output_rules import USUAL_RULES
+from gencard.core.policy import USUAL_RULES
 from gencard.core.statistics.formula import Analysis
 from gencard.wire.documents.answer_document import Question, answer_of_document
 from gencard.wire.signatures.canonical import document_of, json_bytes

@@ -30,7 +30,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError, UndeclaredLevelError
 from gencard.core.scale import LARGEST_STEPS, MOST_STEPS, Scale
 from gencard.core.statistics.linear import numbers
-from gencard.core.statistics.places import places_of
+from gencard.core.statistics.numbers import places_of
 from gencard.core.statistics.psi import HistogramMeasurement, Measurement, Psi
 from gencard.core.statistics.rank import rank
 from gencard.run.levels import Numbers, values_of

@@ -20,8 +20,8 @@ from gencard.controller.settings_tables import MOST_DAYS, POLICY
 from gencard.controller.state.ledger import Caps
 from gencard.core.card.budget import Neighbouring, Price
 from gencard.core.card.privacy import Mechanism, Transform, gaussian
+from gencard.core.card.sums import MomentKind
 from gencard.core.errors import GencardError, InvalidInputError
-from gencard.core.moment import MomentKind
 from gencard.core.policy import AnalysesPolicy, AnswerRelease, MomentPolicy, Policy, TwoStewards
 from gencard.core.statistics.formula import Analysis
 from gencard.measures.evaluation.evaluation import Declared

@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 
 from gencard.controller.stewards.cards import without_attributes
-from gencard.core.card.analyses import Analyses
 from gencard.core.card.privacy import gaussian
 from gencard.core.card.sums import Sum
-from gencard.core.card.terms import Proposal
+from gencard.core.card.terms import Analyses, Proposal
 from gencard.core.errors import InvalidInputError
 
 TERMS = Proposal(

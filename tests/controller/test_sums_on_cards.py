@@ -15,7 +15,7 @@ from gencard.controller.records.vault import Vault
 from gencard.core.card.budget import Price
 from gencard.core.card.card import CounterOffer
 from gencard.core.card.privacy import AS_COUNTED, EXACT, InsideGenerator, Transform, gaussian, laplace
-from gencard.core.card.sums import Histogram, Sum
+from gencard.core.card.sums import Histogram, Moment, MomentKind, Sum
 from gencard.core.card.terms import Proposal
 from gencard.core.errors import (
     InvalidCodingError,
@@ -24,7 +24,6 @@ from gencard.core.errors import (
     MeasurementRefusedError,
     TooLargeError,
 )
-from gencard.core.moment import Moment, MomentKind
 from gencard.core.policy import MomentPolicy, NumbersOffer
 from gencard.core.statistics.measure import measure
 from gencard.core.statistics.psi import Psi, rounding_stddev

@@ -24,7 +24,7 @@ from gencard.core.errors import (
     NoExtremalPairError,
     TooLargeError,
 )
-from gencard.core.generators.with_moments import MaximumEntropy
+from gencard.core.generators.moments import MaximumEntropy
 from gencard.core.statistics.linear import covariance, mean, moment, variance
 from gencard.core.statistics.marginals import coefficients
 from gencard.core.statistics.measure import measure_dataset

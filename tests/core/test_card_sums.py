@@ -13,7 +13,7 @@ from gencard.core.card.privacy import Transform
 from gencard.core.card.sums import Sum
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
-from gencard.core.output_rules import USUAL_RULES, Rule
+from gencard.core.policy import USUAL_RULES, Rule
 from tests.core.tiny_domains import number
 
 PAY = number("pay", [1, 1_000], [1, 1], missing=True)  # 3 is a level of its own, then 4 to 1003

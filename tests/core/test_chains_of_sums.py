@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gencard.analysis.output_checks import differencing
 from gencard.analysis.output_checks.differencing import chain_of_sums
-from gencard.core.output_rules import PASSED, Rule, Rules
+from gencard.core.policy import PASSED, Rule, Rules
 
 RULES = Rules()
 TOLD = (Rule.DIFFERENCING,)

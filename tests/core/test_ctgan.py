@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from scipy import stats
 
-from gencard.boxes.nets.ctgan import ENTRY, Ctgan, options_of
-from gencard.boxes.nets.layout import declared, layout_of
-from gencard.boxes.nets.options import CtganOptions, conditions_of
+from gencard.boxes.ctgan import ENTRY, Ctgan, options_of
+from gencard.boxes.net_options import CtganOptions, conditions_of
+from gencard.boxes.nets import declared, layout_of
 from gencard.core.blackbox import FittingBox
 from gencard.core.card.budget import NO_CLAIM
 from gencard.core.dataset import Dataset
@@ -24,8 +24,7 @@ def imported():
     global torch, Discriminator, OutputBlocks, GeneratorNet  # noqa: PLW0603  # as an import would
     import torch
 
-    from gencard.boxes.nets.ctgan_training import Discriminator
-    from gencard.boxes.nets.generator import GeneratorNet, OutputBlocks
+    from gencard.boxes.net_training import Discriminator, GeneratorNet, OutputBlocks
 
 
 NAN = float("nan")

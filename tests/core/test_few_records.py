@@ -10,7 +10,7 @@ from gencard.core.generators.registry import (
     generator_named,
     is_digest_of,
 )
-from gencard.core.generators.support_raking import SupportRaking
+from gencard.core.generators.support import SupportRaking
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement, Psi
 from tests.core.test_wide_raking import mean_variation, of_sizes, pairs, skewed

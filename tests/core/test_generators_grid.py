@@ -33,10 +33,9 @@ from gencard.core.generators.family import (
     spanning_tree,
 )
 from gencard.core.generators.model_file import bytes_of, model_of
-from gencard.core.generators.reduced_space import ReducedSpace
+from gencard.core.generators.moments import MaximumEntropy, ReducedSpace
 from gencard.core.generators.registry import GENERATORS
-from gencard.core.generators.support_raking import SupportRaking
-from gencard.core.generators.with_moments import MaximumEntropy
+from gencard.core.generators.support import SupportRaking
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement, Psi
 from tests.core.strategies import datasets, domains, workloads

@@ -22,7 +22,7 @@ from gencard.analysis.output_checks.released import of_rounded_counts, released
 from gencard.core.card.privacy import Transform
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
-from gencard.core.output_rules import USUAL_RULES
+from gencard.core.policy import USUAL_RULES
 from gencard.core.statistics.formula import Analysis
 
 CODING = Coding(

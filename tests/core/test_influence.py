@@ -18,7 +18,7 @@ from gencard.analysis.output_checks.influence import (
     waits,
 )
 from gencard.core.coding import Attribute, Coding, Edges
-from gencard.core.output_rules import Colour, Rules
+from gencard.core.policy import Colour, Rules
 from gencard.core.scale import Scale
 from gencard.measures.privacy.psi_risk import least_group, long_tails
 

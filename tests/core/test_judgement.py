@@ -13,7 +13,7 @@ from gencard.analysis.output_checks.released import numbers_in, released
 from gencard.analysis.output_checks.rule_checks import judged_outputs
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
-from gencard.core.output_rules import USUAL_RULES, Colour, Rule
+from gencard.core.policy import USUAL_RULES, Colour, Rule
 from gencard.core.program_outputs import (
     Output,
     OutputKind,

@@ -14,8 +14,8 @@ from gencard.core.errors import InvalidPsiError, NotConvergedError, TooLargeErro
 from gencard.core.generators.contract import rng_of, synthesise
 from gencard.core.generators.family import ipf
 from gencard.core.generators.model_file import bytes_of, model_of
+from gencard.core.generators.moments import Dual, MaximumEntropy, largest_entropy
 from gencard.core.generators.targets import TargetMeans
-from gencard.core.generators.with_moments import Dual, MaximumEntropy, largest_entropy
 from gencard.core.statistics.linear import (
     Function,
     LinearStatistic,

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.core.card.privacy import Transform, laplace
+from gencard.core.card.sums import Moment, MomentKind
 from gencard.core.card.terms import Proposal
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
@@ -20,7 +21,6 @@ from gencard.core.errors import (
     InvalidNumberError,
     UnknownAttributeError,
 )
-from gencard.core.moment import Moment, MomentKind
 from gencard.core.statistics.linear import (
     LinearStatistic,
     are_functions_of,

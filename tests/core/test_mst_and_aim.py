@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from gencard.boxes.aim import Aim, Candidates
 from gencard.boxes.entry import GRID, PrivacyBudget, Surroundings, misfit
-from gencard.boxes.marginals.aim import Aim, Candidates
-from gencard.boxes.marginals.models import NoisyModel
-from gencard.boxes.marginals.mst import KeptLevels, MergedLevels, Mst
+from gencard.boxes.marginal_models import NoisyModel
+from gencard.boxes.mst import KeptLevels, MergedLevels, Mst
 from gencard.boxes.registry import box_named
 from gencard.controller.noise import OpenDpNoise
 from gencard.core.card.privacy import gaussian, laplace

@@ -8,10 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gencard.boxes import nets as layout
 from gencard.boxes.entry import Surroundings
-from gencard.boxes.nets import layout
-from gencard.boxes.nets.fitted import FittedNet, ResidualNet, bytes_of, drawn_by, gumbel, net_of
-from gencard.boxes.nets.layout import declared, layout_of, learned
+from gencard.boxes.nets import (
+    FittedNet,
+    ResidualNet,
+    bytes_of,
+    declared,
+    drawn_by,
+    gumbel,
+    layout_of,
+    learned,
+    net_of,
+)
 from gencard.boxes.registry import box_named
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain

@@ -10,7 +10,7 @@ from gencard.core.domain import Domain
 from gencard.core.errors import DomainMismatchError, InvalidInputError, InvalidNumberError
 from gencard.core.generators.contract import rng_of
 from gencard.core.generators.model_file import bytes_of, model_of
-from gencard.core.generators.sampling import NetworkModel, Node
+from gencard.core.generators.models import NetworkModel, Node
 
 DOMAIN = Domain.of({"a": 2, "b": 3, "c": 2})
 A = Node("a", (), np.array([3.0, 1.0]))

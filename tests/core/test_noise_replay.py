@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gencard.boxes.entry import Surroundings
-from gencard.boxes.nets.pate_gan import options_of
+from gencard.boxes.pate_gan import options_of
 from gencard.boxes.registry import BOXES, box_named, complete
 from gencard.core.card.budget import Neighbouring
 from gencard.core.card.privacy import gaussian, laplace

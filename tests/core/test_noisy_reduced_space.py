@@ -11,7 +11,7 @@ import pytest
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.generators.reduced_space import ReducedSpace
+from gencard.core.generators.moments import ReducedSpace
 from gencard.core.generators.targets import TargetMeans, values_on
 from gencard.core.statistics.linear import variance
 from gencard.core.statistics.measure import measure_dataset

@@ -7,13 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.core.card.analyses import Analyses
 from gencard.core.card.budget import Neighbouring
 from gencard.core.card.card import NOT_EXPLAINED, STEWARD, Change, changes_between
 from gencard.core.card.privacy import EXACT, Gaussian, Transform
-from gencard.core.card.sums import Sum
-from gencard.core.card.terms import AuditTerms, Proposal
-from gencard.core.moment import Moment, MomentKind
+from gencard.core.card.sums import Moment, MomentKind, Sum
+from gencard.core.card.terms import Analyses, AuditTerms, Proposal
 
 NOISE = Gaussian(Neighbouring.REPLACE_ONE, Decimal("0.1"))
 ASKED = Proposal(

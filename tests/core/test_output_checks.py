@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from gencard.analysis.output_checks import rounding, rule_checks
 from gencard.core.card.privacy import USUAL_CHECKS, Transform
 from gencard.core.errors import InvalidNumberError
-from gencard.core.output_rules import (
+from gencard.core.policy import (
     PASSED,
     USUAL_RULES,
     Colour,

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gencard.boxes.marginals.models import pair_marginals
+from gencard.boxes.marginal_models import pair_marginals
 from gencard.core.generators.family import graphical
 from gencard.core.statistics.marginals import project
 from gencard.core.statistics.measure import measure_dataset

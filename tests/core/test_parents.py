@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gencard.boxes.marginals import privbayes as certainty_module
-from gencard.boxes.marginals import privbayes as privbayes_parents
-from gencard.boxes.marginals.privbayes import (
+from gencard.boxes import privbayes as certainty_module
+from gencard.boxes import privbayes as privbayes_parents
+from gencard.boxes.privbayes import (
     BitPlanes,
     Pair,
     ParentScores,

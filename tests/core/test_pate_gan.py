@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gencard.boxes.entry import Surroundings
-from gencard.boxes.nets.options import shards_of
-from gencard.boxes.nets.pate_gan import ENTRY, options_of
-from gencard.boxes.nets.pate_gan_accountant import delta_of_votes, scale_of, votes_of
+from gencard.boxes.net_options import delta_of_votes, scale_of, shards_of, votes_of
+from gencard.boxes.pate_gan import ENTRY, options_of
 from gencard.boxes.registry import box_named
 from gencard.core.blackbox import FittingBox
 from gencard.core.card.budget import Neighbouring

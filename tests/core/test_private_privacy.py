@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import beta
 
 from gencard.boxes.entry import Surroundings
-from gencard.boxes.nets.pate_gan_accountant import delta_of_votes, rho_of_votes
+from gencard.boxes.net_options import delta_of_votes, rho_of_votes
 from gencard.boxes.registry import BOXES, box_named, complete
 from gencard.controller.noise import OpenDpNoise
 from gencard.core.card.budget import Neighbouring

@@ -6,8 +6,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from gencard.boxes.marginals import privbayes
-from gencard.boxes.marginals.privbayes import PrivBayes
+from gencard.boxes import privbayes
+from gencard.boxes.privbayes import PrivBayes
 from gencard.controller.noise import OpenDpNoise
 from gencard.core.card.privacy import laplace
 from gencard.core.dataset import Dataset

@@ -47,19 +47,17 @@ import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
 
+from gencard.boxes import net_options, pate_gan
 from gencard.boxes.entry import Surroundings
-from gencard.boxes.nets import options as net_options
-from gencard.boxes.nets import pate_gan
-from gencard.boxes.nets.layout import Layout, declared
-from gencard.boxes.nets.options import PateGanOptions, Shards
-from gencard.boxes.nets.pate_gan import ENTRY, PateGan
-from gencard.boxes.nets.pate_gan_accountant import scale_of, votes_of
+from gencard.boxes.net_options import PateGanOptions, Shards, scale_of, votes_of
+from gencard.boxes.nets import Layout, declared
+from gencard.boxes.pate_gan import ENTRY, PateGan
 from gencard.boxes.registry import box_named, complete
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 
 torch = pytest.importorskip("torch", reason="the extra deep is not installed")
-training = pytest.importorskip("gencard.boxes.nets.pate_gan_training")
+training = pytest.importorskip("gencard.boxes.net_training")
 
 RECORDS, TEACHERS, BATCH, ITERATIONS = 23, 5, 6, 4
 DOMAIN = Domain.of({"who": RECORDS, "kind": 4, "size": 5})

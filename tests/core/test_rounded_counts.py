@@ -12,7 +12,7 @@ from gencard.analysis.formulas.answering import read_question
 from gencard.analysis.output_checks.released import of_rounded_counts, released, undoes_rounding
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
-from gencard.core.output_rules import USUAL_RULES
+from gencard.core.policy import USUAL_RULES
 from gencard.core.statistics.formula import Analysis
 
 CODING = Coding(

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gencard.core.coding import Attribute, Coding, Edges, Labels
-from gencard.core.output_rules import Colour, Rule, Rules
+from gencard.core.policy import Colour, Rule, Rules
 from gencard.core.typed_json import PLAIN
 from tests.core.stored_runs import stored_run
 

@@ -16,8 +16,8 @@ from gencard.core.coding import Attribute, Coding, Derivation, Edges, Labels
 from gencard.core.errors import InvalidCodingError, InvalidInputError, UnknownAttributeError
 from gencard.core.scale import Scale
 from gencard.core.statistics.marginals import dimension
+from gencard.core.statistics.noise import LARGEST_SCALE, sum_noise, sum_sensitivity
 from gencard.core.statistics.rank import rank
-from gencard.core.statistics.sum_noise import LARGEST_SCALE, sensitivity, sum_noise
 from gencard.core.statistics.unit_sums import UnitSums, fine_cells
 from gencard.core.types import IntArray
 from tests.core.seeded_noise import SeededNoise
@@ -132,7 +132,7 @@ class TestEveryTinyDomain:
         ("name", "less"),
         [
             ("rank", lambda *card: rank(*card) - 1),
-            ("sensitivity", lambda *how, counted: sensitivity(*how, counted=counted) / 2),
+            ("sum_sensitivity", lambda *how, counted: sum_sensitivity(*how, counted=counted) / 2),
         ],
     )
     def test_one_less_would_be_noticed(self, monkeypatch, name, less):
@@ -209,7 +209,7 @@ class TestNoise:
         for counted, norm in product((False, True), (1, 2)):
             privacy = (laplace if norm == 1 else gaussian)(1, neighbouring=relation)
             privacy = privacy.for_person(most_records) if most_records > 1 else privacy
-            bound = sensitivity(ends, cells, privacy, counted=counted)
+            bound = sum_sensitivity(ends, cells, privacy, counted=counted)
             moved = units_and_counts(products, cells, largest if counted else 0)
             worst = largest_change(moved, most_records, replaced=relation == "replace-one", norm=norm)
             assert worst <= bound

@@ -10,7 +10,7 @@ from gencard.analysis.output_checks.rule_checks import coarse, of_curves
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError
-from gencard.core.output_rules import USUAL_RULES, Colour, Rule
+from gencard.core.policy import USUAL_RULES, Colour, Rule
 from gencard.core.statistics.formula import Analysis
 
 CODING = Coding(

@@ -10,9 +10,8 @@ from scipy import stats
 
 from gencard.boxes.entry import Surroundings
 from gencard.boxes.registry import BOXES, box_named
-from gencard.boxes.synthpop.box import SynthPop
-from gencard.boxes.synthpop.options import Options
-from gencard.boxes.synthpop.trees import LEAF, placed
+from gencard.boxes.synthpop import Options, SynthPop
+from gencard.boxes.synthpop_trees import LEAF, placed
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import Verdict
 from gencard.core.audit.run import audit

@@ -5,8 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from gencard.boxes.synthpop.box import SynthPop
-from gencard.boxes.synthpop.options import Options
+from gencard.boxes.synthpop import Options, SynthPop
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidDatasetError, InvalidInputError, InvalidNumberError

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from gencard.boxes.synthpop.box import SynthPop
-from gencard.boxes.synthpop.options import CodeRule, Options
+from gencard.boxes.synthpop import CodeRule, Options, SynthPop
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import BlackBoxError

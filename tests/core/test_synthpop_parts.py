@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from gencard.boxes.entry import Surroundings
 from gencard.boxes.registry import box_named
-from gencard.boxes.synthpop.box import SynthPop
-from gencard.boxes.synthpop.options import CodeRule, Options, planned_steps
-from gencard.boxes.synthpop.trees import LEAF, Growth, TreeScale, density_of, nominal, numeric
+from gencard.boxes.synthpop import CodeRule, Options, SynthPop, planned_steps
+from gencard.boxes.synthpop_trees import LEAF, Growth, TreeScale, density_of, nominal, numeric
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError

@@ -17,7 +17,7 @@ from gencard.analysis.output_checks.released import numbers_of, released
 from gencard.analysis.output_checks.slopes import slopes_of
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
-from gencard.core.output_rules import USUAL_RULES, Colour, Rule
+from gencard.core.policy import USUAL_RULES, Colour, Rule
 from gencard.core.statistics.formula import Analysis
 
 CODING = Coding(

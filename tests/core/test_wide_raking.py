@@ -13,8 +13,7 @@ from gencard.core.generators.contract import rng_of
 from gencard.core.generators.family import graphical
 from gencard.core.generators.model_file import bytes_of, model_of
 from gencard.core.generators.registry import check_fittable, made_up_psi
-from gencard.core.generators.support_model import BoundedTree
-from gencard.core.generators.support_raking import SupportRaking, resampling_error
+from gencard.core.generators.support import BoundedTree, SupportRaking, resampling_error
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement
 

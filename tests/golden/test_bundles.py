@@ -15,7 +15,7 @@ from gencard.client.connection.credentials import public_key
 from gencard.core.card.terms import Tier
 from gencard.core.errors import GencardError, NotReplayableError, VerificationError
 from gencard.core.statistics.linear import statistics_of
-from gencard.core.statistics.places import places_of
+from gencard.core.statistics.numbers import places_of
 from gencard.run.levels import Numbers
 from gencard.wire.documents.card_document import card_statement
 from gencard.wire.documents.keys import CARDS, LOG, KeyHistory

@@ -11,9 +11,9 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from gencard.core.card.budget import Claim, Price
 from gencard.core.card.card import Offer
 from gencard.core.card.privacy import Transform
+from gencard.core.card.sums import Moment
 from gencard.core.card.terms import Proposal
 from gencard.core.coding import Attribute, StructuralZeros
-from gencard.core.moment import Moment
 from gencard.v1 import catalog_pb2, negotiation_pb2, synthesis_pb2
 from gencard.v1 import common_pb2 as common
 from gencard.wire.codec import message_of, privacy_message, privacy_of, value_of

@@ -14,14 +14,13 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from gencard.controller.state.log import signed_checkpoint
-from gencard.core.card.analyses import Analyses
 from gencard.core.card.budget import NO_CLAIM, Claim, Neighbouring, Price
 from gencard.core.card.privacy import USUAL_CHECKS, InsideGenerator, Transform, gaussian, laplace
-from gencard.core.card.terms import AuditTerms, CardTerms, Proposal, Tier
+from gencard.core.card.sums import Moment, MomentKind
+from gencard.core.card.terms import Analyses, AuditTerms, CardTerms, Proposal, Tier
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.moment import Moment, MomentKind
 from gencard.core.statistics.linear import statistics_of
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi

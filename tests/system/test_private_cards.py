@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 from google.longrunning import operations_pb2
 
-from gencard.boxes.marginals.mst import Mst
+from gencard.boxes.mst import Mst
 from gencard.client import Analyst
 from gencard.client.card import Card
 from gencard.client.checking.bundle import Bundle, Keys

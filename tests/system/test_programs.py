@@ -6,7 +6,7 @@ import pytest
 
 from gencard.analysis.output_checks.rule_checks import judged_outputs as judged
 from gencard.core.errors import BlackBoxError, InvalidInputError
-from gencard.core.output_rules import Rule
+from gencard.core.policy import Rule
 from gencard.core.program_outputs import FIT, Output, OutputKind, difference_in_shape
 from tests.system.programs import (
     EXAMPLES,

@@ -24,7 +24,7 @@ from gencard.core.errors import (
     RunRefusedError,
     TooManyRefusalsError,
 )
-from gencard.core.output_rules import OUTPUT_RULES
+from gencard.core.policy import OUTPUT_RULES
 from gencard.v1 import answers_pb2, answers_pb2_grpc
 from tests.system.house import SCHEMA, Clock, build, survey
 from tests.system.raw_calls import configure, enrolled

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from gencard.client.shell.main import app
 from gencard.controller.answers.answers import AnswerRun
 from gencard.controller.state.ledger import Ledger
-from gencard.core.card.analyses import Analyses
 from gencard.core.card.budget import Price, SpendState
+from gencard.core.card.terms import Analyses
 from gencard.core.errors import (
     AnswerWaitingError,
     CardStateError,

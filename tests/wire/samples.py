@@ -8,15 +8,14 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import strategies as st
 
-from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Claim, Neighbouring, Price
 from gencard.core.card.card import CardRecord, CardState, Change, Offer, Step, Turn
 from gencard.core.card.privacy import EXACT, Gaussian, InsideGenerator, Laplace
-from gencard.core.card.terms import AuditTerms, CardTerms, Proposal, Tier
+from gencard.core.card.sums import Moment, MomentKind
+from gencard.core.card.terms import NO_ANALYSES, Analyses, AuditTerms, CardTerms, Proposal, Tier
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.moment import Moment, MomentKind
 from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
 from gencard.core.types import VersionKind
 from gencard.wire.documents.receipt import Receipt

@@ -15,8 +15,7 @@ from gencard.core.catalogue import CatalogueEntry, DeclaredAttribute, GeneratorE
 from gencard.core.coding import Attribute, Coding, Labels, Reading, StructuralZeros
 from gencard.core.errors import GencardError, InvalidInputError, InvalidNumberError
 from gencard.core.json_codecs import written
-from gencard.core.output_rules import Colour
-from gencard.core.policy import AnalysesPolicy, Policy
+from gencard.core.policy import AnalysesPolicy, Colour, Policy
 from gencard.v1 import catalog_pb2, common_pb2, ledger_pb2, negotiation_pb2, steward_pb2
 from gencard.wire import steward
 from gencard.wire.codec import message_of, messages_of, part_of, value_of

@@ -8,7 +8,6 @@ from itertools import combinations
 from typing import Any, NamedTuple, TypedDict
 
 from gencard.client.common.arguments import checked, names_only, whole
-from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Neighbouring, decimal_of, neighbouring_of
 from gencard.core.card.privacy import (
     CURRENCIES,
@@ -21,18 +20,24 @@ from gencard.core.card.privacy import (
     privacy_with,
     usual_noise,
 )
-from gencard.core.card.sums import Histogram, Sum, check_numbers, product_ends
-from gencard.core.card.terms import LARGEST_WEIGHT, AuditTerms, Proposal
+from gencard.core.card.sums import (
+    HIGHEST_ORDER,
+    Histogram,
+    Moment,
+    MomentKind,
+    Sum,
+    check_numbers,
+    product_ends,
+)
+from gencard.core.card.terms import LARGEST_WEIGHT, NO_ANALYSES, Analyses, AuditTerms, Proposal
 from gencard.core.catalogue import CatalogueEntry
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError, advice_on
-from gencard.core.moment import HIGHEST_ORDER, Moment, MomentKind
 from gencard.core.policy import NumbersOffer, Policy
 from gencard.core.statistics.linear import LinearStatistic
-from gencard.core.statistics.noise import scales, sum_scales
+from gencard.core.statistics.noise import scales, sum_noise, sum_scales
 from gencard.core.statistics.psi import rounding_stddev
-from gencard.core.statistics.sum_noise import sum_noise
 from gencard.core.statistics.unit_sums import fine_cells
 
 

@@ -44,7 +44,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.derived_cells import impossible
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
-from gencard.core.output_rules import PASSED, Rules, RuleVerdict
+from gencard.core.policy import PASSED, Rules, RuleVerdict
 from gencard.core.types import FloatArray, IntArray
 
 _MOST_SCOPES = 16

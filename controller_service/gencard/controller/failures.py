@@ -45,7 +45,7 @@ from gencard.core.errors import (
     TooManyRefusalsError,
     UniqueFreeFailedError,
 )
-from gencard.core.output_rules import OUTPUT_RULES
+from gencard.core.policy import OUTPUT_RULES
 from gencard.wire.codecs.error_table import error_named
 from gencard.wire.signatures.identity import Identity, Role
 

@@ -47,7 +47,7 @@ from gencard.core.coding import Coding, Edges
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import GencardError, LackingMarginalsError, LevelsTooWideError
-from gencard.core.output_rules import OF_LEVELS, OF_PRESENT, RULES_VERSION
+from gencard.core.policy import OF_LEVELS, OF_PRESENT, RULES_VERSION
 from gencard.core.statistics.formula import SUMMED_TERMS, Analysis, analysis_of, written_name
 from gencard.core.statistics.psi import Psi
 from gencard.core.types import FloatArray

@@ -17,7 +17,7 @@ from gencard.core.card.terms import Proposal
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError, TooLargeError
 from gencard.core.json_codecs import written
-from gencard.core.output_rules import Colour
+from gencard.core.policy import Colour
 from gencard.core.program_outputs import Number
 from gencard.measures.privacy.psi_risk import PsiRisk
 from gencard.wire.documents.answer_document import Question

@@ -82,9 +82,6 @@ class PrivacyBudget:
 
         Args:
             progress: Called before each marginal with the share that is done.
-
-        Raises:
-            TooLargeError: They have too many cells.
         """
         tables = count_all(dataset, cliques)
         weights = [round(_FINE * float(np.cbrt(counts.size**2))) for counts in tables]
@@ -129,7 +126,6 @@ class Surroundings:
     """Inputs of a built-in box besides its parameters; all are public except the noise.
 
     Args:
-        workload: The cliques of the card.
         values: For each ordered attribute the number that each of its codes stands for, NaN for missing.
             An attribute that is not here is nominal.
         noise: The source of privacy noise; None for boxes without a privacy guarantee.
@@ -155,7 +151,6 @@ class BoxEntry:
 
     Args:
         parameters: Every parameter with its default.
-        claim: The privacy claim for these parameters.
         make: Makes the box from complete parameters; raises typed errors for values out of range.
         extra: The optional part of Gencard that it needs, such as "deep"; else empty.
         privacy: What one fit spends with these parameters, in the currency in which fits add up; None

@@ -2,10 +2,8 @@
 
 from collections.abc import Mapping
 
+from gencard.boxes import aim, ctgan, mst, pate_gan, privbayes, synthpop
 from gencard.boxes.entry import BoxEntry, Parameters, Surroundings
-from gencard.boxes.marginals import aim, mst, privbayes
-from gencard.boxes.nets import ctgan, pate_gan
-from gencard.boxes.synthpop import box as synthpop
 from gencard.core.blackbox import BlackBox
 from gencard.core.errors import InvalidInputError
 

@@ -70,7 +70,6 @@ class DeclaredAttribute:
 
     @property
     def groups_text(self) -> str:
-        """The groups in one line."""
         return "; ".join(f"{name}: {', '.join(labels)}" for name, labels in self.groups.items())
 
 

@@ -115,11 +115,7 @@ class Edges:
     def of_scale(
         cls, starts: Sequence[Decimal], scale: Scale, *, missing: bool = False, dates: bool = False
     ) -> "Edges":
-        """Return levels on a scale.
-
-        Args:
-            starts: First number of each level, ascending.
-        """
+        """Return levels on a scale, given the first number of each, ascending."""
         edges = tuple(map(float, (*starts, scale.cells[-1])))
         return cls(edges, missing, scale.decimals, dates, scale)
 
@@ -260,8 +256,6 @@ class Derivation:
 
         Args:
             stored: Attributes that records hold.
-            size: Levels of the attribute.
-            of_number: Every number of records has a level.
         """
         if not self.sources or len(set(self.sources)) < len(self.sources):
             return "it needs sources, each once"
@@ -283,7 +277,6 @@ class Derivation:
 
         Args:
             columns: Codes of the sources, one array of shape ``(n,)`` each.
-            sizes: Of the sources.
 
         Returns:
             Shape ``(n,)``.
@@ -577,7 +570,6 @@ def date_of_days(days: float) -> date:
 
 
 def days_of_date(day: date) -> int:
-    """The inverse of ``date_of_days``."""
     return (day - _EPOCH).days
 
 

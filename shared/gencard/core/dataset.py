@@ -139,7 +139,6 @@ def check_codes(column: NDArray[Any], domain: Domain, axis: int) -> None:
 
 
 def check_same_domain(one: Domain, other: Domain) -> None:
-    """Raises DomainMismatchError where two domains differ."""
     if one != other:
         raise DomainMismatchError(problem="attributes or sizes differ")
 

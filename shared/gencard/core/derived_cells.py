@@ -86,7 +86,6 @@ def invented_in(coding: Coding, attributes: Clique, histograms: Clique = ()) -> 
     """Return the attributes of which rows have invented values, inside levels of several.
 
     Args:
-        attributes: Attributes of the rows.
         histograms: Attributes whose numbers, and those derived from them, are placed by psi.
     """
     sources = same_numbers(coding, attributes)

@@ -388,7 +388,6 @@ def fill(objects: Iterable[Object], name: Callable[[str], str], codecs: Mapping[
 
 
 def _put(document: Json, steps: tuple[str, ...], content: Any) -> None:
-    """Let a value stand under some names."""
     for name in steps[:-1]:
         document = document.setdefault(name, {})
     document[steps[-1]] = content

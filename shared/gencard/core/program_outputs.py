@@ -162,7 +162,6 @@ def significant(value: Number, digits: int) -> Number:
 
 
 def _to_error(estimate: Number, error: float) -> Number:
-    """An estimate to the place of the second significant digit of its standard error."""
     if estimate is None or not LEAST <= error <= LARGEST:
         return significant(estimate, DIGITS)
     to_error = round(estimate, 1 - floor(log10(error))) + 0.0

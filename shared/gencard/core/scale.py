@@ -50,7 +50,6 @@ class Scale:
     times: bool = field(default=False, metadata=written(omit=True))
 
     def problem(self) -> str | None:
-        """Return what is wrong with the scale, if anything."""
         if not (self.step.is_finite() and self.step > 0):
             return "step must be a positive decimal"
         if len(self.cells) < 2:
@@ -123,11 +122,7 @@ class Scale:
         return LARGEST_STEPS * float(self.step)
 
     def adjustments(self, numbers: NDArray[np.float64]) -> "Adjustments":
-        """Count the finite numbers that rounding or clamping changes.
-
-        Args:
-            numbers: Shape ``(n,)``.
-        """
+        """Count the finite numbers that rounding or clamping changes."""
         finite = numbers[np.isfinite(numbers)]
         steps, (first, _), last = self._steps(finite), self.ends, self.last
         return Adjustments(
@@ -141,9 +136,6 @@ class Scale:
 
         A float counts as its shortest decimal. What is not finite stays, and so does a number outside
         the edges where nothing is clamped, apart from the rounding.
-
-        Args:
-            numbers: Shape ``(n,)``.
         """
         (first, _), last = self.ends, self.last
         steps = self._steps(numbers)
@@ -174,10 +166,7 @@ class Scale:
         return steps
 
     def bounds(self, starts: Sequence[float]) -> tuple[float, ...]:
-        """Return the numbers that part values of different levels, rounding included.
-
-        Args:
-            starts: First number of each level, ascending.
+        """Return the numbers that part values of levels with ascending starts, rounding included.
 
         Returns:
             One more than there are levels. A value belongs to a level if it is at least its bound and
@@ -249,12 +238,7 @@ class Places:
 
     @classmethod
     def uniform(cls, firsts: Sequence[int], counts: Sequence[int]) -> "Places":
-        """Return levels whose numbers are all equally frequent.
-
-        Args:
-            firsts: First number of each level, in steps.
-            counts: Numbers of each level.
-        """
+        """Return levels whose numbers, from the first in steps on, are all equally frequent."""
         levels = len(firsts)
         return cls(
             levels,
@@ -301,11 +285,7 @@ class Places:
 
 
 def scale_near(numbers: NDArray[np.float64]) -> Scale:
-    """Return a scale that holds some finite numbers to 15 digits of the largest one.
-
-    Args:
-        numbers: Shape ``(n,)``.
-    """
+    """Return a scale that holds some finite numbers to 15 digits of the largest one."""
     ends = (float(numbers.min()), float(numbers.max())) if len(numbers) else (0.0, 0.0)
     largest = max(map(abs, ends)) or 1.0
     step = Decimal(10) ** (Decimal(repr(largest)).adjusted() - 14)

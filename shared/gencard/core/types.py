@@ -33,7 +33,6 @@ class VersionKind(StrEnum):
 
     @property
     def wording(self) -> str:
-        """The kind of version in words."""
         return {
             VersionKind.BYTES: "HMAC of the files' bytes",
             VersionKind.SNAPSHOT: "fingerprint of a table's counts, in one snapshot",

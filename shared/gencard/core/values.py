@@ -181,7 +181,6 @@ def missing_marks(counts: Mapping[float, int], others: tuple[float, float] | Non
 
 
 def are_numbers(labels: Sequence[str]) -> bool:
-    """Return whether all labels are numbers."""
     return all(number_of(label) is not None for label in labels)
 
 

@@ -21,8 +21,8 @@ from gencard.client.checking.signing import checked_signed_answer
 from gencard.client.common.display import Displayable, Facts, Grid, Part
 from gencard.client.connection.connection import ProgressDisplay, pages, progress_bar, result_of
 from gencard.client.question import AnalystQuestion
-from gencard.core.card.analyses import Analyses
 from gencard.core.card.budget import Price
+from gencard.core.card.terms import Analyses
 from gencard.core.domain import Clique
 from gencard.core.errors import (
     AnswerWaitingError,
@@ -32,7 +32,7 @@ from gencard.core.errors import (
     RunRefusedError,
     VerificationError,
 )
-from gencard.core.output_rules import OUTPUT_RULES, Rule
+from gencard.core.policy import OUTPUT_RULES, Rule
 from gencard.core.program_outputs import DIGITS, START, Output, Outputs, outputs_to_json
 from gencard.files import PROGRAM_LIMIT, read_file
 from gencard.run.levels import by_levels, drawn_numbers

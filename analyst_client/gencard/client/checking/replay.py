@@ -20,8 +20,7 @@ from gencard.core.errors import InvalidPsiError, NotReplayableError, Verificatio
 from gencard.core.generators.contract import Generator, Model, rng_of
 from gencard.core.scale import Places
 from gencard.core.statistics.linear import are_functions_of
-from gencard.core.statistics.numbers_agree import check_numbers_agree
-from gencard.core.statistics.places import places_of
+from gencard.core.statistics.numbers import check_numbers_agree, places_of
 from gencard.core.statistics.psi import Psi
 from gencard.core.statistics.unit_sums import fine_cells
 from gencard.run.levels import Midpoints, Numbers, Values

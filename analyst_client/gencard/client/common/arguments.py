@@ -14,10 +14,9 @@ from os import PathLike
 from typing import Any, NoReturn, ParamSpec, TypeVar, get_args
 
 from gencard.core.card.budget import Neighbouring
-from gencard.core.card.sums import Histogram, Sum
-from gencard.core.card.terms import LEAST_RUNS, MOST_ROWS, MOST_RUNS, AuditTerms
+from gencard.core.card.sums import Histogram, Moment, Sum
+from gencard.core.card.terms import LEAST_RUNS, MOST_AUDIT_RUNS, MOST_ROWS, AuditTerms
 from gencard.core.errors import InvalidInputError, InvalidNumberError, advice_on
-from gencard.core.moment import Moment
 from gencard.core.program_outputs import DIGITS
 from gencard.core.statistics.formula import Analysis
 from gencard.run.levels import ValueForm
@@ -383,7 +382,7 @@ CHECKS: Mapping[str, Check] = {
     **dict.fromkeys(("names", "measures", "attributes", "libraries", "present"), names_only),
     "rows": whole(1, MOST_ROWS),
     "seed": whole(0, LARGEST_WORD),
-    "runs": whole(LEAST_RUNS, MOST_RUNS),
+    "runs": whole(LEAST_RUNS, MOST_AUDIT_RUNS),
     "order": whole(1, 65_536),
     "marginals": statistics,
     "values": choice(*get_args(ValueForm)),

@@ -19,6 +19,7 @@ from gencard.client.common.display import (
     percent,
 )
 from gencard.client.findings.numbers import NumberReport, numbers_sentence
+from gencard.core.card.sums import level_values
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique

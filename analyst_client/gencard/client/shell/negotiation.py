@@ -51,9 +51,8 @@ from gencard.client.shell.terminal import (
     say_table,
 )
 from gencard.client.waiting import ANSWERED
-from gencard.core.card.analyses import NO_ANALYSES
 from gencard.core.card.card import CardState
-from gencard.core.card.terms import Tier
+from gencard.core.card.terms import NO_ANALYSES, Tier
 from gencard.core.errors import InvalidInputError, NotAcceptedError
 from gencard.wire.documents.card_document import json_of
 from gencard.wire.signatures.canonical import Document

@@ -30,9 +30,9 @@ from gencard.controller.state.database import Page
 from gencard.controller.state.log import LONGEST_DETAIL
 from gencard.controller.state.requests import OperationRow, Request
 from gencard.controller.state.results import RunRow, RunState, RunTier
-from gencard.core.card.analyses import Analyses
 from gencard.core.card.budget import Price, Spend, SpendState
 from gencard.core.card.card import CardRecord
+from gencard.core.card.terms import Analyses
 from gencard.core.errors import (
     CardExpiredError,
     CardStateError,
@@ -46,7 +46,7 @@ from gencard.core.errors import (
     RecordsProtectedError,
     TooLargeError,
 )
-from gencard.core.output_rules import RULES_VERSION, Rule
+from gencard.core.policy import RULES_VERSION, Rule
 from gencard.wire.documents.answer_document import Question
 from gencard.wire.signatures.canonical import json_bytes
 from gencard.wire.signatures.dsse import DOCUMENT

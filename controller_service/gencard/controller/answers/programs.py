@@ -52,7 +52,7 @@ from gencard.core.errors import (
     ProgramNotRunError,
     ProgramRunFailedError,
 )
-from gencard.core.output_rules import RULES_VERSION, USUAL_RULES, Rule
+from gencard.core.policy import RULES_VERSION, USUAL_RULES, Rule
 from gencard.core.program_outputs import Outputs, check_outputs, outputs_of_json, outputs_to_json
 from gencard.run.levels import by_levels
 from gencard.run.r_language import is_r

@@ -32,7 +32,7 @@ from gencard.controller.run_question import Limited, NoisyRun, RunQuestion
 from gencard.controller.sandbox.analyses import SandboxedAnalysis
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, InvalidInputError, NoAnswerError, TooLargeError
-from gencard.core.output_rules import (
+from gencard.core.policy import (
     OUTPUT_RULES,
     RULES_VERSION,
     Colour,
@@ -44,7 +44,7 @@ from gencard.core.output_rules import (
 )
 from gencard.core.program_outputs import difference_in_shape
 from gencard.core.statistics.marginals import project, subsets
-from gencard.core.statistics.places import places_of
+from gencard.core.statistics.numbers import places_of
 from gencard.core.types import FloatArray, Progress
 from gencard.run.levels import drawn_numbers
 from gencard.wire.documents.psi_document import psi_of_document

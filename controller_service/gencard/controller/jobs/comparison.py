@@ -21,7 +21,7 @@ from gencard.core.coding import Coding, Edges
 from gencard.core.dataset import Dataset, NumbersOf
 from gencard.core.domain import Clique
 from gencard.core.scale import Places
-from gencard.core.statistics.places import places_of
+from gencard.core.statistics.numbers import places_of
 from gencard.core.types import FloatArray, IntArray, Progress
 from gencard.measures.evaluation.evaluation import Material, finding_to_json_object
 from gencard.measures.evaluation.registry import evaluate, evaluation_named

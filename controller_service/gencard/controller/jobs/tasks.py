@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from gencard.controller.sandbox.boxes import Recipe
     from gencard.core.audit.plan import AuditPlan
     from gencard.core.audit.report import AuditReport
-    from gencard.core.output_rules import Mark, Rules
+    from gencard.core.policy import Mark, Rules
     from gencard.core.program_outputs import Outputs
     from gencard.measures.evaluation.evaluation import AllowedTogether, Declared
     from gencard.measures.privacy.psi_risk import PsiRisk
@@ -47,14 +47,14 @@ _MODULES = {
     "AuditReport": "core.audit.report",
     "Declared": "measures.evaluation.evaluation",
     "FileFormat": "controller.records.file_format",
-    "Mark": "core.output_rules",
+    "Mark": "core.policy",
     "Outputs": "core.program_outputs",
     "PsiRisk": "measures.privacy.psi_risk",
     "PublicSchema": "controller.records.schema_file",
     "Question": "wire.documents.answer_document",
     "Recipe": "controller.sandbox.boxes",
     "Rounded": "analysis.output_checks.populations",
-    "Rules": "core.output_rules",
+    "Rules": "core.policy",
 }
 
 

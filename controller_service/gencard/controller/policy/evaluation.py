@@ -6,11 +6,10 @@ from typing import Any
 
 from gencard.controller.boxes import is_black_box
 from gencard.controller.records.catalogue import DatasetEntry
-from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import FREE, Price
 from gencard.core.card.card import Change, parts_changed
 from gencard.core.card.privacy import AS_COUNTED, InsideGenerator, Mechanism, Privacy, Transform
-from gencard.core.card.terms import CardTerms, Proposal, Tier
+from gencard.core.card.terms import NO_ANALYSES, Analyses, CardTerms, Proposal, Tier
 from gencard.core.errors import RecordsProtectedError
 from gencard.core.policy import Policy
 from gencard.measures.evaluation.evaluation import AllowedTogether, Evaluation

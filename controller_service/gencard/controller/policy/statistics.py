@@ -9,12 +9,11 @@ from typing import TypeVar
 from gencard.core.card.budget import Price
 from gencard.core.card.card import Change, Refusal
 from gencard.core.card.privacy import AS_COUNTED, EXACT, AddedNoise, Exact, Mechanism, Privacy, Transform
-from gencard.core.card.sums import Histogram, Sum, has_wide_levels
+from gencard.core.card.sums import Histogram, Moment, Sum, has_wide_levels
 from gencard.core.card.terms import Proposal
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, TooLargeError
-from gencard.core.moment import Moment
 from gencard.core.policy import NumbersOffer, Policy
 from gencard.core.statistics.marginals import Attributes, check_subsets, dimension, subsets
 from gencard.core.statistics.rank import rank

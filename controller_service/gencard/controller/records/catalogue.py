@@ -10,8 +10,7 @@ from gencard.controller.records.schema_file import PublicSchema
 from gencard.controller.records.table_address import TableAddress
 from gencard.core.domain import Domain
 from gencard.core.errors import NotFoundError
-from gencard.core.output_rules import Rules
-from gencard.core.policy import Policy
+from gencard.core.policy import Policy, Rules
 from gencard.core.types import VersionKind
 from gencard.measures.evaluation.evaluation import NOTHING_DECLARED, Declared
 from gencard.wire.documents.schema_document import coding_digest

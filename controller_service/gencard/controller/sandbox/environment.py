@@ -487,8 +487,8 @@ _MODULES = (
 
 _MODULES_OF = {
     "synthpop": ("sklearn.tree",),
-    "ctgan": ("gencard.boxes.nets.ctgan_training", "sklearn.mixture"),
-    "pate-gan": ("gencard.boxes.nets.pate_gan_training", "scipy.stats"),
+    "ctgan": ("gencard.boxes.net_training", "sklearn.mixture"),
+    "pate-gan": ("gencard.boxes.net_training", "scipy.stats"),
 }
 """Additional modules that built-in boxes find loaded."""
 

@@ -66,8 +66,8 @@ from gencard.controller.wiring.readiness import (
 from gencard.controller.wiring.opening import RefusedDataset, Reload, SettingsWatch, digest_of
 from gencard.controller.wiring.serving import Controller, lead, report, report_refused, tls_files
 from gencard.controller.wiring.serving import serve as serve_settings
-from gencard.core.card.analyses import NO_ANALYSES
 from gencard.core.card.privacy import AS_COUNTED, Mechanism
+from gencard.core.card.terms import NO_ANALYSES
 from gencard.core.errors import (
     DatasetError,
     GencardError,

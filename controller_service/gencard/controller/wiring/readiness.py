@@ -13,8 +13,8 @@ from gencard.controller.sandbox.analyses import check_libraries
 from gencard.controller.sandbox.boxes import check_isolation
 from gencard.controller.settings import Settings
 from gencard.controller.state.ledger import Ledger
-from gencard.core.card.analyses import NO_ANALYSES
 from gencard.core.card.privacy import AS_COUNTED, Mechanism
+from gencard.core.card.terms import NO_ANALYSES
 from gencard.core.coding import Edges
 from gencard.core.errors import InvalidInputError
 from gencard.core.policy import Policy

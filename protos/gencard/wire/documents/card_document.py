@@ -10,11 +10,10 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from gencard.core.card.analyses import Analyses
 from gencard.core.card.budget import Claim, Neighbouring, Price, decimal_of, decimal_text, delta_of
 from gencard.core.card.card import CardRecord
 from gencard.core.card.privacy import AS_COUNTED, Mechanism, Privacy, Transform, privacy_with
-from gencard.core.card.terms import CardTerms, Proposal
+from gencard.core.card.terms import Analyses, CardTerms, Proposal
 from gencard.core.errors import GencardError, VerificationError
 from gencard.core.json_codecs import ScalarCodec, entries_of
 from gencard.wire.signatures.canonical import Document, integer_of, text_of, time_text

@@ -42,7 +42,6 @@ from gencard.analysis.formulas.numbers import CONSTANT, NumbersUsed
 from gencard.core.coding import Coding, Edges, Labels
 from gencard.core.domain import Clique
 from gencard.core.errors import FEWER_TERMS, InvalidFormulaError, InvalidInputError, TooLargeError
-from gencard.core.moment import level_values
 from gencard.core.statistics.formula import Written, written_name
 from gencard.core.types import IntArray
 

@@ -31,7 +31,7 @@ from gencard.core.card.sums import Sum, scale_of
 from gencard.core.coding import Coding, Edges, impossible_cells, intervals_of
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
-from gencard.core.output_rules import PASSED, Rule, Rules, RuleVerdict, breaking, together
+from gencard.core.policy import PASSED, Rule, Rules, RuleVerdict, breaking, together
 from gencard.core.scale import Scale
 from gencard.core.statistics.psi import failing
 from gencard.core.statistics.rank import rank

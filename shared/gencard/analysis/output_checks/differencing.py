@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from gencard.analysis.output_checks.populations import Condition, Kept, ToldOutput, cell_numbers
 from gencard.core.card.privacy import Transform
 from gencard.core.dataset import Dataset
-from gencard.core.output_rules import PASSED, Rule, Rules, RuleVerdict
+from gencard.core.policy import PASSED, Rule, Rules, RuleVerdict
 from gencard.core.types import FloatArray, IntArray
 
 MOST_COMBINATIONS = 2_000

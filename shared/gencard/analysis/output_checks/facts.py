@@ -26,7 +26,7 @@ from gencard.analysis.output_checks.slopes import slopes_of
 from gencard.core.card.privacy import Transform
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
-from gencard.core.output_rules import Rules
+from gencard.core.policy import Rules
 from gencard.core.statistics.formula import Analysis
 from gencard.core.types import FloatArray, IntArray
 

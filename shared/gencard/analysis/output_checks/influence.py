@@ -19,7 +19,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gencard.core.output_rules import Rule, Rules, RuleVerdict, breaking
+from gencard.core.policy import Rule, Rules, RuleVerdict, breaking
 from gencard.core.types import FloatArray, IntArray
 
 MOST_COMBINATIONS = 1_024

@@ -25,7 +25,7 @@ from gencard.analysis.output_checks.populations import Condition, cell_numbers
 from gencard.analysis.output_checks.slopes import slopes_of
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
-from gencard.core.output_rules import (
+from gencard.core.policy import (
     PASSED,
     Colour,
     Mark,

@@ -20,7 +20,7 @@ from gencard.analysis.output_checks.derived import LIKELIHOODS, derived, is_coun
 from gencard.analysis.output_checks.rule_checks import coarse
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
-from gencard.core.output_rules import Rules
+from gencard.core.policy import Rules
 from gencard.core.statistics.formula import Analysis
 from gencard.core.statistics.marginals import maximal, project
 from gencard.core.statistics.psi import Measurement, Psi

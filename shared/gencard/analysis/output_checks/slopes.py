@@ -26,7 +26,7 @@ from gencard.analysis.output_checks.rule_checks import coarse
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import FEWER_TERMS, NoEstimateError, TooLargeError
-from gencard.core.output_rules import USUAL_RULES, Rules
+from gencard.core.policy import USUAL_RULES, Rules
 from gencard.core.statistics.formula import Analysis
 from gencard.core.types import FloatArray, IntArray
 

@@ -55,7 +55,7 @@ from gencard.analysis.output_checks.populations import cell_numbers
 from gencard.analysis.output_checks.released import released
 from gencard.core.coding import Edges, Labels
 from gencard.core.domain import Clique
-from gencard.core.output_rules import PASSED, Rule, Rules, RuleVerdict, breaking, together
+from gencard.core.policy import PASSED, Rule, Rules, RuleVerdict, breaking, together
 from gencard.core.statistics.formula import Analysis
 from gencard.core.types import FloatArray, IntArray
 

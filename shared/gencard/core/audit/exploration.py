@@ -341,7 +341,6 @@ class _Block:
         self.aside = _beyond(_NOISE_OF_ENERGY, _energy(rest)) * rest.mean(axis=0)
 
     def evidence(self, clique: Clique, p_value: float) -> BlockEvidence:
-        """Evidence in the report about the block, given its adjusted p-value."""
         reproduced = self.reproduced if self.reference else None
         return BlockEvidence(clique, self.dimension, self.z, reproduced, self.energy, p_value)
 

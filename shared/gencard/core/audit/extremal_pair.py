@@ -274,14 +274,9 @@ def extremal_pair(
 
     Args:
         dataset: ``D*``; both sides have its psi.
-        moves: What may be done to it.
         beta: The direction, in blocks outside Phi.
         rng: Decides which moves are tried where there are too many, and the order of the records.
         start: Go on from this pair of the same psi.
-        progress: Called with the share done.
-
-    Raises:
-        NoExtremalPairError: No move was found.
     """
     sides = (start.low, start.high) if start else (dataset, dataset)
     climbed = []

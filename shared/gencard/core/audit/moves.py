@@ -101,12 +101,6 @@ def outside_linear(domain: Domain, blocks: Sequence[Clique], linear: Sequence[Li
 
     Args:
         blocks: Blocks outside all released marginals.
-
-    Raises:
-        InvalidInputError, UnknownAttributeError: A statistic does not fit the domain.
-        TooLargeError: The table is too large to look for circuits, which alone change what lies inside
-            the clique of a linear statistic.
-        NoExtremalPairError: No block is left.
     """
     for statistic in linear:
         statistic.check_belongs(domain)
@@ -185,23 +179,19 @@ def cubes(cells: Cells, axes: Clique, context: Clique, *, rng: np.random.Generat
     Built axis by axis: the odd corners of a cube are the odd corners of its lower face with the even
     corners of its upper face. Where that makes more than ``MOST_CUBES``, a random part of them.
     """
-    faces = _edges(cells, axes[0], rng=rng)
+    # One-dimensional cubes first: a cell, and another level to which it could go.
+    levels = cells.column(axes[0]).astype(np.int64)
+    size = cells.domain.size(axes[0])
+    pairs = _some(len(levels) * (size - 1), rng=rng)
+    cell, step = pairs // (size - 1), pairs % (size - 1) + 1
+    here, there = levels[cell], (levels[cell] + step) % size
+    low, high = np.minimum(here, there), np.maximum(here, there)
+    faces = Cubes(cell[:, None], here > there, low[:, None], high[:, None])
     for known in range(1, len(axes)):
         if not len(faces):
             break
         faces = _doubled(faces, cells, axes[known], (*axes[known + 1 :], *context), rng=rng)
     return faces
-
-
-def _edges(cells: Cells, axis: str, *, rng: np.random.Generator) -> Cubes:
-    """One-dimensional cubes: a cell, and another level to which it could go."""
-    levels = cells.column(axis).astype(np.int64)
-    size = cells.domain.size(axis)
-    pairs = _some(len(levels) * (size - 1), rng=rng)
-    cell, step = pairs // (size - 1), pairs % (size - 1) + 1
-    here, there = levels[cell], (levels[cell] + step) % size
-    low, high = np.minimum(here, there), np.maximum(here, there)
-    return Cubes(cell[:, None], here > there, low[:, None], high[:, None])
 
 
 def _doubled(
@@ -235,9 +225,13 @@ def _partners(
     key: IntArray, odd: NDArray[np.bool_], *, rng: np.random.Generator
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Pairs of an even and an odd face with equal key: by key, then in the order of the faces."""
-    # This keeps the sort small. Keys that share a slot keep some faces without a partner, but no face
-    # with a partner is lost.
-    faces = _perhaps_met(key, odd)
+    # Leaving out most faces whose key no face of the other parity has keeps the sort small. Keys that
+    # share a slot keep some faces without a partner, but no face with a partner is lost.
+    slot = key & (_SLOTS - 1)
+    occupied = np.zeros((2, _SLOTS), dtype=np.bool_)
+    occupied[0, slot[odd]] = True
+    occupied[1, slot[~odd]] = True
+    faces = np.flatnonzero((occupied[0] & occupied[1])[slot])
     faces = faces[_stable_order(key[faces])]
     is_odd, ordered = odd[faces], key[faces]
     even, odds = faces[~is_odd], faces[is_odd]
@@ -254,15 +248,6 @@ def _partners(
     else:  # a list of the rows of all pairs may be too large
         row = np.searchsorted(ends, pairs, side="right")
     return even[row], odds[begin[row] + pairs - (ends[row] - number[row])]
-
-
-def _perhaps_met(key: IntArray, odd: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """Return the faces without most of those whose key no face of the other parity has."""
-    slot = key & (_SLOTS - 1)
-    occupied = np.zeros((2, _SLOTS), dtype=np.bool_)
-    occupied[0, slot[odd]] = True
-    occupied[1, slot[~odd]] = True
-    return np.flatnonzero((occupied[0] & occupied[1])[slot])
 
 
 def _stable_order(key: IntArray) -> NDArray[np.intp]:
@@ -355,7 +340,6 @@ def _are_possible(
     levels: NDArray[np.int64],
     zeros: Sequence[StructuralZeros],
 ) -> NDArray[np.bool_]:
-    """Return the moves that put no record into a cell that cannot occur."""
     entered = [zero for zero in zeros if attribute in zero.clique]
     if not entered:
         return np.ones(len(corners), dtype=np.bool_)

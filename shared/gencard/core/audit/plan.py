@@ -70,7 +70,7 @@ def level(alpha: float, attempt: int) -> float:
 
     The parts of all tries, however many, sum to ``alpha``: an honest generator that is submitted again
     and again is accused with at most that probability. A leak does not gain by the smaller levels,
-    because the evidence of all tries is pooled (``pooling``).
+    because the evidence of all tries is pooled (``pooled_over_windows``).
 
     >>> [level(0.06, attempt) for attempt in (1, 2, 3)]
     [0.03, 0.01, 0.005]

@@ -30,10 +30,8 @@ class PlantedEvidence:
     """Runs on two datasets with equal psi that differ only in planted unique records.
 
     Args:
-        cubes: Number of planted cubes.
         planted: Records planted on each side.
         rare: Records of both sides whose cells were expected to hold fewer than 0.05 rows of a run.
-        even, odd: The runs on each side.
         one_in: A box that copies one unique record in so many is found by ``Check.PLANTED`` in about
             8 of 10 such audits; 0 where not even one that copies all of them is.
         alone: Number of planted records of which ``Check.CANARY`` detects a single one that every run
@@ -144,7 +142,6 @@ class EarlierTry:
     Args:
         runs, rows: Runs on each side, and rows of each run.
         same_bytes: The black box had the digest of the one in the report.
-        checks: Its tests.
     """
 
     runs: int
@@ -201,8 +198,6 @@ class WorkerRuns:
     Every repeated run had the same rows as the worker's, or there would be no report.
 
     Args:
-        performed: Runs made by workers.
-        repeated: Number of them that the controller repeated.
         drawn: Runs of each side that it drew at random for this, after all answers of the side.
         weighed: Runs of each side that it repeated because they move the results most.
     """
@@ -217,10 +212,6 @@ class WorkerRuns:
 
         The draw is without replacement: with ``f`` false runs of ``n``, of which ``m`` are drawn, none
         is found with probability :math:`\\binom{n-f}{m} / \\binom{n}{m}`.
-
-        Args:
-            false: Number of false runs on the side.
-            runs: Number of runs on the side.
 
         >>> WorkerRuns(70, 14, drawn=1, weighed=1).probability(5, 10)
         0.5
@@ -243,7 +234,6 @@ class AuditReport:
     """All results of an audit. The numbers depend on the records of the dataset.
 
     Args:
-        records: Number of records of the dataset.
         checks: In the order of ``Check``.
         blocks: Every block looked at, the strongest first.
         tested: The blocks whose differences beta* weighs, the heaviest first.
@@ -308,7 +298,6 @@ class AuditReport:
 
     @property
     def not_run(self) -> tuple[CheckResult, ...]:
-        """The tests that were not made."""
         return tuple(result for result in self.checks if result.not_run)
 
     @property

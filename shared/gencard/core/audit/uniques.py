@@ -140,7 +140,6 @@ class PlantedPair:
         even_corners, odd_corners: Codes of the planted records, shape ``(planted, attributes)`` each.
         even_expected, odd_expected: Rows expected in each of these cells in one run, by the product
             of the dataset's one-way margins.
-        cubes: Number of cubes.
 
     Raises:
         ComputationError: The sides differ in psi, or in other unique records.
@@ -183,16 +182,10 @@ def planted_pair(
         dataset: ``D*``, whose records the base repeats.
         cliques: The marginals of Phi.
         linear: Linear statistics of Phi. Cubes do not change the marginal on all of their attributes.
-        rows: Rows of each run.
         zeros: Cells that cannot occur, in which nothing is planted.
-        rng: Draws base, cubes and the order of the records.
 
     Returns:
         None where no cube of empty cells was found, or the dataset is empty.
-
-    Raises:
-        NoExtremalPairError: Phi holds all its attributes together.
-        TooLargeError: More sets of attributes than an audit goes through.
     """
     kept = (*cliques, *(statistic.clique for statistic in linear))
     smallest = minimal(outside(dataset.domain, [dataset.domain.canonical(one) for one in kept], 1))
@@ -320,7 +313,6 @@ def one_in(compared: Comparison, runs: int, room: float, sides: int, level: floa
 
     Args:
         compared: Comparison of the numbers of reproduced records, with these in the input and without.
-        runs: Number of runs on each side.
         room: Records on a side that were not reproduced anyway.
         sides: Number of sides, 1 or 2, that have records to copy.
         level: Level of the two-sided test.
@@ -391,12 +383,7 @@ NO_CUBE = "the records leave no empty cells to plant unique records in"
 
 @dataclass(frozen=True, slots=True)
 class PlantedArm:
-    """Two datasets to run a box on; or why there are none.
-
-    Args:
-        pair: None where nothing can be planted.
-        not_run: Why; "" where there is a pair.
-    """
+    """Two datasets to run a box on; or why there are none."""
 
     pair: PlantedPair | None
     not_run: str = ""

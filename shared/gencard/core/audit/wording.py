@@ -148,7 +148,6 @@ def opening(report: AuditReport) -> str:
 
 
 def _by_weight(report: AuditReport) -> list[CheckResult]:
-    """The tests that rejected, the one that weighs most first."""
     return sorted(report.rejecting, key=lambda result: result.p_value / result.share)
 
 
@@ -285,7 +284,7 @@ def _spread(report: AuditReport) -> str:
 
 
 def _part(share: float) -> str:
-    """A part of a difference; outputs without randomness show the smallest one."""
+    # Outputs without randomness show the smallest part.
     return _percent(share) if share > 0 else "any part"
 
 

@@ -128,7 +128,6 @@ class Price:
         return f"<Price: {self}>"
 
     def _repr_html_(self) -> str:
-        """A table, in notebooks."""
         amounts = (("exact statistics", self.statistics), ("epsilon", self.epsilon), ("rho", self.rho))
         rows = [
             f"<tr><th>{name}</th><td>{decimal_text(Decimal(amount))}</td></tr>"

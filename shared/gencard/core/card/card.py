@@ -5,9 +5,8 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
 
-from gencard.core.card.analyses import Analyses
 from gencard.core.card.budget import FREE, Price
-from gencard.core.card.terms import AuditTerms, Proposal
+from gencard.core.card.terms import Analyses, AuditTerms, Proposal
 from gencard.core.domain import Clique
 from gencard.core.json_codecs import written
 
@@ -219,7 +218,6 @@ def _marginals(requested: Proposal, offered: Proposal) -> Iterator[_Difference]:
 
 
 def _values(requested: Proposal, offered: Proposal) -> Iterator[_Difference]:
-    """The fields that hold one value."""
     names = [name for name in _SINGLE if getattr(requested, name) != getattr(offered, name)]
     for name in names:
         old, new = getattr(requested, name), getattr(offered, name)
@@ -268,7 +266,6 @@ def _expected_weight(statistic: "_Statistic", requested: dict["_Statistic", int]
 
 
 def _listed(field: str, requested: Sequence[object], offered: Sequence[object]) -> Iterator[_Difference]:
-    """Yield the entries that a list lacks, one by one, then the entries that were added."""
     yield from ((field, str(one), "") for one in requested if one not in offered)
     yield from ((field, "", str(one)) for one in offered if one not in requested)
 

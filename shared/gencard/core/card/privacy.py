@@ -2,7 +2,7 @@
 
 A new mechanism is one more class, in ``NOISES``, with its name in ``Mechanism`` and its sampler in
 ``Noise``, which ``controller/noise.py`` draws from; the protocol has its name once more. What its law is
-in simulations, ``analysis/answers/noisy_margins.py`` says.
+in simulations, ``analysis/answers/noise/bootstrap.py`` says.
 """
 
 from abc import ABC, abstractmethod
@@ -438,7 +438,6 @@ _PARAMETERS: Mapping[str, tuple[Callable[[str, str], object], str]] = {
 
 
 def _check_parameters(given: Mapping[str, str], kind: type[AddedNoise] | None) -> None:
-    """Check that all parameters of the noise are given, and none that belongs to another noise."""
     required = {} if kind is None else _names(kind)
     for name, (_, problem) in _PARAMETERS.items():
         if required.get(name, False) > (name in given) or (name in given and name not in required):

@@ -106,10 +106,6 @@ class LogLinear:
             bytes a cell.
         most_sweeps: Most sweeps of a fit before it gives up.
         alpha: Prior count that ``Use.WHOLE`` adds to each cell that is no structural zero, in records.
-
-    Raises:
-        InvalidNumberError: The tolerance is not positive, a bound is below 1, or ``alpha`` is negative
-            or not finite.
     """
 
     structural_zeros: tuple[StructuralZeros, ...] = ()
@@ -163,7 +159,13 @@ class LogLinear:
         consistent = admitted(self._used(psi, domain), domain)
         zeros = zeros_inside(self.structural_zeros, domain)
         if self.use is KeptMarginals.WHOLE:
-            return TableModel(domain, self._counted(consistent, domain, zeros))
+            whole = next(m for m in consistent.measurements if set(m.clique) == set(domain.attributes))
+            counts = project(whole.values, whole.clique, domain.attributes).astype(np.float64)
+            table: Table = counts + self.alpha
+            clear(table, domain.attributes, zeros)
+            if not table.any() or (consistent.exact and np.any((table == 0) & (counts > 0))):
+                raise NotConvergedError(problem="structural zeros contradict psi")
+            return TableModel(domain, table)
         return TableModel(domain, self._scaled(domain, consistent.measurements, zeros, exact=psi.exact))
 
     def fit_tree(self, psi: Psi, domain: Domain) -> TreeModel:
@@ -173,7 +175,20 @@ class LogLinear:
         consistent = admitted(kept_psi, domain)
         tables: dict[int, Table] = {}
         for piece in tree.pieces(consistent.cliques):
-            tables.update(zip(piece, self._piece(consistent, domain, tree, piece), strict=True))
+            cliques = [tree.cliques[number] for number in piece]
+            zeros = [
+                zero
+                for zero in self.structural_zeros
+                if any(set(zero.clique) <= set(clique) for clique in cliques)
+            ]
+            marginals = inside(consistent, cliques)
+            if len(piece) == 1:
+                own = domain.project(cliques[0])
+                tables[piece[0]] = self._scaled(own, marginals, zeros, exact=consistent.exact)
+                continue
+            table = TreeTable(domain, tree, piece, zeros)
+            self._scale(table, marginals, exact=consistent.exact, zeros=bool(zeros))
+            tables.update(zip(piece, table.marginals(), strict=True))
         return TreeModel(domain, tree, tuple(tables[clique] for clique in range(len(tables))))
 
     def _largest(self, cliques: Sequence[Clique], domain: Domain) -> list[Clique]:
@@ -189,7 +204,6 @@ class LogLinear:
                 return [*cliques]
 
     def _used(self, psi: Psi, domain: Domain) -> Psi:
-        """The marginals that the distribution keeps."""
         if self.use in (KeptMarginals.ALL, KeptMarginals.WHOLE):
             return psi
         self.check(psi.cliques, domain)
@@ -203,19 +217,6 @@ class LogLinear:
         return JunctionTree.of(
             domain, [*inside_cliques, *(zero.clique for zero in zeros)], self.max_cells
         )
-
-    def _piece(self, psi: Psi, domain: Domain, tree: JunctionTree, piece: Sequence[int]) -> list[Table]:
-        """The marginals on the cliques of one piece."""
-        cliques = [tree.cliques[number] for number in piece]
-        zeros = [
-            zero for zero in self.structural_zeros if any(set(zero.clique) <= set(c) for c in cliques)
-        ]
-        marginals = inside(psi, cliques)
-        if len(piece) == 1:
-            return [self._scaled(domain.project(cliques[0]), marginals, zeros, exact=psi.exact)]
-        table = TreeTable(domain, tree, piece, zeros)
-        self._scale(table, marginals, exact=psi.exact, zeros=bool(zeros))
-        return table.marginals()
 
     def _scaled(
         self,
@@ -237,7 +238,6 @@ class LogLinear:
     def _scale(
         self, table: Blocks, marginals: Sequence[Measurement], *, exact: bool, zeros: bool
     ) -> None:
-        """Give a table the marginals, in place."""
         targets = [
             [
                 TargetMarginal.of(m.clique, m.values, block)
@@ -252,16 +252,6 @@ class LogLinear:
         if zeros:
             check_room(table, targets)
         fit(table, targets, self.tolerance, self.most_sweeps)
-
-    def _counted(self, psi: Psi, domain: Domain, zeros: Sequence[StructuralZeros]) -> Table:
-        """The marginal on all attributes and ``alpha``, in records."""
-        whole = next(m for m in psi.measurements if set(m.clique) == set(domain.attributes))
-        counts = project(whole.values, whole.clique, domain.attributes).astype(np.float64)
-        table: Table = counts + self.alpha
-        clear(table, domain.attributes, zeros)
-        if not table.any() or (psi.exact and np.any((table == 0) & (counts > 0))):
-            raise NotConvergedError(problem="structural zeros contradict psi")
-        return table
 
 
 ipf = partial(LogLinear, use=KeptMarginals.ALL, form=DistributionForm.TABLE)

@@ -93,8 +93,6 @@ class TreeTable:
     two of them is then all that has to be sent. The first one collects from the whole piece.
 
     Args:
-        domain: The attributes of the tree.
-        tree: A junction tree.
         piece: Numbers of the cliques to hold, as ``JunctionTree.pieces`` gives them.
         zeros: Structural zeros, each inside some clique.
     """
@@ -177,7 +175,6 @@ class Triangle:
     tables of 4,000 to 16,000 cells, which stay in the cache.
 
     Args:
-        domain: The attributes.
         parts: Three sets of them, as ``three_parts`` gives.
         zeros: Structural zeros, their cliques too out of one part each.
     """
@@ -289,9 +286,7 @@ def fit(table: Blocks, targets: Targets, tolerance: float, most_sweeps: int) -> 
 
     Args:
         table: Uniform at first, outside its structural zeros.
-        targets: For each block of the table.
         tolerance: Largest L1 distance of a marginal from its target, in shares.
-        most_sweeps: Bound on the work.
 
     Raises:
         NotConvergedError: A marginal is still off after ``most_sweeps``.
@@ -337,11 +332,7 @@ def _settle(table: Blocks, block: int, targets: Sequence[TargetMarginal], tolera
 
 
 def check_room(table: Blocks, targets: Targets) -> None:
-    """Refuse targets that ask for records in cells that are zero from the start.
-
-    Raises:
-        NotConvergedError: A target is above zero where the table's marginal is zero.
-    """
+    """Refuse targets that ask for records in cells that are zero from the start."""
     for block, inside in enumerate(targets):
         marginal = table.marginal(block)
         for target in inside:
@@ -423,9 +414,7 @@ def relax(
 
     Args:
         table: Uniform at first, outside its structural zeros.
-        targets: For each block of the table.
         tolerance: Largest L1 distance of a marginal from its target at which to end at once, in shares.
-        most_sweeps: Bound on the work.
         steepest: Bound on each factor of a step, and on its inverse; infinite for exact psi, whose
             zeros empty their cells at once.
 

@@ -225,9 +225,6 @@ def information_tree(tables: Mapping[Clique, NDArray[Any]]) -> tuple[Clique, ...
     """The edges of the tree of most mutual information (Chow and Liu), the strongest first.
 
     Ties go to the first pair. Pairs that are independent to within rounding are no edges.
-
-    Args:
-        tables: The two-way marginal of each pair.
     """
     return heaviest_tree(
         # Whole numbers, so that two machines whose logarithms differ in the last bit choose the same

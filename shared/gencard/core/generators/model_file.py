@@ -16,9 +16,8 @@ from gencard.core.domain import Domain
 from gencard.core.errors import GencardError, InvalidInputError
 from gencard.core.generators.contract import Model
 from gencard.core.generators.junction_tree import JunctionTree
-from gencard.core.generators.models import TableModel, TreeModel
-from gencard.core.generators.sampling import NetworkModel, Node
-from gencard.core.generators.support_model import SupportModel
+from gencard.core.generators.models import NetworkModel, Node, TableModel, TreeModel
+from gencard.core.generators.support import SupportModel
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -59,9 +58,7 @@ def unarchived(data: bytes, *, most_bytes: int, version: int) -> tuple[dict[str,
     """The header and the arrays of an archive; raises what is ``BROKEN`` where it is none.
 
     Args:
-        data: The archive.
         most_bytes: Refuse archives whose arrays would take more memory.
-        version: Version that the header must state.
     """
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         if sum(part.file_size for part in archive.infolist()) > most_bytes:
@@ -90,7 +87,6 @@ def bytes_of(model: FittedModel) -> bytes:
 
 
 def size_of(model: FittedModel) -> int:
-    """Return the bytes of the model's arrays."""
     return sum(array.nbytes for array in _parts_of(model)[1].values())
 
 
@@ -106,7 +102,6 @@ def draws_of(model: FittedModel) -> list[NDArray[Any]]:
 
 
 def _parts_of(model: FittedModel) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the header and the arrays of a model."""
     header: dict[str, Any] = {
         "version": _VERSION,
         "attributes": model.domain.attributes,
@@ -135,7 +130,6 @@ def model_of(data: bytes, *, most_bytes: int = 2**30) -> FittedModel:
     """The model that ``bytes_of`` wrote; it samples the same rows as the one written.
 
     Args:
-        data: The archive.
         most_bytes: Refuse archives whose arrays would take more memory.
 
     Raises:
@@ -144,31 +138,28 @@ def model_of(data: bytes, *, most_bytes: int = 2**30) -> FittedModel:
     try:
         header, arrays = unarchived(data, most_bytes=most_bytes, version=_VERSION)
         domain = Domain(tuple(header["attributes"]), tuple(header["sizes"]))
-        return _of_parts(domain, header, arrays)
+        match header["kind"]:
+            case "table":
+                return TableModel.of_scaled(domain, arrays["probabilities"])
+            case "tree":
+                tree = JunctionTree(tuple(map(tuple, header["cliques"])), tuple(header["parents"]))
+                tables = tuple(arrays[f"table_{number}"] for number in range(len(arrays)))
+                return TreeModel(domain, tree, tables)
+            case "support":
+                residual = None if header.get("residual") is None else float(header["residual"])
+                return SupportModel(Dataset(domain, arrays["codes"]), arrays["weights"], residual)
+            case "network":
+                nodes = enumerate(header["nodes"])
+                return NetworkModel(
+                    domain,
+                    tuple(
+                        Node(name, tuple(parents), arrays[f"table_{n}"]) for n, (name, parents) in nodes
+                    ),
+                )
+            case _:
+                raise ValueError
     except BROKEN:
         raise InvalidInputError(field="model", problem="the bytes are not a saved model") from None
-
-
-def _of_parts(domain: Domain, header: Mapping[str, Any], arrays: Arrays) -> FittedModel:
-    """Make the model of which ``_parts_of`` returned the header and the arrays."""
-    match header["kind"]:
-        case "table":
-            return TableModel.of_scaled(domain, arrays["probabilities"])
-        case "tree":
-            tree = JunctionTree(tuple(map(tuple, header["cliques"])), tuple(header["parents"]))
-            tables = tuple(arrays[f"table_{number}"] for number in range(len(arrays)))
-            return TreeModel(domain, tree, tables)
-        case "support":
-            residual = None if header.get("residual") is None else float(header["residual"])
-            return SupportModel(Dataset(domain, arrays["codes"]), arrays["weights"], residual)
-        case "network":
-            nodes = enumerate(header["nodes"])
-            return NetworkModel(
-                domain,
-                tuple(Node(name, tuple(parents), arrays[f"table_{n}"]) for n, (name, parents) in nodes),
-            )
-        case _:
-            raise ValueError
 
 
 MOST_BYTES_OF_FIT = 64 << 20
@@ -197,10 +188,6 @@ class KeptFits:
 
     The fits that were kept first are dropped first. Threads may share it; two that keep fits at once may
     exceed the bounds until the next fit is kept.
-
-    Args:
-        most_fits: Fits that are kept at most.
-        most_bytes: Bytes of all of them.
     """
 
     most_fits: int = 32
@@ -235,5 +222,4 @@ class KeptFits:
             size -= len(one)
 
     def drop(self, card: str) -> None:
-        """Forget the fit of a card."""
         self._fits.pop(card, None)

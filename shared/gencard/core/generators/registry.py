@@ -23,9 +23,8 @@ from gencard.core.generators.family import (
     saturated,
     spanning_tree,
 )
-from gencard.core.generators.reduced_space import ReducedSpace
-from gencard.core.generators.support_raking import SupportRaking
-from gencard.core.generators.with_moments import MaximumEntropy
+from gencard.core.generators.moments import MaximumEntropy, ReducedSpace
+from gencard.core.generators.support import SupportRaking
 from gencard.core.statistics.marginals import count_all
 from gencard.core.statistics.psi import Measurement, Psi
 
@@ -191,12 +190,6 @@ def suited(
     Exact methods come first. A table of all attributes with at most a million cells is fitted as a
     whole, which is fast; of a larger one, a junction tree of at most ten million cells. Above that,
     drawn records come first.
-
-    Args:
-        domain: Attributes of the card.
-        zeros: Structural zeros of the dataset.
-        max_cells: Bound on the cells of a model.
-        moments: Whether moments are fitted besides the marginals.
     """
     inside = zeros_inside(zeros, domain)
 

@@ -67,7 +67,6 @@ class TargetMarginal:
     """A marginal in shares, laid out for one table.
 
     Args:
-        clique: The attributes.
         shares: Shares that sum to 1, on as many axes as the table; axes outside the clique have size 1.
         others: The axes outside the clique.
     """

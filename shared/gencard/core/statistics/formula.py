@@ -67,7 +67,6 @@ class Written:
         return Formula(response, tuple(term for term in terms if term))
 
     def attributes_of(self, term: Clique) -> Clique:
-        """The attributes of a term, each once."""
         return tuple(dict.fromkeys(name for factor in term for name in self.attributes[factor]))
 
 

@@ -14,10 +14,10 @@ from math import lcm
 import numpy as np
 from numpy.typing import NDArray
 
+from gencard.core.card.sums import HIGHEST_ORDER, Moment, MomentKind
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidCodingError, InvalidInputError, InvalidNumberError
-from gencard.core.moment import HIGHEST_ORDER, Moment, MomentKind
 from gencard.core.types import IntArray
 
 LARGEST_VALUE = 2**31
@@ -38,7 +38,6 @@ class Function:
     """A number for each cell of a clique, on a grid of rational numbers: whole numbers by one other.
 
     Args:
-        name: Name of the function, for people.
         values: Numerators, the clique's last attribute running fastest.
         denominator: Whole number that divides all numerators.
 
@@ -147,13 +146,7 @@ Values = Sequence[Fraction]
 
 
 def statistic_of(moment: Moment, coding: Coding) -> LinearStatistic:
-    """The functions that a moment sums, by the declared coding.
-
-    Raises:
-        UnknownAttributeError: An attribute is not declared.
-        InvalidCodingError: A label of an attribute is not a number.
-        InvalidNumberError: The numbers of an attribute have too many digits for this moment.
-    """
+    """The functions that a moment sums, by the declared coding."""
     return _statistic_of(moment, [coding.attribute(name) for name in moment.attributes])
 
 

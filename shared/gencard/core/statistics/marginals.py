@@ -31,8 +31,6 @@ def project(table: NDArray[Any], attributes: Clique, clique: Clique) -> NDArray[
 
     Args:
         table: One axis per attribute, in the order of ``attributes``.
-        attributes: Attribute of each axis.
-        clique: The attributes to keep.
 
     Returns:
         Axes in the order of ``clique``; same units as ``table``.
@@ -368,7 +366,6 @@ class _Tally:
         counts += np.bincount(cells, minlength=len(counts))
 
     def marginal(self, clique: Clique) -> NDArray[np.int64]:
-        """Return the marginal of a clique inside, its axes in its own order."""
         table = self.counts.reshape(self.domain.sizes)
         return np.array(project(table, self.domain.attributes, clique), order="C")
 
@@ -378,7 +375,6 @@ def cell_numbers(columns: Sequence[NDArray[Any]], sizes: Sequence[int]) -> NDArr
 
     Args:
         columns: One array of ``n`` codes per attribute.
-        sizes: The attributes' sizes.
 
     Returns:
         Shape ``(n,)``.
@@ -422,8 +418,6 @@ class _Wanted:
         axes: Shape ``(cliques, widest)``; short rows end with an axis of size 1 that every set has.
         sizes: Numbers of levels of the attributes, followed by 1.
         cliques_with: For each axis, the rows of the cliques that have it.
-        widths: Axes of each clique.
-        cells: Number of cells of each clique.
     """
 
     axes: NDArray[np.intp]
@@ -443,7 +437,6 @@ class _Wanted:
         return cls(axes, sizes, tuple(cliques_with), widths, np.prod(sizes[axes], axis=1))
 
     def sets(self, most_cells: int) -> Iterator[list[int]]:
-        """The axes of each set."""
         covered = np.zeros(len(self.axes), dtype=bool)
         for row in range(len(self.axes)):
             if not covered[row]:
@@ -470,7 +463,6 @@ class _Growing:
 
     @classmethod
     def from_row(cls, wanted: _Wanted, row: int, covered: NDArray[np.bool_]) -> "_Growing":
-        """A set of one clique's axes."""
         inside = np.arange(len(wanted.sizes)) == len(wanted.cliques_with)
         cells = np.where(covered, np.inf, wanted.cells)
         growing = cls(wanted, inside, wanted.widths.copy(), cells)

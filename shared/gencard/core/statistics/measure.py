@@ -25,7 +25,7 @@ from gencard.core.errors import InvalidInputError, InvalidPsiError
 from gencard.core.statistics.linear import LinearStatistic, Statistic, divided
 from gencard.core.statistics.marginals import count_all
 from gencard.core.statistics.noise import noisy
-from gencard.core.statistics.numbers_agree import check_numbers_agree
+from gencard.core.statistics.numbers import check_numbers_agree
 from gencard.core.statistics.psi import (
     HistogramMeasurement,
     LinearMeasurement,
@@ -104,11 +104,8 @@ def measure(
     """Measure the marginals on cliques, and linear statistics, histograms and sums.
 
     Args:
-        source: The records.
         statistics: The card's marginals, linear statistics, histograms and sums, in the card's order;
             the last two need a ``NumberSource``.
-        domain: The declared domain of the records.
-        privacy: Exact, or with which noise.
         noise: Source of the noise; required if privacy is not exact.
         weights: Parts of the privacy budget, one for each statistic; empty for equal parts.
         transform: Transformation of exact counts before they become psi, such as rounding.

@@ -345,7 +345,6 @@ def _check_sums(linear: LinearMeasurement, total: float, slack: float) -> None:
 
 
 def _shared(cliques: tuple[Clique, ...]) -> frozenset[Attributes]:
-    """The sets of attributes that lie inside more than one clique."""
     check_subsets(cliques)
     times = Counter(inside for clique in cliques for inside in subsets(clique))
     return frozenset(inside for inside, number in times.items() if number > 1)
@@ -431,9 +430,6 @@ def agreeing(psi: Psi) -> Psi:
     :math:`\sigma` on each count gives the block of S, a subset of C, with variance
     :math:`\sigma^2` times the cells of C outside S; each block's estimate is the mean of what its
     marginals say, weighted by inverse variance, and an exact one overrules all others.
-
-    Raises:
-        TooLargeError: The cliques have too many subsets.
     """
     return _of_blocks(psi, interactions(psi))
 
@@ -451,9 +447,6 @@ def shrunk(psi: Psi) -> Psi:
     References:
         W. James, C. Stein, "Estimation with Quadratic Loss", 4th Berkeley Symposium, 1961; the positive
         part: A. Baranchik, Stanford, 1964. Normal noise is assumed; a test looks at Laplace noise too.
-
-    Raises:
-        TooLargeError: The cliques have too many subsets.
     """
     drawn = {}
     for inside, block in interactions(psi).items():
@@ -567,7 +560,6 @@ def _lifted(psi: Psi, records: float) -> Psi:
 
 
 def _scaled(values: FloatArray, records: float) -> FloatArray:
-    """Shift to the common total."""
     return values + (records - total(values)) / values.size
 
 

@@ -22,9 +22,6 @@ from gencard.core.statistics.marginals import MOST_SUBSETS
 
 _ONE, _PRESENT, _LEVELS, _CELLS, _UNITS, _SQUARES = "1", "present", "levels", "cells", "u", "u^2"
 
-Product = frozenset[tuple[str, str]]
-"""Attributes with their blocks, without the constant."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Blocks:
@@ -123,13 +120,10 @@ def rank(
             limit=MOST_SUBSETS,
             advice="Request marginals of fewer attributes.",
         )
-    products = {one for span in spans for one in _products(span)}
-    return sum(prod(blocks[name].sizes[block] for name, block in one) for one in products)
-
-
-def _products(inside: dict[str, frozenset[str]]) -> set[Product]:
-    choices = (sorted(blocks) for blocks in inside.values())
-    return {
-        frozenset((name, block) for name, block in zip(inside, one, strict=True) if block != _ONE)
-        for one in product(*choices)
+    # Products of blocks: attributes with their blocks, without the constant.
+    products = {
+        frozenset((name, block) for name, block in zip(span, one, strict=True) if block != _ONE)
+        for span in spans
+        for one in product(*map(sorted, span.values()))
     }
+    return sum(prod(blocks[name].sizes[block] for name, block in one) for one in products)

@@ -150,11 +150,7 @@ def fine_cells(coding: Coding, name: str) -> int:
 
 
 def level_of_cells(coding: Coding, name: str) -> IntArray:
-    """Return the code of the level that each cell of an attribute's histogram lies in.
-
-    Raises:
-        UnknownAttributeError, InvalidCodingError: The attribute is not declared, or has no step.
-    """
+    """Return the code of the level that each cell of an attribute's histogram lies in."""
     scale, own = scale_of(coding, name), coding.attribute(name).coding
     starts = own.edges[:-1] if isinstance(own, Edges) else ()
     cells = list(map(float, scale.cells[:-1]))

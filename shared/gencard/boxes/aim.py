@@ -26,7 +26,7 @@ from gencard.boxes.entry import (
     noise_of,
     whole,
 )
-from gencard.boxes.marginals.models import KeptModel, ModelBox, NoisyModel, check_attributes
+from gencard.boxes.marginal_models import KeptModel, ModelBox, NoisyModel, check_attributes
 from gencard.core.card.privacy import AddedNoise, Noise
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
@@ -111,9 +111,6 @@ class Aim(ModelBox):
         workload: Cliques that matter; none for all pairs.
         rounds: Rounds for each attribute, of equal budget at first.
         max_cells: Bound on the cells of the model's junction tree.
-
-    Raises:
-        InvalidNumberError: A number is below 1.
     """
 
     privacy: AddedNoise
@@ -146,12 +143,7 @@ class Aim(ModelBox):
 
 
 class _Run:
-    """One fit, between rounds.
-
-    Attributes:
-        part: Budget of the next round.
-        model: Fitted to all measurements so far.
-    """
+    """One fit, between rounds."""
 
     def __init__(self, dataset: Dataset, aim: Aim) -> None:
         self.budget = PrivacyBudget(aim.privacy, aim.noise)
@@ -190,7 +182,6 @@ class _Run:
 
 
 def _check_cells(domain: Domain, most: int) -> None:
-    """Raises ModelTooLargeError where the attributes alone have more cells than the model may have."""
     check_cells(domain, [(name,) for name in domain.attributes], most)
 
 

@@ -5,10 +5,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from gencard.boxes.entry import BoxEntry, Parameters, Surroundings, layers, noise_of, rate, whole
-from gencard.boxes.nets.fitted import KeptNet, NetBox
-from gencard.boxes.nets.layout import check_torch, declared, layout_of, repeatable
-from gencard.boxes.nets.options import PateGanOptions
-from gencard.boxes.nets.pate_gan_accountant import MOST_VOTES, rho_of_votes, scale_of
+from gencard.boxes.net_options import MOST_VOTES, PateGanOptions, rho_of_votes, scale_of
+from gencard.boxes.nets import FittedNet, NetBox, check_torch, declared, layout_of, repeatable
 from gencard.core.card.budget import Claim, Neighbouring, decimal_of, delta_of
 from gencard.core.card.privacy import Gaussian, InsideGenerator, Noise, Privacy
 from gencard.core.dataset import Dataset
@@ -37,11 +35,7 @@ DEFAULTS: Parameters = {
 
 
 def options_of(parameters: Parameters) -> PateGanOptions:
-    """Read options from a card's parameters; "calibrated" noise is the least for all iterations.
-
-    Raises:
-        InvalidInputError, InvalidNumberError: A number is none or out of range, or they do not fit.
-    """
+    """Read options from a card's parameters; "calibrated" noise is the least for all iterations."""
     epsilon = decimal_of(parameters["epsilon"], "epsilon")
     delta = delta_of(parameters["delta"], "delta")
     iterations = whole(parameters, "iterations", 1, 100_000)
@@ -80,10 +74,9 @@ class PateGan(NetBox):
 
     Each teacher tells the records of its shard from made-up rows. All vote on made-up rows, and noise
     falls on the number that say "real"; a student learns the outcomes, and the generator to please the
-    student. Training stops before the votes cost more than was asked for: see ``accountant``.
+    student. Training stops before the votes cost more than was asked for: see ``net_options``.
 
     Args:
-        options: How they are trained.
         noise: Who draws the noise on the votes. The seed is for all else, which needs no secret.
         values: For each attribute with numbers that of each code, NaN for missing: their range is
             declared, and nothing about them is learned outside of the votes.
@@ -97,7 +90,7 @@ class PateGan(NetBox):
     noise: Noise
     values: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
-    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = ignore_progress) -> KeptNet:
+    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = ignore_progress) -> FittedNet:
         """Train the nets.
 
         Raises:
@@ -111,10 +104,9 @@ class PateGan(NetBox):
         layout = layout_of(dataset.domain, self.values, lambda _, numbers: declared(numbers))
         rows = layout.encoded(dataset, rng)
         with repeatable():
-            from gencard.boxes.nets.pate_gan_training import trained  # noqa: PLC0415 - the extra
+            from gencard.boxes.net_training import trained_pate_gan  # noqa: PLC0415 - the extra
 
-            net = trained(layout, rows, self.options, self.noise, rng=rng, progress=progress)
-        return KeptNet(net)
+            return trained_pate_gan(layout, rows, self.options, self.noise, rng=rng, progress=progress)
 
 
 def _make(parameters: Parameters, surroundings: Surroundings) -> PateGan:
@@ -124,7 +116,6 @@ def _make(parameters: Parameters, surroundings: Surroundings) -> PateGan:
 
 
 def _claim(parameters: Parameters) -> Claim:
-    """That of a fit with these parameters; raises as ``options_of`` does."""
     options = options_of(parameters)
     return Claim(
         f"All {options.affordable * options.batch_size} noisy votes of one fit together keep epsilon "

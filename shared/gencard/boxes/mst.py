@@ -29,7 +29,7 @@ from gencard.boxes.entry import (
     misfit,
     noise_of,
 )
-from gencard.boxes.marginals.models import KeptModel, ModelBox, check_attributes
+from gencard.boxes.marginal_models import KeptModel, ModelBox, check_attributes
 from gencard.core.card.privacy import AddedNoise, Noise
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
@@ -74,7 +74,6 @@ class KeptLevels:
 
     @property
     def size(self) -> int:
-        """Number of levels after merging."""
         return int(self.merged.max()) + 1
 
     def summed(self, measured: Measurement) -> Measurement:
@@ -204,7 +203,6 @@ def _scores(
 
 
 def _check_tree(domain: Domain) -> None:
-    """Raises ModelTooLargeError where some tree of pairs has too many cells."""
     names = domain.attributes
     spanning_tree().check([*combinations(names, 2)] or [names], domain)
 

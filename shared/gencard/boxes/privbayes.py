@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.boxes.entry import BoxEntry, Parameters, PrivacyBudget, Surroundings, noise_of, whole
-from gencard.boxes.marginals.models import KeptModel, ModelBox, check_attributes
+from gencard.boxes.marginal_models import KeptModel, ModelBox, check_attributes
 from gencard.core.card.budget import Claim, Neighbouring, decimal_of
 from gencard.core.card.privacy import AddedNoise, InsideGenerator, Laplace, Noise
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidNumberError
 from gencard.core.generators.contract import rng_of
-from gencard.core.generators.sampling import NetworkModel, Node
+from gencard.core.generators.models import NetworkModel, Node
 from gencard.core.statistics.marginals import cell_numbers, count
 from gencard.core.statistics.psi import on_simplex
 from gencard.core.types import IntArray, Progress, ignore_progress
@@ -334,9 +334,6 @@ class PrivBayes(ModelBox):
         theta: Usefulness that a table must have.
         beta: Part of epsilon for the choices; the rest is for the tables.
         degree: Most parents of an attribute.
-
-    Raises:
-        InvalidNumberError: theta is not positive, beta not between 0 and 1, or the degree negative.
     """
 
     privacy: AddedNoise
@@ -425,7 +422,6 @@ def _make(parameters: Parameters, surroundings: Surroundings) -> PrivBayes:
 
 
 def _fraction(parameters: Parameters, name: str) -> Fraction:
-    """A decimal, exact; raises InvalidNumberError where it is none or out of any range."""
     return Fraction(decimal_of(parameters[name], name))
 
 

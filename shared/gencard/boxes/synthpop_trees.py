@@ -76,7 +76,6 @@ def pruned(tree: Tree, risk: NDArray[np.float64]) -> Tree:
     """Without the splits below which the sum of ``risk`` over the leaves is no less than without them.
 
     Args:
-        tree: What was grown.
         risk: Of each node as a leaf, in records: those outside its commonest class.
     """
     least = risk.copy()
@@ -197,7 +196,6 @@ class Growth:
 
         Args:
             places: Shape ``(n, predictors)``.
-            target: What it predicts.
             random_state: Which of equally good splits is taken.
 
         Raises:
@@ -379,9 +377,6 @@ def conditional(
     Predictors that are constant, or order the records as another one does, are left out.
 
     Args:
-        dataset: The records.
-        target: Of the same records.
-        predictors: Attributes that the tree may split on.
         scales: Of the attributes that have numbers.
         growth: When splitting ends.
         random_state: Which of equally good splits is taken.
@@ -399,10 +394,8 @@ def conditional(
     places = tuple(place for _, place in informative.values())
     matrix = placed(dataset.codes, axes, places)
     tree = growth.tree(matrix, target, random_state)
-    return Conditional(axes, places, tree, *_donors(tree, tree.leaf_of(matrix), target.codes))
-
-
-def _donors(tree: Tree, leaf: NDArray[np.intp], codes: NDArray[Any]) -> tuple[Integers, Integers]:
+    leaf = tree.leaf_of(matrix)
+    donors = target.codes[np.lexsort((target.codes, leaf))].astype(np.int32)
     donor_counts = np.bincount(leaf, minlength=len(tree.predictor))
-    donors = codes[np.lexsort((codes, leaf))].astype(np.int32)
-    return donors, np.concatenate([[0], np.cumsum(donor_counts)])
+    starts = np.concatenate([[0], np.cumsum(donor_counts)])
+    return Conditional(axes, places, tree, donors, starts)

@@ -160,7 +160,6 @@ class NoisyModel:
 
     @property
     def cliques(self) -> frozenset[Clique]:
-        """The measured cliques."""
         return frozenset(measurement.clique for measurement in self.measurements)
 
     @property

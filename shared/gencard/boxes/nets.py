@@ -1,9 +1,10 @@
-r"""Records as rows of a net: some numbers from -1 to 1, then one-hot blocks, one for each attribute.
+r"""Records as rows of a net, and fitted nets.
 
-Numbers are normalised by mode. A number x of mode k is the mode, one-hot, and
-:math:`\alpha = (x - \mu_k) / (4 \sigma_k)`, which lies in -1..1 for nearly all. The modes are those of a
-Gaussian mixture fitted to the records' numbers; x draws its mode by the mixture's posterior law.
-PyTorch comes with the extra ``deep`` and is loaded only where a net is trained.
+A row has some numbers from -1 to 1, then one-hot blocks, one for each attribute. Numbers are normalised
+by mode. A number x of mode k is the mode, one-hot, and :math:`\alpha = (x - \mu_k) / (4 \sigma_k)`,
+which lies in -1..1 for nearly all. The modes are those of a Gaussian mixture fitted to the records'
+numbers; x draws its mode by the mixture's posterior law. PyTorch comes with the extra ``deep`` and is
+loaded only where a net is trained.
 
 References:
     L. Xu, M. Skoularidou, A. Cuesta-Infante, K. Veeramachaneni, "Modeling Tabular Data using Conditional
@@ -11,25 +12,28 @@ References:
 """
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gencard.boxes.entry import numbers_of_codes
-from gencard.core.dataset import Dataset
+from gencard.core.dataset import Dataset, code_dtype
 from gencard.core.domain import Domain
-from gencard.core.errors import InvalidInputError
-from gencard.core.types import FloatArray, IntArray
+from gencard.core.errors import BlackBoxError, InvalidInputError, InvalidNumberError
+from gencard.core.generators.contract import rng_of
+from gencard.core.generators.model_file import BROKEN, archived, unarchived
+from gencard.core.types import FloatArray, IntArray, Progress, ignore_progress
 
 
 def missing_extra() -> InvalidInputError:
-    """The error where PyTorch or scikit-learn is not installed."""
     return InvalidInputError(
         field="black_box", problem="its networks need torch: pip install 'gencard[deep]'"
     )
@@ -43,11 +47,7 @@ def check_torch() -> None:
 
 @contextmanager
 def repeatable() -> Iterator[None]:
-    """One thread and deterministic algorithms for the block, so that equal seeds give equal fits.
-
-    Raises:
-        InvalidInputError: PyTorch is not installed.
-    """
+    """One thread and deterministic algorithms for the block, so that equal seeds give equal fits."""
     check_torch()
     torch = import_module("torch")
     threads, strict = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
@@ -81,7 +81,6 @@ class Modes:
         numbers: That of each code, NaN for missing, shape ``(size,)``; not all are NaN.
         means: Shape ``(modes,)``, in units of the attribute, as are the others.
         stddevs: Positive.
-        weights: Of the mixture.
     """
 
     numbers: FloatArray
@@ -179,7 +178,6 @@ class Layout:
     entries are their codes, then numeric ones, whose entries are modes. Both in the domain's order.
 
     Args:
-        domain: Of the records.
         modes: For the axis of each numeric attribute.
     """
 
@@ -229,7 +227,6 @@ class Layout:
         return Rows(entries, alphas)
 
     def decoded(self, rows: "Rows") -> Dataset:
-        """Records of rows."""
         columns = [np.empty(0, dtype=np.int64)] * len(self.domain)
         for place, axis in enumerate(self.axes):
             codes = rows.entries[:, place] - self.starts[place]
@@ -268,13 +265,7 @@ def layout_of(
     """The layout of a domain.
 
     Args:
-        domain: Of the records.
         values: For each numeric attribute the number of each code, NaN for missing.
-        modes_of: The modes for an axis and its numbers.
-
-    Raises:
-        InvalidInputError: An attribute has another number of codes, or there is none.
-        InvalidNumberError: A number is infinite, or as good as.
     """
     if not len(domain):
         raise InvalidInputError(field="domain", problem="it has no attributes")
@@ -285,3 +276,214 @@ def layout_of(
     return Layout(
         domain, {axis: modes_of(axis, n) for axis, n in numbers.items() if not np.isnan(n).all()}
     )
+
+
+# A fitted net samples with numpy alone; its bytes are JSON and plain arrays, no code.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ResidualNet:
+    """Layers of rectified units, each put before its input; the last is affine.
+
+    With :math:`h_0` the input, :math:`h_{i+1} = [\\max(0, h_i W_i + b_i), h_i]`.
+
+    Args:
+        weights: W of each layer, of shape (inputs, units).
+        biases: b of each layer.
+    """
+
+    weights: tuple[Floats, ...]
+    biases: tuple[Floats, ...]
+
+    def __call__(self, inputs: Floats) -> Floats:
+        """Outputs, one row for each row of inputs."""
+        held = inputs
+        for weights, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            held = np.concatenate([np.maximum(held @ weights + bias, 0), held], axis=1)
+        outputs: Floats = held @ self.weights[-1] + self.biases[-1]
+        return outputs
+
+    def is_sound(self, inputs: int, outputs: int) -> bool:
+        """Whether the layers fit together and hold finite numbers."""
+        for number, (weights, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            if weights.ndim != 2 or weights.shape[0] != inputs or bias.shape != weights.shape[1:]:
+                return False
+            if {weights.dtype, bias.dtype} != {np.dtype(np.float32)}:
+                return False
+            if not (np.isfinite(weights).all() and np.isfinite(bias).all()):
+                return False
+            inputs += weights.shape[1]
+            if number == len(self.weights) - 1:
+                return bool(weights.shape[1] == outputs)
+        return False
+
+
+_LEAST = 1e-30
+"""Lower bound of a draw: zero would give an infinite logit."""
+
+
+def gumbel(shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
+    """Standard Gumbel noise: a logit is highest under it with the probability of its softmax."""
+    draws = rng.standard_exponential(shape, dtype=np.float32)
+    noise: Floats = -np.log(np.maximum(draws, np.float32(_LEAST)))
+    return noise
+
+
+def drawn_by(cumulative: NDArray[np.float64], uniforms: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Positions with the probabilities whose cumulative sums, of any total, are given.
+
+    Args:
+        uniforms: One number from 0 to below 1 for each draw.
+    """
+    total: Any = cumulative[-1]
+    last = np.searchsorted(cumulative, total)  # rounding must not select a position of probability zero
+    positions = np.searchsorted(cumulative, uniforms * total, side="right")
+    draws: NDArray[np.int64] = np.minimum(positions, last)
+    return draws
+
+
+_BLOCK = 4096
+"""Rows drawn at a time: a row needs far more memory while it is decoded than its codes do."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FittedNet:
+    """A net, and how its inputs are drawn and its outputs read; it holds nothing else of the records.
+
+    The input is normal noise, then the condition, one-hot over nominal entries; the output one number
+    for each numeric attribute, of which tanh is taken, then the logits of every block.
+
+    Args:
+        noise: Numbers of noise in an input.
+        conditions: Chance of each nominal entry to be the condition; empty where there is none.
+    """
+
+    layout: Layout
+    net: ResidualNet
+    noise: int
+    conditions: FloatArray
+
+    def sample(self, rows: int, *, seed: int) -> Dataset:
+        """Synthetic records, independent of each other.
+
+        Raises:
+            InvalidNumberError: Rows are negative, or the seed is out of range.
+        """
+        if rows < 0:
+            raise InvalidNumberError(field="rows", expected="a whole number of 0 or more")
+        rng = rng_of(seed)
+        domain = self.layout.domain
+        codes = np.empty((rows, len(domain)), dtype=code_dtype(max(domain.sizes)), order="F")
+        for start in range(0, rows, _BLOCK):
+            block = codes[start : start + _BLOCK]
+            block[:] = self.layout.decoded(self._drawn(len(block), rng)).codes
+        return Dataset(domain, codes)
+
+    def save(self) -> bytes:
+        """An npz archive of plain arrays; see ``bytes_of``."""
+        return bytes_of(self)
+
+    def _drawn(self, rows: int, rng: np.random.Generator) -> Rows:
+        """One draw of each block by its logits: the highest with Gumbel noise."""
+        inputs = np.zeros((rows, self.noise + len(self.conditions)), dtype=np.float32)
+        inputs[:, : self.noise] = rng.standard_normal((rows, self.noise), dtype=np.float32)
+        if len(self.conditions):
+            chosen = drawn_by(np.cumsum(self.conditions), rng.random(rows))
+            inputs[np.arange(rows), self.noise + chosen] = 1.0
+        outputs = self.net(inputs)
+        numbers, starts = self.layout.numbers, self.layout.starts
+        logits = outputs[:, numbers:] + gumbel((rows, int(starts[-1])), rng)
+        highest = [start + logits[:, start:end].argmax(axis=1) for start, end in pairwise(starts)]
+        return Rows(np.stack(highest, axis=1), np.tanh(outputs[:, :numbers]))
+
+
+_VERSION = 1
+_KIND = "net"
+_MODES = ("numbers", "means", "stddevs", "weights")
+
+
+def bytes_of(fitted: FittedNet) -> bytes:
+    """An archive; equal fits give equal bytes."""
+    arrays: dict[str, Any] = {"conditions": fitted.conditions}
+    layers = zip(fitted.net.weights, fitted.net.biases, strict=True)
+    for number, (weights, bias) in enumerate(layers):
+        arrays |= {f"layers.{number}": weights, f"biases.{number}": bias}
+    for axis, modes in fitted.layout.modes.items():
+        arrays |= {f"{name}.{axis}": getattr(modes, name) for name in _MODES}
+    header = {
+        "version": _VERSION,
+        "kind": _KIND,
+        "attributes": fitted.layout.domain.attributes,
+        "sizes": fitted.layout.domain.sizes,
+        "numeric": sorted(fitted.layout.modes),
+        "layers": len(fitted.net.weights),
+        "noise": fitted.noise,
+    }
+    return archived(header, arrays)
+
+
+def net_of(data: bytes, *, most_bytes: int = 2**30) -> FittedNet:
+    """Read the bytes that ``bytes_of`` wrote."""
+    try:
+        header, arrays = unarchived(data, most_bytes=most_bytes, version=_VERSION)
+        domain = Domain(tuple(header["attributes"]), tuple(header["sizes"]))
+        modes = {
+            int(axis): Modes(*(arrays[f"{name}.{axis}"] for name in _MODES))
+            for axis in header["numeric"]
+        }
+        weights, biases = (
+            tuple(arrays[f"{name}.{number}"] for number in range(header["layers"]))
+            for name in ("layers", "biases")
+        )
+        layout, noise = Layout(domain, modes), int(header["noise"])
+        net = FittedNet(layout, ResidualNet(weights, biases), noise, arrays["conditions"])
+        if header["kind"] == _KIND and _is_sound(net):
+            return net
+    except (*BROKEN, AttributeError, IndexError):
+        pass
+    raise BlackBoxError(problem="the saved bytes are not a fit of this black box")
+
+
+def _is_sound(fitted: FittedNet) -> bool:
+    """Whether every array has the shape and the range that sampling relies on."""
+    layout, chances = fitted.layout, fitted.conditions
+    if not all(_fits(modes, layout.domain.sizes[axis]) for axis, modes in layout.modes.items()):
+        return False
+    if chances.shape not in {(0,), (int(layout.starts[layout.nominal]),)}:
+        return False
+    if chances.dtype != np.float64 or not np.isfinite(chances).all() or (chances < 0).any():
+        return False
+    if len(chances) and not 0 < chances.sum() < np.inf:
+        return False
+    inputs = fitted.noise + len(chances)
+    return fitted.noise > 0 and fitted.net.is_sound(inputs, layout.width)
+
+
+def _fits(modes: Modes, size: int) -> bool:
+    parts = (modes.means, modes.stddevs, modes.weights)
+    return bool(
+        modes.numbers.shape == (size,)
+        and not np.isinf(modes.numbers).any()
+        and not np.isnan(modes.numbers).all()
+        and len(modes.means)
+        and all(part.shape == (len(modes.means),) and np.isfinite(part).all() for part in parts)
+        and {part.dtype for part in (modes.numbers, *parts)} == {np.dtype(np.float64)}
+        and min(modes.stddevs.min(), modes.weights.min()) > 0
+    )
+
+
+class NetBox(ABC):
+    """A black box that trains a net on records: see ``FittingBox``."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = ignore_progress) -> FittedNet:
+        """Train a net on records."""
+
+    def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
+        return self.fit(dataset, seed=seed).sample(rows, seed=seed)
+
+    def load(self, saved: bytes) -> FittedNet:
+        """A fit that was saved; raises BlackBoxError where the bytes are none."""
+        return net_of(saved)

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gencard.boxes.entry import BoxEntry, Parameters, Surroundings, layers, rate, whole
-from gencard.boxes.nets.fitted import KeptNet, NetBox
-from gencard.boxes.nets.layout import check_torch, layout_of, learned, repeatable
-from gencard.boxes.nets.options import CtganOptions
+from gencard.boxes.net_options import CtganOptions
+from gencard.boxes.nets import FittedNet, NetBox, check_torch, layout_of, learned, repeatable
 from gencard.core.card.budget import NO_CLAIM
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidDatasetError
@@ -26,11 +25,7 @@ DEFAULTS: Parameters = {
 
 
 def options_of(parameters: Parameters) -> CtganOptions:
-    """Read options from a card's parameters.
-
-    Raises:
-        InvalidInputError, InvalidNumberError: A number is none or out of range, or they do not fit.
-    """
+    """Read options from a card's parameters."""
     return CtganOptions(
         epochs=whole(parameters, "epochs", 1, 100_000),
         batch_size=whole(parameters, "batch_size", 2, 100_000),
@@ -47,12 +42,11 @@ def options_of(parameters: Parameters) -> CtganOptions:
 class Ctgan(NetBox):
     """A conditional generative adversarial net [1]_.
 
-    FloatArray are modes of a mixture and places in them, all else is one-hot. The generator is asked for
+    Numbers are modes of a mixture and places in them, all else is one-hot. The generator is asked for
     a level of an attribute, rare ones more often than records have them, and the discriminator
     compares packs of its rows with packs of records that have these levels too.
 
     Args:
-        options: How the nets are built and trained.
         values: For each attribute with numbers that of each code, NaN for missing.
 
     References:
@@ -63,7 +57,7 @@ class Ctgan(NetBox):
     options: CtganOptions = field(default_factory=CtganOptions)
     values: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
-    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = ignore_progress) -> KeptNet:
+    def fit(self, dataset: Dataset, *, seed: int, progress: Progress = ignore_progress) -> FittedNet:
         """Train the nets; the same records and seed give the same nets to the last bit.
 
         Raises:
@@ -75,7 +69,7 @@ class Ctgan(NetBox):
         if not len(dataset):
             raise InvalidDatasetError(problem="it has no records")
         with repeatable():
-            from gencard.boxes.nets.ctgan_training import trained  # noqa: PLC0415 - the extra
+            from gencard.boxes.net_training import trained_ctgan  # noqa: PLC0415 - the extra
 
             layout = layout_of(
                 dataset.domain,
@@ -83,7 +77,7 @@ class Ctgan(NetBox):
                 lambda axis, numbers: learned(numbers, dataset.codes[:, axis], rng),
             )
             rows = layout.encoded(dataset, rng)
-            return KeptNet(trained(layout, rows, self.options, rng=rng, progress=progress))
+            return trained_ctgan(layout, rows, self.options, rng=rng, progress=progress)
 
 
 def _make(parameters: Parameters, surroundings: Surroundings) -> Ctgan:
