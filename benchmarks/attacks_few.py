@@ -12,7 +12,7 @@ from benchmarks.attack import Attack, Outcome
 from benchmarks.attacks_numbers import CODING, World, cents, read
 from gencard.analysis.answers.answer import AnalysisAnswer
 from gencard.controller.run_question import RunQuestion
-from gencard.core.output_rules import USUAL_RULES, Rules
+from gencard.core.policy import USUAL_RULES, Rules
 from gencard.core.statistics.formula import Analysis
 from gencard.wire.documents.answer_document import Question
 

@@ -20,7 +20,7 @@ from gencard.controller.answers.decisions import PRICE
 from gencard.controller.earlier import Earlier
 from gencard.controller.jobs.answering import check_answerable, checked
 from gencard.controller.run_question import Population, RunQuestion
-from gencard.core.card.analyses import Analyses
+from gencard.core.card.terms import Analyses
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import NoAnswerError

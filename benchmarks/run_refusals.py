@@ -20,7 +20,7 @@ from benchmarks.table_referees import Case
 from gencard.controller.earlier import Earlier
 from gencard.controller.jobs.answering import checked
 from gencard.controller.run_question import Population, RunQuestion
-from gencard.core.output_rules import USUAL_RULES
+from gencard.core.policy import USUAL_RULES
 from gencard.wire.documents.answer_document import Question
 
 _SECONDS = 60

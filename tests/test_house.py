@@ -88,8 +88,8 @@ core.domain                   1   100   3  attributes and their sizes
 core.errors                   1  1050  91  every error that a person can meet
 core.generators              14  3350  41  generators that see psi only
 core.json_codecs              1   550  13  typed JSON: its codecs
-core.moment                   1   150   4  linear statistics by name
-core.output_rules             1   200  13  rules for a number, and their verdicts
+core.card.sums                   1   150   4  linear statistics by name
+core.policy             1   200  13  rules for a number, and their verdicts
 core.policy                   1   350   5  bounds of a dataset's cards
 core.program_outputs          1   200  15  the shape of a program's outputs
 core.scale                    1   350  12  numbers in steps: levels, cells, places

@@ -16,7 +16,7 @@ from gencard.analysis.answers.answer import AnswerTable
 from gencard.analysis.answers.regressions import COLUMNS
 from gencard.analysis.output_checks import rule_checks
 from gencard.analysis.output_checks.rule_checks import coarse_table
-from gencard.core.output_rules import USUAL_RULES, Colour, Rule, RuleVerdict, together
+from gencard.core.policy import USUAL_RULES, Colour, Rule, RuleVerdict, together
 from tests.fixtures.acro.cases import ADULT, COUNTS, GROUPS, MODELS, NAMES, SD2011, SURVIVAL, TRUTHS
 from tests.shared_data import shared_file
 

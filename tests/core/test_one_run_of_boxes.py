@@ -13,7 +13,7 @@ from gencard.boxes.registry import BOXES, box_named
 from gencard.core.card.budget import Neighbouring
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.generators.sampling import NetworkModel
+from gencard.core.generators.models import NetworkModel
 from gencard.measures.privacy.canary_findings import Guesses
 from tests.core.seeded_noise import SeededNoise, Silent
 

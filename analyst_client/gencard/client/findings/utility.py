@@ -24,7 +24,7 @@ from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import TooLargeError
-from gencard.core.moment import level_values
+from gencard.core.card.sums import level_values
 from gencard.measures.utility.fidelity import GapWords, gap_error, gap_of
 from gencard.measures.utility.numbers import NumberTable
 from gencard.measures.utility.prediction import Predictions, Task, analyses, split

@@ -27,7 +27,7 @@ from gencard.core.card.budget import Price, SpendState
 from gencard.core.card.card import CardRecord, CardState
 from gencard.core.domain import Clique
 from gencard.core.errors import CardStateError, InvalidInputError
-from gencard.core.output_rules import OUTPUT_RULES, RULES_VERSION, USUAL_RULES, Colour, Rule, Rules
+from gencard.core.policy import OUTPUT_RULES, RULES_VERSION, USUAL_RULES, Colour, Rule, Rules
 from gencard.core.program_outputs import Number, Outputs, outputs_of_json, outputs_to_json, significant
 from gencard.core.typed_json import PLAIN
 from gencard.wire.documents.answer_document import AnswerVerdict, SignedAnswer, answer_statement

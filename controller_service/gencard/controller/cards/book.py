@@ -53,7 +53,7 @@ from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.derived_cells import derived_in, impossible
 from gencard.core.domain import Clique
 from gencard.core.errors import CardStateError, DatasetChangedError, NotFoundError, ProposalRefusedError
-from gencard.core.output_rules import OF_PRESENT
+from gencard.core.policy import OF_PRESENT
 from gencard.core.statistics.linear import statistics_of
 from gencard.wire.codecs.card_codec import card_bytes, card_of_bytes
 from gencard.wire.documents.answer_document import Question, answer_of_document

@@ -18,7 +18,7 @@ from gencard.controller.cards.book import question_of
 from gencard.controller.page.security import Form
 from gencard.controller.stewards.desk import Desk
 from gencard.controller.stewards.waiting import ANALYST
-from gencard.core.output_rules import Colour, Rule
+from gencard.core.policy import Colour, Rule
 from gencard.core.program_outputs import DIGITS, Number
 from gencard.wire.signatures.identity import Identity
 from gencard.wire.steward import ReviewedNumber, Waiting, WaitingKind

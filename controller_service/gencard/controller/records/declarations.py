@@ -55,7 +55,7 @@ from gencard.core.coding import (
 )
 from gencard.core.domain import LARGEST_SIZE, Clique
 from gencard.core.errors import InvalidCodingError
-from gencard.core.moment import level_values
+from gencard.core.card.sums import level_values
 from gencard.core.scale import CLAMPS, Scale, problem_of_steps, shortest, steps_of
 
 Levels = Mapping[str, tuple[str, ...]]

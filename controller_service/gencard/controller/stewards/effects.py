@@ -42,7 +42,7 @@ from gencard.core.errors import (
     NotFoundError,
     PermissionDeniedError,
 )
-from gencard.core.output_rules import OUTPUT_RULES
+from gencard.core.policy import OUTPUT_RULES
 from gencard.core.policy import TwoStewards
 from gencard.core.program_outputs import DIGITS
 from gencard.files import KEY_LIMIT, read_file

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.analysis.answers.answer import AnalysisAnswer, AnswerTable
-from gencard.core.output_rules import USUAL_RULES, Rule, Rules, RuleVerdict, breaking
+from gencard.core.policy import USUAL_RULES, Rule, Rules, RuleVerdict, breaking
 from gencard.core.program_outputs import FIT, Number, Output, OutputKind
 from gencard.core.types import FloatArray, IntArray
 

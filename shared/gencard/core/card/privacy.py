@@ -2,7 +2,7 @@
 
 A new mechanism is one more class, in ``NOISES``, with its name in ``Mechanism`` and its sampler in
 ``Noise``, which ``controller/noise.py`` draws from; the protocol has its name once more. What its law is
-in simulations, ``analysis/answers/noise/bootstrap.py`` says.
+in simulations, ``analysis/answers/noisy_margins.py`` says.
 """
 
 from abc import ABC, abstractmethod

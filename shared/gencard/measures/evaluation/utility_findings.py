@@ -14,7 +14,7 @@ import numpy as np
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError, InvalidPsiError, TooLargeError
 from gencard.core.json_codecs import written
-from gencard.core.moment import level_values
+from gencard.core.card.sums import level_values
 from gencard.core.statistics.marginals import count, count_all
 from gencard.core.types import FloatArray
 from gencard.measures.evaluation.evaluation import (
