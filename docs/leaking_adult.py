@@ -23,7 +23,7 @@ from gencard.core.statistics.marginals import count_all
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.measures.evaluation.evaluation import Declared, Material
 from gencard.measures.evaluation.registry import REPORTED, evaluate
-from gencard.wire.documents.receipt import Receipt
+from gencard.wire.documents import Receipt
 
 NUMBERS = ("age", "capital_gain", "capital_loss", "hours_per_week")
 PHI = tuple(combinations(("age", "education", "marital_status", "occupation", "sex", "income"), 2))

@@ -109,7 +109,9 @@ CORE_LIBRARIES = {"numpy", "scipy"}
 PROTOBUF = {"google", "grpc", "grpc_health"}
 MAY_USE_PROTOBUF = (
     "v1",
-    "wire.codec",  # codecs, too
+    "wire.codec",
+    "wire.error_table",
+    "wire.tables",
     "controller.service",
     "controller.jobs.cluster",
     "controller.service.health",
@@ -308,7 +310,7 @@ def test_the_name_gencard_belongs_to_nobody():
         ),
         ("gencard.core.domain", "from gencard.core.statistics.psi import Psi"),
         ("gencard.core.blackbox.x", "from gencard.core.audit.plan import AuditPlan"),
-        ("gencard.core.audit.x", "from gencard.wire.documents import psi_document"),
+        ("gencard.core.audit.x", "from gencard.wire.psi import psi_document"),
         ("gencard.core.audit.x", "from gencard.boxes.registry import BLACK_BOXES"),
         ("gencard.client.x", "from gencard.boxes.registry import BLACK_BOXES"),
         ("gencard.core.audit.x", "import time"),

@@ -111,15 +111,17 @@ HOUSES: Mapping[str, Mapping[str, Room]] = {
         1 values
     """),
     "wire": _rooms("""
-        4 black_box box_answer box_request
-        3 box_answer box_request signatures
-        3 codecs codec documents signatures
-        3 log documents signatures
-        3 steward documents signatures
-        2 box_request signatures
-        2 codec signatures
-        2 documents signatures
-        1 signatures
+        4 log canonical documents dsse
+        4 steward canonical documents keys
+        3 documents canonical dsse
+        3 keys canonical dsse
+        3 tables canonical psi
+        2 black_box canonical
+        2 codec canonical
+        2 dsse canonical
+        2 psi canonical
+        1 canonical
+        1 error_table
     """),
 }
 """Package below ``gencard`` -> its rooms. A line: tier, name, and the rooms that it may import."""

@@ -33,7 +33,7 @@ from gencard.controller.shell.upkeep import _read
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.errors import GencardError, InvalidInputError
 from gencard.files import KEY_LIMIT, MOST_FILES, ParquetSize, files_in, open_file, read_file
-from gencard.wire.signatures.canonical import document_of
+from gencard.wire.canonical import document_of
 
 SECONDS = 60
 """Longest time of a command that reads a hostile file; most of it is the start of Python."""

@@ -20,7 +20,7 @@ from gencard.core.domain import Domain
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.measures.utility.fidelity import fidelity
-from gencard.wire.signatures.canonical import json_bytes
+from gencard.wire.canonical import json_bytes
 from tests.client.fake_world import CODING, RECORDS
 from tests.client.test_report import NASTY, Page, text_of
 from tests.client.test_views import rich_text

@@ -12,9 +12,8 @@ from gencard.core import errors
 from gencard.core.card.budget import Price
 from gencard.shell import visible
 from gencard.v1 import common_pb2, negotiation_pb2, steward_pb2
-from gencard.wire.codec import message_of, timestamp, value_of
-from gencard.wire.codecs.card_codec import card_message
-from gencard.wire.documents.card_document import json_of
+from gencard.wire.codec import card_message, message_of, timestamp, value_of
+from gencard.wire.documents import json_of
 
 CARD = "datasets/survey/cards/0123456789abcdef"
 SAM, EVE = ("spiffe://test.local/service/steward/sam", "spiffe://test.local/service/steward/eve")

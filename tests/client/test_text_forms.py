@@ -20,8 +20,8 @@ from gencard.controller.records.vault import Vault
 from gencard.core.coding import Attribute, Coding, Edges, Labels, days_of_date
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, InvalidInputError
-from gencard.wire.documents.schema_document import coding_document
-from gencard.wire.signatures.canonical import json_bytes
+from gencard.wire.canonical import json_bytes
+from gencard.wire.psi import coding_document
 
 _YEARS = tuple(float(days_of_date(date(year, 1, 1))) for year in (2019, 2021, 2023))
 CODING = Coding(

@@ -19,8 +19,8 @@ from gencard.core.errors import DomainMismatchError, UnknownAttributeError
 from gencard.core.moment import level_values
 from gencard.measures.utility.gap import Gap, gap_error
 from gencard.measures.utility.table_utility import marginal_error
-from gencard.wire.documents.schema_document import coding_document
-from gencard.wire.signatures.canonical import json_bytes
+from gencard.wire.canonical import json_bytes
+from gencard.wire.psi import coding_document
 from tests.client.fake_world import CODING, RECORDS
 from tests.client.test_views import rich_text
 

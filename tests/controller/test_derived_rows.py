@@ -22,7 +22,7 @@ from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.run.frames import frame_of
 from gencard.run.levels import Midpoints, Numbers
-from gencard.wire.documents.answer_document import Question
+from gencard.wire.documents import Question
 
 AGE = Attribute("age", Edges((0.0, 10.0, 18.0, 40.0, 65.0, 100.0), decimals=0, missing=True))
 HERE = Attribute("here", Labels(("a", "b", "c")))

@@ -21,7 +21,7 @@ from gencard.controller.shell.main import app
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.errors import InvalidCodingError, UndeclaredLevelError
 from gencard.run.frames import dataset_of_frame
-from gencard.wire.documents.schema_document import coding_digest, coding_document, coding_of_document
+from gencard.wire.psi import coding_digest, coding_document, coding_of_document
 
 TODAY = date(2026, 11, 20)
 RECORDS = 60

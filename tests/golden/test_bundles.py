@@ -17,15 +17,13 @@ from gencard.core.errors import GencardError, NotReplayableError, VerificationEr
 from gencard.core.statistics.linear import statistics_of
 from gencard.core.statistics.places import places_of
 from gencard.run.levels import Numbers
-from gencard.wire.documents.card_document import card_statement
-from gencard.wire.documents.keys import CARDS, LOG, KeyHistory
-from gencard.wire.documents.psi_document import psi_document, psi_of_document
-from gencard.wire.documents.receipt import receipt_of_document, receipt_statement
-from gencard.wire.documents.schema_document import coding_document, coding_of_document
+from gencard.wire import dsse
+from gencard.wire.canonical import document_of, json_bytes
+from gencard.wire.documents import card_statement, receipt_of_document, receipt_statement
+from gencard.wire.dsse import RECEIPT, predicate_of, statement, subject_digest
+from gencard.wire.keys import CARDS, LOG, KeyHistory
 from gencard.wire.log import log_entry_document, log_entry_of_document
-from gencard.wire.signatures import dsse
-from gencard.wire.signatures.canonical import document_of, json_bytes
-from gencard.wire.signatures.dsse import RECEIPT, predicate_of, statement, subject_digest
+from gencard.wire.psi import coding_document, coding_of_document, psi_document, psi_of_document
 from tests.golden.files import BUNDLES, FOLDER, LATER
 
 NAMES = sorted(path.name for path in BUNDLES.iterdir())

@@ -34,7 +34,7 @@ from gencard.core.errors import (
     StorageError,
 )
 from gencard.v1 import synthesis_pb2
-from gencard.wire.signatures.dsse import VERDICT, opened, predicate_of
+from gencard.wire.dsse import VERDICT, opened, predicate_of
 from tests.system.house import build, survey
 from tests.system.prepared_audits import audit_answer
 from tests.system.raw_calls import enrolled, known_seeds

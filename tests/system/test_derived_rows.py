@@ -15,7 +15,7 @@ from gencard.controller.jobs.tasks import KEPT_ROWS, DrawJob
 from gencard.core.coding import Derivation
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.wire.documents.keys import CARDS, LOG, KeyHistory
+from gencard.wire.keys import CARDS, LOG, KeyHistory
 from tests.system.house import SCHEMA, running
 from tests.system.raw_calls import agreed
 

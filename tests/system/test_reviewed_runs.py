@@ -24,7 +24,7 @@ from gencard.core.errors import (
     RunRefusedError,
 )
 from gencard.v1 import answers_pb2, answers_pb2_grpc
-from gencard.wire.signatures.canonical import json_bytes, sha256
+from gencard.wire.canonical import json_bytes, sha256
 from tests.system.house import Clock, House, build, survey
 from tests.system.programs import has_r
 from tests.system.raw_calls import state_unchanged

@@ -29,8 +29,7 @@ from gencard.core.errors import (
     UnauthenticatedError,
     VerificationError,
 )
-from gencard.wire.documents.keys import backup_facts
-from gencard.wire.signatures.identity import Role
+from gencard.wire.keys import Role, backup_facts
 from tests.controller.state import revisions
 from tests.system import consistency
 from tests.system.house import House, build, survey

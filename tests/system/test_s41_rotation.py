@@ -31,9 +31,8 @@ from gencard.core.errors import (
     UnauthenticatedError,
     VerificationError,
 )
-from gencard.wire.documents.keys import CARDS, LOG
-from gencard.wire.signatures.dsse import key_id, opened
-from gencard.wire.signatures.identity import Role
+from gencard.wire.dsse import key_id, opened
+from gencard.wire.keys import CARDS, LOG, Role
 from tests.system.consistency import assert_consistent, assert_ledger_and_log
 from tests.system.house import House, build
 from tests.system.people import answered, request_in

@@ -21,9 +21,8 @@ from gencard.controller.state.stewards import LIFE
 from gencard.controller.stewards.deciding import Way
 from gencard.core.errors import InvalidInputError, SecondStewardError, StaleEtagError
 from gencard.core.policy import TwoStewards
-from gencard.wire.documents.keys import request_document, request_of_document
-from gencard.wire.signatures.dsse import key_id
-from gencard.wire.signatures.identity import Identity, Role
+from gencard.wire.dsse import key_id
+from gencard.wire.keys import Identity, Role, request_document, request_of_document
 from gencard.wire.steward import Action, Kind
 from tests.system.house import build, request_id
 from tests.system.people import steward

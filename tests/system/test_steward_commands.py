@@ -16,7 +16,7 @@ from gencard.client.shell.main import app
 from gencard.client.shell.stewarding import StewardCommands
 from gencard.controller.shell.main import app as controller_app
 from gencard.core import errors
-from gencard.wire.signatures.identity import Role
+from gencard.wire.keys import Role
 from tests.system.house import House, build, survey
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "stewards.md"

@@ -16,7 +16,7 @@ from gencard.core.errors import (
 )
 from gencard.v1 import common_pb2 as pb
 from gencard.v1.synthesis_pb2 import StreamRowsResponse
-from gencard.wire.codecs.table_codec import (
+from gencard.wire.tables import (
     MESSAGE_CODES,
     DatasetColumns,
     batch_rows,

@@ -66,15 +66,14 @@ from gencard.files import DOCUMENT_LIMIT, read_file
 from gencard.run.levels import NumberedRows, Numbers, PlacesOf, ValueForm, Values, values_of
 from gencard.v1 import negotiation_pb2 as negotiation
 from gencard.v1 import synthesis_pb2 as pb
+from gencard.wire import dsse
+from gencard.wire.canonical import json_bytes
 from gencard.wire.codec import part_of
-from gencard.wire.codecs.psi_codec import psi_of_chunks
-from gencard.wire.documents.psi_document import psi_document
-from gencard.wire.documents.receipt import Receipt
-from gencard.wire.documents.schema_document import coding_digest, coding_document
+from gencard.wire.documents import Receipt
+from gencard.wire.dsse import subject_digest
 from gencard.wire.log import LogEntry, log_entry_document
-from gencard.wire.signatures import dsse
-from gencard.wire.signatures.canonical import json_bytes
-from gencard.wire.signatures.dsse import subject_digest
+from gencard.wire.psi import coding_digest, coding_document, psi_document
+from gencard.wire.tables import psi_of_chunks
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -26,8 +26,7 @@ from gencard.core.card.terms import USUAL_AUDIT, AuditTerms, Proposal
 from gencard.run.levels import ValueForm
 from gencard.v1 import common_pb2
 from gencard.v1 import negotiation_pb2 as pb
-from gencard.wire.codec import message_of
-from gencard.wire.codecs.card_codec import card_of
+from gencard.wire.codec import card_of, message_of
 
 
 class Analyst(Party):

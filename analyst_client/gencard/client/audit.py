@@ -37,10 +37,10 @@ from gencard.core.statistics.linear import statistics_of
 from gencard.core.types import Progress, ignore_progress
 from gencard.files import REPORT_LIMIT, read_file
 from gencard.v1 import audit_pb2 as pb
+from gencard.wire.canonical import Document, document_of, integer_of, sha256
 from gencard.wire.codec import part_of
-from gencard.wire.signatures.canonical import Document, document_of, integer_of, sha256
-from gencard.wire.signatures.dsse import VERDICT, predicate_of, subject_digest
-from gencard.wire.signatures.identity import Role
+from gencard.wire.dsse import VERDICT, predicate_of, subject_digest
+from gencard.wire.keys import Role
 
 
 @dataclass(frozen=True, slots=True, repr=False)

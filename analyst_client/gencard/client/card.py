@@ -38,9 +38,8 @@ from gencard.core.errors import (
 from gencard.run.levels import ValueForm
 from gencard.v1 import common_pb2
 from gencard.v1 import negotiation_pb2 as pb
-from gencard.wire.codec import message_of
-from gencard.wire.codecs.card_codec import card_of
-from gencard.wire.signatures.dsse import signature_of
+from gencard.wire.codec import card_of, message_of
+from gencard.wire.dsse import signature_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -23,7 +23,7 @@ from gencard.core.errors import CardStateError, GencardError
 from gencard.core.generators.contract import rng_of
 from gencard.core.statistics.formula import Analysis, Formula, analysis_of
 from gencard.core.statistics.noise import USUAL_DELTA, epsilon_of, in_words
-from gencard.wire.signatures.canonical import time_text
+from gencard.wire.canonical import time_text
 
 if TYPE_CHECKING:
     from gencard.analysis.formulas.predicting import Prediction

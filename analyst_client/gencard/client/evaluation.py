@@ -15,7 +15,7 @@ from gencard.core.errors import VerificationError
 from gencard.measures.evaluation.evaluation import Finding
 from gencard.measures.evaluation.registry import REPORTED, finding_of_json_object
 from gencard.v1 import measures_pb2 as pb
-from gencard.wire.signatures.canonical import document_of
+from gencard.wire.canonical import document_of
 
 FORMAT = "gencard.measures.v2"
 _OTHERS = "the findings do not belong to this card"

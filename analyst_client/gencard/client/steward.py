@@ -47,10 +47,10 @@ from gencard.client.stewards.views import (
 from gencard.core.card.budget import Spend
 from gencard.core.errors import InvalidInputError
 from gencard.v1 import steward_pb2 as pb
+from gencard.wire.canonical import json_bytes
 from gencard.wire.codec import message_of, value_of
-from gencard.wire.documents.keys import LARGEST, request_of_document
+from gencard.wire.keys import LARGEST, request_of_document
 from gencard.wire.log import LogEntry
-from gencard.wire.signatures.canonical import json_bytes
 from gencard.wire.steward import Action, kind_of
 
 _MOST = 500

@@ -11,17 +11,15 @@ from dataclasses import dataclass, field
 from gencard.core.errors import InvalidInputError, InvalidNumberError, VerificationError
 from gencard.core.json_codecs import written
 from gencard.core.typed_json import text_scalar
-from gencard.wire.documents.answer_document import SignedAnswer
-from gencard.wire.documents.receipt import Receipt
-from gencard.wire.signatures.canonical import Document, digest_of, document_of, json_bytes
-from gencard.wire.signatures.dsse import DOCUMENT, read_document
+from gencard.wire.canonical import Document, digest_of, document_of, json_bytes
+from gencard.wire.documents import Receipt, SignedAnswer
+from gencard.wire.dsse import DOCUMENT, read_document
 
 # Merkle trees as in RFC 9162: one hash stands for a whole log, and short proofs for its parts.
 #
 # A tree over entries 0..n-1 is read through its *nodes*: ``node(level, position)`` is the hash of the
 # perfect subtree over the ``2**level`` entries that begin at ``position * 2**level``. Whoever holds the
 # nodes makes proofs of about ``2 log2(n)`` hashes; whoever holds a root checks them with hashlib alone.
-
 
 Node = Callable[[int, int], bytes]
 """(level, position) -> hash, 32 bytes."""

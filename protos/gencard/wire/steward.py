@@ -20,9 +20,9 @@ from gencard.core.json_codecs import written
 from gencard.core.output_rules import Colour
 from gencard.core.program_outputs import Number
 from gencard.measures.psi_risk.risk import PsiRisk
-from gencard.wire.documents.answer_document import Question
-from gencard.wire.signatures.canonical import digest_of, json_bytes, time_text
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.canonical import digest_of, json_bytes, time_text
+from gencard.wire.documents import Question
+from gencard.wire.keys import Identity
 
 LONGEST_REASON = 200
 """Characters."""

@@ -30,9 +30,14 @@ from gencard.core.program_outputs import (
 )
 from gencard.run.frames import frame_of
 from gencard.run.levels import Stored
-from gencard.wire.black_box import claim_stdout
-from gencard.wire.box_answer import outputs_answer
-from gencard.wire.box_request import NOTHING_STORED, BoxTask, StoredNumbers, read_request
+from gencard.wire.black_box import (
+    NOTHING_STORED,
+    BoxTask,
+    StoredNumbers,
+    claim_stdout,
+    outputs_answer,
+    read_request,
+)
 
 _COLUMNS = {"params": ESTIMATE, "bse": ERROR, "tvalues": "statistic", "pvalues": "pvalue"}
 """Attributes of a fitted model of statsmodels, and what they are called in an output."""

@@ -21,10 +21,10 @@ from gencard.core.errors import VerificationError
 from gencard.core.generators.contract import rng_of
 from gencard.core.statistics.formula import analysis_of
 from gencard.core.statistics.psi import Psi
-from gencard.wire.documents.psi_document import psi_document
-from gencard.wire.documents.receipt import receipt_of_document
-from gencard.wire.signatures import dsse
-from gencard.wire.signatures.canonical import sha256
+from gencard.wire import dsse
+from gencard.wire.canonical import sha256
+from gencard.wire.documents import receipt_of_document
+from gencard.wire.psi import psi_document
 
 _VERIFIED = "card and receipts: signatures and digests agree"
 _UNVERIFIED = "digests agree; signatures not checked (use `gencard verify`)"

@@ -38,11 +38,10 @@ from gencard.files import PROGRAM_LIMIT, read_file
 from gencard.run.levels import by_levels, drawn_numbers
 from gencard.run.r_language import R, bytes_of_r_request, check_language, is_r
 from gencard.v1 import answers_pb2 as pb
-from gencard.wire.box_answer import AnswerReader
-from gencard.wire.box_request import BoxRequest, BoxTask, bytes_of_request
+from gencard.wire.black_box import AnswerReader, BoxRequest, BoxTask, bytes_of_request
+from gencard.wire.canonical import json_bytes, sha256
 from gencard.wire.codec import datetime_of
-from gencard.wire.documents.answer_document import AnswerVerdict, Question
-from gencard.wire.signatures.canonical import json_bytes, sha256
+from gencard.wire.documents import AnswerVerdict, Question
 
 _STATE = {
     pb.Answer.STATE_UNSPECIFIED: "not finished",

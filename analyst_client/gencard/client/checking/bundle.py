@@ -36,14 +36,10 @@ from gencard.files import (
     too_large,
 )
 from gencard.files.endings import WRITTEN
-from gencard.wire.documents.keys import CARDS, LINKS, LOG, KeyHistory, changes_in
-from gencard.wire.documents.psi_document import PSI_OPENS, psi_document, psi_of_document
-from gencard.wire.documents.receipt import Receipt
-from gencard.wire.documents.schema_document import coding_digest, coding_document, coding_of_document
-from gencard.wire.log import is_log_entry
-from gencard.wire.signatures import dsse
-from gencard.wire.signatures.canonical import check_json, document_of, json_bytes
-from gencard.wire.signatures.dsse import (
+from gencard.wire import dsse
+from gencard.wire.canonical import check_json, document_of, json_bytes
+from gencard.wire.documents import Receipt
+from gencard.wire.dsse import (
     ANSWER,
     CARD,
     CHECKPOINT,
@@ -51,6 +47,16 @@ from gencard.wire.signatures.dsse import (
     REVOCATION,
     VERDICT,
     subject_digest,
+)
+from gencard.wire.keys import CARDS, LINKS, LOG, KeyHistory, changes_in
+from gencard.wire.log import is_log_entry
+from gencard.wire.psi import (
+    PSI_OPENS,
+    coding_digest,
+    coding_document,
+    coding_of_document,
+    psi_document,
+    psi_of_document,
 )
 
 ENVELOPES = {CARD: "card", RECEIPT: "receipt", CHECKPOINT: "checkpoint", VERDICT: "verdict",

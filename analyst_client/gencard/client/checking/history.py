@@ -13,8 +13,7 @@ from gencard.client.connection.keys import Checkpoint
 from gencard.core.errors import VerificationError
 from gencard.files import DOCUMENT_LIMIT, read_file
 from gencard.v1 import ledger_pb2 as pb
-from gencard.wire.documents.answer_document import SignedAnswer
-from gencard.wire.documents.receipt import Receipt
+from gencard.wire.documents import Receipt, SignedAnswer
 from gencard.wire.log import (
     LogEntry,
     check_answer_entry,

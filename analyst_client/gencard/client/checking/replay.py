@@ -25,10 +25,9 @@ from gencard.core.statistics.places import places_of
 from gencard.core.statistics.psi import Psi
 from gencard.core.statistics.unit_sums import fine_cells
 from gencard.run.levels import Midpoints, Numbers, Values
-from gencard.wire.documents.psi_document import psi_document
-from gencard.wire.documents.receipt import Receipt
-from gencard.wire.documents.schema_document import coding_digest
-from gencard.wire.signatures.canonical import sha256
+from gencard.wire.canonical import sha256
+from gencard.wire.documents import Receipt
+from gencard.wire.psi import coding_digest, psi_document
 
 _MOST_CELLS = 1_000_000_000
 """Largest model for a replay; the controller's limit is lower."""

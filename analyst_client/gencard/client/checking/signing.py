@@ -9,17 +9,19 @@ from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.catalogue import CatalogueEntry
 from gencard.core.errors import GencardError, VerificationError
 from gencard.core.types import VersionKind
-from gencard.wire.documents.answer_document import (
+from gencard.wire import dsse
+from gencard.wire.canonical import digest_of, sha256, time_text
+from gencard.wire.documents import (
+    AuditedBox,
+    Receipt,
     SignedAnswer,
     answer_of_document,
+    card_of_document,
+    card_statement,
+    receipt_of_document,
+    receipt_statement,
 )
-from gencard.wire.documents.card_document import card_of_document, card_statement
-from gencard.wire.documents.keys import KeyHistory
-from gencard.wire.documents.receipt import AuditedBox, Receipt, receipt_of_document, receipt_statement
-from gencard.wire.documents.schema_document import coding_digest
-from gencard.wire.signatures import dsse
-from gencard.wire.signatures.canonical import digest_of, sha256, time_text
-from gencard.wire.signatures.dsse import (
+from gencard.wire.dsse import (
     ANSWER,
     CARD,
     RECEIPT,
@@ -28,6 +30,8 @@ from gencard.wire.signatures.dsse import (
     statement,
     subject_digest,
 )
+from gencard.wire.keys import KeyHistory
+from gencard.wire.psi import coding_digest
 
 
 def checked_answer(answer: CardRecord, proposal: Proposal) -> CardRecord:

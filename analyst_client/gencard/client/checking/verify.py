@@ -27,13 +27,12 @@ from gencard.client.connection.keys import Checkpoint, checkpoint_of
 from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.coding import Coding
 from gencard.core.errors import GencardError, VerificationError
+from gencard.wire import dsse
 from gencard.wire import log as wire_log
-from gencard.wire.documents.answer_document import SignedAnswer
-from gencard.wire.documents.keys import grouped
-from gencard.wire.documents.receipt import Receipt
-from gencard.wire.signatures import dsse
-from gencard.wire.signatures.canonical import Document, document_of, sha256, time_of, time_text
-from gencard.wire.signatures.dsse import REVOCATION, VERDICT, predicate_of, subject_digest
+from gencard.wire.canonical import Document, document_of, sha256, time_of, time_text
+from gencard.wire.documents import Receipt, SignedAnswer
+from gencard.wire.dsse import REVOCATION, VERDICT, predicate_of, subject_digest
+from gencard.wire.keys import grouped
 
 Value = TypeVar("Value")
 

@@ -21,7 +21,7 @@ from gencard.core.moment import Moment
 from gencard.core.program_outputs import DIGITS
 from gencard.core.statistics.formula import Analysis
 from gencard.run.levels import ValueForm
-from gencard.wire.documents.answer_document import values_refused
+from gencard.wire.documents import values_refused
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")

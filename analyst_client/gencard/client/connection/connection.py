@@ -49,8 +49,8 @@ from gencard.v1 import (
     synthesis_pb2_grpc,
 )
 from gencard.v1.synthesis_pb2 import OperationProgress
-from gencard.wire.codecs.error_table import error_of, error_of_call
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.error_table import error_of, error_of_call
+from gencard.wire.keys import Identity
 
 CALL_SECONDS = 30.0
 STREAM_SECONDS = 600.0

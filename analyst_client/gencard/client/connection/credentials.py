@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key, l
 
 from gencard.core.errors import InvalidInputError, UnauthenticatedError
 from gencard.files import KEY_LIMIT, read_file
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.keys import Identity
 
 _END = b"-----END PUBLIC KEY-----"
 """Last line of each key in a file of several."""

@@ -24,14 +24,14 @@ from gencard.client.common.files.folder import appearing
 from gencard.client.connection.credentials import Credentials, private_key, read_secret
 from gencard.core.errors import InvalidInputError, unwritable
 from gencard.files import DOCUMENT_LIMIT, KEY_LIMIT, read_file
-from gencard.wire.documents.keys import (
+from gencard.wire.dsse import key_id
+from gencard.wire.keys import (
     LARGEST,
     EnrolmentAnswer,
+    Identity,
     answer_of_document,
     request_document,
 )
-from gencard.wire.signatures.dsse import key_id
-from gencard.wire.signatures.identity import Identity
 
 PENDING = "enrolment"
 """Folder, in the connection folder, of a request without an answer and of its new keys, if any."""

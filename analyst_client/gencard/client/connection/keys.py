@@ -11,8 +11,8 @@ from gencard.client.common.files.folder import appearing
 from gencard.client.connection.credentials import Credentials
 from gencard.core.errors import VerificationError
 from gencard.files import LIST_LIMIT, read_file
-from gencard.wire.documents.keys import CARDS, LOG, KeyHistory, changes_file, changes_in
-from gencard.wire.signatures.dsse import CHECKPOINT, predicate_of
+from gencard.wire.dsse import CHECKPOINT, predicate_of
+from gencard.wire.keys import CARDS, LOG, KeyHistory, changes_file, changes_in
 
 KEYS_SEEN = "keys_seen.json"
 """File of the longest verified history of keys, beside the certificate."""

@@ -25,8 +25,8 @@ from gencard.core.types import Progress
 from gencard.v1 import audit_pb2 as pb
 from gencard.v1 import common_pb2 as common
 from gencard.v1.synthesis_pb2 import StreamRowsRequest
-from gencard.wire.codecs.error_table import error_of_call
-from gencard.wire.codecs.table_codec import (
+from gencard.wire.error_table import error_of_call
+from gencard.wire.tables import (
     ACCEPT_PACKED,
     Allocate,
     Table,

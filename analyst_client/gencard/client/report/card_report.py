@@ -24,8 +24,7 @@ from gencard.core.statistics.noise import USUAL_DELTA, in_words, together
 from gencard.measures.evaluation.evaluation import Finding, Group, finding_to_json_object
 from gencard.measures.evaluation.registry import EVALUATIONS, REPORTED
 from gencard.measures.evaluation.tables import FidelityFinding
-from gencard.wire.documents.card_document import card_document, json_of
-from gencard.wire.documents.receipt import Receipt
+from gencard.wire.documents import Receipt, card_document, json_of
 
 if TYPE_CHECKING:
     from gencard.client.answers.answer import Answer

@@ -17,8 +17,8 @@ from gencard.core.card.terms import Tier
 from gencard.core.errors import InvalidInputError
 from gencard.measures.evaluation.evaluation import NOTHING_DECLARED, Group, Material, Need
 from gencard.measures.evaluation.registry import EVALUATIONS, REPORTED, evaluate, price_in_statistics
-from gencard.wire.documents.receipt import Receipt
-from gencard.wire.signatures.identity import Role
+from gencard.wire.documents import Receipt
+from gencard.wire.keys import Role
 
 if TYPE_CHECKING:
     from gencard.client.answers.answer import Answer

@@ -65,9 +65,9 @@ from gencard.measures.utility.fidelity import fidelity as fidelity_to
 from gencard.measures.utility.gap import GapWords
 from gencard.measures.utility.numbers import compare_with_records
 from gencard.shell import visible
-from gencard.wire.documents.keys import CARDS, LOG, KeyHistory
-from gencard.wire.documents.receipt import Receipt
-from gencard.wire.signatures import dsse
+from gencard.wire import dsse
+from gencard.wire.documents import Receipt
+from gencard.wire.keys import CARDS, LOG, KeyHistory
 
 # fidelity, report, utility: the quality and the risk of rows.
 

@@ -35,10 +35,10 @@ from gencard.core.catalogue import DeclaredAttribute
 from gencard.core.errors import InvalidInputError
 from gencard.core.policy import NumbersOffer, Policy
 from gencard.core.statistics.noise import USUAL_DELTA
-from gencard.wire.documents.card_document import claim_document, json_of
-from gencard.wire.documents.keys import PERSONS, answer_of_document, grouped
-from gencard.wire.documents.schema_document import coding_document
-from gencard.wire.signatures.canonical import time_text
+from gencard.wire.canonical import time_text
+from gencard.wire.documents import claim_document, json_of
+from gencard.wire.keys import PERSONS, answer_of_document, grouped
+from gencard.wire.psi import coding_document
 
 # enrol: makes keys and a request for the steward, and installs the steward's answer.
 

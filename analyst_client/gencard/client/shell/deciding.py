@@ -28,18 +28,18 @@ from gencard.client.stewards.views import Decision, Preview
 from gencard.core.errors import InvalidInputError, PermissionDeniedError
 from gencard.files import LIST_LIMIT, read_file
 from gencard.shell.options import Complete, Digits, Drop, MostRows, Red, Withhold, Without
-from gencard.wire.documents.card_document import json_of
-from gencard.wire.documents.keys import (
+from gencard.wire.canonical import time_text
+from gencard.wire.documents import json_of
+from gencard.wire.keys import (
     LARGEST,
     LIFE,
     LONGEST_REASON,
     RestoreApproval,
+    Role,
     backup_facts,
     grouped,
     request_of_document,
 )
-from gencard.wire.signatures.canonical import time_text
-from gencard.wire.signatures.identity import Role
 
 Reason = Annotated[
     str | None, typer.Option(help="Reason, in one line, for the log. Default: a terminal asks for it.")

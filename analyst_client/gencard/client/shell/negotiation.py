@@ -55,8 +55,8 @@ from gencard.core.card.analyses import NO_ANALYSES
 from gencard.core.card.card import CardState
 from gencard.core.card.terms import Tier
 from gencard.core.errors import InvalidInputError, NotAcceptedError
-from gencard.wire.documents.card_document import json_of
-from gencard.wire.signatures.canonical import Document
+from gencard.wire.canonical import Document
+from gencard.wire.documents import json_of
 
 
 def propose(

@@ -22,7 +22,7 @@ from gencard.client.shell.terminal import (
 from gencard.client.steward import Steward
 from gencard.client.stewards.views import AnswerReview, CardReview, Preview, command_of
 from gencard.shell import Home, LazyGroup, visible
-from gencard.wire.documents.card_document import json_of
+from gencard.wire.documents import json_of
 from gencard.wire.steward import FirstDecision
 
 _HERE, _DECIDING = "gencard.client.shell.stewarding", "gencard.client.shell.deciding"

@@ -38,7 +38,7 @@ from gencard.client.shell.terminal import (
 from gencard.core.card.budget import Neighbouring
 from gencard.core.statistics.formula import Analysis
 from gencard.run.levels import ValueForm
-from gencard.wire.documents.psi_document import psi_document
+from gencard.wire.psi import psi_document
 
 Output = Annotated[
     Path,

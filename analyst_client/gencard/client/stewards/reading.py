@@ -11,8 +11,8 @@ from gencard.core.errors import GencardError, VerificationError
 from gencard.measures.psi_risk.risk import PsiRisk
 from gencard.v1 import steward_pb2 as pb
 from gencard.wire import steward
+from gencard.wire.canonical import time_text
 from gencard.wire.codec import value_of
-from gencard.wire.signatures.canonical import time_text
 
 _FOR_STEWARDS = (
     "Numbers about records, for stewards only. They decide nothing; the log records who looked."

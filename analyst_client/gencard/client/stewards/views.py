@@ -19,8 +19,8 @@ from gencard.core.output_rules import Colour
 from gencard.core.program_outputs import DIGITS, Number
 from gencard.measures.psi_risk.risk import REFUSED
 from gencard.wire import steward
-from gencard.wire.signatures.canonical import time_text
-from gencard.wire.signatures.identity import short_name
+from gencard.wire.canonical import time_text
+from gencard.wire.keys import short_name
 from gencard.wire.steward import FirstDecision, Together
 
 WIDEST_MAP = 16

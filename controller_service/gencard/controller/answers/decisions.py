@@ -37,13 +37,13 @@ from gencard.core.program_outputs import (
     significant,
 )
 from gencard.core.typed_json import PLAIN
-from gencard.wire.documents.answer_document import (
+from gencard.wire.canonical import digest_of, time_text
+from gencard.wire.documents import (
     AnswerVerdict,
     SignedAnswer,
     answer_statement,
 )
-from gencard.wire.signatures.canonical import digest_of, time_text
-from gencard.wire.signatures.dsse import sign
+from gencard.wire.dsse import sign
 from gencard.wire.steward import ReviewedNumber
 
 STEWARD = "STEWARD_DECISION"

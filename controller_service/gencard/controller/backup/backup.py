@@ -31,9 +31,7 @@ from gencard.controller.state.tables import CURRENCIES, balances
 from gencard.core.card.budget import SpendState
 from gencard.core.errors import InvalidInputError, StorageError, VerificationError
 from gencard.files import LIST_LIMIT, open_file, read_file
-from gencard.wire.documents.keys import BACKUP, CARDS, LOG
-from gencard.wire.documents.receipt import receipt_of_document
-from gencard.wire.signatures.canonical import (
+from gencard.wire.canonical import (
     document_of,
     integer_of,
     json_bytes,
@@ -41,7 +39,9 @@ from gencard.wire.signatures.canonical import (
     time_text,
     time_text_of,
 )
-from gencard.wire.signatures.dsse import RECEIPT, predicate_of
+from gencard.wire.documents import receipt_of_document
+from gencard.wire.dsse import RECEIPT, predicate_of
+from gencard.wire.keys import BACKUP, CARDS, LOG
 
 
 def check_state(controller_state: ControllerState, tx: Connection, known: Iterable[bytes] = ()) -> int:

@@ -40,9 +40,8 @@ from gencard.core.errors import (
     StorageError,
     VerificationError,
 )
-from gencard.wire.documents.keys import LIFE, RestoreApproval, approval_of
-from gencard.wire.signatures.canonical import sha256, time_of
-from gencard.wire.signatures.identity import Identity, Role
+from gencard.wire.canonical import sha256, time_of
+from gencard.wire.keys import LIFE, Identity, RestoreApproval, Role, approval_of
 
 # Approval of a restore by two stewards, if the settings require it; they sign the backup's list.
 #

@@ -47,7 +47,7 @@ from gencard.core.errors import (
 from gencard.core.generators.registry import GENERATORS, generator_digest, most_cells, parameters_of
 from gencard.core.statistics.linear import Statistic, divided
 from gencard.core.typed_json import PLAIN
-from gencard.wire.signatures.canonical import digest_of
+from gencard.wire.canonical import digest_of
 
 OURS = "gencard"
 """Author of the generators and black boxes that come with Gencard."""

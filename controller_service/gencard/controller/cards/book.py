@@ -48,11 +48,11 @@ from gencard.core.errors import (
     ProposalRefusedError,
 )
 from gencard.core.statistics.linear import statistics_of
-from gencard.wire.codecs.card_codec import card_bytes, card_of_bytes
-from gencard.wire.documents.card_document import card_document
-from gencard.wire.signatures.canonical import digest_of, time_text
-from gencard.wire.signatures.dsse import CARD, statement
-from gencard.wire.signatures.identity import Identity, Role
+from gencard.wire.canonical import digest_of, time_text
+from gencard.wire.codec import card_bytes, card_of_bytes
+from gencard.wire.documents import card_document
+from gencard.wire.dsse import CARD, statement
+from gencard.wire.keys import Identity, Role
 
 OUTSIDE = "STATISTIC_WITHOUT_THE_ATTRIBUTES_OF_WHERE"
 

@@ -15,9 +15,9 @@ from gencard.controller.state.results import RunRow, RunState, RunTier
 from gencard.core.card.sums import Sum
 from gencard.core.domain import Clique
 from gencard.core.output_rules import OF_PRESENT
-from gencard.wire.documents.answer_document import Question, answer_of_document
-from gencard.wire.signatures.canonical import document_of
-from gencard.wire.signatures.dsse import ANSWER, DOCUMENT, opened, predicate_of
+from gencard.wire.canonical import document_of
+from gencard.wire.documents import Question, answer_of_document
+from gencard.wire.dsse import ANSWER, DOCUMENT, opened, predicate_of
 
 
 def released_before(

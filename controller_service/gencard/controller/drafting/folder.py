@@ -26,7 +26,7 @@ from gencard.controller.people.enrolment import PEOPLE, PROJECT, health_check, m
 from gencard.controller.records.tables.address import TableAddress, name_of
 from gencard.controller.settings.settings import Limits
 from gencard.core.errors import InvalidInputError, StorageError
-from gencard.wire.signatures.identity import Identity, Role
+from gencard.wire.keys import Identity, Role
 
 TRUST_DOMAIN = "gencard.local"
 ADDRESS = "localhost:7443"

@@ -16,7 +16,7 @@ from gencard.controller.base.disk import write_whole
 from gencard.core.dataset import Dataset, wire_codes, wire_dtype
 from gencard.core.domain import Domain
 from gencard.core.errors import GencardError, StorageError
-from gencard.wire.codecs.table_codec import row_bytes
+from gencard.wire.tables import row_bytes
 
 _LONGEST_HEADER = 1 << 24
 

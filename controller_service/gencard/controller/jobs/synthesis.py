@@ -28,7 +28,7 @@ from gencard.core.generators.contract import Generator, Model, rng_of
 from gencard.core.generators.model_file import model_of, saved_fit
 from gencard.core.generators.registry import generator_named
 from gencard.core.types import Progress
-from gencard.wire.documents.psi_document import psi_of_document
+from gencard.wire.psi import psi_of_document
 
 if TYPE_CHECKING:
     from gencard.controller.sandbox.recipes import Recipe

@@ -11,7 +11,7 @@ from email.message import EmailMessage
 from email.utils import format_datetime
 
 from gencard.controller.stewards.waiting import ANALYST
-from gencard.wire.signatures.canonical import digest_of, time_text
+from gencard.wire.canonical import digest_of, time_text
 from gencard.wire.steward import FirstDecision, Waiting, WaitingKind
 
 AFTER_LONG = timedelta(days=1)

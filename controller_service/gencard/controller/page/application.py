@@ -44,7 +44,7 @@ from gencard.core.errors import (
     UnauthenticatedError,
 )
 from gencard.shell import as_written, visible
-from gencard.wire.signatures.canonical import sha256
+from gencard.wire.canonical import sha256
 
 # Templates and files of the page, read once; everything that a template prints is escaped.
 

@@ -11,7 +11,7 @@ from gencard.controller.page.security import Form
 from gencard.controller.page.views import ChangeResult
 from gencard.controller.stewards.desk import Desk
 from gencard.core.errors import InvalidInputError, PermissionDeniedError, UnauthenticatedError
-from gencard.wire.documents.keys import grouped
+from gencard.wire.keys import grouped
 from gencard.wire.steward import Action, Kind
 
 _LONGEST_NUMBER = 12

@@ -39,7 +39,7 @@ from webauthn.helpers.structs import (
 
 from gencard.controller.people.passkeys import Passkey, Passkeys, key_of
 from gencard.core.errors import PermissionDeniedError, UnauthenticatedError
-from gencard.wire.signatures.identity import Identity, Role
+from gencard.wire.keys import Identity, Role
 
 # Sessions of the page: kept in memory, by the digest of a secret that only the browser has.
 #

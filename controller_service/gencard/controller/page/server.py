@@ -30,7 +30,7 @@ from gencard.controller.page.views import (
 from gencard.controller.settings.stewards import PageTable
 from gencard.controller.stewards.desk import Desk
 from gencard.core.errors import GencardError
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.keys import Identity
 
 MODULES = (queue, cards, risk, answers, releases, budget, people, log)
 """Modules of views, in the order of the navigation."""

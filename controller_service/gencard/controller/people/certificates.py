@@ -32,7 +32,7 @@ from gencard.controller.base.files import secret_bytes
 from gencard.controller.base.listening import CLUSTER_CONTROLLER, worker_host
 from gencard.core.errors import InvalidInputError, StorageError, UnauthenticatedError
 from gencard.files import KEY_LIMIT, read_file
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.keys import Identity
 
 AUTHORITY_LIFE = timedelta(days=730)
 LEAF_LIFE = timedelta(days=90)

@@ -21,9 +21,9 @@ from gencard.controller.people.certificates import private_pem, public_pem
 from gencard.controller.state.database import Database
 from gencard.controller.state.log import EventLog, add_change, all_changes, newest_change
 from gencard.core.errors import InvalidInputError, NotFoundError, StorageError
-from gencard.wire.documents.keys import KeyChange, KeyHistory, key_change_of
-from gencard.wire.signatures.canonical import time_text
-from gencard.wire.signatures.dsse import key_id
+from gencard.wire.canonical import time_text
+from gencard.wire.dsse import key_id
+from gencard.wire.keys import KeyChange, KeyHistory, key_change_of
 
 
 @dataclass(slots=True)

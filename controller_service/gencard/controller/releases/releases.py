@@ -40,10 +40,10 @@ from gencard.core.errors import (
     TooLargeError,
 )
 from gencard.core.generators.model_file import KeptFits
-from gencard.wire.codecs.table_codec import row_bytes
-from gencard.wire.documents.receipt import receipt_of_document
-from gencard.wire.signatures.dsse import RECEIPT, opened, predicate_of
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.documents import receipt_of_document
+from gencard.wire.dsse import RECEIPT, opened, predicate_of
+from gencard.wire.keys import Identity
+from gencard.wire.tables import row_bytes
 
 KIND = "release"
 SPENT_ON = "psi"

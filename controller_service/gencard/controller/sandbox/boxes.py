@@ -22,14 +22,16 @@ from gencard.core.dataset import Dataset, code_dtype
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import BlackBoxError, GencardError, IsolationError, JobLimitError
 from gencard.core.types import Progress, ignore_progress
-from gencard.wire.box_answer import (
+from gencard.wire.black_box import (
     AnswerReader,
+    BoxRequest,
+    BoxTask,
     HundredthsReport,
+    Values,
     error_of_refusal,
     expected_line,
 )
-from gencard.wire.box_request import BoxRequest, BoxTask, Values
-from gencard.wire.signatures.canonical import document_of, json_bytes
+from gencard.wire.canonical import document_of, json_bytes
 
 
 def values_of_attributes(values: Values, dataset: Dataset) -> Mapping[str, tuple[float, ...]]:

@@ -22,7 +22,7 @@ from gencard.core.errors import GeneratorChangedError, InvalidInputError
 from gencard.core.json_codecs import ScalarCodec, written
 from gencard.core.statistics.linear import LinearStatistic
 from gencard.core.typed_json import AS_IT_IS
-from gencard.wire.box_request import Values
+from gencard.wire.black_box import Values
 
 PROGRAM = "program"
 

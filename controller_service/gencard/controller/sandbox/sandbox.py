@@ -30,8 +30,7 @@ from gencard.controller.sandbox.limits import (
 from gencard.controller.sandbox.namespaces import Namespaces
 from gencard.controller.sandbox.program import Program
 from gencard.core.errors import BlackBoxError, IsolationError, JobLimitError
-from gencard.wire.box_answer import AnswerReader, HundredthsReport, longest_answer
-from gencard.wire.box_request import BoxRequest
+from gencard.wire.black_box import AnswerReader, BoxRequest, HundredthsReport, longest_answer
 
 _AT_ONCE = 1 << 18
 

@@ -14,7 +14,7 @@ from gencard.controller.state.results import RunRow, RunState
 from gencard.v1 import answers_pb2 as pb
 from gencard.v1 import answers_pb2_grpc
 from gencard.wire.codec import part_of, prepare_part, timestamp
-from gencard.wire.documents.answer_document import Question
+from gencard.wire.documents import Question
 
 STATE = {
     RunState.RUNNING: pb.Answer.STATE_UNSPECIFIED,

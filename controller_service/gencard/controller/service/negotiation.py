@@ -16,8 +16,7 @@ from gencard.core.coding import PLAIN
 from gencard.v1 import catalog_pb2 as catalog
 from gencard.v1 import catalog_pb2_grpc, negotiation_pb2_grpc
 from gencard.v1 import negotiation_pb2 as pb
-from gencard.wire.codec import message_of, messages_of, prepare, value_of
-from gencard.wire.codecs.card_codec import card_message
+from gencard.wire.codec import card_message, message_of, messages_of, prepare, value_of
 
 prepare((CatalogueEntry, catalog.Dataset), (GeneratorEntry, catalog.Generator))
 

@@ -25,14 +25,14 @@ from gencard.v1 import audit_pb2 as audit
 from gencard.v1 import audit_pb2_grpc, measures_pb2, measures_pb2_grpc, synthesis_pb2_grpc
 from gencard.v1 import common_pb2 as common
 from gencard.v1 import synthesis_pb2 as pb
-from gencard.wire.codecs.psi_codec import psi_chunks
-from gencard.wire.codecs.table_codec import (
+from gencard.wire.psi import psi_of_document
+from gencard.wire.tables import (
     ACCEPT_PACKED,
     dataset_of_chunks,
     encoded_chunks,
+    psi_chunks,
     table_chunks,
 )
-from gencard.wire.documents.psi_document import psi_of_document
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from gencard.controller.stewards.answers import summary_of
 from gencard.controller.stewards.desk import Desk
 from gencard.v1 import steward_pb2 as pb
 from gencard.v1 import steward_pb2_grpc
+from gencard.wire.canonical import document_of
 from gencard.wire.codec import message_of, messages_of, value_of
-from gencard.wire.signatures.canonical import document_of
 from gencard.wire.steward import Action, LogLine, check_arguments, kind_of
 
 

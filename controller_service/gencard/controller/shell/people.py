@@ -29,15 +29,15 @@ from gencard.controller.shell.terminal import (
 from gencard.controller.stewards.people import RequestView
 from gencard.files import KEY_LIMIT, read_file
 from gencard.shell import new_typer
-from gencard.wire.documents import keys as wire
-from gencard.wire.documents.keys import (
+from gencard.wire import keys as wire
+from gencard.wire.dsse import key_id
+from gencard.wire.keys import (
     PERSONS,
     EnrolmentRequest,
+    Role,
     grouped,
     request_of_document,
 )
-from gencard.wire.signatures.dsse import key_id
-from gencard.wire.signatures.identity import Role
 from gencard.wire.steward import Kind
 
 Fingerprint = Annotated[

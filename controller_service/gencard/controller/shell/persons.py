@@ -33,9 +33,8 @@ from gencard.controller.shell.terminal import (
 from gencard.controller.stewards.people import reachable
 from gencard.core.errors import InvalidInputError
 from gencard.shell import new_typer
-from gencard.wire.documents.keys import PERSONS
-from gencard.wire.signatures.canonical import time_text
-from gencard.wire.signatures.identity import Role
+from gencard.wire.canonical import time_text
+from gencard.wire.keys import PERSONS, Role
 from gencard.wire.steward import Action, Kind
 
 app = new_typer(help="Add, list, disable or enable people; give stewards passkeys.")

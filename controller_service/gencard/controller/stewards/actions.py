@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 from sqlalchemy import Connection
 
 from gencard.core.errors import InvalidInputError
-from gencard.wire.signatures.canonical import (
+from gencard.wire.canonical import (
     Document,
 )
 from gencard.wire.steward import Action

@@ -22,7 +22,7 @@ from gencard.controller.stewards.actions import (
 from gencard.core.errors import InvalidInputError
 from gencard.core.policy import TwoStewards
 from gencard.core.program_outputs import DIGITS
-from gencard.wire.signatures.canonical import Document, sha256
+from gencard.wire.canonical import Document, sha256
 from gencard.wire.steward import Action, AnswerReview, AnswerSummary, FirstDecision, Kind
 
 

@@ -31,9 +31,9 @@ from gencard.core.errors import (
     TooLargeError,
 )
 from gencard.core.policy import TwoStewards
-from gencard.wire.documents.card_document import price_document, terms_document, terms_of_document
-from gencard.wire.signatures.canonical import Document, sha256, time_text
-from gencard.wire.signatures.dsse import REVOCATION, sign, statement
+from gencard.wire.canonical import Document, sha256, time_text
+from gencard.wire.documents import price_document, terms_document, terms_of_document
+from gencard.wire.dsse import REVOCATION, sign, statement
 from gencard.wire.steward import Action, Kind, Together
 
 _REFUSALS = (ProposalRefusedError, TooLargeError, NotFittableError, InvalidInputError, NotFoundError)

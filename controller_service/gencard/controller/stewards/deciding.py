@@ -24,15 +24,15 @@ from gencard.core.errors import (
     StaleEtagError,
     UnauthenticatedError,
 )
-from gencard.wire.signatures.canonical import (
+from gencard.wire.canonical import (
     Document,
     digest_of,
     document_of,
     json_bytes,
     sha256,
 )
-from gencard.wire.signatures.dsse import DOCUMENT
-from gencard.wire.signatures.identity import Identity, Role, short_name
+from gencard.wire.dsse import DOCUMENT
+from gencard.wire.keys import Identity, Role, short_name
 from gencard.wire.steward import Action, Decision, FirstDecision, Kind, Preview
 
 LOCAL = "local"

@@ -27,9 +27,9 @@ from gencard.controller.stewards.registers import LINE
 from gencard.controller.stewards.risk import Risks
 from gencard.controller.stewards.waiting import CertificateEnd, WaitingList
 from gencard.core.errors import GencardError, InvalidInputError, UnauthenticatedError
-from gencard.wire.codecs.card_codec import card_of_bytes
-from gencard.wire.signatures.canonical import digest_of
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.canonical import digest_of
+from gencard.wire.codec import card_of_bytes
+from gencard.wire.keys import Identity
 from gencard.wire.steward import (
     Action,
     AnswerReview,

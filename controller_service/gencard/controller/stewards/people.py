@@ -28,10 +28,9 @@ from gencard.controller.state.log import EventLog
 from gencard.controller.stewards.actions import Applied, Demands, argument, refuse_others
 from gencard.core.errors import AuthorityElsewhereError, InvalidInputError
 from gencard.files import KEY_LIMIT, read_file
-from gencard.wire.documents.keys import LARGEST, request_of_document
-from gencard.wire.signatures.canonical import Document, digest_of, sha256
-from gencard.wire.signatures.dsse import key_id
-from gencard.wire.signatures.identity import Identity, Role
+from gencard.wire.canonical import Document, digest_of, sha256
+from gencard.wire.dsse import key_id
+from gencard.wire.keys import LARGEST, Identity, Role, request_of_document
 from gencard.wire.steward import Action, Kind, Person
 
 PERSON = "people/"

@@ -16,9 +16,9 @@ from gencard.controller.state.log import EventLog
 from gencard.controller.stewards.actions import Applied, Demands, InTheState, argument, refuse_others
 from gencard.core.errors import InvalidInputError, NotFoundError
 from gencard.core.output_rules import OUTPUT_RULES
-from gencard.wire.documents.card_document import price_document
-from gencard.wire.signatures.canonical import Document, digest_of
-from gencard.wire.signatures.dsse import key_id
+from gencard.wire.canonical import Document, digest_of
+from gencard.wire.documents import price_document
+from gencard.wire.dsse import key_id
 from gencard.wire.steward import Action, Failure, Kind
 
 LINE, KEY = "ledger/", "keys/"

@@ -40,9 +40,9 @@ from gencard.core.errors import (
 )
 from gencard.core.typed_json import PLAIN
 from gencard.measures.psi_risk.risk import PsiRisk
-from gencard.wire.documents.card_document import transform_document
-from gencard.wire.signatures.canonical import Document, digest_of, sha256
-from gencard.wire.signatures.identity import Identity, Role
+from gencard.wire.canonical import Document, digest_of, sha256
+from gencard.wire.documents import transform_document
+from gencard.wire.keys import Identity, Role
 from gencard.wire.steward import CertainKey, RiskReview, RiskState
 
 KIND, LOOK = "risk", "look-at-risk"

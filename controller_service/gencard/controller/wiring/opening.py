@@ -19,7 +19,7 @@ from gencard.controller.state.ledger import Caps, Ledger
 from gencard.controller.state.log import Clock, EventLog, LogClock, kept_rules
 from gencard.controller.state.quotas import Quotas
 from gencard.core.generators.model_file import KeptFits
-from gencard.wire.documents.keys import CARDS, LOG
+from gencard.wire.keys import CARDS, LOG
 
 
 def open_controller_state(

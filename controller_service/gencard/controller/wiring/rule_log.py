@@ -23,8 +23,8 @@ from gencard.controller.records.catalogue import PREFIX
 from gencard.controller.state.database import Database
 from gencard.controller.state.log import LONGEST_DETAIL, EventLog, keep_rules, kept_rules
 from gencard.core.generators.registry import GENERATORS
-from gencard.wire.signatures.canonical import json_bytes, sha256
-from gencard.wire.signatures.dsse import key_id
+from gencard.wire.canonical import json_bytes, sha256
+from gencard.wire.dsse import key_id
 
 Fields = Mapping[str, str]
 Rules = Mapping[str, Fields]

@@ -32,8 +32,8 @@ from gencard.core.errors import GencardError, GeneratorChangedError, InvalidInpu
 from gencard.core.typed_json import PLAIN
 from gencard.core.types import ignore_progress
 from gencard.v1.worker_pb2 import RunAnswer, RunOrder
-from gencard.wire.codecs.table_codec import row_bytes
-from gencard.wire.signatures.canonical import digest_of
+from gencard.wire.canonical import digest_of
+from gencard.wire.tables import row_bytes
 
 _PACKAGES = ("core", "boxes", "wire", "v1", "measures", "analysis", "run", "controller")
 """Packages whose sources must be identical on worker and controller."""

@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from gencard.controller.page.security import Form
 from gencard.controller.stewards.desk import Desk
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.keys import Identity
 
 Context = Mapping[str, Any]
 

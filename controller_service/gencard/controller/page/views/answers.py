@@ -13,7 +13,7 @@ from gencard.controller.page.views import Context, FormAction, View
 from gencard.controller.stewards.desk import Desk
 from gencard.core.output_rules import Colour, Rule
 from gencard.core.program_outputs import DIGITS, Number
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.keys import Identity
 from gencard.wire.steward import ReviewedNumber
 
 RULES: Mapping[Rule, str] = {

@@ -13,7 +13,7 @@ from gencard.controller.stewards.budget import Course, amounts, courses
 from gencard.controller.stewards.desk import Desk
 from gencard.controller.stewards.registers import LINE
 from gencard.core.errors import NotFoundError
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.keys import Identity
 
 _TITLES = {Scope.DATASET: "All together", Scope.PROJECT: "Projects", Scope.ANALYST: "Analysts"}
 _LINES = 50

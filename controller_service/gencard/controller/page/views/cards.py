@@ -14,7 +14,7 @@ from gencard.core.card.budget import FREE, ZERO, Price
 from gencard.core.card.card import CardRecord, CardState, Change
 from gencard.core.card.privacy import AS_COUNTED
 from gencard.core.card.terms import Proposal
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.keys import Identity
 from gencard.wire.steward import Together
 
 MOST_IN_MAP = 60

@@ -11,8 +11,8 @@ from gencard.controller.state.database import Page
 from gencard.controller.state.log import Event
 from gencard.controller.stewards.desk import Desk
 from gencard.core.errors import InvalidInputError, InvalidNumberError
+from gencard.wire.keys import Identity
 from gencard.wire.log import log_entry_document
-from gencard.wire.signatures.identity import Identity
 
 _ENTRIES = 100
 

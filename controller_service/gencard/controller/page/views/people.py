@@ -11,8 +11,7 @@ from gencard.controller.page.security import Form
 from gencard.controller.page.views import ChangeResult, Context, FormAction, View
 from gencard.controller.stewards.desk import Desk
 from gencard.core.errors import InvalidInputError
-from gencard.wire.documents.keys import CARDS, LOG, PERSONS, grouped
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.keys import CARDS, LOG, PERSONS, Identity, grouped
 from gencard.wire.steward import Kind, Person
 
 SOON = timedelta(days=14)

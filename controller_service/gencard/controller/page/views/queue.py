@@ -8,7 +8,7 @@ from starlette.requests import Request
 from gencard.controller.page.views import Context, FormAction, View
 from gencard.controller.stewards.desk import Desk
 from gencard.controller.stewards.waiting import ANALYST
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.keys import Identity
 from gencard.wire.steward import Waiting, WaitingKind
 
 SIZE = 100

@@ -12,8 +12,8 @@ from gencard.core.audit.exploration import BlockEvidence
 from gencard.core.audit.report import AuditReport, CheckResult, Verdict
 from gencard.core.audit.wording import QUESTIONS, effect_sentence, limits, opening, p_value_text
 from gencard.core.types import UNDEFINED
-from gencard.wire.documents.receipt import Receipt
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.documents import Receipt
+from gencard.wire.keys import Identity
 from gencard.wire.steward import Kind
 
 _MOST_BLOCKS = 20

@@ -10,7 +10,7 @@ from gencard.controller.page.security import Form
 from gencard.controller.page.views import ChangeResult, Context, FormAction, View
 from gencard.controller.stewards.desk import Desk
 from gencard.measures.psi_risk.risk import PsiRisk
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.keys import Identity
 from gencard.wire.steward import RiskState
 
 MOST_IN_MAP = 40

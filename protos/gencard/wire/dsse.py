@@ -16,7 +16,7 @@ from gencard.core.card.budget import decimal_text
 from gencard.core.errors import GencardError, InvalidInputError, VerificationError
 from gencard.core.typed_json import AS_IT_IS, INTEGER_TEXT, JsonForm, text_scalar
 from gencard.core.types import Time
-from gencard.wire.signatures.canonical import (
+from gencard.wire.canonical import (
     Document,
     decimal_of_text,
     digest_of,

@@ -1,4 +1,4 @@
-"""Keys: enrolment of people, approvals of a restore, and the history of signing keys.
+"""Keys: who has one, enrolment of people, approvals of a restore, and the history of signing keys.
 
 Enrolment is a person's request for a certificate, and the steward's answer.
 
@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from enum import StrEnum
 from itertools import pairwise
 
 from cryptography import x509
@@ -30,8 +31,8 @@ from gencard.core.errors import InvalidInputError, UnauthenticatedError, Verific
 from gencard.core.json_codecs import written
 from gencard.core.typed_json import text_scalar
 from gencard.core.types import Time
-from gencard.wire.signatures import dsse
-from gencard.wire.signatures.canonical import (
+from gencard.wire import dsse
+from gencard.wire.canonical import (
     document_of,
     integer_of,
     json_bytes,
@@ -39,7 +40,7 @@ from gencard.wire.signatures.canonical import (
     text_of,
     time_text_of,
 )
-from gencard.wire.signatures.dsse import (
+from gencard.wire.dsse import (
     DOCUMENT,
     ENROLMENT_REQUEST,
     KEY_CHANGE,
@@ -48,13 +49,84 @@ from gencard.wire.signatures.dsse import (
     read_document,
     statement,
 )
-from gencard.wire.signatures.identity import Identity, Role
+
+# Identity of a person: the one URI in a certificate, and nothing else.
+
+_URI = re.compile(r"spiffe://([a-z0-9.-]{1,100})/([a-z0-9-]{1,63})/([a-z]{1,20})/([a-z0-9._-]{1,63})")
+
+_UNREADABLE = (x509.ExtensionNotFound, x509.DuplicateExtension, x509.UnsupportedGeneralNameType)
+"""Errors beside ValueError that ``cryptography`` raises for a certificate's alternative names."""
+
+
+class Role(StrEnum):
+    """Role of the holder of a certificate, which decides what calls are permitted."""
+
+    ANALYST = "analyst"
+    AUDITOR = "auditor"
+    STEWARD = "steward"
+    CONTROLLER = "controller"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A holder of a certificate: ``spiffe://{trust domain}/{project}/{role}/{name}``.
+
+    >>> Identity.of("spiffe://gencard.local/health/analyst/ana").role
+    <Role.ANALYST: 'analyst'>
+    """
+
+    trust_domain: str
+    project: str
+    role: Role
+    name: str
+    uri: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        uri = f"spiffe://{self.trust_domain}/{self.project}/{self.role}/{self.name}"
+        object.__setattr__(self, "uri", uri)
+
+    @classmethod
+    def of(cls, uri: str) -> "Identity":
+        """Raises UnauthenticatedError where the URI is not of this form."""
+        match = _URI.fullmatch(uri)
+        if not match or match[3] not in set(Role):
+            raise UnauthenticatedError()
+        return cls(match[1], match[2], Role(match[3]), match[4])
+
+    @classmethod
+    def of_certificate(cls, certificate: x509.Certificate) -> "Identity":
+        """The identity in a certificate whose alternative names are exactly one URI.
+
+        The names are read from the certificate itself. gRPC's ``peer_uri`` property is a C string, which
+        ends at the first NUL: it presents ``.../steward/sam\\0...`` as ``.../steward/sam``.
+
+        Raises:
+            UnauthenticatedError: The certificate has no alternative names, malformed ones, two of
+                them, one of another kind, or one that is not an identity's URI.
+        """
+        try:
+            names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        except (ValueError, TypeError, *_UNREADABLE):
+            names = x509.SubjectAlternativeName([])
+        uris = [name.value for name in names if isinstance(name, x509.UniformResourceIdentifier)]
+        if len(uris) != 1 or len(list(names)) != 1:
+            raise UnauthenticatedError()
+        return cls.of(uris[0])
+
+
+def short_name(uri: str) -> str:
+    """Project, role and name in a URI.
+
+    >>> short_name("spiffe://house.example/service/steward/sam")
+    'service/steward/sam'
+    """
+    return uri.removeprefix("spiffe://").partition("/")[2] or uri
+
 
 # Approval of a restore: a steward's signed word that one backup may take the place of the state.
 #
 # A restore happens while the service is stopped, so two stewards cannot decide at the desk. Each signs
 # the digest of the backup's list, which holds the digest of every file, wherever a copy of the list is.
-
 
 BACKUP = "gencard.backup.v1"
 """Kind of a backup's list."""
@@ -136,7 +208,6 @@ def approval_of(envelope: bytes, key: Ed25519PublicKey) -> RestoreApproval | Non
 #
 # What a history does not prove: that a retired key which was stolen did not sign, later, a statement
 # that bears a time of its own period.
-
 
 CARDS, LOG = "cards", "log"
 """Uses of the controller's two keys: cards, receipts, verdicts and revocations; checkpoints."""
