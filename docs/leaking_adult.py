@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gencard.client.report.card_report import CardReport, LeftOut
+from gencard.client.card_report import CardReport, LeftOut
 from gencard.core.card.budget import Price
 from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.coding import Attribute, Coding, Labels

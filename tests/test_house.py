@@ -31,25 +31,23 @@ boxes                        23  4150  synthesizers that read records
 client                        1   100  its public names
 client.agreement              1   550  a signed card and its releases
 client.analyst                1   350  entry point of analysts and auditors
-client.answers                5  1100  questions to psi and to the records
-client.audit                  1   450  result of an audit
-client.canary_audit           1   200  bounds of epsilon from made-up records
+client.answers                3  1050  questions to psi and to the records
+client.audit                  1   650  audits: runs and results
 client.card                   1   600  a card as the analyst holds it
-client.card_view              1   500  how a card is displayed
+client.card_page              1   200  the page of the report on a card
+client.card_report            1   600  the report on a card
+client.card_view              1   650  how a card is displayed and awaited
 client.catalogue              1   350  datasets, generators, budget
-client.checking               6  1400  signatures, keys, log, receipts, replay
-client.common                12  2800  arguments, panels and files of all rooms
-client.connection             7  1450  TLS, credentials, calls, errors
-client.evaluation             1   150  evaluations of a card
-client.findings               7  1700  findings in sentences, plots and pages
+client.checking               4  1400  signatures, keys, log, receipts, replay
+client.common                10  2800  arguments, panels and files of all rooms
+client.connection             5  1450  TLS, credentials, calls, errors
+client.findings               5  1700  findings in sentences, plots and pages
 client.planning               1   450  from a formula to rows in one call
 client.question               1   150  questions and their options
-client.report                 4   650  the report on a card
-client.shell                 10  2800  the command gencard
-client.steward                1   450  entry point of stewards
-client.stewards               3   550  what stewards see
+client.shell                  9  2750  the command gencard
+client.steward                1   550  entry point of stewards
+client.steward_views          1   400  what stewards see
 client.terms                  1   550  terms from arguments
-client.waiting                1   200  waiting for a card
 controller                    1    50  its door
 controller.answers            4  1100  checked runs: judged, released, signed
 controller.audits             3   800  audits: run, resumed, pooled
@@ -107,7 +105,7 @@ run                           5   900  what a program of an analyst imports
 shell                         2   350  commands that are imported when called
 wire                          1    50  its door
 wire.black_box                1   600  requests and answers of black boxes, and their authors
-wire.canonical                1   150  canonical JSON
+wire.canonical                1   200  canonical JSON
 wire.codec                    1   550  dataclasses as protobuf messages
 wire.documents                1   450  signed documents
 wire.dsse                     1   250  signed statements

@@ -277,7 +277,7 @@ def test_a_loop_is_found():
         ("controller.records.vault", "controller.people.keys", True),
         ("controller.service.guard", "controller.page.server", True),
         ("controller.shell.main", "controller.base.files", False),
-        ("client.connection.keys", "client.checking.history", True),
+        ("client.connection.credentials", "client.checking.checks", True),
     ],
 )
 def test_an_import_that_goes_up_is_found(importer, target, goes_up):

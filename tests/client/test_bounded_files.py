@@ -16,14 +16,13 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 from typer.testing import CliRunner
 
-from gencard.client.answers.runs import text_of
+from gencard.client.answers.answering import text_of
 from gencard.client.audit import Report
 from gencard.client.checking.bundle import Bundle
-from gencard.client.common.files import parquet as rows_in_parquet
-from gencard.client.common.files import rows
-from gencard.client.common.files.rows import read_rows
-from gencard.client.connection.credentials import public_key
-from gencard.client.connection.enrolment import read_answer
+from gencard.client.common import parquet as rows_in_parquet
+from gencard.client.common import rows
+from gencard.client.common.rows import read_rows
+from gencard.client.connection.credentials import public_key, read_answer
 from gencard.client.shell.main import app
 from gencard.controller.backup.backup import copied, list_of
 from gencard.controller.base.files import read_table, secret_bytes

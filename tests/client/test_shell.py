@@ -19,7 +19,7 @@ from gencard import core
 from gencard.analysis import formulas
 from gencard.boxes.reference import Honest
 from gencard.client import answers, checking
-from gencard.client.common.files import limits
+from gencard.client.common import formats as limits
 from gencard.client.shell import negotiation, terminal
 from gencard.client.shell.main import app
 from gencard.core import errors

@@ -12,8 +12,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from gencard.client.common.files import rows as client_rows
-from gencard.client.common.files.rows import read_numbered, read_rows, unread_columns, write_rows
+from gencard.client.common import rows as client_rows
+from gencard.client.common.rows import read_numbered, read_rows, unread_columns, write_rows
 from gencard.client.shell.main import app
 from gencard.controller.drafting.detection import detect
 from gencard.controller.records.vault import Vault

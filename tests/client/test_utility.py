@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from gencard.client.common.files import rows as rows_files
-from gencard.client.common.files.rows import read_rows, write_rows
-from gencard.client.findings.utility import FORMAT, UtilityOptions, utility_report
+from gencard.client.common import rows as rows_files
+from gencard.client.common.rows import read_rows, write_rows
+from gencard.client.findings.fidelity import UTILITY_FORMAT, UtilityOptions, utility_report
 from gencard.client.shell.main import app
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
@@ -143,7 +143,7 @@ class TestShell:
             "--json",
         )
         told = json.loads(run(*words, "--report", report).stdout)
-        assert told["format"] == FORMAT
+        assert told["format"] == UTILITY_FORMAT
         assert told == json.loads(report.read_text()) == json.loads(run(*words).stdout)
 
     def test_the_error_of_a_marginal_and_of_a_gap(self, run, files):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gencard.analysis.output_checks.small_counts.inference import SearchOutcome
-from gencard.client.common.files.rows import read_rows, write_rows
+from gencard.client.common.rows import read_rows, write_rows
 from gencard.controller.questions.earlier import Earlier
 from gencard.controller.questions.run_question import RunQuestion
 from gencard.controller.records.derived import UnlistedLevels, compared, cut, of_person, recoded

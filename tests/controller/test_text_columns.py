@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from gencard.client.common.files.rows import read_rows
+from gencard.client.common.rows import read_rows
 from gencard.controller.drafting.dataset_draft import drafted_schema_text
 from gencard.controller.drafting.schema_draft import draft_schema
 from gencard.controller.records.schema_file import schema_of_text

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from google.longrunning import operations_pb2, operations_pb2_grpc
 
-from gencard.client.answers.runs import dry_run, run_program
+from gencard.client.answers.answering import dry_run, run_program
 from gencard.controller.answers.answers import AT_RECORDS
 from gencard.controller.notify.notifier import Notifier
 from gencard.controller.operations.operations import Ticks

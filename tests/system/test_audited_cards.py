@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gencard.client.checking.bundle import Bundle, Keys
-from gencard.client.checking.signing import card_of_statement
+from gencard.client.checking.checks import card_of_statement
 from gencard.client.checking.verify import Outcome, verify
 from gencard.client.connection.credentials import Credentials
 from gencard.controller.boxes.boxes import Boxes

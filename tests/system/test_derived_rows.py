@@ -6,7 +6,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from gencard.boxes.reference import ReferenceKind, ReferenceRecipe
 from gencard.client.checking.bundle import Bundle, Keys, rebuild
-from gencard.client.checking.replay import check_delivered_file
+from gencard.client.checking.checks import check_delivered_file
 from gencard.client.connection.credentials import public_key
 from gencard.controller.cards import book
 from gencard.controller.jobs.releasing import draw

@@ -9,8 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from gencard.client import Analyst, install_answer, new_request, renewal_request
-from gencard.client.connection.credentials import Credentials
-from gencard.client.connection.enrolment import PENDING
+from gencard.client.connection.credentials import PENDING, Credentials
 from gencard.controller.drafting.folder import draft
 from gencard.controller.people.enrolment import read_identities
 from gencard.controller.service.health import is_serving

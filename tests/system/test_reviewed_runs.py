@@ -10,7 +10,7 @@ import pytest
 from google.longrunning import operations_pb2, operations_pb2_grpc
 from typer.testing import CliRunner
 
-from gencard.client.answers.runs import dry_run, fetch, run_program
+from gencard.client.answers.answering import dry_run, fetch, run_program
 from gencard.client.shell.main import app as client_app
 from gencard.client.shell.terminal import runs
 from gencard.controller.shell.main import app

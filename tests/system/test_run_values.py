@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from gencard.client.answers.runs import fetch
+from gencard.client.answers.answering import fetch
 from gencard.client.shell.main import app
 from gencard.core.errors import (
     AnswerWaitingError,

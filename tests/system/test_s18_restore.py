@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from gencard.client.checking.history import LOG_SEEN
+from gencard.client.checking.checks import LOG_SEEN
 from gencard.client.shell.main import app as client_app
 from gencard.controller.backup.backup import DATABASE, FILE, digest_of_file, list_of
 from gencard.controller.backup.restoration import HELD

@@ -15,8 +15,7 @@ from typer.testing import CliRunner
 from gencard.client import Analyst, install_answer, new_request
 from gencard.client.checking.bundle import Bundle, Keys
 from gencard.client.checking.verify import Outcome, verify
-from gencard.client.connection.credentials import Credentials
-from gencard.client.connection.keys import KEYS_SEEN
+from gencard.client.connection.credentials import KEYS_SEEN, Credentials
 from gencard.client.shell.main import app as client_app
 from gencard.controller.base.files import signing_key
 from gencard.controller.controller_state import ControllerState

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from typer.testing import CliRunner
 
-from gencard.client.connection.enrolment import new_request
+from gencard.client.connection.credentials import new_request
 from gencard.controller.people.enrolment import examined
 from gencard.controller.shell.main import app as shell
 from gencard.controller.state import results, stewards

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from gencard.core.dataset import Dataset
+from gencard.core.dataset import Dataset, row_bytes
 from gencard.core.domain import Domain
 from gencard.core.errors import (
     DomainMismatchError,
@@ -23,7 +23,6 @@ from gencard.wire.tables import (
     dataset_of_chunks,
     encoded_chunks,
     header_chunk,
-    row_bytes,
     table_chunks,
     trailer_chunk,
 )

@@ -8,25 +8,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from gencard.client.checking.history import LogWatch
-from gencard.client.checking.replay import (
+from gencard.client.checking.checks import (
+    LogWatch,
     Replayed,
-    check_delivered_frame,
-    check_psi,
-    places_by,
-    rebuilt,
-)
-from gencard.client.checking.signing import (
     card_of_statement,
     card_payload,
+    check_delivered_frame,
+    check_psi,
     checked_receipt,
     passing_verdict,
+    places_by,
+    rebuilt,
     version_kind_of,
 )
+from gencard.client.common import folder
 from gencard.client.common.arguments import checked, checked_rows, checked_seed, text
 from gencard.client.common.display import Displayable, Facts, Part
-from gencard.client.common.files import folder
-from gencard.client.common.files.folder import (
+from gencard.client.common.folder import (
     README,
     RECEIPT,
     ROWS,
@@ -35,8 +33,8 @@ from gencard.client.common.files.folder import (
     save_documents,
     write_bytes,
 )
-from gencard.client.common.files.rows import cells_of, check_rows_fit, write_rows
 from gencard.client.common.psi_tables import NamedPsi
+from gencard.client.common.rows import cells_of, check_rows_fit, write_rows
 from gencard.client.connection.connection import (
     Connection,
     ProgressDisplay,
@@ -44,7 +42,7 @@ from gencard.client.connection.connection import (
     progress_bar,
     result_of,
 )
-from gencard.client.connection.keys import Checkpoint
+from gencard.client.connection.credentials import Checkpoint
 from gencard.client.connection.tables import fetch_rows
 from gencard.core.card.budget import counted
 from gencard.core.card.card import CardRecord, CardState

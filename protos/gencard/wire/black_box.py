@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gencard.core.blackbox import BlackBox, FittingBox, in_domain
 from gencard.core.coding import Coding
-from gencard.core.dataset import Dataset, code_dtype
+from gencard.core.dataset import Dataset, row_bytes, wire_codes, wire_dtype
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import (
     BlackBoxError,
@@ -121,8 +121,7 @@ def read_request(stream: BinaryIO) -> BoxRequest:
 def columns_of(dataset: Dataset) -> Iterator[bytes]:
     """Codes of one attribute after the other: one byte up to 256 levels, else two, little-endian."""
     for axis, size in enumerate(dataset.domain.sizes):
-        wire = code_dtype(size).newbyteorder("<")
-        yield np.ascontiguousarray(dataset.codes[:, axis], dtype=wire).tobytes()
+        yield wire_codes(dataset.codes[:, axis], size).tobytes()
 
 
 def dataset_of_columns(data: bytes, domain: Domain, rows: int) -> Dataset:
@@ -134,17 +133,12 @@ def dataset_of_columns(data: bytes, domain: Domain, rows: int) -> Dataset:
     """
     columns, start = [], 0
     for size in domain.sizes:
-        wire = code_dtype(size).newbyteorder("<")
+        wire = wire_dtype(size)
         columns.append(np.frombuffer(data, dtype=wire, count=rows, offset=start))
         start += rows * wire.itemsize
     if start != len(data):
         raise ValueError("more bytes than codes")
     return Dataset.of_columns(domain, columns)
-
-
-def record_bytes(domain: Domain) -> int:
-    """Bytes of one record."""
-    return sum(code_dtype(size).itemsize for size in domain.sizes)
 
 
 def _header_of(request: BoxRequest) -> Document:
@@ -173,7 +167,7 @@ def _request_of(header: Document, stream: BinaryIO) -> BoxRequest:
         raise ValueError("another format")
     domain = Domain.of({str(name): int(size) for name, size in header["attributes"]})
     records = int(header["records"])
-    codes = _exactly(stream, records * record_bytes(domain))
+    codes = _exactly(stream, records * row_bytes(domain))
     if task is BoxTask.SAMPLE:
         saved = _exactly(stream, int(header["saved"]))
     numbers = {
@@ -254,7 +248,7 @@ def longest_answer(request: BoxRequest, most_saved: int) -> int:
     """Most bytes that can be an answer to a request; a fit has at most ``most_saved``."""
     body = most_saved
     if request.task.answers_rows:
-        body = request.rows * record_bytes(request.dataset.domain)
+        body = request.rows * row_bytes(request.dataset.domain)
     return _MOST_PROGRESS * len(progress_line(100)) + _LONGEST_LINE + body
 
 
@@ -358,7 +352,7 @@ class AnswerReader:
             return 0
         if request.task.answers_rows:
             self._check(line == _rows_line(request.rows))
-            return request.rows * record_bytes(request.dataset.domain)
+            return request.rows * row_bytes(request.dataset.domain)
         digits = line.rpartition(b":")[2][:-2]
         length = -1  # where there is no number; it is refused below
         if digits.isdigit() and len(digits) < _LONGEST_NUMBER:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.dataset import Dataset, code_dtype, dataset_hash, wire_codes, wire_dtype
+from gencard.core.dataset import Dataset, code_dtype, dataset_hash, row_bytes, wire_codes, wire_dtype
 from gencard.core.domain import Domain
 from gencard.core.errors import (
     DomainMismatchError,
@@ -346,11 +346,6 @@ class DatasetColumns:
     def codes(self, axis: int, start: int, count: int) -> bytes:
         codes = self.dataset.codes[start : start + count, axis]
         return wire_codes(codes, self.domain.sizes[axis]).tobytes()
-
-
-def row_bytes(domain: Domain) -> int:
-    """Bytes of one record on the wire."""
-    return sum(wire_dtype(size).itemsize for size in domain.sizes)
 
 
 def batch_rows(domain: Domain) -> int:

@@ -7,11 +7,9 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from gencard.client.checking.replay import rebuilt
-from gencard.client.checking.signing import card_of_statement, card_payload, checked_receipt
-from gencard.client.common.files.folder import WELL_KNOWN
-from gencard.client.connection.credentials import Credentials
-from gencard.client.connection.keys import known_history
+from gencard.client.checking.checks import card_of_statement, card_payload, checked_receipt, rebuilt
+from gencard.client.common.folder import WELL_KNOWN
+from gencard.client.connection.credentials import Credentials, known_history
 from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset

@@ -18,12 +18,18 @@ from gencard.client.checking.bundle import (
     receipt_in,
     signed_card,
 )
-from gencard.client.checking.replay import check_delivered_file, check_psi, places_by
-from gencard.client.checking.signing import checked_signed_answer, passing_verdict, version_kind_of
+from gencard.client.checking.checks import (
+    check_delivered_file,
+    check_psi,
+    checked_signed_answer,
+    passing_verdict,
+    places_by,
+    version_kind_of,
+)
 from gencard.client.common.display import plain
-from gencard.client.common.files.folder import WELL_KNOWN
-from gencard.client.common.files.rows import BY_VALUES, is_by_values, read_rows
-from gencard.client.connection.keys import Checkpoint, checkpoint_of
+from gencard.client.common.folder import WELL_KNOWN
+from gencard.client.common.rows import BY_VALUES, is_by_values, read_rows
+from gencard.client.connection.credentials import Checkpoint, checkpoint_of
 from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.coding import Coding
 from gencard.core.errors import GencardError, VerificationError

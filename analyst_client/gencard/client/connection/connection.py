@@ -18,8 +18,7 @@ from rich.console import Console
 from gencard.client.common.arguments import checked
 from gencard.client.common.display import notebook_bar
 from gencard.client.connection.channels import TAKEOVER_SECONDS, Channels, failure_of_tls
-from gencard.client.connection.credentials import Credentials, address_in, read, read_secret
-from gencard.client.connection.keys import KeyWatch
+from gencard.client.connection.credentials import Credentials, KeyWatch, address_in, read, read_secret
 from gencard.core.errors import (
     ConnectionClosedError,
     GencardError,

@@ -6,7 +6,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from gencard.client.common.display import Grid, named, percent
 from gencard.client.findings import plots
-from gencard.client.findings.numbers import NumberReport, is_of_psi
+from gencard.client.findings.findings import NumberReport, is_of_psi
 from gencard.core.audit.plan import calls
 from gencard.core.audit.report import AuditReport, CheckResult, Verdict
 from gencard.core.audit.wording import QUESTIONS, effect_sentence, limits, opening, p_value_text, wording

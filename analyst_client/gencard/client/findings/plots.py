@@ -14,8 +14,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from gencard.client.common.display import named, percent
-from gencard.client.findings.findings import sentence
-from gencard.client.findings.numbers import NumberReport, figure_name
+from gencard.client.findings.findings import NumberReport, figure_name, sentence
 from gencard.core.audit.report import AuditReport, PlantedEvidence, UniquesEvidence
 from gencard.core.types import UNDEFINED
 from gencard.measures.evaluation import attacks, distances, models, tables

@@ -17,14 +17,13 @@ from gencard.client.checking.bundle import (
     rebuild,
     with_fingerprint,
 )
-from gencard.client.checking.replay import Replayed, check_delivered_file, places_by
-from gencard.client.checking.signing import card_of_statement
+from gencard.client.checking.checks import Replayed, card_of_statement, check_delivered_file, places_by
 from gencard.client.checking.verify import AnsweredOnline, CheckLine, Outcome, evidence_time
 from gencard.client.checking.verify import verify as verify_bundle
 from gencard.client.common.display import plain
-from gencard.client.common.files.folder import make_folder
-from gencard.client.common.files.forms import usual_form
-from gencard.client.common.files.rows import (
+from gencard.client.common.folder import make_folder
+from gencard.client.common.formats import usual_form
+from gencard.client.common.rows import (
     BY_VALUES,
     ReadRows,
     is_by_values,
@@ -32,10 +31,13 @@ from gencard.client.common.files.rows import (
     read_rows,
     unread_columns,
 )
-from gencard.client.connection.credentials import Credentials, public_key
-from gencard.client.connection.keys import known_history
-from gencard.client.findings.fidelity import FidelityReport
-from gencard.client.findings.utility import UtilityOptions, UtilityReport, utility_report
+from gencard.client.connection.credentials import Credentials, known_history, public_key
+from gencard.client.findings.fidelity import (
+    FidelityReport,
+    UtilityOptions,
+    UtilityReport,
+    utility_report,
+)
 from gencard.client.shell.terminal import (
     HERE,
     AsJson,

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from gencard.client.catalogue import CatalogueEntry, GeneratorEntry
-from gencard.client.connection.enrolment import (
+from gencard.client.connection.credentials import (
     PendingRequest,
     install_answer,
     new_request,

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from gencard.client.common.display import Facts
-from gencard.client.common.files.folder import write_bytes
+from gencard.client.common.folder import write_bytes
 from gencard.client.connection.credentials import Credentials, read
 from gencard.client.shell.stewarding import CardToReview, Review, at_desk, say_review
 from gencard.client.shell.terminal import (
@@ -24,7 +24,7 @@ from gencard.client.shell.terminal import (
     say_next,
 )
 from gencard.client.steward import Steward
-from gencard.client.stewards.views import Decision, Preview
+from gencard.client.steward_views import Decision, Preview
 from gencard.core.errors import InvalidInputError, PermissionDeniedError
 from gencard.files import LIST_LIMIT, read_file
 from gencard.shell.options import Complete, Digits, Drop, MostRows, Red, Withhold, Without

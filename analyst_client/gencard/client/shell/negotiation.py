@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from gencard.client.card import Card
+from gencard.client.card_view import ANSWERED
 from gencard.client.catalogue import AUTO
 from gencard.client.planning import Consent, Plan
 from gencard.client.shell.terminal import (
@@ -50,7 +51,6 @@ from gencard.client.shell.terminal import (
     say_next,
     say_table,
 )
-from gencard.client.waiting import ANSWERED
 from gencard.core.card.analyses import NO_ANALYSES
 from gencard.core.card.card import CardState
 from gencard.core.card.terms import Tier

@@ -20,7 +20,7 @@ from gencard.client.shell.terminal import (
     say_table,
 )
 from gencard.client.steward import Steward
-from gencard.client.stewards.views import AnswerReview, CardReview, Preview, command_of
+from gencard.client.steward_views import AnswerReview, CardReview, Preview, command_of
 from gencard.shell import Home, LazyGroup, visible
 from gencard.wire.documents import json_of
 from gencard.wire.steward import FirstDecision

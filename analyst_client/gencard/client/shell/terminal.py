@@ -248,7 +248,7 @@ def runs(
         names = {name for text in kinds for name in names_in(text)}
         granted |= {"kinds": sorted(names), "checked_runs": 1 if checked_runs is None else checked_runs}
     if programs:
-        from gencard.client.answers.runs import granting  # noqa: PLC0415 - loads pandas
+        from gencard.client.answers.answering import granting  # noqa: PLC0415 - loads pandas
 
         granted |= granting(programs, libraries or ()) | {
             "reviewed_runs": 1 if reviewed_runs is None else reviewed_runs

@@ -13,10 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from gencard.controller.base.disk import write_whole
-from gencard.core.dataset import Dataset, wire_codes, wire_dtype
+from gencard.core.dataset import Dataset, row_bytes, wire_codes, wire_dtype
 from gencard.core.domain import Domain
 from gencard.core.errors import GencardError, StorageError
-from gencard.wire.tables import row_bytes
 
 _LONGEST_HEADER = 1 << 24
 

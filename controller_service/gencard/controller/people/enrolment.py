@@ -1,7 +1,7 @@
 """Enrolment at the controller: a person's request becomes an identity file and an answer.
 
 The controller sees public keys alone. The person's private keys are made on the person's machine and
-stay there (``gencard.client.connection.enrolment``).
+stay there (``gencard.client.connection.credentials``).
 """
 
 import os

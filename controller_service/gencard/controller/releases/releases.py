@@ -31,6 +31,7 @@ from gencard.controller.state.requests import OperationRow, Request
 from gencard.controller.state.results import PsiRow, ReleaseRow
 from gencard.core.card.budget import FREE, Price
 from gencard.core.card.card import CardRecord, CardState
+from gencard.core.dataset import row_bytes
 from gencard.core.errors import (
     CardStateError,
     DatasetChangedError,
@@ -43,7 +44,6 @@ from gencard.core.generators.model_file import KeptFits
 from gencard.wire.documents import receipt_of_document
 from gencard.wire.dsse import RECEIPT, opened, predicate_of
 from gencard.wire.keys import Identity
-from gencard.wire.tables import row_bytes
 
 KIND = "release"
 SPENT_ON = "psi"

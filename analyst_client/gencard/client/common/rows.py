@@ -15,16 +15,19 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.client.common.files.folder import appearing
-from gencard.client.common.files.forms import (
+from gencard.client.common.folder import appearing
+from gencard.client.common.formats import (
     MOST_BYTES,
+    RowsToWrite,
     TextForm,
+    check_fits,
     days_of_text,
+    ending_to_read,
+    ending_to_write,
     form_of,
     opened_text,
     usual_form,
 )
-from gencard.client.common.files.limits import RowsToWrite, check_fits, ending_to_read, ending_to_write
 from gencard.core.coding import (
     Attribute,
     Coding,
@@ -343,7 +346,7 @@ def _statistics() -> Any:
 
 def _optional(module: str, problem: str) -> Any:
     try:
-        return import_module(f"gencard.client.common.files.{module}")
+        return import_module(f"gencard.client.common.{module}")
     except ModuleNotFoundError:
         raise InvalidInputError(field="file", problem=problem) from None
 

@@ -17,8 +17,8 @@ import pandas as pd
 import pyreadstat
 from numpy.typing import NDArray
 
-from gencard.client.common.files.limits import is_text, numbers_of_levels
-from gencard.client.common.files.rows import MOST_CELLS
+from gencard.client.common.formats import is_text, numbers_of_levels
+from gencard.client.common.rows import MOST_CELLS
 from gencard.core.coding import Attribute, Coding, Edges
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError
@@ -63,7 +63,7 @@ def read_statistics(path: Path, most_cells: int) -> StatisticsFile:
         OSError: It cannot be read.
     """
     with tempfile.TemporaryDirectory() as folder:
-        done = run_apart("gencard.client.common.files.statistics", path, folder, most_cells)
+        done = run_apart("gencard.client.common.statistics", path, folder, most_cells)
         if done.returncode == _TOO_LARGE:
             problem = f"has more than {most_cells:,} cells: {path}"
             raise InvalidInputError(field="file", problem=problem)

@@ -7,14 +7,13 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from gencard.client.answers.answer import Answer
-from gencard.client.answers.display import CoefficientPlot, grids
+from gencard.client.answers.answer import Answer, CoefficientPlot, grids
+from gencard.client.card_report import CardReport
 from gencard.client.common.display import named, number, percent
 from gencard.client.findings import plots
-from gencard.client.findings.findings import EXPLANATIONS, result_of
+from gencard.client.findings.findings import EXPLANATIONS, result_sentence
 from gencard.client.findings.pages import numbers_section, rendered
 from gencard.client.findings.plots import HIGH, INK, STYLE, WIDTH, shortened, svg
-from gencard.client.report.card_report import CardReport
 from gencard.core.audit.report import Verdict
 from gencard.core.card.terms import Tier
 from gencard.measures.evaluation.evaluation import Finding, Group
@@ -162,7 +161,7 @@ def _section(name: str, finding: Finding) -> dict[str, object]:
         "id": name,
         "explanation": explanation,
         "finding": finding,
-        "sentence": result_of(finding).replace(" %", "\N{NO-BREAK SPACE}%"),
+        "sentence": result_sentence(finding).replace(" %", "\N{NO-BREAK SPACE}%"),
         "plot": plots.drawn(finding, explanation.title),
         "lines": [
             (label, number(value) if label.startswith(_PLAIN) else percent(value))

@@ -19,7 +19,7 @@ from openpyxl.cell import WriteOnlyCell
 from openpyxl.cell.cell import Cell
 from openpyxl.styles import Font
 
-from gencard.client.common.files.rows import batches, line_problem, same_bytes
+from gencard.client.common.rows import batches, line_problem, same_bytes
 from gencard.core.coding import Attribute, Coding, Edges, date_of_days
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError
