@@ -34,17 +34,17 @@ client.analyst                1   350  entry point of analysts and auditors
 client.answers                3  1050  questions to psi and to the records
 client.audit                  1   650  audits: runs and results
 client.card                   1   600  a card as the analyst holds it
-client.card_page              1   200  the page of the report on a card
+client.pages                  1   400  the page of the report on a card
 client.card_report            1   600  the report on a card
 client.card_view              1   650  how a card is displayed and awaited
 client.catalogue              1   350  datasets, generators, budget
 client.checking               4  1400  signatures, keys, log, receipts, replay
 client.common                10  2800  arguments, panels and files of all rooms
-client.connection             5  1450  TLS, credentials, calls, errors
-client.findings               5  1700  findings in sentences, plots and pages
+client.connection             4  1450  TLS, credentials, calls, errors
+client.findings               4  1550  findings in sentences, plots and pages
 client.planning               1   450  from a formula to rows in one call
 client.question               1   150  questions and their options
-client.shell                  9  2750  the command gencard
+client.shell                  8  2750  the command gencard
 client.steward                1   550  entry point of stewards
 client.steward_views          1   400  what stewards see
 client.terms                  1   550  terms from arguments

@@ -208,7 +208,7 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
         "gencard.client.common.psi_tables",
         "gencard.client.common.parquet:_column",
         "gencard.client.connection.tables:_reserve",
-        "gencard.client.connection.channels:Channels.turn",
+        "gencard.client.connection.connection:Channels.turn",
     ),
 }
 """Topic -> places, in the order in which a reader meets them."""

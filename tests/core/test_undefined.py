@@ -16,11 +16,11 @@ from gencard.analysis.answers.families.correlations import (
     kendall_pvalue,
     kendall_tau,
 )
-from gencard.client.card_page import card_page
 from gencard.client.findings import plots
 from gencard.client.findings.fidelity import UtilityOptions, utility_report
 from gencard.client.findings.findings import sentence
 from gencard.client.findings.plots import draw
+from gencard.client.pages import card_page
 from gencard.core.audit.exploration import _Block
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset

@@ -146,7 +146,7 @@ class Report(WrittenAsPage):
         return cls(report_of_json_object(document_of(data, "report")))
 
     def _page(self) -> str:
-        rendered: str = page_module("findings.pages").audit_page(
+        rendered: str = page_module().audit_page(
             self.facts, card=self.card, black_box=self.black_box, where=self.where, note=self.note
         )
         return rendered

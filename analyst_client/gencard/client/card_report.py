@@ -275,7 +275,7 @@ class CardReport(WrittenAsPage, Displayable):
         return f"{result} Not compared with the records: {' and '.join(self.unexamined)}."
 
     def _page(self) -> str:
-        rendered: str = page_module("card_page").card_page(self)
+        rendered: str = page_module().card_page(self)
         return rendered
 
     def document(self) -> dict[str, Any]:

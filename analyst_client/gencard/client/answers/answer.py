@@ -261,13 +261,13 @@ class CoefficientPlot:
         if kind not in FORMATS:
             problem = f"needs a name that ends in {', '.join(FORMATS)}"
             raise InvalidInputError(field="plot", problem=problem)
-        drawing = page_module("card_page").figure_bytes(self, kind.removeprefix("."))
+        drawing = page_module().figure_bytes(self, kind.removeprefix("."))
         with appearing(path, "plot") as part:
             part.write_bytes(drawing)
         return path
 
     def _repr_html_(self) -> str:
-        svg: str = page_module("card_page").figure_svg(self)
+        svg: str = page_module().figure_svg(self)
         return svg
 
 

@@ -421,14 +421,14 @@ class WrittenAsPage(WrittenAsJson):
         """The page, by a module that is loaded only where pages are wanted."""
 
 
-def page_module(name: str) -> ModuleType:
-    """Import a module that renders pages, by its name below ``gencard.client``.
+def page_module() -> ModuleType:
+    """Import the module that renders pages and figures.
 
     Raises:
         InvalidInputError: The extra ``report`` is not installed.
     """
     try:
-        return import_module(f"gencard.client.{name}")
+        return import_module("gencard.client.pages")
     except ModuleNotFoundError:
         problem = "pages and figures need: pip install 'gencard[report]'"
         raise InvalidInputError(field="report", problem=problem) from None

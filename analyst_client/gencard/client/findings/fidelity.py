@@ -140,7 +140,7 @@ class FidelityReport(WrittenAsPage, Displayable):
         return tuple(self.coding.attribute(name).coding.level_names[code] for name, code in pairs)
 
     def _page(self) -> str:
-        rendered: str = page_module("findings.pages").fidelity_page(
+        rendered: str = page_module().fidelity_page(
             self.ordered(),
             about=self.about,
             wording=self.wording,
@@ -284,7 +284,7 @@ class UtilityReport(WrittenAsPage, Displayable):
         }
 
     def _page(self) -> str:
-        rendered: str = page_module("findings.pages").utility_page(
+        rendered: str = page_module().utility_page(
             about=self.about,
             lines=self.lines(),
             grid=Grid(ACCURACY_HEADS, list(self.grid())),
