@@ -105,11 +105,7 @@ def bytes_of_request(request: BoxRequest) -> bytes:
 
 
 def read_request(stream: BinaryIO) -> BoxRequest:
-    """Read the request from a standard input.
-
-    Raises:
-        InvalidInputError: It is not such a request, or is cut short.
-    """
+    """Read the request from a standard input; raises InvalidInputError if it is none, or cut short."""
     header = document_of(stream.readline(_LONGEST_HEADER), "request")
     try:
         return _request_of(header, stream)
@@ -127,9 +123,7 @@ def columns_of(dataset: Dataset) -> Iterator[bytes]:
 def dataset_of_columns(data: bytes, domain: Domain, rows: int) -> Dataset:
     """The records whose codes these bytes are.
 
-    Raises:
-        InvalidDatasetError: A code is outside its domain.
-        ValueError: There are fewer or more bytes than codes.
+    Raises InvalidDatasetError for a code outside its domain, ValueError for fewer or more bytes.
     """
     columns, start = [], 0
     for size in domain.sizes:
@@ -273,12 +267,7 @@ class AnswerReader:
         self._done = -1
 
     def feed(self, data: bytes) -> None:
-        """The next bytes.
-
-        Raises:
-            BlackBoxError: Progress does not rise, a line is too long or none that is right, or more
-                bytes follow than the line says.
-        """
+        """Take the next bytes; raises BlackBoxError at the first that no valid answer has."""
         while data and not self._head:
             end = data.find(b"\n") + 1 or len(data)
             self._line += data[:end]
@@ -294,11 +283,7 @@ class AnswerReader:
             raise BlackBoxError(problem="its answer is too long")
 
     def rows(self) -> Dataset:
-        """The rows that were asked for.
-
-        Raises:
-            BlackBoxError: The answer is anything else.
-        """
+        """The rows that were asked for; raises BlackBoxError if the answer is anything else."""
         self._check(self._head == _rows_line(self._request.rows))
         try:
             return dataset_of_columns(self._whole(), self._request.dataset.domain, self._request.rows)
@@ -313,11 +298,7 @@ class AnswerReader:
         return saved
 
     def outputs(self) -> Outputs:
-        """Return the outputs of an analyst's program, rounded; the shape fixes all but the numbers.
-
-        Raises:
-            BlackBoxError: The answer is anything else, or has another spelling than the one.
-        """
+        """The outputs of a program, rounded; raises BlackBoxError unless spelt in their one form."""
         data = self.saved()
         try:
             outputs = outputs_of_json(document_of(data, "outputs"))
@@ -346,7 +327,7 @@ class AnswerReader:
         self._report(hundredths)
 
     def _announced(self, line: bytes) -> int:
-        """Bytes that follow the line of an answer; raises BlackBoxError where the line is wrong."""
+        """Bytes that follow the line of an answer."""
         request = self._request
         if line.startswith(_REFUSES):
             return 0
@@ -401,11 +382,9 @@ def _with_those_below(kind: type[GencardError]) -> Iterator[type[GencardError]]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """The records that a box is given, and what it may know of them besides.
+    """The records that a box is given, and the card's parameters and cliques.
 
     Args:
-        parameters: As the card names them.
-        workload: The cliques of the card.
         values: For ordered attributes, the number that each code stands for, NaN for missing.
     """
 
@@ -444,11 +423,7 @@ class PythonBox:
         return self.answer(Table(dataset), rows, seed=seed)
 
     def answer(self, table: Table, rows: int, *, seed: int) -> Dataset:
-        """Rows of the table's domain; all randomness is that of the seed.
-
-        Raises:
-            BlackBoxError: The function gave something else.
-        """
+        """Rows of the table's domain, random by the seed; raises BlackBoxError for other output."""
         output = _as_dataset(self.function(table, rows, rng=rng_of(seed)), table.domain, rows)
         return in_domain(output, table.domain, rows)
 
@@ -541,7 +516,6 @@ def _as_dataset(output: object, domain: Domain, rows: int) -> Dataset:
 
 
 def _fault(codes: NDArray[Any], size: int, rows: int) -> str:
-    """The fault of the codes of an attribute; empty if they have none."""
     if codes.shape != (rows,):
         return f"has shape {codes.shape}, not ({rows},)"
     if codes.dtype.kind not in "iu":

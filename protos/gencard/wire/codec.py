@@ -93,21 +93,13 @@ def value_of(kind: Callable[..., T], message: Message) -> T:
 
 
 def prepare(*pairs: tuple[Callable[..., Any], type[Message]]) -> None:
-    """Relate dataclasses to their messages ahead of their first use, as a module does for its own.
-
-    Raises:
-        TypeError: A pair does not have the same fields.
-    """
+    """Relate dataclasses to messages ahead of their first use; raises TypeError if fields differ."""
     for kind, message in pairs:
         _form(kind, message)
 
 
 def prepare_part(kind: Callable[..., Any], message: type[Message], *others: str) -> None:
-    """Relate a dataclass to the part of a message that it has, as ``part_of`` does at its first use.
-
-    Args:
-        others: Names of the fields that the dataclass does not have.
-    """
+    """Relate a dataclass to a message without ``others``, as ``part_of`` does at its first use."""
     _form(kind, message, frozenset(others))
 
 
@@ -131,8 +123,7 @@ class _Codec:
     """Functions that write and read values of one type in one field of a message.
 
     Args:
-        write: Gives what a message's constructor takes.
-        read: Gives the value; its second argument is what an error calls the field.
+        read: Takes what the field holds, and what an error calls the field.
         members: Values by what the field holds, if there are no others.
         many: The functions are for each element of a tuple.
     """
@@ -238,14 +229,11 @@ _FORMS: dict[tuple[Any, type[Message], frozenset[str] | None], _Form] = {}
 
 
 def _form(kind: Any, message: type[Message], others: frozenset[str] | None = None) -> _Form:
-    """The form of a dataclass and a message.
+    """The form of a dataclass and a message; raises TypeError if their fields differ.
 
     Args:
         others: Fields of the message that the dataclass does not have, if it may have fields of its own
             instead; None if both have the same.
-
-    Raises:
-        TypeError: They do not have the same fields, or a field has no such form.
     """
     if (kind, message, others) not in _FORMS:
         _FORMS[kind, message, others] = _made(kind, message, others)
@@ -300,11 +288,7 @@ def _members(kind: Any, fields: Any) -> dict[type, tuple[str, _Form]]:
 
 
 def _part(entry: CodecField, field: FieldDescriptor, *, lacks: bool) -> _Part:
-    """The part of a field.
-
-    Args:
-        lacks: Whether an unset field means the default.
-    """
+    """The part of a field; ``lacks`` says that an unset field means the default."""
     default = entry.default if lacks or is_dataclass(entry.kind) else MISSING
     if NoneType in get_args(entry.kind):
         default = None
@@ -329,7 +313,6 @@ def _item_of(kind: Any) -> Any:
 
 
 def _described(field: FieldDescriptor) -> Descriptor:
-    """The type of the messages in a field; raises TypeError if it holds none."""
     if field.message_type is None:
         raise TypeError(f"{field.full_name} is no message")
     return field.message_type

@@ -36,12 +36,7 @@ from gencard.wire.dsse import ANSWER, CARD, DOCUMENT, RECEIPT, read_document, st
 
 @dataclass(frozen=True, slots=True)
 class AuditedBox:
-    """Black box that made the rows, and the evidence for it.
-
-    Args:
-        digest: SHA-256, in hex, of all that ran.
-        verdict_digest: SHA-256, in hex, of the controller's statement that its audit passed.
-    """
+    """Black box that made the rows: SHA-256, in hex, of all that ran, and of its passed audit."""
 
     digest: str = field(metadata=written("box.sha256"))
     verdict_digest: str = field(metadata=written("verdict.sha256"))
@@ -53,15 +48,13 @@ class Receipt:
 
     Args:
         name: datasets/{dataset}/cards/{card}/releases/{release}.
-        card_digest: SHA-256, in hex, of the card.
-        psi_digest: SHA-256, in hex, of psi's document; empty for a card of tier private, which has none.
-        rows_digest: SHA-256, in hex, of the rows (Dataset.digest).
+        psi_digest: SHA-256 of psi's document; empty for a card of tier private, which has none.
+        rows_digest: SHA-256 of the rows (Dataset.digest). All digests are in hex.
         seed: Seed of the draw; None where records decided about the rows: it is nobody's to know then.
         versions: Name and version of what computed it, sorted by name.
         log_index: Position in the controller's log of the entry that preceded the release.
-        audited: The black box that made the rows.
         without_uniques: Replicated uniques were taken out, and other rows drawn.
-        private_box: SHA-256, in hex, of the black box of tier private that made the rows; else empty.
+        private_box: SHA-256 of the black box of tier private that made the rows; else empty.
         most_records: Of one person that counted, as on the card; 0 where each record stood for itself.
         version_kind: What the card's version of the records is an HMAC of; None in receipts from before
             that was said, and where the records are of another version by now.
@@ -177,11 +170,7 @@ class Question:
 
     @property
     def values(self) -> dict[str, list[float]]:
-        """The number that each level of an attribute stands for, where the analyst gave numbers.
-
-        Raises:
-            InvalidInputError: ``values`` of the options holds something else.
-        """
+        """The number that each level of an attribute stands for, where the analyst gave numbers."""
         values = self._options.get("values", {}) if self.options else {}
         right = isinstance(values, dict) and all(map(_are_numbers, values.values()))
         if not right:
@@ -222,17 +211,13 @@ class SignedAnswer:
 
     Args:
         name: datasets/{dataset}/cards/{card}/answers/{answer}.
-        card_digest: SHA-256, in hex, of the card.
         version: Salted digest of the records that were read.
         rules: Version of the output rules.
         reasons: Codes of the rules that refused, or of what a steward took out; sorted.
         released_by: URI of who decided: the controller, by its rules, or a steward.
         numbers: How many were released.
         log_index: Position in the controller's log of the entry that preceded the answer.
-        answer: As the core writes it; None where it was refused.
-
-    Raises:
-        InvalidInputError: A refused answer has numbers, or a released one has none.
+        answer: As the core writes it; None where it was refused, and only there.
     """
 
     name: str
@@ -374,11 +359,7 @@ def card_document(card: CardTerms) -> Document:
 
 
 def card_of_document(document: Document) -> CardTerms:
-    """The card that a document holds.
-
-    Raises:
-        VerificationError: Something is missing, too much, or not what the core accepts.
-    """
+    """The card that a document holds; raises VerificationError if the core does not accept all of it."""
     try:
         generator = dict(document["generator"])
         name = generator.pop("name")

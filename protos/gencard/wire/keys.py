@@ -95,14 +95,10 @@ class Identity:
 
     @classmethod
     def of_certificate(cls, certificate: x509.Certificate) -> "Identity":
-        """The identity in a certificate whose alternative names are exactly one URI.
+        """The identity in a certificate whose names are exactly one URI; else raises UnauthenticatedError.
 
         The names are read from the certificate itself. gRPC's ``peer_uri`` property is a C string, which
         ends at the first NUL: it presents ``.../steward/sam\\0...`` as ``.../steward/sam``.
-
-        Raises:
-            UnauthenticatedError: The certificate has no alternative names, malformed ones, two of
-                them, one of another kind, or one that is not an identity's URI.
         """
         try:
             names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -139,14 +135,7 @@ LONGEST_REASON = 200
 
 @dataclass(frozen=True, slots=True)
 class BackupFacts:
-    """Facts of a backup that a steward sees.
-
-    Args:
-        digest: SHA-256, in hex, of the list's canonical JSON.
-        entries: Of the log in it.
-        files: How many it has.
-        made: UTC, as text.
-    """
+    """Facts of a backup that a steward sees; ``digest`` is the list's SHA-256, in hex (RFC 8785)."""
 
     digest: str
     entries: int
@@ -156,14 +145,12 @@ class BackupFacts:
 
 @dataclass(frozen=True, slots=True)
 class RestoreApproval:
-    """One steward's word.
+    """Approval of one steward, named by URI.
 
     Args:
         backup: Digest of the backup's list.
         complete: Nothing was decided after the backup, so the budgets are free again.
-        reason: Why; for the log.
-        steward: URI.
-        time: UTC, as text.
+        reason: One line, for the log.
     """
 
     backup: str
@@ -221,11 +208,8 @@ class KeyChange:
     """One link of the chain.
 
     Args:
-        use: What the keys sign.
         number: Which change of this use, from 1.
-        previous: The key that was in force until then.
-        key: The key that is in force from then on.
-        time: When, in UTC, to the second.
+        previous: The key that was in force until ``time``, in UTC, to the second.
     """
 
     use: str
@@ -245,11 +229,7 @@ class KeyChange:
 
 
 def key_change_of(envelope: bytes) -> KeyChange:
-    """The change in an envelope, once both keys are found to have signed it.
-
-    Raises:
-        VerificationError: A signature is missing or wrong, or it is no change of a key.
-    """
+    """The change in an envelope that both keys signed; raises VerificationError for any other."""
     payload, _ = dsse.opened(envelope)
     facts = predicate_of(payload, KEY_CHANGE)
     change = read_document(KeyChange, facts, "a key change")
@@ -294,7 +274,6 @@ class KeyHistory:
 
     Args:
         pinned: The key that is trusted for itself.
-        use: What it signs.
         changes: All changes of that use, oldest first.
 
     Raises:
@@ -340,11 +319,7 @@ class KeyHistory:
         return KeyHistory(self.pinned, self.use, max(self.changes, changes, key=len))
 
     def continued_by(self, envelopes: Iterable[bytes]) -> "KeyHistory":
-        """The history that these changes tell, which must hold all of this one.
-
-        Raises:
-            VerificationError: As ``followed``, or they tell less than was known.
-        """
+        """The history that these changes tell; raises VerificationError if it lacks any of this one."""
         extended = KeyHistory(self.pinned, self.use).followed(envelopes)
         if len(extended.changes) < len(self.changes):
             raise VerificationError(problem="the key history was shortened")
@@ -365,8 +340,7 @@ class KeyHistory:
             unknown: Number of others whose keys are not known here; see ``dsse.verify``.
 
         Raises:
-            VerificationError: None did, a signature is wrong, there are others, or the statement is of
-                another time.
+            VerificationError: None did, a signature is wrong, there are others, or the time is another.
         """
         payload, signatures = dsse.opened(envelope)
         period = self.periods[-1]
@@ -384,11 +358,7 @@ def changes_file(envelopes: Iterable[bytes]) -> bytes:
 
 
 def changes_in(content: bytes) -> list[bytes]:
-    """The envelopes in such a document, not verified.
-
-    Raises:
-        VerificationError: It is no such document.
-    """
+    """The envelopes in a file of changes, not verified; raises VerificationError for other files."""
     try:
         envelopes = [json_bytes(envelope) for envelope in document_of(content, "keys")[LINKS]]
         if changes_file(envelopes) == content:
@@ -415,14 +385,9 @@ _ADDRESS = re.compile(f"{_ONE_ADDRESS}(,{_ONE_ADDRESS}){{0,7}}")
 
 @dataclass(frozen=True, slots=True)
 class EnrolmentRequest:
-    """A request whose two signatures were verified.
+    """A request whose two signatures, by its TLS key (P-256) and its Ed25519 key, were verified.
 
-    Args:
-        name: Name that the person wants.
-        role: Role that the person wants, or empty. The steward decides.
-        project: Project that the person wants, or empty. The steward decides.
-        tls_key: Public key for the certificate (ECDSA, P-256).
-        signing_key: Public key that will sign cards (Ed25519).
+    Role and project are wishes, or empty: the steward decides.
     """
 
     name: str
@@ -439,8 +404,6 @@ class EnrolmentRequest:
 
 @dataclass(frozen=True, slots=True)
 class _RequestFacts:
-    """Fields in the statement of a request."""
-
     certificate_request: str
     name: str
     project: str
@@ -456,11 +419,7 @@ def request_document(
     role: str = "",
     project: str = "",
 ) -> bytes:
-    """A request as a DSSE envelope.
-
-    Raises:
-        InvalidInputError: The name, role or project could not be part of an identity.
-    """
+    """A request as a DSSE envelope; raises InvalidInputError if its facts could not be an identity."""
     checked_identity("request", project or "project", role or Role.ANALYST, name)
     fingerprint = dsse.key_id(signing_key.public_key())
     names = [x509.UniformResourceIdentifier(f"{_SIGNING_KEY}{fingerprint}")]
@@ -508,11 +467,7 @@ def request_of_document(envelope: bytes) -> EnrolmentRequest:
 
 
 def checked_identity(trust_domain: str, project: str, role: str, name: str) -> Identity:
-    """A person's identity.
-
-    Raises:
-        InvalidInputError: The role is not a person's, or its URI would not read back as itself.
-    """
+    """The identity of a person; raises InvalidInputError if its URI would not read back as itself."""
     if role not in PERSONS:
         problem = f"must be one of {', '.join(PERSONS)}"
         raise InvalidInputError(field="role", problem=problem)
@@ -566,7 +521,6 @@ class EnrolmentAnswer:
         certificate: The person's, for the TLS key in the request.
         authority: The certificate of the authority that issued it, and the controller's.
         card_key: The controller's public key for cards, receipts and verdicts.
-        log_key: The public key of the controller's log.
         signing_key: The person's signing key, as enrolled.
         address: Where the controller listens, ``host:port``; those of standbys follow, after commas.
     """

@@ -47,11 +47,7 @@ def coding_document(coding: Coding) -> Document:
 
 
 def coding_of_document(document: Document) -> Coding:
-    """The coding that a document holds; descriptions are not part of it.
-
-    Raises:
-        InvalidInputError: The document is malformed, or is not what the core accepts.
-    """
+    """The coding in a document, without descriptions; raises InvalidInputError if there is none."""
     try:
         return Coding(
             tuple(map(_attribute_of_document, document["attributes"])),
@@ -189,11 +185,7 @@ def numbers_document(psi: Psi) -> Document:
 
 
 def numbers_of_document(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of ``Psi`` that ``numbers_document`` writes.
-
-    Raises:
-        InvalidPsiError: They are no histograms and sums.
-    """
+    """The arguments of ``Psi`` that ``numbers_document`` writes; raises InvalidPsiError for others."""
     kinds = {"histograms": HistogramMeasurement, "sums": SumMeasurement}
     try:
         return {
@@ -205,11 +197,7 @@ def numbers_of_document(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def psi_of_document(data: bytes) -> Psi:
-    """Psi from its bytes.
-
-    Raises:
-        InvalidPsiError: The bytes hold no psi.
-    """
+    """Measured psi from its bytes; raises InvalidPsiError if they hold none."""
     try:
         document = document_of(data, "psi")
         domain = Domain(texts_of(document["attributes"]), tuple(map(integer_of, document["sizes"])))

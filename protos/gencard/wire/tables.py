@@ -229,14 +229,11 @@ def packed_bytes(count: int, bits: int) -> int:
 
 
 def unpack(content: bytes, count: int, bits: int, room: Bytes) -> Bytes:
-    """Codes of 1, 2 or 4 bits, a byte each.
+    """Codes of 1, 2 or 4 bits, a byte each; raises InvalidDatasetError if bits without a code are not 0.
 
     Args:
         content: ``packed_bytes(count, bits)`` bytes.
         room: For the codes; 7 bytes longer than they are.
-
-    Raises:
-        InvalidDatasetError: Bits of the last byte without a code are not 0.
     """
     packed, codes_of = np.frombuffer(content, dtype=np.uint8), _codes_of_bytes(bits)
     filled = room[: len(packed) * codes_of.itemsize]
@@ -449,15 +446,13 @@ def dataset_of_chunks(
     """The dataset that chunks carry, checked against its own digest.
 
     Args:
-        chunks: Header, batches, trailer.
-        domain: What the table must be over.
-        most_rows: At most so many rows; nothing is allocated for more.
+        most_rows: At most so many rows; nothing is allocated for more, or for another domain.
         allocate: Makes room for the codes.
 
     Raises:
-        DomainMismatchError: The header announces another domain; nothing is allocated.
+        DomainMismatchError: The header announces another domain.
         InvalidDatasetError: Parts are missing, repeated, or do not fill rows x attributes codes.
-        TooLargeError: The header announces more rows than ``most_rows``; nothing is allocated.
+        TooLargeError: The header announces more rows than ``most_rows``.
         VerificationError: The digest does not agree.
     """
     parts = iter(chunks)
@@ -484,8 +479,6 @@ def _header_of(chunk: common.TableChunk | None, domain: Domain, most_rows: int) 
 
 
 class _ByRows:
-    """A table that batches of rows fill."""
-
     def __init__(self, domain: Domain, table: Table) -> None:
         self.domain, self.table, self._done = domain, table, 0
 
