@@ -87,8 +87,7 @@ class Release(Displayable):
     """Rows that were verified against digest and receipt.
 
     Args:
-        dataset: The codes.
-        coding: The schema of the codes.
+        dataset: The codes, of the schema ``coding``.
         receipt: The signed facts about the rows: card, psi, seed, digests.
         envelope: The receipt as the controller signed it.
         documents: Returns the other documents of the release, by file name.
@@ -176,7 +175,6 @@ class Release(Displayable):
         return Path(folder)
 
     def _is_in(self, folder: Path) -> bool:
-        """Whether a folder holds this release."""
         with suppress(InvalidInputError):
             return read_file(folder / RECEIPT, "receipt", DOCUMENT_LIMIT) == self.envelope
         return False
@@ -288,14 +286,7 @@ def _made_by(receipt: Receipt) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Agreement:
-    """A card with the signatures of both parties, verified.
-
-    Args:
-        card: What was agreed.
-        digest: SHA-256, in hex, of the card.
-        envelope: The signed card.
-        coding: The schema that the card names.
-    """
+    """A card with the signatures of both parties, verified; ``digest`` is its SHA-256, in hex."""
 
     connection: Connection
     card: CardTerms
@@ -400,12 +391,7 @@ class Agreement:
         return places_by(self.card, lambda: self.psi, self.coding)
 
     def replay(self, data: "pd.DataFrame | Release") -> Replayed:
-        """Make a release again and compare all that was delivered: rows, numbers, types, order, index.
-
-        Raises:
-            VerificationError: Something differs.
-            NotReplayableError: A black box made the rows, from records.
-        """
+        """Make a release again and compare all of it: rows, numbers, types, order, index."""
         if self.card.tier is not Tier.BY_CONSTRUCTION:
             raise NotReplayableError
         dataset = self._rows_of(data).dataset
@@ -501,11 +487,7 @@ class Agreement:
     ) -> dict[str, bytes]:
         """Return the documents saved beside the rows of a release, by file name: card, schema, psi, log.
 
-        There is no psi under a card of tier private.
-
-        Args:
-            verdict: That of the audit, where the release names one.
-            entry: The release's own, with its proof for the checkpoint.
+        There is no psi under a card of tier private. ``entry`` has its proof for the checkpoint.
         """
         return {
             **({} if verdict is None else {folder.VERDICT: verdict}),
@@ -514,11 +496,7 @@ class Agreement:
         }
 
     def proof(self, entry: LogEntry, checkpoint: Checkpoint) -> dict[str, bytes]:
-        """Return the documents that all checks of the card need, by file name: keys, log, card, schema.
-
-        Args:
-            entry: That of what is checked, with its proof for the checkpoint.
-        """
+        """Return the documents that all checks of the card need, by file name."""
         changes = self.connection.keys.changes()
         return {
             **({} if changes is None else {folder.KEYS: changes}),

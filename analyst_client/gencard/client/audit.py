@@ -184,12 +184,7 @@ def audit(
     resume: str,
     progress: ProgressDisplay,
 ) -> Audit:
-    """Audit a black box; the arguments are those of ``Card.audit``.
-
-    Raises:
-        InvalidInputError: ``where`` is unknown, or an argument belongs to the other kind of audit.
-        InvalidNumberError: There are fewer runs than an audit needs to keep its level.
-    """
+    """Audit a black box; the arguments are those of ``Card.audit``."""
     if where == Where.MADE_UP and not resume:
         return _at_made_up_records(
             agreement, black_box, seed=seed, runs=runs, records=records, progress=progress
@@ -245,7 +240,6 @@ def _at_made_up_records(
 
 
 def _rehearse(agreement: Agreement, black_box: str, seed: int) -> None:
-    """Run a black box once, on made-up records."""
     box = RemoteBox(agreement.connection, agreement.card.name, black_box)
     box(_made_up(agreement, seed), _rows_of(agreement.card.terms), seed=seed)
 
@@ -256,7 +250,6 @@ def _made_up(agreement: Agreement, seed: int) -> Dataset:
 
 
 def _rows_of(terms: Proposal) -> int:
-    """Return the number of rows of a run at made-up records."""
     return max(2, min(terms.rows, MADE_UP_RECORDS))
 
 
@@ -300,17 +293,12 @@ WAITS = "no answer yet: the black box is slow, or waits until jobs at the record
 
 @dataclass(frozen=True, slots=True)
 class NoticedBox:
-    """A lent black box whose long runs are explained to the person who waits.
-
-    Args:
-        notice: Called with a sentence when a run has not answered for ``PATIENCE``.
-    """
+    """A lent black box; ``notice`` gets a sentence when a run has not answered for ``PATIENCE``."""
 
     box: RemoteBox
     notice: Callable[[str], object]
 
     def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
-        """Run the box once; raises as the box does."""
         timer = threading.Timer(PATIENCE, self.notice, (WAITS,))
         timer.daemon = True
         timer.start()
@@ -361,7 +349,6 @@ class Clock:
         """Report, before the first run, about how long all runs will take.
 
         Args:
-            runs: Number of runs of the audit.
             rehearsal: Runs the black box once, to measure the time; its rows are not used. If it
                 fails there is no estimate, and the audit itself raises the error.
         """
@@ -397,11 +384,7 @@ def known_audits(agreement: Agreement) -> Iterator[Audit]:
 
 
 def _audit_of(agreement: Agreement, message: pb.Audit, black_box: str) -> Audit:
-    """Return the audit that a signed verdict states.
-
-    Raises:
-        VerificationError: The message differs from the verdict, or the verdict has another card or box.
-    """
+    """Return the audit that a signed verdict of this card and box states, and the message too."""
     payload = agreement.connection.keys.cards(message.attestation).payload_of(message.attestation)
     signed, expected = predicate_of(payload, VERDICT), None
     message.DiscardUnknownFields()  # a newer controller may say more than is compared here
@@ -425,14 +408,7 @@ def _audit_of(agreement: Agreement, message: pb.Audit, black_box: str) -> Audit:
 
 
 def _findings(agreement: Agreement, message: pb.Audit, signed: Document) -> AuditReport | None:
-    """Return the full report; None if our role may not see it.
-
-    Args:
-        signed: The signed verdict.
-
-    Raises:
-        VerificationError: The report is not the one that the signed verdict names.
-    """
+    """Return the full report, which the signed verdict names; None if our role may not see it."""
     connection = agreement.connection
     if connection.credentials.identity().role not in _FULL_REPORT:
         return None
@@ -572,10 +548,6 @@ def canary_audit(
     Args:
         black_box: Its name in the catalogue; empty for the card's own generator.
         seed: For tests only. The bounds are void if the controller can guess the seed.
-
-    Raises:
-        InvalidNumberError: The terms are out of range.
-        VerificationError: The box returned another number of rows.
     """
     rng = rng_of(secrets.randbits(64) if seed is None else seed)
     codings = {name: agreement.coding.attribute(name).coding for name in agreement.domain.attributes}

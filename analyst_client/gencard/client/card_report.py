@@ -117,11 +117,7 @@ def run_measures(
 
 
 def known_measures(connection: Connection, card: str) -> CardMeasures:
-    """All existing evaluations of a card that our role may see.
-
-    Raises:
-        VerificationError: An answer belongs to another card or evaluation.
-    """
+    """All existing evaluations of a card that our role may see."""
     request = pb.ListMeasuresRequest(parent=card)
     measures = CardMeasures(card)
     for page in pages(connection, connection.measures.ListMeasures, request):
@@ -169,11 +165,7 @@ MEASURED_ON = (
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Evaluations that a report does not include, and the reason.
-
-    Args:
-        group: What they examine; None for what is no evaluation.
-    """
+    """Evaluations (or, of no group, others) that a report does not include, and the reason."""
 
     what: str
     why: str
@@ -190,7 +182,6 @@ class CardReport(WrittenAsPage, Displayable):
         reader: The role that the report was made for: it decides what is in it.
         findings: By measure, in the order of the report; None where the records do not allow it.
         audits: Of the card, newest first.
-        answers: Analyses that the reader put in.
         coding: The schema, by which numbers are written; without it there is no table of them.
     """
 
@@ -393,11 +384,7 @@ NOT_ALLOWED = "not possible with these records or rows"
 
 @dataclass(frozen=True)
 class _Gathering:
-    """Collects the contents of one report.
-
-    Args:
-        measure: Run missing evaluations; the first caller pays.
-    """
+    """Collects one report; ``measure`` runs missing evaluations, for which the first caller pays."""
 
     agreement: Agreement
     receipt: Receipt
@@ -502,11 +489,7 @@ def card_report(
     measure: bool,
     progress: ProgressDisplay,
 ) -> CardReport:
-    """The report of a card and one release; the arguments are those of ``Card.report``.
-
-    Raises:
-        InvalidInputError: The card has no release, or none of this name.
-    """
+    """The report of a card and one release; the arguments are those of ``Card.report``."""
     role = agreement.connection.credentials.identity().role
     gathering = _Gathering(agreement, _receipt(agreement, release), measure, progress)
     measures = gathering.measures()
@@ -531,7 +514,6 @@ def _order(left: LeftOut) -> tuple[bool, int]:
 
 
 def _receipt(agreement: Agreement, release: str | None) -> Receipt:
-    """The receipt of a release, the newest where none is named."""
     for receipt in agreement.receipts():
         if release in (None, receipt.name):
             return receipt

@@ -92,13 +92,7 @@ _MADE_UP = 0
 
 @dataclass(frozen=True, slots=True)
 class PlannedAnalysis:
-    """An analysis that a card is for, and the smallest Phi that determines it.
-
-    Args:
-        question: The analysis.
-        marginals: Marginals of Phi.
-        numbers: Histograms and sums of Phi.
-    """
+    """An analysis that a card is for, and the smallest Phi for it: marginals, histograms, sums."""
 
     question: AnalystQuestion
     marginals: tuple[Clique, ...]
@@ -106,13 +100,7 @@ class PlannedAnalysis:
 
     @classmethod
     def of(cls, question: AnalystQuestion, coding: Coding) -> Self:
-        """Find out what an analysis needs.
-
-        Raises:
-            InvalidFormulaError, InvalidInputError, UnknownAttributeError, TooLargeError: What is wrong
-                with the formula, or with what it needs.
-            LevelsTooWideError: No card determines it.
-        """
+        """Find out what an analysis needs; raises LevelsTooWideError if no card determines it."""
         from gencard.analysis.formulas.summing import question_needs  # noqa: PLC0415 - loads pandas
 
         kind, where, missing = analysis_of(question.kind), question.where, question.missing
@@ -138,9 +126,8 @@ class PlannedAnalysis:
     def prediction(self, terms: Proposal, entry: CatalogueEntry) -> "Prediction | None":
         """Return what the noise of some terms would do to the analysis of made-up records.
 
-        Returns:
-            None without noise, if the number of records is not declared, and if the analysis has no
-            standard errors or the terms do not give it.
+        None without noise, if the number of records is not declared, and if the analysis has no standard
+        errors or the terms do not give it.
         """
         from gencard.analysis.formulas.predicting import predicted  # noqa: PLC0415 - loads pandas
 
@@ -306,11 +293,7 @@ class CardView(Displayable):
 
     @property
     def signed(self) -> CardTerms | None:
-        """The card that both sides would sign under the present offer; None before an offer.
-
-        Raises:
-            VerificationError: The offer's statement is not a card.
-        """
+        """The card that both sides would sign under the present offer; None before an offer."""
         offer = self._negotiation.offer
         return None if offer is None else card_of_statement(offer.statement)
 
@@ -322,11 +305,7 @@ class CardView(Displayable):
 
     @property
     def black_box(self) -> CardTerms | None:
-        """The card under the present offer if its generator reads records, else None.
-
-        Raises:
-            VerificationError: The offer's statement is not a card.
-        """
+        """The card under the present offer if its generator reads records, else None."""
         signed = self.signed
         return None if signed is None or signed.tier is Tier.BY_CONSTRUCTION else signed
 
@@ -444,7 +423,6 @@ def change_lines(changes: tuple[Change, ...]) -> list[tuple[str, str, str, str]]
 
 
 def _measures(terms: Proposal, offer: Offer | None) -> str:
-    """Names and price of the evaluations."""
     names = ", ".join(terms.measures)
     return names if offer is None else f"{names}; price {offer.measures_price}, once per card"
 
@@ -483,7 +461,6 @@ def _short(number: float) -> str:
 
 
 def _few(names: Iterable[str]) -> str:
-    """The first six and the total number."""
     items = list(names)
     text = "; ".join(items[:6])
     return text if len(items) <= 6 else f"{text}; … ({len(items):,} in all)"

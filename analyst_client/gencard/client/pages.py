@@ -225,11 +225,7 @@ def figure_svg(plot: CoefficientPlot) -> str:
 
 
 def figure_bytes(plot: CoefficientPlot, kind: str) -> bytes:
-    """The figure as a file of its own.
-
-    Args:
-        kind: "svg", "png" or "pdf".
-    """
+    """The figure as a file of its own, of kind "svg", "png" or "pdf"."""
     file = io.BytesIO()
     ink, mark = _ON_WHITE[INK], _ON_WHITE[HIGH]
     colours = {name: ink for name, colour in STYLE.items() if colour == INK}
@@ -349,7 +345,6 @@ def _section(name: str, finding: Finding) -> dict[str, object]:
 
 
 def _tables(finding: Finding) -> dict[str, object] | None:
-    """The worst tables of each width."""
     if not isinstance(finding, TablesFinding):
         return None
     rows = [

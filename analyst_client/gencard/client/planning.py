@@ -266,9 +266,6 @@ def check_mechanism(card: Card) -> None:
     """Refuse to sign, without a question, an offer of another mechanism than the proposal's.
 
     A generator that adds noise of its own is signed if the proposal has its name.
-
-    Raises:
-        NotAcceptedError: It has another one.
     """
     proposal = card.negotiation.proposed
     proposed, offered = proposal.privacy, card.terms.privacy
@@ -280,7 +277,6 @@ def check_mechanism(card: Card) -> None:
 
 
 def _options(privacy: Privacy, generator: str) -> str:
-    """The options of the shell that ask for an offered measurement."""
     if isinstance(privacy, InsideGenerator):
         return f"with `--generator {generator}`"
     if not isinstance(privacy, AddedNoise):
@@ -359,11 +355,7 @@ def rows_of(
 
 @contextmanager
 def naming_refused(cards: Callable[[], Iterable[Card]]) -> Iterator[None]:
-    """Add to a refusal because of earlier grants the refused cards that still count as grants.
-
-    Args:
-        cards: The analyst's own cards on the dataset.
-    """
+    """Add to a refusal because of earlier grants those of these cards that still count as grants."""
     try:
         yield
     except ProposalRefusedError as error:

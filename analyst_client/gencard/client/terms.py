@@ -247,11 +247,7 @@ def alike(options: Measured) -> dict[str, Any]:
 
 
 def analyses_of(given: "Analyses | Mapping[str, Any] | None", privacy: Privacy) -> Analyses:
-    """The runs on the records that the options ask for, measured as the card is.
-
-    Raises:
-        InvalidInputError, InvalidNumberError: A name is unknown, or a value is not one that it has.
-    """
+    """The runs on the records that the options ask for, measured as the card is."""
     if given is None or isinstance(given, Analyses):
         return (given or NO_ANALYSES).measured_as(privacy)
     names = [*(field.name for field in fields(Analyses) if field.name != "privacy"), *CURRENCIES]
@@ -270,12 +266,7 @@ def analyses_of(given: "Analyses | Mapping[str, Any] | None", privacy: Privacy) 
 
 
 def weights_of(options: Measured, phi: Phi) -> tuple[int, ...]:
-    """One weight for each statistic, in the order of a card; empty if no weights are given.
-
-    Raises:
-        InvalidInputError: A weight names a statistic that is not requested.
-        InvalidNumberError: A weight is not a whole number.
-    """
+    """One weight for each statistic, in the order of a card; empty if no weights are given."""
     weights = {_key(statistic): weight for statistic, weight in (options.get("weights") or {}).items()}
     requested = phi.keys
     if weights.keys() - set(requested):
@@ -347,7 +338,6 @@ def measured_with(
 
 
 def _budgets(terms: Proposal, privacy: AddedNoise) -> list[Fraction]:
-    """The part of the budget that each statistic spends."""
     return privacy.parts(terms.weights or [1] * terms.statistics)
 
 
@@ -377,11 +367,7 @@ def proposed(
     rows: int | None,
     audit: AuditTerms,
 ) -> Proposal:
-    """A proposal for a dataset; ``rows`` defaults to the policy's limit.
-
-    Raises:
-        InvalidInputError, InvalidNumberError, UnknownAttributeError: What is wrong with the words.
-    """
+    """A proposal for a dataset; ``rows`` defaults to the policy's limit."""
     domain = entry.coding.domain
     phi = phi_of(marginals, domain)
     phi = phi._replace(marginals=_within(measured.get("where"), phi.marginals, entry.coding))
@@ -433,9 +419,6 @@ def all_columns(entry: CatalogueEntry, measured: Measured) -> tuple[Statistic, .
     attribute of which no pair is left keeps its single marginal. Where not all pairs fit in number,
     those of neighbouring columns come first; where not all fit in price, those with few cells, and then
     histograms. With a condition there are no numbers: histograms and totals are of all records.
-
-    Raises:
-        InvalidInputError, InvalidNumberError, UnknownAttributeError: ``measured`` is wrong.
     """
     domain, where = entry.coding.domain, measured.get("where")
     noisy = (privacy_of(measured) or EXACT).noisy or Mechanism.EXACT not in entry.policy.mechanisms
@@ -514,12 +497,6 @@ def countered(
     """Terms that replace the offered ones; arguments that are None keep the offered value.
 
     Evaluations, and the removal of replicated uniques, are kept only with exact counts.
-
-    Args:
-        others: Fields of the terms.
-
-    Raises:
-        InvalidInputError, InvalidNumberError, UnknownAttributeError: What is wrong with the words.
     """
     domain = entry.coding.domain
     own = Phi(now.marginals, now.moments, now.histograms, now.sums)

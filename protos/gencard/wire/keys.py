@@ -95,7 +95,7 @@ class Identity:
 
     @classmethod
     def of_certificate(cls, certificate: x509.Certificate) -> "Identity":
-        """The identity in a certificate whose names are exactly one URI; else raises UnauthenticatedError.
+        """The identity in a certificate whose names are one URI; raises UnauthenticatedError for others.
 
         The names are read from the certificate itself. gRPC's ``peer_uri`` property is a C string, which
         ends at the first NUL: it presents ``.../steward/sam\\0...`` as ``.../steward/sam``.

@@ -69,10 +69,9 @@ _STATE = {
 
 @dataclass(frozen=True, slots=True)
 class RunOnRecords:
-    """A run on the records in a list.
+    """A run on the records in a list, named datasets/{dataset}/cards/{card}/answers/{answer}.
 
     Args:
-        name: datasets/{dataset}/cards/{card}/answers/{answer}.
         statistics: What it cost, in independent statistics; 0 under noise.
         paid: What it cost, in all currencies.
     """
@@ -102,11 +101,7 @@ def list_line(run: RunOnRecords) -> tuple[str, str, str, str, str]:
 
 
 def sent(question: AnalystQuestion) -> Question:
-    """The question as it is sent and signed.
-
-    Raises:
-        InvalidInputError: A text is too long, an option has no JSON, or it is of answers from psi.
-    """
+    """The question as it is sent and signed, without options of answers from psi."""
     if question.bootstrap:
         problem = "applies to answers from noisy psi only: a run has its own intervals"
         raise InvalidInputError(field="bootstrap", problem=problem)
@@ -123,15 +118,7 @@ def sent(question: AnalystQuestion) -> Question:
 
 
 def run(agreement: Agreement, question: Question, progress: ProgressDisplay) -> Answer:
-    """Have one analysis run on the records, and verify what was signed.
-
-    Raises:
-        NoAnswerError: The schema leaves it no answer; nothing is charged.
-        RunRefusedError: The output rules or a steward refused it.
-        TooManyRefusalsError: Too many runs were refused; a steward has to review them first.
-        AnswerWaitingError: A steward has to decide first.
-        VerificationError: What came back is not the answer to this question.
-    """
+    """Have one analysis run on the records, and verify what was signed; raises as ``Card.run``."""
     connection = agreement.connection
     request = pb.RunAnalysisRequest(
         card=agreement.card.name,
@@ -149,11 +136,7 @@ def run(agreement: Agreement, question: Question, progress: ProgressDisplay) -> 
 
 
 def fetch(agreement: Agreement, name: str, question: Question | None = None) -> Answer:
-    """An answer by its name, verified; raises as ``run`` does.
-
-    Args:
-        question: What it has to answer; None for any.
-    """
+    """An answer by its name, verified, to this question if there is one; raises as ``run`` does."""
     connection = agreement.connection
     got = connection.call(connection.answers.GetAnswer, pb.GetAnswerRequest(name=name))
     if not got.answer.envelope:
@@ -220,7 +203,6 @@ class DryRun(Displayable):
 
     Args:
         program: The file as it was.
-        release: datasets/{dataset}/cards/{card}/releases/{release}.
         outputs: What it gave, rounded as on the records.
         by_levels: Attributes that came as the midpoints of their levels, here and on the records.
     """
@@ -274,11 +256,7 @@ def text_of(program: str | Path) -> bytes:
 
 
 def granting(programs: Sequence[str | Path], libraries: Sequence[str]) -> dict[str, list[str]]:
-    """Return the keys ``programs`` and ``libraries`` of the ``analyses`` that grant these programs.
-
-    Raises:
-        InvalidInputError: A file cannot be read, or its name is misleading.
-    """
+    """Return the keys ``programs`` and ``libraries`` of the ``analyses`` that grant these programs."""
     texts = [text_of(program) for program in programs]
     names = {*libraries, *(R for text in texts if is_r(text))}
     return {"programs": sorted({sha256(text) for text in texts}), "libraries": sorted(names)}
@@ -313,10 +291,6 @@ def dry_run(
 
     Args:
         stored: Attributes whose numbers the program gets; here they are drawn inside the intervals.
-
-    Raises:
-        InvalidInputError: The file cannot be read, the program fails or gives no valid output, or it is
-            in R and R is not installed here.
     """
     path, text = Path(program), text_of(program)
     names = release.dataset.domain.attributes
@@ -348,7 +322,6 @@ def outputs_here(path: Path, request: BoxRequest) -> Outputs:
 
 
 def _in_r(path: Path, request: BoxRequest) -> "subprocess.CompletedProcess[bytes]":
-    """Raises InvalidInputError where R is not installed here."""
     rscript = shutil.which("Rscript")
     if rscript is None:
         raise InvalidInputError(
@@ -378,13 +351,7 @@ def newest_release(agreement: Agreement, progress: ProgressDisplay) -> Release:
 def run_program(agreement: Agreement, rehearsed: DryRun, progress: ProgressDisplay) -> Answer:
     """Have the controller run a program on the records, once; its answer, where a steward released it.
 
-    Raises:
-        InvalidInputError: The card does not name the program.
-        ProgramNotRunError: It fails at the controller on synthetic rows; nothing is charged.
-        AnswerWaitingError: A steward has to decide first; ask again later. So it is if it failed.
-        RunRefusedError: A steward refused.
-        TooLargeError: The card has had all its reviewed runs.
-        BudgetExceededError: The price exceeds the budget.
+    Raises as ``Card.run``; a program that failed there waits for a steward, too.
     """
     request = pb.RunProgramRequest(
         card=agreement.card.name,

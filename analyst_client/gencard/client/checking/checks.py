@@ -77,22 +77,14 @@ if TYPE_CHECKING:
 
 
 def checked_answer(answer: CardRecord, proposal: Proposal) -> CardRecord:
-    """The controller's answer to a proposal, once it is an answer to this one.
-
-    Raises:
-        VerificationError: It quotes other terms as those asked for, which would hide differences.
-    """
+    """The controller's answer to a proposal, which must quote these terms, or it hides differences."""
     if answer.proposed != proposal:
         raise VerificationError(problem="the controller answered with other terms than requested")
     return answer
 
 
 def checked_offer(card: CardRecord, offer: Offer, entry: CatalogueEntry, *, analyst: str) -> bytes:
-    """The statement to sign, once its bytes are found to mean the offer as it is shown, and no more.
-
-    Raises:
-        VerificationError: They mean something else; names what.
-    """
+    """The statement to sign, once its bytes are found to mean the offer as it is shown, and no more."""
     stated = card_of_statement(offer.statement)
     agreements = {
         "terms": stated.terms == offer.terms,
@@ -112,11 +104,7 @@ def checked_offer(card: CardRecord, offer: Offer, entry: CatalogueEntry, *, anal
 
 
 def card_of_statement(payload: bytes) -> CardTerms:
-    """The card inside a statement, which must be the one sequence of bytes that means it.
-
-    Raises:
-        VerificationError: It is no card, its digest is not its own, or its bytes are not canonical.
-    """
+    """The card inside a statement, which must be the one sequence of bytes that means it."""
     document = predicate_of(payload, CARD)
     card = card_of_document(document)
     if subject_digest(payload) != digest_of(document):
@@ -134,9 +122,6 @@ def card_payload(
     Args:
         analyst: The analyst's present key and earlier ones. If none is known, the analyst's signature is
             not checked.
-
-    Raises:
-        VerificationError: One side did not sign it, or another one did.
     """
     if not analyst:
         return controller.payload_of(envelope, unknown=1)
@@ -146,11 +131,7 @@ def card_payload(
 
 
 def checked_receipt(envelope: bytes, keys: KeyHistory, card: CardTerms, *, card_digest: str) -> Receipt:
-    """The receipt of a release, signed by the controller, about this card and within its terms.
-
-    Raises:
-        VerificationError: Not signed, not a receipt, or not of this card; names what.
-    """
+    """The receipt of a release, signed by the controller, about this card and within its terms."""
     payload = keys.payload_of(envelope)
     receipt = receipt_of_document(predicate_of(payload, RECEIPT, compared=True))
     if receipt_statement(receipt) != payload:
@@ -168,11 +149,7 @@ def checked_receipt(envelope: bytes, keys: KeyHistory, card: CardTerms, *, card_
 
 
 def version_kind_of(receipts: Iterable[Receipt]) -> VersionKind | None:
-    """Return the kind of version of the card's records from its receipts; None if no receipt has it.
-
-    Raises:
-        VerificationError: They contradict each other, although one card is of one version.
-    """
+    """The kind of version of a card's records in its receipts, which must agree; None if none has it."""
     kinds = {receipt.version_kind for receipt in receipts if receipt.version_kind is not None}
     if len(kinds) > 1:
         raise VerificationError(problem="the receipts differ in the kind of version of the records")
@@ -182,11 +159,7 @@ def version_kind_of(receipts: Iterable[Receipt]) -> VersionKind | None:
 def checked_signed_answer(
     envelope: bytes, keys: KeyHistory, card: CardTerms, *, card_digest: str
 ) -> SignedAnswer:
-    """The answer of a run on the records, signed by the controller, under this card, within its terms.
-
-    Raises:
-        VerificationError: Not signed, not an answer, or not of this card; names what.
-    """
+    """The answer of a run on the records, signed by the controller, for this card, within its terms."""
     payload = keys.payload_of(envelope)
     document = predicate_of(payload, ANSWER, compared=True)
     answer = answer_of_document(document)
@@ -231,16 +204,11 @@ def _tier_of(receipt: Receipt) -> Tier | None:
 def passing_verdict(
     envelopes: Iterable[bytes], audited: AuditedBox, keys: KeyHistory, card: CardTerms, digest: str
 ) -> bytes:
-    """The envelope of the verdict that a receipt names.
+    """The envelope of the passing verdict, for this card, that a receipt names.
 
     Args:
         envelopes: Signed facts, among which it should be.
-        keys: The controller's.
         digest: SHA-256, in hex, of the card.
-
-    Raises:
-        VerificationError: It is not there, is not signed, or does not say that an audit of the card's
-            generator passed under this card.
     """
     from gencard.core.audit.report import Verdict  # noqa: PLC0415 - loads scipy.stats
 
@@ -281,11 +249,7 @@ class LogWatch:
         self._connection = connection
 
     def checkpoint(self) -> Checkpoint:
-        """The newest checkpoint, proved to continue the one kept before.
-
-        Raises:
-            VerificationError: Not signed, or the log was shortened, forked or rewritten.
-        """
+        """The newest checkpoint, proved to continue the one kept before."""
         # before the request: another program of the user may store a newer one meanwhile
         stored_checkpoint = self._seen()
         answer = self._connection.call(self._connection.log.GetCheckpoint, pb.GetCheckpointRequest())
@@ -299,12 +263,7 @@ class LogWatch:
         return new
 
     def check_entry(self, index: int, checkpoint: Checkpoint) -> str:
-        """The leaf hash, in hex, of the entry at ``index``, proved to be in the log.
-
-        Raises:
-            InvalidNumberError: The index is not a possible position in a log.
-            VerificationError: The proof does not hold.
-        """
+        """The leaf hash, in hex, of the entry at ``index``, proved to be in the log."""
         index = checked_number("entry", index, 0, LARGEST_WORD)
         request = pb.GetInclusionProofRequest(index=index, size=checkpoint.size)
         proof = self._connection.call(self._connection.log.GetInclusionProof, request)
@@ -320,9 +279,6 @@ class LogWatch:
         Args:
             body: The entry as the controller sent it.
             controller: Its URI, as the card names it.
-
-        Raises:
-            VerificationError: The entry is not the receipt's, or not in the log.
         """
         check_release_entry(body, receipt, controller)
         return self.proved(body, receipt.log_index)
@@ -333,11 +289,7 @@ class LogWatch:
         return self.proved(body, answer.log_index)
 
     def proved(self, body: bytes, index: int) -> tuple[LogEntry, Checkpoint]:
-        """An entry with its proof that it is in the newest checkpoint, and that checkpoint.
-
-        Raises:
-            VerificationError: The log does not hold these bytes at ``index``.
-        """
+        """An entry with its proof that it is in the newest checkpoint, and that checkpoint."""
         checkpoint = self.checkpoint()
         request = pb.GetInclusionProofRequest(index=index, size=checkpoint.size)
         proof = self._connection.call(self._connection.log.GetInclusionProof, request)
@@ -406,12 +358,7 @@ class Replayed(Displayable):
 
 
 def rebuilt(card: CardTerms, psi: Psi, receipt: Receipt, coding: Coding) -> Dataset:
-    """The rows recomputed from psi, card and receipt.
-
-    Raises:
-        VerificationError: psi does not match card or receipt, or the recomputed rows differ.
-        NotReplayableError: A black box generated the rows from records.
-    """
+    """The rows recomputed from psi, card and receipt; NotReplayableError if they came from records."""
     if receipt.seed is None or card.tier is not Tier.BY_CONSTRUCTION:
         raise NotReplayableError
     check_psi(card, psi, coding)
@@ -461,7 +408,7 @@ def generator_of(card: CardTerms, coding: Coding) -> Generator:
 
 
 def check_psi(card: CardTerms, psi: Psi, coding: Coding) -> None:
-    """Raises VerificationError if psi does not hold the card's statistics, measured as agreed.
+    """Check that psi holds the card's statistics, measured as agreed.
 
     Exact histograms and sums must agree with the marginals, and with each other.
     """
@@ -516,9 +463,6 @@ def places_by(card: CardTerms, psi: Callable[[], Psi], coding: Coding) -> dict[s
 
     Args:
         psi: Called if the card has histograms.
-
-    Raises:
-        VerificationError: psi does not hold the card's statistics.
     """
     if not card.terms.histograms:
         return {}
@@ -559,14 +503,7 @@ def check_delivered_frame(
     drawing_seeds: Sequence[int],
     places: Mapping[str, Places] | None = None,
 ) -> None:
-    """Compare a frame with the one that a release of these rows gives, with numbers or with intervals.
-
-    Args:
-        places: As in ``check_delivered_file``.
-
-    Raises:
-        VerificationError: The frame differs from the delivered one; names the difference.
-    """
+    """Compare a frame with the one that a release of these rows gives; as ``check_delivered_file``."""
     from gencard.run.frames import frame_of  # noqa: PLC0415 - loads pandas
 
     problems = [
@@ -598,7 +535,6 @@ def _nearest(problems: list[str | None]) -> str:
 
 
 def _file_problem(path: Path, dataset: Dataset, coding: Coding, values: Values | None) -> str | None:
-    """Return the difference from the file that these codes give; None if there is none."""
     with tempfile.TemporaryDirectory() as folder:
         again = Path(folder) / f"again{path.suffix.lower()}"
         write_rows(dataset, coding, again, values)
@@ -609,7 +545,6 @@ def _file_problem(path: Path, dataset: Dataset, coding: Coding, values: Values |
 
 
 def _frame_problem(frame: "pd.DataFrame", expected: "pd.DataFrame") -> str | None:
-    """The first difference from the delivered frame; None if there is none."""
     if list(frame.columns) != list(expected.columns):
         return "the columns or their order"
     if not frame.index.equals(expected.index):

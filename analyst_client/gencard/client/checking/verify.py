@@ -83,8 +83,7 @@ class AnsweredOnline:
 
     Args:
         facts: Signed facts about the card: verdicts and revocations.
-        is_revoked: Whether the controller calls the card revoked.
-        problem: Why it does not say it, such as a card of another analyst; empty if it does.
+        problem: Why it does not say whether the card is revoked, such as a card of another analyst.
     """
 
     facts: tuple[bytes, ...] = ()
@@ -201,9 +200,6 @@ def _logged(
 
     Args:
         check: Raises VerificationError where an entry says something else than what was signed.
-
-    Raises:
-        VerificationError: None of those that are here.
     """
     entries = [wire_log.log_entry_of_document(file.content) for file in bundle.all("log entry")]
     own = [entry for entry in entries if wire_log.resource_of(entry.body) == signed.name]
@@ -217,7 +213,6 @@ def _logged(
 
 
 def _leave_missing(bundle: Bundle, receipts: Sequence[Receipt], record: _Record) -> None:
-    """Record what was not checked because files are missing."""
     alone = bool(bundle.all("answer")) and not receipts
     missing = {
         "Rows": not bundle.all("rows") and not alone,
@@ -250,7 +245,6 @@ def _check_files(bundle: Bundle, keys: Keys, record: _Record) -> Keys:
 
 
 def _note_analyst(bundle: Bundle, card: CardTerms, keys: Keys, record: _Record) -> None:
-    """Record the source of the analyst's key, or that there is none."""
     if keys.analyst:
         _, signatures = dsse.opened(bundle.one("card").content)
         signers = [key_id for key_id in map(dsse.key_id, keys.analyst) if key_id in signatures]
@@ -395,7 +389,6 @@ def _not_revoked(online: AnsweredOnline, keys: Keys, card_digest: str, now: date
 
 
 def _fact(file: File, kind: str, keys: Keys, card_digest: str) -> Document:
-    """A later statement of the controller about the card: verdict or revocation."""
     payload = keys.controller.payload_of(file.content)
     fact = predicate_of(payload, kind)
     if subject_digest(payload) != card_digest:

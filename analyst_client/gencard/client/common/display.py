@@ -119,8 +119,7 @@ class Entries:
     """Things with a name, a few facts each, and levels: a table in notebooks, blocks in terminals.
 
     Args:
-        heads: Of the columns of ``lines``: the name, the facts, then levels and a description.
-        lines: Levels are a tuple.
+        heads: Of the columns of ``lines``: the name, the facts, then levels (a tuple) and a description.
     """
 
     heads: Sequence[str]
@@ -223,11 +222,7 @@ class Displayable(ABC):
         return self.panel()
 
     def panel(self, without: str = "") -> Panel:
-        """The panel for a terminal.
-
-        Args:
-            without: Name of a line that is left out.
-        """
+        """The panel for a terminal, without the line of this name."""
         title, parts = self._panel()
         if without:
             parts = [part.without(without) if isinstance(part, Facts) else part for part in parts]
@@ -280,7 +275,6 @@ def printable(text: str, most: int) -> str:
 
 
 def _framed(title: str, parts: Sequence[Part]) -> str:
-    """A panel for a notebook."""
     head = f'<div style="font-weight:600;font-size:1.05em">{_escaped(title)}</div>'
     return f'<div style="{_FRAME_STYLE}">{head}{"".join(map(_html, parts))}</div>'
 
@@ -345,7 +339,6 @@ def _cells(line: Sequence[str], numbers: bool = False) -> str:
 
 
 def _style(place: int, numbers: bool) -> str:
-    """The style of a cell, by its column."""
     return _CELL_STYLE.replace("left", "right", 1) if numbers and place else _CELL_STYLE
 
 
@@ -404,11 +397,7 @@ class WrittenAsPage(WrittenAsJson):
 
     @cached_property
     def html(self) -> str:
-        """One self-contained page: no scripts, nothing from elsewhere.
-
-        Raises:
-            InvalidInputError: The extra ``report`` is not installed.
-        """
+        """One self-contained page: no scripts, nothing from elsewhere; needs the extra ``report``."""
         return self._page()
 
     @checked()
@@ -422,11 +411,7 @@ class WrittenAsPage(WrittenAsJson):
 
 
 def page_module() -> ModuleType:
-    """Import the module that renders pages and figures.
-
-    Raises:
-        InvalidInputError: The extra ``report`` is not installed.
-    """
+    """Import the module that renders pages and figures, which needs the extra ``report``."""
     try:
         return import_module("gencard.client.pages")
     except ModuleNotFoundError:

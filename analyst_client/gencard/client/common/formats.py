@@ -36,8 +36,6 @@ class RowsToWrite(NamedTuple):
     """Rows that are to be written.
 
     Args:
-        attributes: Their columns, in order.
-        rows: Their number.
         by_levels: Attributes with edges are intervals with names, not numbers or dates.
     """
 
@@ -65,8 +63,7 @@ def ending_to_read(path: Path) -> str:
 def is_folder(output: Path) -> bool:
     """Return whether a release is saved as a folder here: no ending, or one of digits, as in release.1.
 
-    Raises:
-        InvalidInputError: The name has an ending that no file of rows has, and is no folder that exists.
+    Raises InvalidInputError for an ending that no file of rows has, unless such a folder exists.
     """
     ending = output.suffix.lower()
     if output.is_dir() or not ending or ending[1:].isdecimal():
@@ -224,12 +221,10 @@ _NO_CELL = re.compile("[\x00-\x08\x0b-\x1f\ud800-\udfff\ufffe\uffff]|_x[0-9A-Fa-
 
 
 def _is_word(name: str, others: str) -> bool:
-    """Return whether a name has letters, digits and some other characters only."""
     return all(letter.isalpha() or letter.isdecimal() or letter in others for letter in name)
 
 
 def _labels(attribute: Attribute, written: RowsToWrite) -> Sequence[str]:
-    """Return the texts that a file holds for the levels of an attribute."""
     is_number = isinstance(attribute.coding, Edges) and not written.by_levels
     return () if is_number or is_integer(attribute) else names_of(attribute)
 
@@ -282,11 +277,7 @@ _GROUPS = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+")
 
 @dataclass(frozen=True, slots=True)
 class TextForm:
-    """Form of a text file, and the dates of its attributes.
-
-    Args:
-        dates: Attribute -> the format of its dates, if that is not ISO 8601.
-    """
+    """Form of a text file, and for each attribute the format of its dates, if not ISO 8601."""
 
     layout: TextLayout = field(default_factory=TextLayout)
     dates: Mapping[str, str] = field(default_factory=dict)

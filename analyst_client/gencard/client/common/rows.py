@@ -73,11 +73,7 @@ _UNREADABLE = (OSError, ValueError, LookupError, NotImplementedError, OverflowEr
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadRows(NumberedRows):
-    """Rows of a file.
-
-    Args:
-        form: Form of a text file.
-    """
+    """Rows of a file, with the form of a text file."""
 
     form: TextForm = field(default_factory=TextForm)
 
@@ -94,10 +90,6 @@ def write_rows(dataset: Dataset, coding: Coding, path: Path, values: Values | No
     Args:
         path: Its name has one of the endings ``WRITTEN``.
         values: What stands in place of intervals, which go by their names where it is not given.
-
-    Raises:
-        InvalidInputError: Another ending, rows that the format cannot hold, or a place that cannot be
-            written.
     """
     names = dataset.domain.attributes
     check_rows_fit(path, coding, names, len(dataset), "levels" if values is None else "numbers")
@@ -114,15 +106,10 @@ def write_rows(dataset: Dataset, coding: Coding, path: Path, values: Values | No
 
 
 def check_rows_fit(path: Path, coding: Coding, names: Clique, rows: int, form: ValueForm) -> None:
-    """Check that a file can hold rows, before they are generated.
+    """Check that a file can hold rows, before they are generated; raises InvalidInputError.
 
     Args:
-        names: Attributes of the rows.
         form: In which attributes with edges will be written.
-
-    Raises:
-        InvalidInputError: Another ending than ``WRITTEN``, rows that the format cannot hold, or a
-            package that is not installed.
     """
     ending = ending_to_write(path)
     loads = {".parquet": _parquet, ".xlsx": _workbook, ".dta": _statistics, ".sav": _statistics}
@@ -151,7 +138,6 @@ def read_numbered(path: Path, coding: Coding, domain: Domain) -> ReadRows:
 
 
 def _read(path: Path, coding: Coding, domain: Domain, numbered: Clique) -> ReadRows:
-    """Args: numbered, attributes whose numbers are kept."""
     ending = ending_to_read(path)
     size_of(path, "file")  # says what is wrong with a path that is no regular file
     if is_stored(path):
@@ -197,14 +183,7 @@ def _numbered_rows(
 
 
 def unread_columns(path: Path, rows: "ReadRows") -> tuple[str, ...]:
-    """Return the columns of a file that are no attributes, so that nothing reads them.
-
-    Args:
-        rows: The rows of the file.
-
-    Raises:
-        InvalidInputError: The file has another ending than ``ENDINGS``.
-    """
+    """Return the columns of a file that are no attributes, so that nothing reads them."""
     names = rows.dataset.domain.attributes
     known = {*names, *map(neutral, names)}
     try:
@@ -221,7 +200,6 @@ def unread_columns(path: Path, rows: "ReadRows") -> tuple[str, ...]:
 
 
 def _read_stored(path: Path, coding: Coding, domain: Domain) -> ReadRows:
-    """Read a workbook, or a file of a statistical package."""
     import pandas as pd  # noqa: PLC0415 - slow to load
 
     from gencard.run.frames import rows_of_frame  # noqa: PLC0415 - loads pandas
@@ -261,7 +239,6 @@ def _too_many_cells(path: Path) -> InvalidInputError:
 
 
 def _series_of(column: Any, coding: Labels | Edges) -> Any:
-    """Return a column of Arrow as a series of pandas."""
     kind = str(column.type)
     if not isinstance(coding, Edges):
         return column.to_pandas(integer_object_nulls=True)
@@ -292,12 +269,7 @@ def is_by_values(path: Path) -> bool:
 
 
 def difference(path: Path, again: Path) -> str | None:
-    """Return what a file holds otherwise than the same rows written again; None if nothing.
-
-    Args:
-        path: File whose bytes differ.
-        again: File with the same ending, by ``write_rows``.
-    """
+    """The first difference of a file from one with the same ending by ``write_rows``; None if none."""
     try:
         match ending_to_write(path):
             case ".csv":
@@ -335,12 +307,10 @@ def _parquet() -> Any:
 
 
 def _workbook() -> Any:
-    """The part that needs openpyxl; raises as ``_parquet``."""
     return _optional("workbook", "Excel needs: pip install 'gencard[files]'")
 
 
 def _statistics() -> Any:
-    """The part that needs pyreadstat; raises as ``_parquet``."""
     return _optional("statistics", "Stata and SPSS need: pip install 'gencard[files]'")
 
 
@@ -394,7 +364,6 @@ def _labels(attribute: Attribute) -> list[str]:
 
 
 def _has_empty_label(attribute: Attribute) -> bool:
-    """Whether an attribute has an empty label besides "missing"."""
     return attribute.coding.missing and "" in names_of(attribute)
 
 
@@ -468,11 +437,7 @@ class ReadColumn:
         self._numbers: list[FloatArray] | None = [np.empty(0)] if numbered else None
 
     def add(self, codes: NDArray[Any], numbers: FloatArray | None = None) -> None:
-        """Add a batch.
-
-        Args:
-            numbers: In place of codes where they are given and finite, or NaN where they are "missing".
-        """
+        """Add a batch; ``numbers`` stand in place of codes where finite, or NaN where "missing"."""
         self._codes.append(codes)
         if self._numbers is not None and isinstance(self.attribute.coding, Edges):
             known = level_numbers(self.attribute.coding)[codes]
@@ -491,8 +456,6 @@ class ReadColumn:
 
 
 class _Column(ReadColumn):
-    """A column of a CSV file."""
-
     def __init__(self, attribute: Attribute, numbered: bool, heads: list[str], form: TextForm) -> None:
         super().__init__(attribute, numbered)
         self._form = form
@@ -566,7 +529,6 @@ def _texts(attribute: Attribute, end: str, values: Values | None) -> Texts:
 
 
 def _number_text(coding: Edges, values: Values) -> Callable[[float], str]:
-    """Format in which the numbers of an attribute are written."""
     if coding.dates:
         return lambda days: date_of_days(days).isoformat()
     if coding.times:

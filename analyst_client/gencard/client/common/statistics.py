@@ -56,12 +56,7 @@ class StatisticsFile:
 
 
 def read_statistics(path: Path, most_cells: int) -> StatisticsFile:
-    """Read a file whose name ends in .dta or .sav.
-
-    Raises:
-        InvalidInputError: The file has too many cells.
-        OSError: It cannot be read.
-    """
+    """Read a file whose name ends in .dta or .sav; raises OSError, or InvalidInputError if too large."""
     with tempfile.TemporaryDirectory() as folder:
         done = run_apart("gencard.client.common.statistics", path, folder, most_cells)
         if done.returncode == _TOO_LARGE:
@@ -119,11 +114,9 @@ _DESCRIPTION = 80
 
 @dataclass(frozen=True, slots=True)
 class _Variable:
-    """A column as pyreadstat takes it.
+    """A column as pyreadstat takes it: shape ``(rows,)``, labels of numbers, display format.
 
     Args:
-        values: Shape ``(rows,)``.
-        labels: Label of each number.
         form: Display format; empty for the usual one.
         measure: Level of measurement in SPSS.
     """
@@ -137,14 +130,7 @@ class _Variable:
 def write_statistics(
     dataset: Dataset, coding: Coding, path: Path, values: Values | None, ending: str
 ) -> None:
-    """Write rows that ``check_fits`` accepts; pyreadstat takes them whole, not in batches.
-
-    Args:
-        ending: ".dta" or ".sav".
-
-    Raises:
-        OSError: The file cannot be written.
-    """
+    """Write rows that ``check_fits`` accepts; pyreadstat takes them whole, not in batches."""
     attributes = [coding.attribute(name) for name in dataset.domain.attributes]
     columns = {one.name: _column(one, dataset.column(one.name), values, ending) for one in attributes}
     frame = pd.DataFrame({name: column.values for name, column in columns.items()}, copy=False)
@@ -185,7 +171,6 @@ def _column(attribute: Attribute, codes: NDArray[Any], values: Values | None, en
 
 
 def _numbers(coding: Edges, numbers: NDArray[np.float64], whole: bool, ending: str) -> _Variable:
-    """Numbers drawn inside intervals, or midpoints."""
     if coding.dates:
         days = np.floor(numbers)
         if ending == ".dta":
@@ -212,7 +197,6 @@ def _whole(numbers: NDArray[np.float64]) -> "pd.Series[Any]":
 
 
 def _short(description: str) -> str:
-    """Return a description that fits."""
     fits = len(description) <= _DESCRIPTION
     return description if fits else f"{description[: _DESCRIPTION - 1]}…"
 

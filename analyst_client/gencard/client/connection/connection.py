@@ -122,11 +122,7 @@ class Connection:
         *,
         seconds: float = CALL_SECONDS,
     ) -> Response:
-        """Call a method and return its answer; try the next address if a controller is unavailable.
-
-        Raises:
-            GencardError: The typed error of the service, of gRPC or of the network.
-        """
+        """Call a method, at the next address if a controller is unavailable; raises its typed error."""
         deadline = time.monotonic() + TAKEOVER_SECONDS
         while True:
             self.check_open()
@@ -165,7 +161,6 @@ class Connection:
 
     @property
     def _next_address(self) -> str:
-        """Address that the next call goes to."""
         return self.channel.address if isinstance(self.channel, Channels) else self.address
 
     def _try_next_address(self, address: str, error: GencardError, deadline: float) -> bool:
@@ -287,14 +282,7 @@ def result_of(
     """Wait for an operation and return its response. Interrupting the wait cancels the operation.
 
     An operation survives a restart of the service, so an unreachable service is tried again for half a
-    minute.
-
-    Args:
-        kind: Type of the response.
-
-    Raises:
-        GencardError: The error with which the operation ended.
-        ServiceUnavailableError: The service remained unreachable.
+    minute, until ServiceUnavailableError is raised. Otherwise the operation's own error is.
     """
     try:
         ended_operation = _wait_to_end(connection, operation, progress)
@@ -460,12 +448,7 @@ _PAUSE = 0.2
 
 
 class Channels(grpc.Channel):
-    """One channel for each address; new calls use the one that answered last.
-
-    Args:
-        addresses: Addresses of the controllers, ``host:port`` each.
-        channel: Makes the channel to one address.
-    """
+    """One channel for each address (host:port); new calls use the one that answered last."""
 
     def __init__(self, addresses: Sequence[str], channel: Callable[[str], grpc.Channel]) -> None:
         self.addresses = tuple(addresses)
@@ -540,17 +523,10 @@ _OTHER_HOST, _OTHER_ADDRESS = 62, 64
 
 
 def failure_of_tls(address: str, credentials: Credentials) -> GencardError | None:
-    """Find out, after a failed call, whether a certificate is at fault: ours or the service's.
+    """Return the error of a certificate, ours or the service's, that made a call fail; None if none did.
 
     gRPC ends such a call with UNAVAILABLE and a free text, whatever the cause. Python's ``ssl`` gives
     OpenSSL's code of the cause, so one more handshake with the same files tells the cases apart.
-
-    Args:
-        address: HOST:PORT of the service.
-        credentials: Files that the failed call used.
-
-    Returns:
-        The error to raise; None if no service listens there, or TLS is not the cause.
     """
     try:
         is_refused = all(_is_refused(address, _context(credentials)) for _ in range(_HANDSHAKES))
@@ -642,7 +618,6 @@ def _certificate(file: Path, field: str) -> x509.Certificate:
 
 
 def _hosts(certificate: x509.Certificate) -> list[str]:
-    """Return the host names and IP addresses for which a certificate is valid."""
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (x509.ExtensionNotFound, ValueError):

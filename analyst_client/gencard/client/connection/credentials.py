@@ -47,15 +47,15 @@ _END = b"-----END PUBLIC KEY-----"
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Paths of the credentials; each file is read only when it is needed.
+    """Paths of the credentials, PEM; each file is read only when it is needed.
 
     Args:
-        certificate: Our certificate, PEM; its URI says who we are.
-        key: Its private key, PEM, readable by us alone.
-        authority: Certificate of the authority that signs certificates of both sides, PEM.
-        signing_key: Our Ed25519 private key, PEM, which signs cards.
-        controller_key: The controller's Ed25519 public key for cards and receipts, PEM.
-        log_key: The Ed25519 public key of the controller's log, PEM.
+        certificate: Our certificate; its URI says who we are.
+        key: Its private key, readable by us alone.
+        authority: Certificate of the authority that signs certificates of both sides.
+        signing_key: Our Ed25519 private key, which signs cards.
+        controller_key: The controller's Ed25519 public key for cards and receipts.
+        log_key: The Ed25519 public key of the controller's log.
     """
 
     certificate: Path
@@ -96,11 +96,7 @@ class Credentials:
         return self.certificate.parent
 
     def identity(self) -> Identity:
-        """Return our identity, as the certificate states it: name, role and project.
-
-        Raises:
-            UnauthenticatedError: The file is no certificate, or its URI is not an identity.
-        """
+        """Our name, role and project as the certificate states them; raises UnauthenticatedError."""
         try:
             certificate = x509.load_pem_x509_certificate(read(self.certificate, "certificate"))
         except ValueError:
@@ -116,11 +112,7 @@ class Credentials:
         return self.private_signing_key().public_key()
 
     def public_signing_keys(self) -> tuple[Ed25519PublicKey, ...]:
-        """Return our signing key, then the earlier ones that the connection folder keeps.
-
-        Raises:
-            InvalidInputError: A file cannot be used.
-        """
+        """Return our signing key, then the earlier ones that the connection folder keeps."""
         file = self.folder / "earlier_keys.pub"
         content = read(file, "earlier_keys") if file.exists() else b""
         pems = (part + _END for part in content.split(_END) if part.strip())
@@ -134,11 +126,7 @@ class Credentials:
 
 
 def address_in(folder: Path) -> str:
-    """The controller's address, from the folder's ``connection.toml``.
-
-    Raises:
-        InvalidInputError: The file is missing or names no address.
-    """
+    """The controller's address, from ``connection.toml``; raises InvalidInputError if it names none."""
     file = folder / "connection.toml"
     if not file.is_file():
         problem = f"name your connection folder with -c or GENCARD_CONNECTION; there is no {file}"
@@ -206,7 +194,6 @@ class Checkpoint:
     Args:
         size: Number of entries.
         root: Merkle root of the entries, in hex.
-        time: Time at which it was signed, as text.
         envelope: Signed document (DSSE) that states it.
     """
 
@@ -260,11 +247,7 @@ class KeyWatch:
         return self._history(LOG, envelopes)
 
     def checkpoint_of(self, envelope: bytes) -> "Checkpoint":
-        """Return the checkpoint in an envelope; bytes that were verified last are not verified again.
-
-        Raises:
-            VerificationError: It is not a checkpoint signed with a key of the log.
-        """
+        """The checkpoint in an envelope; bytes that were verified last are not verified again."""
         known = self._checkpoint
         if known is None or known.envelope != envelope:
             self._checkpoint = known = checkpoint_of(envelope, self.log(envelope))
@@ -292,13 +275,9 @@ class KeyWatch:
 
 
 def known_history(credentials: Credentials, use: str) -> KeyHistory:
-    """Return the keys of one use: the key of the connection folder, and the keys that replaced it.
-
-    Args:
-        use: ``CARDS`` or ``LOG``.
+    """Return the key of one use (``CARDS`` or ``LOG``) in the connection folder, and its successors.
 
     Raises:
-        InvalidInputError: A file cannot be read.
         VerificationError: The kept changes do not lead to the keys of the connection folder.
     """
     pinned = {CARDS: credentials.public_controller_key, LOG: credentials.public_log_key}

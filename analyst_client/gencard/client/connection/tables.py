@@ -56,11 +56,8 @@ def fetch_rows(
     A broken stream is requested again from its beginning, because a release never changes.
 
     Args:
-        connection: To the controller.
         release: datasets/{dataset}/cards/{card}/releases/{release}.
         rows: Largest number of rows to accept; no memory is allocated for more.
-        progress: Called with the share done.
-        domain: The expected domain.
         scratch: Folder for an unnamed file that holds the rows; None to hold them in memory.
         digest: Digest in the receipt, which the digest of the stream must equal; None if there is none.
 
@@ -118,7 +115,6 @@ def in_file(folder: Path) -> Allocate:
 
 
 def _reserve(file: IO[bytes], size: int) -> None:
-    """Reserve bytes of the disk for a file; raises OSError if the disk is full."""
     # Workaround: Python on macOS has no posix_fallocate; there, zeros are written.
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(file.fileno(), 0, size)
@@ -153,12 +149,7 @@ class RemoteBox:
         self._black_box = black_box
 
     def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
-        """Run the black box once.
-
-        Raises:
-            InvalidNumberError: The number of rows is out of range.
-            DomainMismatchError, VerificationError: The answer is not the requested table.
-        """
+        """Run the black box once; raises if the answer is not the requested table."""
         self._connection.check_open()
         start = pb.RunBlackBoxStart(
             card=self._card,

@@ -197,7 +197,6 @@ class UtilityOptions:
     Args:
         target: Attribute to predict; empty for none.
         predictors: Its predictors; empty for all other attributes.
-        marginals: Marginals whose errors are computed.
         gap: Difference between two groups whose error is computed.
     """
 
@@ -212,19 +211,15 @@ NO_OPTIONS = UtilityOptions()
 
 @dataclass(frozen=True)
 class UtilityReport(WrittenAsPage, Displayable):
-    """Utility of rows compared with other records.
+    """Utility of rows compared with other records; None is what was not requested or not possible.
 
     Args:
-        rows, records: How many of each.
         tables: Mean S_pMSE over the tables of so many attributes; see ``mean_measure``.
-        worst: The pair of attributes with the largest S_pMSE; None where no pair has one.
+        worst: The pair of attributes with the largest S_pMSE.
         regression: None where it would have too many parameters.
-        predictions: None where no target was named.
-        target: What is predicted.
         marginals: Marginals by name, and the root mean squared error of each, in shares.
-        gap: Root mean squared error of the gap between two groups; None where none was named, or no
-            level has both records and rows.
-        has_gap: Whether a gap was named.
+        gap: Root mean squared error of the gap between two groups; None too where no level has both
+            records and rows.
         numbers: Figures of numbers; None where no attribute has a step.
     """
 

@@ -57,11 +57,7 @@ class NumberReport:
         return HEADS if is_of_psi(self.table) else RECORD_HEADS
 
     def lines(self, most: int) -> Iterator[tuple[str, ...]]:
-        """One line for each figure, under ``heads``.
-
-        Args:
-            most: Lines at most; a last one says how many are not shown.
-        """
+        """One line for each figure, under ``heads``; a last one says how many are not shown."""
         before: Clique = ()
         for one in self.table.figures[:most]:
             name = "" if one.attributes == before else named(one.attributes)
@@ -199,12 +195,7 @@ _ATTACK_LIMITS = "Another attack may succeed where this one failed; a risk of 0 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """An evaluation for readers of a report.
-
-    Args:
-        reading: How to read the figure and the numbers.
-        limits: What they do not show.
-    """
+    """An evaluation for readers of a report: how to read it, and what it does not show."""
 
     title: str
     reading: str
@@ -321,17 +312,12 @@ EXPLANATIONS = {
 
 @singledispatch
 def sentence(finding: Finding) -> str:
-    """The finding in one or two sentences.
-
-    Raises:
-        NotImplementedError: There is no sentence for this type of finding.
-    """
+    """The finding in one or two sentences."""
     raise NotImplementedError(type(finding).__name__)
 
 
 @sentence.register
 def _(finding: tables.FidelityFinding) -> str:
-    """State limits of the comparison first."""
     unseen = [f"Not seen: {words}." for words in unseen_words(finding.facts)]
     return " ".join([*unseen, fidelity_result(finding.facts)])
 

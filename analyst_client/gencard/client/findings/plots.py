@@ -52,11 +52,7 @@ _LINES = {
 
 @singledispatch
 def draw(finding: Finding, axes: Axes) -> None:
-    """Draw a finding.
-
-    Raises:
-        NotImplementedError: There is no figure for this type of finding.
-    """
+    """Draw a finding."""
     raise NotImplementedError(type(finding).__name__)
 
 
@@ -75,7 +71,6 @@ def lines_of(finding: Finding) -> int:
 
 @draw.register
 def _(finding: attacks.AttackFinding, axes: Axes) -> None:
-    """Shares with their Wilson intervals."""
     bars = (
         ("attack", finding.attack, ALARM),
         ("control", finding.control, RELEASE),
@@ -106,7 +101,6 @@ def _(finding: attacks.MembershipFinding, axes: Axes) -> None:
 
 @draw.register
 def _(finding: distances.CloneFinding, axes: Axes) -> None:
-    """One bar each."""
     shares = [_in_percent(share) for _, share in finding.lines]
     _barh(axes, shares, [_colour_of_clones(name) for name, _ in finding.lines], height=0.6)
     axes.set_yticks(range(len(shares)), [name for name, _ in finding.lines])
@@ -123,7 +117,6 @@ def _colour_of_clones(name: str) -> str:
 
 @draw.register
 def _(finding: distances.RatioFinding, axes: Axes) -> None:
-    """Both histograms."""
     edges = np.linspace(0, 1, RATIO_BINS + 1)
     for shares, colour, label in (
         (finding.holdout, RELEASE, "by records of holdout"),
@@ -153,7 +146,6 @@ def _(finding: tables.AssociationsFinding, axes: Axes) -> None:
 @draw.register(attacks.RowUniquesFinding)
 @draw.register(attacks.DisclosureFinding)
 def _(finding: Finding, axes: Axes) -> None:
-    """One bar each."""
     names = [name for name, _ in finding.lines]
     colours = [BESIDE if name in _REFERENCE else ALARM if name in _LEAKS else RELEASE for name in names]
     _barh(axes, [_in_percent(value) for _, value in finding.lines], colours, height=0.62)
@@ -209,10 +201,7 @@ def _(finding: tables.FidelityFinding, axes: Axes) -> None:
 def draw_differences(shown: Sequence[NumberFigure], names: Sequence[str], axes: Axes) -> None:
     """Each figure of the rows less what is known of it: a bar for bounds, a line for 95 % of its errors.
 
-    In standard deviations of the number; shares and correlations as they are.
-
-    Args:
-        names: Of the figures, on the axis.
+    In standard deviations of the number, named on the axis; shares and correlations as they are.
     """
     axes.axvline(0, color=BESIDE, linewidth=0.8)
     for place, one in enumerate(shown):
@@ -310,7 +299,6 @@ def _barh(axes: Axes, values: Sequence[float | None], colours: Sequence[str], *,
 
 
 def _marks(axes: Axes, values: Sequence[float | None]) -> None:
-    """A mark for each value that is defined."""
     known = [(value, place) for place, value in enumerate(values) if value is not None]
     axes.scatter([value for value, _ in known], [place for _, place in known], color=BESIDE, **_MARK)
 
@@ -331,7 +319,6 @@ def _draw_with_records(
 
 
 def _drawn_attributes(finding: tables.TablesFinding) -> tuple[str, ...]:
-    """The attributes on the axes, in their order: all, or those in the worst pairs."""
     worst = dict.fromkeys(finding.attributes, 0.0)
     for pair, value in finding.valued_pairs():
         for name in pair:
@@ -365,11 +352,7 @@ def sides(report: AuditReport) -> str:
 
 
 def lanes(groups: Sequence[Group], title: str, label: str) -> str:
-    """One lane for each group of runs: a density, and a dot for each run.
-
-    Args:
-        label: What the values are.
-    """
+    """One lane for each group of runs: a density, and a dot for each run; ``label`` names the values."""
     means = ", ".join(f"{name} mean {values.mean():.4g}" for name, values, _ in groups)
     with mpl.rc_context({**STYLE, "svg.hashsalt": title}):
         figure = Figure(figsize=(WIDTH, 0.5 + 0.9 * len(groups)), layout="constrained")

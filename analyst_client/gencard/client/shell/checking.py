@@ -100,7 +100,6 @@ def fidelity(
 def _shown(
     compared: FidelityReport | UtilityReport, page: Path | None, report: Path | None, *, as_json: bool
 ) -> None:
-    """Print a report, and write its files."""
     say_json(compared.document()) if as_json else console.print(compared)
     if page is not None:
         compared.save_html(page)
@@ -265,7 +264,6 @@ def utility(
 
 
 def _gap(groups: str, within: str, among: str) -> GapWords | None:
-    """Raises InvalidInputError where the words are not of the form."""
     if not (groups or within or among):
         return None
     attribute, levels = _levels(groups)
@@ -413,7 +411,6 @@ def _card_in(bundle: Bundle) -> CardTerms:
 def _check_rows(
     path: Path, receipt: Receipt, dataset: Dataset, coding: Coding, places: Mapping[str, Places]
 ) -> None:
-    """Raises VerificationError where a file of rows is not as the release was delivered."""
     if read_rows(path, coding, dataset.domain).digest() != receipt.rows_digest:
         raise VerificationError(problem=f"the rows in {path.name} do not match the receipt")
     check_delivered_file(path, dataset, coding, [receipt.drawing_seed], places)
@@ -443,11 +440,7 @@ def _is_connection(folder: Path) -> bool:
 
 
 def _known(folder: Path, use: str) -> KeyHistory:
-    """The controller's keys as the connection folder knows them.
-
-    Raises:
-        InvalidInputError: There is no such folder; says what to name.
-    """
+    """The controller's keys as the connection folder knows them; refuses a folder that is not there."""
     if not _is_connection(folder):
         raise InvalidInputError(field="connection", problem=_NO_CONTROLLER_KEY)
     return known_history(Credentials.of_folder(folder), use)

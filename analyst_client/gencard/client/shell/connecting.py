@@ -78,7 +78,6 @@ def enrol(
 
 
 def _folder(connection: Path, name: str) -> Path:
-    """The connection folder; a folder of the person's name where none was given."""
     return Path(name) if connection == HERE else connection
 
 

@@ -291,11 +291,7 @@ _NEXT = {
 
 
 def _next(card: Card, name: str) -> str:
-    """Return the next command for a card in the shell; empty if the card was only priced.
-
-    Args:
-        name: How the card is called in the command.
-    """
+    """Return the next command for a card under this name; empty if the card was only priced."""
     if not card.name:
         return ""
     if card.state is CardState.AGREED and card.tier is Tier.AUDITED:

@@ -190,7 +190,6 @@ def _run_program(
 
 
 def _saved(answered: Answer, folder: Path | None) -> Answer:
-    """The answer, which is in the folder too, where one is named."""
     if folder is not None:
         answered.save(folder)
     return answered
@@ -255,7 +254,6 @@ def _option(text: str) -> tuple[str, Any]:
 
 
 def _number(text: str) -> float | int | None:
-    """A whole number, another one, or None for a word."""
     try:
         return int(text) if text.strip().lstrip("+-").isdecimal() else float(text)
     except ValueError:
@@ -263,7 +261,6 @@ def _number(text: str) -> float | int | None:
 
 
 def _values(texts: list[str]) -> dict[str, list[float]] | None:
-    """Raises InvalidInputError where one is not an attribute and numbers."""
     values = {}
     for text in texts:
         name, _, numbers = text.rpartition("=")

@@ -552,11 +552,7 @@ def confirmed(
     reason: str | None,
     yes: bool,
 ) -> tuple[str, str]:
-    """The digest of what was looked at, and the reason; a terminal shows it and asks.
-
-    Raises:
-        InvalidInputError: Nobody can be asked, and --shown, --yes or --reason is missing.
-    """
+    """The digest of what was looked at, and the reason; a terminal shows it and asks."""
     if yes or not is_interactive():
         for option, value, advice in (
             ("--shown", shown, _LOOK_FIRST),
@@ -630,7 +626,6 @@ def approve_restore(
 
 
 def _preview(content: bytes, complete: bool) -> Preview:
-    """Make the preview of the backup that the steward sees."""
     facts = backup_facts(content)
     backup = {
         "made": facts.made,
