@@ -180,20 +180,20 @@ COMMANDS = ("utility", "fidelity", "verify", "replay")
 
 def test_commands_that_read_files_of_rows_read_them_by_one_function():
     """All use ``read_rows`` or ``read_numbered``; no module opens such a file otherwise."""
-    folder = Path(inspect.getfile(client_rows)).parents[2]
+    folder = Path(inspect.getfile(client_rows)).parents[1]
     users = {
         str(path.relative_to(folder))
         for path in folder.rglob("*.py")
         if re.search(r"\bread_(rows|numbered)\(", path.read_text())
     }
     assert users == {
-        "common/files/rows.py",
+        "common/rows.py",
         "checking/verify.py",
         "shell/checking.py",
     }
     assert {*COMMANDS} <= {*typer.main.get_command(app).commands}
     others = [path for path in folder.rglob("*.py") if "csv.reader" in path.read_text()]
-    assert [path.name for path in others] == ["forms.py"]
+    assert [path.name for path in others] == ["formats.py"]
 
 
 @pytest.mark.parametrize("form", FORMS)

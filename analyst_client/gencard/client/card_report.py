@@ -418,29 +418,26 @@ class _Gathering:
         if self.measure and missing:
             measures = run_measures(connection, card, missing, self.progress)
         if self.role is Role.ANALYST:
-            return self._with_own(measures)
+            # an analyst computes the rest from the release and psi, which costs nothing
+            agreement = self.agreement
+            release = agreement.fetch(self.receipt.name, self.progress)
+            material = Material(
+                release.dataset,
+                agreement.coding,
+                agreement.card.terms.marginals,
+                NOTHING_DECLARED,
+                seed=0,
+                psi=None if self._private else agreement.psi,
+                numbers=None if self._private else release.numbers,
+            )
+            for name, one in REPORTED.items():
+                of_rows = not one.reads_records and not (self._private and Need.PSI in one.needs)
+                if of_rows and name not in measures.findings:
+                    measures = measures.with_finding(name, evaluate(one, material))
+            return measures
         if self._private or FIDELITY in measures.findings or FIDELITY in measures.unavailable:
             return measures
         return run_measures(connection, card, [FIDELITY], self.progress)
-
-    def _with_own(self, measures: CardMeasures) -> CardMeasures:
-        """With what an analyst computes of the release and psi; costs nothing."""
-        agreement = self.agreement
-        release = agreement.fetch(self.receipt.name, self.progress)
-        material = Material(
-            release.dataset,
-            agreement.coding,
-            agreement.card.terms.marginals,
-            NOTHING_DECLARED,
-            seed=0,
-            psi=None if self._private else agreement.psi,
-            numbers=None if self._private else release.numbers,
-        )
-        for name, one in REPORTED.items():
-            of_rows = not one.reads_records and not (self._private and Need.PSI in one.needs)
-            if of_rows and name not in measures.findings:
-                measures = measures.with_finding(name, evaluate(one, material))
-        return measures
 
     def left_out(self, measures: CardMeasures) -> Iterator[LeftOut]:
         """Evaluations that are not in the report, with the reason or with what would add them."""

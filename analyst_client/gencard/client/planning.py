@@ -18,7 +18,7 @@ from gencard.client.common.display import Diff, Displayable, Facts, Grid, Part, 
 from gencard.client.connection.connection import ProgressDisplay
 from gencard.core.card.budget import Price
 from gencard.core.card.card import OPEN, USABLE, WAITING, CardState, Change
-from gencard.core.card.privacy import AddedNoise, InsideGenerator, Mechanism, Privacy
+from gencard.core.card.privacy import AddedNoise, InsideGenerator, Mechanism
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.card.terms import LONGEST_PURPOSE, CardTerms
 from gencard.core.coding import Coding
@@ -271,17 +271,15 @@ def check_mechanism(card: Card) -> None:
     proposed, offered = proposal.privacy, card.terms.privacy
     is_named = offered.mechanism is Mechanism.GENERATOR and proposal.generator == card.terms.generator
     if offered.mechanism is not proposed.mechanism and not is_named:
+        options = "without options of noise"
+        if isinstance(offered, InsideGenerator):
+            options = f"with `--generator {card.terms.generator}`"
+        elif isinstance(offered, AddedNoise):
+            options = (
+                f"with `--{offered.currency} {offered.budget} --neighbouring {offered.neighbouring}`"
+            )
         problem = f"it measures with {offered} where {proposed} was asked for"
-        options = _options(offered, card.terms.generator)
         raise NotAcceptedError(problem=problem, advice=_OTHER_MECHANISM.format(options))
-
-
-def _options(privacy: Privacy, generator: str) -> str:
-    if isinstance(privacy, InsideGenerator):
-        return f"with `--generator {generator}`"
-    if not isinstance(privacy, AddedNoise):
-        return "without options of noise"
-    return f"with `--{privacy.currency} {privacy.budget} --neighbouring {privacy.neighbouring}`"
 
 
 def _answer(shown: Plan | Card, question: str) -> bool | None:

@@ -305,7 +305,21 @@ def dry_run(
 def outputs_here(path: Path, request: BoxRequest) -> Outputs:
     """Run a program on this machine and return its outputs; raise InvalidInputError as ``dry_run``."""
     if is_r(text_of(path)):
-        process = _in_r(path, request)
+        rscript = shutil.which("Rscript")
+        if rscript is None:
+            raise InvalidInputError(
+                field="program",
+                problem="is in R, and Rscript is not on the PATH of this machine",
+                advice="Install R (https://www.r-project.org) to run the program on synthetic rows.",
+            )
+        with as_file(files("gencard.run").joinpath("start.R")) as start:
+            process = subprocess.run(
+                [rscript, "--no-init-file", "--no-site-file", str(start), str(path)],
+                input=bytes_of_r_request(request),
+                stdout=subprocess.PIPE,
+                env={**os.environ, "LC_ALL": "C.UTF-8"},
+                check=False,
+            )
     else:
         command = [sys.executable, "-c", START, str(path)]
         sent = bytes_of_request(request)
@@ -319,24 +333,6 @@ def outputs_here(path: Path, request: BoxRequest) -> Outputs:
         return reader.outputs()
     except GencardError:
         raise InvalidInputError(field="program", problem="gave no valid output") from None
-
-
-def _in_r(path: Path, request: BoxRequest) -> "subprocess.CompletedProcess[bytes]":
-    rscript = shutil.which("Rscript")
-    if rscript is None:
-        raise InvalidInputError(
-            field="program",
-            problem="is in R, and Rscript is not on the PATH of this machine",
-            advice="Install R (https://www.r-project.org) to run the program on synthetic rows.",
-        )
-    with as_file(files("gencard.run").joinpath("start.R")) as start:
-        return subprocess.run(
-            [rscript, "--no-init-file", "--no-site-file", str(start), str(path)],
-            input=bytes_of_r_request(request),
-            stdout=subprocess.PIPE,
-            env={**os.environ, "LC_ALL": "C.UTF-8"},
-            check=False,
-        )
 
 
 def newest_release(agreement: Agreement, progress: ProgressDisplay) -> Release:
