@@ -221,7 +221,6 @@ class Release(Displayable):
         return cells_of(first, self.coding, self._values(values, first))
 
     def _values(self, form: str, rows: Dataset) -> Values | None:
-        """Return the values that are written for intervals."""
         seed = self.receipt.drawing_seed
         if self.derivations:
             return values_of(form, seed, rows, self.coding, places=self.places)
@@ -318,7 +317,6 @@ class Agreement:
 
     @property
     def structural_zeros(self) -> tuple[StructuralZeros, ...]:
-        """Cells of these attributes that cannot occur."""
         return zeros_inside(self.coding.structural_zeros, self.domain)
 
     def check_is(self, statement: bytes) -> None:
@@ -345,7 +343,6 @@ class Agreement:
             return self._fetched(message, self._release(message.name).log_entry, reported, scratch)
 
     def fetch(self, name: str, progress: ProgressDisplay, scratch: Path | None = None) -> Release:
-        """A release that was made before."""
         with progress_bar("Fetching", progress) as reported:
             answer = self._release(name)
             return self._fetched(answer.release, answer.log_entry, reported, scratch)

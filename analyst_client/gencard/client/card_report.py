@@ -89,7 +89,6 @@ class CardMeasures:
     statistics: int = 0
 
     def with_finding(self, name: str, finding: Finding | None, statistics: int = 0) -> "CardMeasures":
-        """A copy with one more finding."""
         findings = {**self.findings, name: finding}
         ordered = {one: findings[one] for one in REPORTED if one in findings}
         return CardMeasures(self.card, ordered, self.unavailable, self.statistics + statistics)

@@ -428,7 +428,6 @@ def _measures(terms: Proposal, offer: Offer | None) -> str:
 
 
 def _analyses(terms: Proposal) -> list[tuple[str, str]]:
-    """The runs on the records that are granted, and most that they may cost."""
     rows = [*terms.analyses.about]
     return [*rows, ("Price of runs", f"at most {terms.analyses.price}, in addition")] if rows else []
 

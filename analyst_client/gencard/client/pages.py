@@ -182,7 +182,6 @@ MOST_FIGURES = 300
 
 
 def numbers_section(report: NumberReport | None, heading: str = "h2") -> dict[str, object] | None:
-    """The section about numbers; None without a figure."""
     if report is None or not report.table.figures:
         return None
     return {
@@ -238,7 +237,6 @@ def figure_bytes(plot: CoefficientPlot, kind: str) -> bytes:
 
 
 def _figure(plot: CoefficientPlot, ink: str, mark: str) -> Figure:
-    """One line for each interval, the first on top, and a line at zero."""
     shown = plot.shown[::-1]
     figure = Figure(figsize=(WIDTH, 1.0 + 0.26 * len(shown)), layout="constrained")
     axes = figure.subplots()

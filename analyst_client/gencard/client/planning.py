@@ -295,7 +295,6 @@ def _answer(shown: Plan | Card, question: str) -> bool | None:
 
 
 def usual_purpose(plan: Plan) -> str:
-    """The purpose of a card for a plan, where none is given."""
     if plan.formula is None:
         return "Rows of all columns"
     return f"A {plan.kind} analysis: {plan.formula}"[:LONGEST_PURPOSE]

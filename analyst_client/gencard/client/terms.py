@@ -83,7 +83,6 @@ def all_marginals(order: int = 2, attributes: Iterable[str] | None = None) -> Al
 
 
 def phi_of(marginals: Marginals, domain: Domain) -> Phi:
-    """The statistics, in the order given."""
     cliques: list[Clique] = []
     moments: list[Moment] = []
     histograms: list[str] = []

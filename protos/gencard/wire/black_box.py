@@ -205,17 +205,14 @@ HundredthsReport = Callable[[int], None]
 
 
 def rows_answer(dataset: Dataset) -> bytes:
-    """The answer to a run or a sample."""
     return b"".join((_rows_line(len(dataset)), *columns_of(dataset)))
 
 
 def fit_answer(saved: bytes) -> bytes:
-    """The answer to a fit."""
     return _fit_line(len(saved)) + saved
 
 
 def outputs_answer(outputs: Sequence[Output]) -> bytes:
-    """The answer to an analysis."""
     return fit_answer(json_bytes(outputs_to_json(outputs)))
 
 
@@ -354,7 +351,7 @@ def _fit_line(length: int) -> bytes:
 
 
 def relayed() -> tuple[type[GencardError], ...]:
-    """Their classes, with those below them."""
+    """Classes of errors that a built-in box may report, with those below them."""
     return InvalidInputError, TooLargeError
 
 

@@ -77,7 +77,6 @@ def part_of(value: object, message: type[M], **others: Any) -> M:
 
 
 def messages_of(values: Iterable[object], message: type[M], kind: type | None = None) -> Iterator[M]:
-    """The messages of several values; see ``message_of``."""
     return (message_of(value, message, kind) for value in values)
 
 

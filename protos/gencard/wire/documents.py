@@ -113,8 +113,6 @@ LONGEST_OPTIONS = 10_000
 
 
 class AnswerVerdict(StrEnum):
-    """Decision about an answer."""
-
     RELEASED = "released"
     REFUSED = "refused"
 
@@ -245,7 +243,6 @@ _ANSWER = DOCUMENT.codec(SignedAnswer)
 
 
 def answer_statement(answer: SignedAnswer) -> bytes:
-    """Return the statement that the controller signs."""
     return statement(ANSWER, answer.name, _ANSWER.write(answer))
 
 
@@ -372,7 +369,6 @@ def card_of_document(document: Document) -> CardTerms:
 
 
 def card_statement(card: CardTerms) -> bytes:
-    """Return the statement that both parties sign."""
     return statement(CARD, card.name, card_document(card))
 
 

@@ -77,7 +77,6 @@ def envelope_of(payload: bytes, signatures: Mapping[str, bytes]) -> bytes:
 
 
 def sign(payload: bytes, keys: Sequence[Ed25519PrivateKey]) -> bytes:
-    """An envelope signed with each key."""
     signatures = {}
     for key in keys:
         signatures[key_id(key.public_key())] = signature_of(payload, key)

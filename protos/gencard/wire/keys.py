@@ -219,7 +219,6 @@ class KeyChange:
     time: Time
 
     def signed(self, old: Ed25519PrivateKey, new: Ed25519PrivateKey) -> bytes:
-        """The change as an envelope, signed with both keys."""
         return dsse.sign(self.statement, [old, new])
 
     @property
@@ -546,7 +545,6 @@ class EnrolmentAnswer:
 
     @property
     def document(self) -> bytes:
-        """The answer as canonical JSON."""
         return json_bytes(DOCUMENT.write(self))
 
     @property

@@ -57,7 +57,6 @@ class Peaks:
         self._peaks.append((level, leaf))
 
     def root(self) -> bytes:
-        """Root over everything appended so far."""
         if not self._peaks:
             return EMPTY
         *rest, (_, right) = self._peaks
@@ -67,7 +66,6 @@ class Peaks:
 
 
 def root_of_leaves(leaves: Iterable[bytes]) -> bytes:
-    """Root of the tree over some leaf hashes."""
     peaks = Peaks()
     for leaf in leaves:
         peaks.append(leaf)
@@ -227,7 +225,6 @@ def log_entry_of_document(data: bytes) -> LogEntry:
 
 
 def is_log_entry(document: Document) -> bool:
-    """Whether a JSON document has the fields of a log entry."""
     return document.keys() == _FIELDS and document["format"] == FORMAT
 
 

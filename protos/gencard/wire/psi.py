@@ -36,7 +36,6 @@ from gencard.wire.canonical import (
 
 
 def coding_document(coding: Coding) -> Document:
-    """The part of the schema that gives codes their meaning."""
     return {
         "attributes": [_attribute_document(attribute) for attribute in coding.attributes],
         "structuralZeros": [

@@ -291,7 +291,6 @@ class AnswerSummary:
 
     @property
     def card(self) -> str:
-        """Name of the card."""
         return self.name.partition("/answers/")[0]
 
     @property
@@ -401,7 +400,6 @@ class Person:
 
     @property
     def identity(self) -> Identity:
-        """Name, role and project."""
         return Identity.of(self.uri)
 
 

@@ -224,7 +224,6 @@ def pack(codes: bytes, bits: int) -> bytes:
 
 
 def packed_bytes(count: int, bits: int) -> int:
-    """Bytes of so many packed codes."""
     return -(-count * bits // 8)
 
 
@@ -328,8 +327,6 @@ class ReadableColumns(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DatasetColumns:
-    """Columns of a dataset in memory."""
-
     dataset: Dataset
 
     @property
@@ -360,7 +357,6 @@ def table_chunks(dataset: Dataset) -> Iterator[common.TableChunk]:
 
 
 def _batches(columns: ReadableColumns) -> Iterator[tuple[int, list[bytes]]]:
-    """Number of rows, and the codes of each attribute, for one message after the other."""
     domain, rows = columns.domain, columns.rows
     step = batch_rows(domain)
     for start in range(0, rows, step):

@@ -105,7 +105,6 @@ def record_of(command: Any, ctx: Any) -> dict[str, Any]:
 
 
 def records_of(group: Any, ctx: Any) -> dict[str, Any]:
-    """Return the records of a group's commands, by name; imports them all."""
     homes = group.homes if isinstance(group, LazyGroup) else {}
     inside = group.commands | {name: home.load(name) for name, home in homes.items()}
     for name, home in homes.items():
@@ -118,8 +117,6 @@ def records_of(group: Any, ctx: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _RecordedParam:
-    """A parameter as the help shows it."""
-
     param_type_name: str
     lines: tuple[str, str]
 

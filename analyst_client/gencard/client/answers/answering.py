@@ -225,7 +225,6 @@ class DryRun(Displayable):
 
     @property
     def document(self) -> bytes:
-        """Return the JSON that the controller reads."""
         outputs = outputs_to_json(self.outputs)
         return json_bytes({"release": self.release, "seed": str(self.seed), **outputs})
 

@@ -347,7 +347,6 @@ class Replayed(Displayable):
 
     @classmethod
     def of(cls, receipt: Receipt) -> "Replayed":
-        """The result for a receipt whose rows were recomputed."""
         return cls(receipt.name, receipt.rows, receipt.drawing_seed, receipt.rows_digest)
 
     def __str__(self) -> str:

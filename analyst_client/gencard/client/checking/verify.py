@@ -70,8 +70,6 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckLine:
-    """One line of the result."""
-
     what: str
     outcome: Outcome
     detail: str
@@ -254,7 +252,6 @@ def _note_analyst(bundle: Bundle, card: CardTerms, keys: Keys, record: _Record) 
 
 
 def _answers(bundle: Bundle, card: CardTerms, keys: Keys, record: _Record) -> list[SignedAnswer]:
-    """Answers of runs on the records, signed under the card; refusals too."""
     digest, results = card_digest(bundle), []
     for file in bundle.all("answer"):
         find = partial(checked_signed_answer, file.content, keys.controller, card, card_digest=digest)

@@ -176,7 +176,6 @@ def _whole_advice(field: str, value: object, least: int, most: int) -> str:
 
 
 def text(field: str, value: Any) -> str:
-    """Text that is not empty."""
     if isinstance(value, str) and value.strip():
         return value
     name = getattr(value, "name", "")
@@ -186,20 +185,16 @@ def text(field: str, value: Any) -> str:
 
 
 def optional_text(field: str, value: Any) -> str:
-    """Text that may be empty."""
     return value and text(field, value)
 
 
 def flag(field: str, value: Any) -> bool:
-    """True or False, and no number or text that reads like it."""
     if isinstance(value, bool):
         return value
     return refuse(field, value, "True or False", f"Write {field}=True or {field}=False.")
 
 
 def choice(*names: str) -> Check:
-    """One of these words."""
-
     def check(field: str, value: Any) -> str:
         if isinstance(value, str) and value in names:
             return value
@@ -210,7 +205,6 @@ def choice(*names: str) -> Check:
 
 
 def path(field: str, value: Any) -> Any:
-    """The path of a file or folder."""
     if isinstance(value, str | PathLike) and str(value):
         return value
     advice = f'Write {field}="folder/file" or {field}=Path("folder/file").'
@@ -218,14 +212,12 @@ def path(field: str, value: Any) -> Any:
 
 
 def number(field: str, value: Any) -> Any:
-    """A number, or text that may be one: a budget."""
     if isinstance(value, Decimal | int | float | str) and not isinstance(value, bool):
         return value
     return refuse(field, value, "a number", f"Write, for example, {field}=0.5.")
 
 
 def names_only(field: str, value: Any) -> list[str]:
-    """A list of names; a single text is none."""
     if isinstance(value, str):
         names_text = ", ".join(map(repr, _split(value)))
         refuse(field, value, "a list of names", f"Write {field}=[{names_text}].")
@@ -254,7 +246,6 @@ def statistics(field: str, value: Any) -> Any:
 
 
 def cliques(field: str, value: Any) -> list[tuple[str, ...]]:
-    """A list of marginals, each a list of attributes."""
     advice = _marginals_advice(field, ["a", "b"])
     if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
         refuse(field, value, "a list of marginals", advice)
@@ -290,7 +281,6 @@ def _split(value: str) -> list[str]:
 
 
 def shares(field: str, value: Any) -> tuple[float, ...]:
-    """One share of 1, or several."""
     try:
         numbers = tuple(map(float, value if isinstance(value, Iterable) else [value]))
     except (TypeError, ValueError):

@@ -51,12 +51,9 @@ _TABLE = '<table style="border-collapse:collapse;margin:.3em 0">'
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """A table of names and values."""
-
     lines: Iterable[tuple[str, str]]
 
     def without(self, name: str) -> "Facts":
-        """The table without the lines of this name."""
         return Facts([line for line in self.lines if line[0] != name])
 
     def html(self) -> str:
@@ -103,7 +100,6 @@ class Grid:
 
 
 def _filled(table: Table, heads: Sequence[str], lines: Iterable[Sequence[str]]) -> Table:
-    """The table with its rows; a short code or name is not broken where others can be."""
     rows = [tuple(line) for line in lines]
     for line in rows:
         table.add_row(*map(plain, line))
@@ -244,7 +240,6 @@ class Listed(list[Item]):
         self._title, self.heads, self._line = title, heads, line
 
     def lines(self) -> list[Sequence[str]]:
-        """The cells of each line, under ``heads``."""
         return [self._line(item) for item in self]
 
     def _repr_html_(self) -> str:
@@ -402,7 +397,6 @@ class WrittenAsPage(WrittenAsJson):
 
     @checked()
     def save_html(self, path: str | Path) -> None:
-        """Write the page."""
         write_bytes(Path(path), self.html.encode())
 
     @abstractmethod

@@ -105,7 +105,6 @@ def numbers_of_levels(attribute: Attribute) -> list[int] | list[float]:
 
 
 def is_text(attribute: Attribute) -> bool:
-    """Return whether a column holds texts, in files that have labels for numbers too."""
     return isinstance(attribute.coding, Labels) and attribute.coding.text
 
 
@@ -234,7 +233,6 @@ def _has_value_labels(attribute: Attribute, written: RowsToWrite) -> bool:
 
 
 def _bad_labels(attribute: Attribute, written: RowsToWrite, most: int) -> Iterator[str]:
-    """Yield what files of Stata and SPSS cannot hold of the labels of an attribute."""
     for label in _labels(attribute, written):
         size = len(label.encode(errors="surrogatepass"))
         if size > most:

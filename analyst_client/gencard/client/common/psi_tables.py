@@ -160,7 +160,6 @@ class NamedPsi(Psi, Displayable):
         )
 
     def _free(self, column: str) -> str:
-        """A column's name that no attribute has."""
         while column in self.domain:
             column += "_"
         return column

@@ -289,7 +289,6 @@ def difference(path: Path, again: Path) -> str | None:
 
 
 def same_bytes(one: IO[bytes], other: IO[bytes]) -> bool:
-    """Return whether two open files hold the same bytes from here on."""
     while block := one.read(1 << 20):
         if block != other.read(1 << 20):
             return False
@@ -551,6 +550,5 @@ def _minutes_of_text(text: str) -> float:
 
 
 def batches(dataset: Dataset) -> Iterator[NDArray[Any]]:
-    """The codes, some rows at a time."""
     for start in range(0, len(dataset), BATCH_ROWS):
         yield dataset.codes[start : start + BATCH_ROWS]

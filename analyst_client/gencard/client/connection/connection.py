@@ -111,7 +111,6 @@ class Connection:
         self.channel.close()
 
     def check_open(self) -> None:
-        """Raise ConnectionClosedError after ``close``."""
         if self.closed:
             raise ConnectionClosedError(address=self.address)
 
@@ -457,12 +456,10 @@ class Channels(grpc.Channel):
 
     @property
     def address(self) -> str:
-        """Address that the next call goes to."""
         return self.addresses[self._place]
 
     @property
     def present(self) -> grpc.Channel:
-        """Channel of the next call."""
         return self._channels[self._place]
 
     def turn(self, failed: str) -> None:

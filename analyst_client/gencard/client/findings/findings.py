@@ -312,7 +312,6 @@ EXPLANATIONS = {
 
 @singledispatch
 def sentence(finding: Finding) -> str:
-    """The finding in one or two sentences."""
     raise NotImplementedError(type(finding).__name__)
 
 

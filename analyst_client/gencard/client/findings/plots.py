@@ -52,7 +52,6 @@ _LINES = {
 
 @singledispatch
 def draw(finding: Finding, axes: Axes) -> None:
-    """Draw a finding."""
     raise NotImplementedError(type(finding).__name__)
 
 

@@ -353,7 +353,6 @@ def verify(
 
 
 def _asked(folder: Path, bundle: Bundle) -> AnsweredOnline:
-    """Ask the controller about the card; raises GencardError if it cannot be reached."""
     name = _card_in(bundle).name
     with connected(folder) as caller:
         try:

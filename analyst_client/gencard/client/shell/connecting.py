@@ -164,7 +164,6 @@ def _tier(entry: GeneratorEntry) -> str:
 
 
 def _bound(entry: GeneratorEntry) -> str:
-    """The largest model, and the memory of a fit at that size."""
     if not entry.bound:
         return "—"
     gib = entry.most_cells * entry.cell_bytes / 2**30

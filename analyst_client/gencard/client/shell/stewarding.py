@@ -531,7 +531,6 @@ def _compared(name: str, fingerprint: str) -> str:
 def _other(
     kind: str, resource: str, decision: tuple[str | None, str | None, bool], folder: Path, as_json: bool
 ) -> None:
-    """A decision on what is neither a card nor an answer."""
     with at_desk(folder) as desk:
         preview = desk.preview(kind, resource)
         _say(_decided(desk, kind.capitalize(), preview, *decision), as_json)
