@@ -38,9 +38,9 @@ client.pages                  1   400  the page of the report on a card
 client.card_report            1   600  the report on a card
 client.card_view              1   650  how a card is displayed and awaited
 client.catalogue              1   350  datasets, generators, budget
-client.checking               4  1400  signatures, keys, log, receipts, replay
-client.common                10  2800  arguments, panels and files of all rooms
-client.connection             4  1450  TLS, credentials, calls, errors
+client.checking               4  1300  signatures, keys, log, receipts, replay
+client.common                10  2700  arguments, panels and files of all rooms
+client.connection             4  1350  TLS, credentials, calls, errors
 client.findings               4  1550  findings in sentences, plots and pages
 client.planning               1   450  from a formula to rows in one call
 client.question               1   150  questions and their options

@@ -164,7 +164,12 @@ class Release(Displayable):
         """
         names = self.dataset.domain.attributes
         check_rows_fit(Path(rows), self.coding, names, self.receipt.rows, values)
-        check_free(Path(folder), replace=replace or self._is_in(Path(folder)))
+        is_saved_there = False
+        with suppress(InvalidInputError):
+            is_saved_there = (
+                read_file(Path(folder) / RECEIPT, "receipt", DOCUMENT_LIMIT) == self.envelope
+            )
+        check_free(Path(folder), replace=replace or is_saved_there)
         clear_release(Path(folder))
         save_documents(Path(folder), {**self.documents(), RECEIPT: self.envelope})
         drawn = self._values(values, self.dataset)
@@ -173,11 +178,6 @@ class Release(Displayable):
             write_bytes(Path(folder) / README, readme.encode())
         self.write(Path(folder) / rows, values=values)
         return Path(folder)
-
-    def _is_in(self, folder: Path) -> bool:
-        with suppress(InvalidInputError):
-            return read_file(folder / RECEIPT, "receipt", DOCUMENT_LIMIT) == self.envelope
-        return False
 
     @checked()
     def write(self, path: str | Path, *, values: ValueForm = "numbers") -> None:

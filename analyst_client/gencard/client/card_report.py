@@ -487,13 +487,17 @@ def card_report(
 ) -> CardReport:
     """The report of a card and one release; the arguments are those of ``Card.report``."""
     role = agreement.connection.credentials.identity().role
-    gathering = _Gathering(agreement, _receipt(agreement, release), measure, progress)
+    receipt = next((one for one in agreement.receipts() if release in (None, one.name)), None)
+    if receipt is None:
+        problem = "has no release yet" if release is None else "has no release of this name"
+        raise InvalidInputError(field="card", problem=problem)
+    gathering = _Gathering(agreement, receipt, measure, progress)
     measures = gathering.measures()
     return CardReport(
         card=agreement.card,
         digest=agreement.digest,
         state=state,
-        receipt=gathering.receipt,
+        receipt=receipt,
         reader=str(role),
         findings=measures.findings,
         audits=tuple(known_audits(agreement)),
@@ -507,11 +511,3 @@ def _order(left: LeftOut) -> tuple[bool, int]:
     """Sort key: first the evaluations that an option adds, then the rest by group."""
     groups = list(Group)
     return "gencard" not in left.why, groups.index(left.group) if left.group else len(groups)
-
-
-def _receipt(agreement: Agreement, release: str | None) -> Receipt:
-    for receipt in agreement.receipts():
-        if release in (None, receipt.name):
-            return receipt
-    problem = "has no release yet" if release is None else "has no release of this name"
-    raise InvalidInputError(field="card", problem=problem)

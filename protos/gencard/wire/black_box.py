@@ -93,21 +93,7 @@ class BoxRequest:
 
 def bytes_of_request(request: BoxRequest) -> bytes:
     """The line and the codes, or the line and the saved fit."""
-    domain = request.dataset.domain
-    header: Document = {
-        "format": FORMAT,
-        "task": str(request.task),
-        "attributes": [list(pair) for pair in zip(domain.attributes, domain.sizes, strict=True)],
-        "records": len(request.dataset),
-        "rows": request.rows,
-        "seed": str(request.seed),
-        "parameters": dict(request.parameters),
-        "workload": [list(clique) for clique in request.workload],
-        "values": {
-            name: [None if isnan(value) else value for value in values]
-            for name, values in request.values.items()
-        },
-    }
+    header = _header_of(request)
     if request.task is BoxTask.SAMPLE:
         header["saved"] = len(request.saved)
     if request.task is BoxTask.ANALYSE:
@@ -147,6 +133,24 @@ def dataset_of_columns(data: bytes, domain: Domain, rows: int) -> Dataset:
     if start != len(data):
         raise ValueError("more bytes than codes")
     return Dataset.of_columns(domain, columns)
+
+
+def _header_of(request: BoxRequest) -> Document:
+    domain = request.dataset.domain
+    return {
+        "format": FORMAT,
+        "task": str(request.task),
+        "attributes": [list(pair) for pair in zip(domain.attributes, domain.sizes, strict=True)],
+        "records": len(request.dataset),
+        "rows": request.rows,
+        "seed": str(request.seed),
+        "parameters": dict(request.parameters),
+        "workload": [list(clique) for clique in request.workload],
+        "values": {
+            name: [None if isnan(value) else value for value in values]
+            for name, values in request.values.items()
+        },
+    }
 
 
 def _request_of(header: Document, stream: BinaryIO) -> BoxRequest:

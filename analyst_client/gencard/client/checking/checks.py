@@ -367,7 +367,14 @@ def rebuilt(card: CardTerms, psi: Psi, receipt: Receipt, coding: Coding) -> Data
     dataset = model.sample(receipt.rows, rng=rng_of(receipt.seed))
     dataset = with_computed(dataset, computed_for(card, coding))
     if dataset.digest() != receipt.rows_digest:
-        raise VerificationError(problem=_why_not(card))
+        from gencard.core.generators import registry  # noqa: PLC0415 - as below
+
+        problem = "the replayed rows do not match the receipt"
+        if not registry.is_digest_of(card.terms.generator, card.generator_digest):
+            problem = (
+                "the replayed rows differ, and this installation has another version of the generator"
+            )
+        raise VerificationError(problem=problem)
     return dataset
 
 
@@ -447,14 +454,6 @@ def _same_numbers(terms: Proposal, psi: Psi, coding: Coding) -> bool:
     return histograms == tuple((name, fine_cells(coding, name)) for name in terms.histograms) and (
         with_counts == tuple((one, one.counts_beside(terms.marginals, coding)) for one in terms.sums)
     )
-
-
-def _why_not(card: CardTerms) -> str:
-    from gencard.core.generators import registry  # noqa: PLC0415 - as above
-
-    if not registry.is_digest_of(card.terms.generator, card.generator_digest):
-        return "the replayed rows differ, and this installation has another version of the generator"
-    return "the replayed rows do not match the receipt"
 
 
 def places_by(card: CardTerms, psi: Callable[[], Psi], coding: Coding) -> dict[str, Places]:

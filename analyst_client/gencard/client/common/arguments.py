@@ -148,7 +148,11 @@ def checked_number(field: str, value: Any, least: int, most: int) -> int:
     if number is not None and least <= number <= most:
         return number
     expected = f"a whole number from {least} to {most}, not {_shown(value)}"
-    advice = _whole_advice(field, value, least, most)
+    advice = f"Write, for example, {field}={min(max(least, _EXAMPLES.get(field, 1)), most)}."
+    if isinstance(value, str) and len(value) < 20 and value.strip().isdecimal():
+        advice = f"Write {field}={int(value)}, without quotation marks."
+    elif isinstance(value, float) and value.is_integer() and value >= least:
+        advice = f"Write {field}={int(value)}."
     raise InvalidNumberError(field=field, expected=expected, advice=advice)
 
 
@@ -165,14 +169,6 @@ def checked_seed(seed: int) -> int:
 def whole(least: int, most: int) -> Check:
     """``checked_number`` with these bounds."""
     return lambda field, value: checked_number(field, value, least, most)
-
-
-def _whole_advice(field: str, value: object, least: int, most: int) -> str:
-    if isinstance(value, str) and len(value) < 20 and value.strip().isdecimal():
-        return f"Write {field}={int(value)}, without quotation marks."
-    if isinstance(value, float) and value.is_integer() and value >= least:
-        return f"Write {field}={int(value)}."
-    return f"Write, for example, {field}={min(max(least, _EXAMPLES.get(field, 1)), most)}."
 
 
 def text(field: str, value: Any) -> str:

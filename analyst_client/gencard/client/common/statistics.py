@@ -220,17 +220,13 @@ def difference(path: Path, again: Path) -> str | None:
     if list(file.values.columns) != list(expected.values.columns):
         return "the columns or their order"
     for name in expected.values.columns:
-        if not _same_values(file.values[name], expected.values[name]):
+        one, other = file.values[name], expected.values[name]
+        if pd.api.types.is_numeric_dtype(one) and pd.api.types.is_numeric_dtype(other):
+            one, other = one.astype(np.float64), other.astype(np.float64)
+        if not one.equals(other):
             return f"the values of '{name}'"
         if file.labels.get(name) != expected.labels.get(name):
             return f"the labels of '{name}'"
         if expected.forms[name] in _TIME_FORMATS and file.forms[name] != expected.forms[name]:
             return f"the type of '{name}'"
     return "what it declares as missing" if file.declares_missing else None
-
-
-def _same_values(one: "pd.Series[Any]", other: "pd.Series[Any]") -> bool:
-    """Return whether two columns hold the same, also in other types of numbers."""
-    if pd.api.types.is_numeric_dtype(one) and pd.api.types.is_numeric_dtype(other):
-        return one.astype(np.float64).equals(other.astype(np.float64))
-    return one.equals(other)

@@ -261,17 +261,14 @@ class KeyWatch:
     def _history(self, use: str, envelopes: tuple[bytes, ...]) -> KeyHistory:
         known = self._histories.get(use)
         if known is None or not all(map(known.knows_signer, envelopes)):
-            self._fetch()
+            changes, credentials = list(self._fetch_changes()), self._credentials
+            kept = (known_history(credentials, one) for one in (CARDS, LOG))
+            histories = {history.use: history.continued_by(changes) for history in kept}
+            if changes and len(changes) > len(_kept_changes(credentials)):
+                with appearing(_keys_file(credentials), "keys") as part:
+                    part.write_bytes(changes_file(changes))
+            self._histories, self._checkpoint = histories, None
         return self._histories[use]
-
-    def _fetch(self) -> None:
-        changes, credentials = list(self._fetch_changes()), self._credentials
-        known = (known_history(credentials, use) for use in (CARDS, LOG))
-        histories = {history.use: history.continued_by(changes) for history in known}
-        if changes and len(changes) > len(_kept_changes(credentials)):
-            with appearing(_keys_file(credentials), "keys") as part:
-                part.write_bytes(changes_file(changes))
-        self._histories, self._checkpoint = histories, None
 
 
 def known_history(credentials: Credentials, use: str) -> KeyHistory:
