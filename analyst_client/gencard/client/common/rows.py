@@ -204,16 +204,7 @@ def _read_stored(path: Path, coding: Coding, domain: Domain) -> ReadRows:
 
     from gencard.run.frames import rows_of_frame  # noqa: PLC0415 - loads pandas
 
-    table = _stored_table(path)
-    # labels, texts and numbers; dates are days since 1970-01-01, times of day minutes
-    here = [one for one in coding.attributes if one.name in table.column_names]
-    columns = {one.name: _series_of(table.column(one.name), one.coding) for one in here}
-    rows = rows_of_frame(pd.DataFrame(columns), coding, domain)
-    return ReadRows(rows.dataset, rows.numbers, tuple(table.column_names))
-
-
-def _stored_table(path: Path) -> Any:
-    """Return the table of a workbook, or a file of a statistical package."""
+    problem = advice = ""
     try:
         table = read_stored(path, "file", most_bytes=MOST_BYTES).table
     except InvalidInputError as error:
@@ -223,11 +214,15 @@ def _stored_table(path: Path) -> Any:
             problem, advice = str(error.fields["problem"]), _ONE_TABLE
         else:
             raise
-    else:
-        if table.num_rows * table.num_columns > MOST_CELLS:
-            raise _too_many_cells(path)
-        return table
-    raise InvalidInputError(field="file", problem=problem, advice=advice)
+    if problem:
+        raise InvalidInputError(field="file", problem=problem, advice=advice)
+    if table.num_rows * table.num_columns > MOST_CELLS:
+        raise _too_many_cells(path)
+    # labels, texts and numbers; dates are days since 1970-01-01, times of day minutes
+    here = [one for one in coding.attributes if one.name in table.column_names]
+    columns = {one.name: _series_of(table.column(one.name), one.coding) for one in here}
+    rows = rows_of_frame(pd.DataFrame(columns), coding, domain)
+    return ReadRows(rows.dataset, rows.numbers, tuple(table.column_names))
 
 
 _ONE_SHEET = "Leave one sheet visible, or save the sheet as CSV."
