@@ -14,7 +14,7 @@ from gencard.analysis.answers.answer import AnalysisAnswer
 from gencard.controller.run_question import RunQuestion
 from gencard.core.policy import USUAL_RULES, Rules
 from gencard.core.statistics.formula import Analysis
-from gencard.wire.documents.answer_document import Question
+from gencard.wire.documents import Question
 
 _FEW = (7, 9)
 

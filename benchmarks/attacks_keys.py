@@ -24,7 +24,7 @@ from gencard.controller.controller_state import ControllerState
 from gencard.controller.people.keys import LEAF_LIFE
 from gencard.controller.stewards.desk import Way
 from gencard.core.errors import GencardError
-from gencard.wire.signatures.identity import Identity, Role
+from gencard.wire.keys import Identity, Role
 from gencard.wire.steward import Action, Kind
 from tests.system.house import House, build, survey
 from tests.system.raw_calls import call, certificate, channel_of, eventually

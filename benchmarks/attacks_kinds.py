@@ -27,7 +27,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError
 from gencard.core.policy import USUAL_RULES
 from gencard.core.statistics.formula import Analysis
-from gencard.wire.documents.answer_document import Question
+from gencard.wire.documents import Question
 
 _SIMULATED = 8
 """Files that the attacker simulates of each world."""

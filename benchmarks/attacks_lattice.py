@@ -24,7 +24,7 @@ from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.policy import USUAL_RULES
 from gencard.core.types import FloatArray
-from gencard.wire.documents.answer_document import Question
+from gencard.wire.documents import Question
 
 _FEW_TRIES, _TRIES = 20, 60
 _REFUSED, _WAITS = "refused", "waits"

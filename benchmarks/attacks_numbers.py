@@ -35,8 +35,8 @@ from gencard.core.policy import Rules
 from gencard.core.scale import Scale
 from gencard.core.statistics.formula import Analysis
 from gencard.core.types import FloatArray, IntArray
-from gencard.wire.documents.answer_document import Question
-from gencard.wire.signatures.canonical import json_bytes
+from gencard.wire.canonical import json_bytes
+from gencard.wire.documents import Question
 
 LIMITS: Mapping[float, float] = {1.0: 0.15, 0.5: 0.08}
 """Limits of influence, and the most by which right guesses may exceed the prior."""

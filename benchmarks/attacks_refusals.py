@@ -27,7 +27,7 @@ from gencard.core.errors import NoAnswerError
 from gencard.core.policy import USUAL_RULES
 from gencard.core.scale import Scale
 from gencard.core.types import FloatArray, IntArray
-from gencard.wire.documents.answer_document import Question
+from gencard.wire.documents import Question
 
 _RECORDS = 1_200
 _ANALYSES = Analyses(kinds=("means",), checked_runs=1, numbers=10_000)

@@ -29,8 +29,8 @@ from gencard.core.dataset import Dataset
 from gencard.core.errors import RecordsProtectedError
 from gencard.core.policy import USUAL_RULES
 from gencard.core.types import FloatArray, IntArray
-from gencard.wire.documents.answer_document import Question
-from gencard.wire.signatures.canonical import json_bytes
+from gencard.wire.canonical import json_bytes
+from gencard.wire.documents import Question
 
 STORED = '{"response": "stored"}'
 _CLOSE = 0.1

@@ -27,8 +27,8 @@ from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError
 from gencard.core.policy import USUAL_RULES
 from gencard.core.types import IntArray
-from gencard.wire.documents.answer_document import Question
-from gencard.wire.signatures.canonical import json_bytes
+from gencard.wire.canonical import json_bytes
+from gencard.wire.documents import Question
 
 _LEVELS = (7, 100, 300)
 _RECORDS = (300, 2_000)

@@ -26,8 +26,8 @@ from gencard.controller.backup import check_state
 from gencard.controller.state import tables
 from gencard.core.card.budget import SpendState
 from gencard.core.errors import GencardError, ServiceUnavailableError
-from gencard.wire.documents.receipt import receipt_of_document
-from gencard.wire.signatures.dsse import RECEIPT, opened, predicate_of
+from gencard.wire.documents import receipt_of_document
+from gencard.wire.dsse import RECEIPT, opened, predicate_of
 from tests.system.raw_calls import eventually
 from tests.system.standbys import Controller, Controllers, controllers
 

@@ -38,7 +38,7 @@ from gencard.core.coding import Coding, Reading
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError, UndeclaredLevelError
 from gencard.core.statistics.measure import measure
-from gencard.wire.documents.psi_document import psi_document
+from gencard.wire.psi import psi_document
 from tests.controller.state import postgres
 
 FILES = ("CSV", "Parquet")

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks import bench
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.keys import Identity
 from tests.page.browsing import Visitor, chromium_running, first_paint, visitor, weight
 from tests.page.by_http import PageHouse, page_house
 from tests.page.served import enrol_passkey, sign_in, uri_of

@@ -20,7 +20,7 @@ from gencard.client import Analyst
 from gencard.client.card import Card
 from gencard.core.errors import AnswerWaitingError, BlackBoxError
 from gencard.core.program_outputs import Output, OutputKind
-from gencard.wire.signatures.canonical import sha256
+from gencard.wire.canonical import sha256
 from tests.system.programs import HOSTILE, HOSTILE_R, has_r, sandboxed, schema
 from tests.system.programs import rows as rows_of_survey
 

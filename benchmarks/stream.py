@@ -35,7 +35,7 @@ from gencard.client import Analyst, all_marginals
 from gencard.client.agreement import Agreement
 from gencard.client.connection.tables import fetch_rows
 from gencard.controller.drafting.folder import draft
-from gencard.wire.signatures.identity import Role
+from gencard.wire.keys import Role
 
 SIZES = (4, 3, 3, 3, 3, *(2,) * 10)
 """Levels of the 15 attributes: 331,776 cells, and one byte for each code as up to 256 levels have."""

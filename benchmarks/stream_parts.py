@@ -23,7 +23,7 @@ from gencard.controller.jobs.synthesis import RowsFile
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.v1.synthesis_pb2 import StreamRowsRequest, StreamRowsResponse
-from gencard.wire.codecs.table_codec import DatasetColumns, dataset_of_chunks, encoded_chunks
+from gencard.wire.tables import DatasetColumns, dataset_of_chunks, encoded_chunks
 
 _METHOD = "/benchmarks.Messages/Send"
 _TURNS = 5

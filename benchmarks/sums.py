@@ -57,7 +57,7 @@ from gencard.core.statistics.formula import Analysis
 from gencard.core.statistics.measure import measure
 from gencard.core.statistics.psi import Psi
 from gencard.core.types import FloatArray
-from gencard.wire.documents.answer_document import Question
+from gencard.wire.documents import Question
 
 _FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data"
 

@@ -19,13 +19,9 @@ from gencard.core.dataset import Dataset
 from gencard.core.statistics.marginals import dimension
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.types import VersionKind
-from gencard.wire.documents.card_document import card_document, card_statement
-from gencard.wire.documents.keys import CARDS, KeyChange
-from gencard.wire.documents.psi_document import psi_document
-from gencard.wire.documents.receipt import Receipt, receipt_statement
-from gencard.wire.documents.schema_document import coding_digest, coding_document
-from gencard.wire.signatures.canonical import digest_of, document_of, json_bytes, sha256, time_text
-from gencard.wire.signatures.dsse import (
+from gencard.wire.canonical import digest_of, document_of, json_bytes, sha256, time_text
+from gencard.wire.documents import Receipt, card_document, card_statement, receipt_statement
+from gencard.wire.dsse import (
     CHECKPOINT,
     ENROLMENT_REQUEST,
     REVOCATION,
@@ -34,6 +30,8 @@ from gencard.wire.signatures.dsse import (
     sign,
     statement,
 )
+from gencard.wire.keys import CARDS, KeyChange
+from gencard.wire.psi import coding_digest, coding_document, psi_document
 
 PAGE = Path(__file__).with_name("card-format.md")
 TIME = time_text(datetime(2026, 11, 20, 18, 5, tzinfo=UTC))

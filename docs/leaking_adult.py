@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gencard.client.report.card_report import CardReport, LeftOut
+from gencard.client.card_report import CardReport, LeftOut
 from gencard.core.card.budget import Price
 from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.coding import Attribute, Coding, Labels
@@ -23,7 +23,7 @@ from gencard.core.statistics.marginals import count_all
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.measures.evaluation.evaluation import Declared, Material
 from gencard.measures.evaluation.registry import REPORTED, evaluate
-from gencard.wire.documents.receipt import Receipt
+from gencard.wire.documents import Receipt
 
 NUMBERS = ("age", "capital_gain", "capital_loss", "hours_per_week")
 PHI = tuple(combinations(("age", "education", "marital_status", "occupation", "sex", "income"), 2))

@@ -26,7 +26,7 @@ from gencard.controller.shell import advice_of
 from gencard.controller.shell.main import app as controller
 from gencard.controller.wiring.opening import Reload, SettingsWatch, digest_of
 from gencard.core.errors import GencardError
-from gencard.wire.signatures.identity import Role
+from gencard.wire.keys import Role
 
 PAGE = Path(__file__).with_name("wrong-actions.md")
 

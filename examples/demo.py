@@ -31,7 +31,7 @@ from examples.fair_survey import (
 from examples.wire_meter import WireMeter
 from gencard.client import Analyst, Answer, histogram, total
 from gencard.client.agreement import Release
-from gencard.client.answers.display import coefficient_grid
+from gencard.client.answers.answer import coefficient_grid
 from gencard.client.audit import Audit
 from gencard.client.card import Card
 from gencard.client.common.display import Facts

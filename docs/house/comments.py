@@ -201,13 +201,13 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
         f"{_SERVICE}server",
         f"{_SERVICE}server:bind",
         "gencard.analysis.formulas.formulas:_Reader.__init__",
-        "gencard.client.common.files.workbook:write_workbook",
-        "gencard.client.common.files.workbook:_numbers",
-        "gencard.client.common.files.limits",
+        "gencard.client.common.workbook:write_workbook",
+        "gencard.client.common.workbook:_numbers",
+        "gencard.client.common.formats",
         "gencard.client.common.psi_tables",
-        "gencard.client.common.files.parquet:_column",
+        "gencard.client.common.parquet:_column",
         "gencard.client.connection.tables:_reserve",
-        "gencard.client.connection.channels:Channels.turn",
+        "gencard.client.connection.connection:Channels.turn",
     ),
 }
 """Topic -> places, in the order in which a reader meets them."""

@@ -67,25 +67,23 @@ HOUSES: Mapping[str, Mapping[str, Room]] = {
         1 run_question
     """),
     "client": _rooms("""
-        10 shell agreement analyst answers canary_audit card catalogue checking common connection \
-            findings planning question steward stewards terms waiting
+        10 shell agreement analyst answers audit card card_view catalogue checking common connection \
+            findings planning question steward steward_views terms
         9 analyst agreement card card_view catalogue checking common connection planning question \
             terms
         8 planning agreement card card_view catalogue common connection
-        7 card agreement answers audit card_view catalogue checking common connection evaluation \
-            findings question report terms waiting
-        6 canary_audit agreement audit common connection
-        6 report agreement answers audit catalogue common connection evaluation findings
-        6 steward catalogue checking common connection stewards
+        7 card agreement answers audit card_report card_view catalogue checking common connection \
+            findings question terms
+        7 pages answers card_report common findings
+        6 card_report agreement answers audit catalogue common connection findings
+        6 steward catalogue checking common connection steward_views
         5 answers agreement checking common connection question
         5 audit agreement common connection
-        5 stewards card_view common
-        5 waiting card_view common connection
+        5 steward_views card_view common
         4 agreement checking common connection findings
-        4 card_view catalogue checking common question terms
+        4 card_view catalogue checking common connection question terms
         3 catalogue common connection
         3 checking common connection terms
-        3 evaluation connection
         2 connection common
         2 findings common
         2 terms common
@@ -113,15 +111,17 @@ HOUSES: Mapping[str, Mapping[str, Room]] = {
         1 values
     """),
     "wire": _rooms("""
-        4 black_box box_answer box_request
-        3 box_answer box_request signatures
-        3 codecs codec documents signatures
-        3 log documents signatures
-        3 steward documents signatures
-        2 box_request signatures
-        2 codec signatures
-        2 documents signatures
-        1 signatures
+        4 log canonical documents dsse
+        4 steward canonical documents keys
+        3 documents canonical dsse
+        3 keys canonical dsse
+        3 tables canonical psi
+        2 black_box canonical
+        2 codec canonical
+        2 dsse canonical
+        2 psi canonical
+        1 canonical
+        1 error_table
     """),
 }
 """Package below ``gencard`` -> its rooms. A line: tier, name, and the rooms that it may import."""

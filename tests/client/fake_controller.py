@@ -39,14 +39,12 @@ from gencard.v1 import catalog_pb2 as catalog
 from gencard.v1 import ledger_pb2 as ledger
 from gencard.v1 import negotiation_pb2 as negotiation
 from gencard.v1 import synthesis_pb2 as synthesis
+from gencard.wire import dsse
 from gencard.wire import log as merkle
-from gencard.wire.codec import message_of, timestamp, value_of
-from gencard.wire.codecs.card_codec import card_message
-from gencard.wire.codecs.psi_codec import psi_chunks
-from gencard.wire.codecs.table_codec import dataset_of_chunks, table_chunks
-from gencard.wire.signatures import dsse
-from gencard.wire.signatures.canonical import time_text
-from gencard.wire.signatures.dsse import CHECKPOINT, VERDICT, statement
+from gencard.wire.canonical import time_text
+from gencard.wire.codec import card_message, message_of, timestamp, value_of
+from gencard.wire.dsse import CHECKPOINT, VERDICT, statement
+from gencard.wire.tables import dataset_of_chunks, psi_chunks, table_chunks
 from tests.client.fake_world import ANA, CODING, DATASET, HOST, NOW, World, end
 
 

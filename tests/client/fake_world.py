@@ -26,17 +26,14 @@ from gencard.core.statistics.marginals import dimension
 from gencard.core.statistics.measure import measure_dataset
 from gencard.v1 import negotiation_pb2 as negotiation
 from gencard.v1 import synthesis_pb2 as synthesis
+from gencard.wire import dsse
 from gencard.wire import log as merkle
-from gencard.wire.codec import timestamp
-from gencard.wire.codecs.card_codec import card_message
-from gencard.wire.codecs.error_table import status_message
-from gencard.wire.documents.card_document import card_statement
-from gencard.wire.documents.psi_document import psi_document
-from gencard.wire.documents.receipt import Receipt, receipt_statement
-from gencard.wire.documents.schema_document import coding_digest
-from gencard.wire.signatures import dsse
-from gencard.wire.signatures.canonical import json_bytes, sha256, time_text
-from gencard.wire.signatures.dsse import subject_digest
+from gencard.wire.canonical import json_bytes, sha256, time_text
+from gencard.wire.codec import card_message, timestamp
+from gencard.wire.documents import Receipt, card_statement, receipt_statement
+from gencard.wire.dsse import subject_digest
+from gencard.wire.error_table import status_message
+from gencard.wire.psi import coding_digest, psi_document
 
 NOW = datetime(2026, 11, 20, 18, tzinfo=UTC)
 ANA = "spiffe://test.local/pilot/analyst/ana"

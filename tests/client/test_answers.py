@@ -13,8 +13,8 @@ from gencard.analysis.answers import answer as core_answer
 from gencard.analysis.answers import kinds
 from gencard.analysis.answers.answer import AnswerTable, Scalar, coefficients_of
 from gencard.client import Answer, answer
+from gencard.client.answers.answer import CoefficientPlot, Interval, digits
 from gencard.client.answers.answering import answer_from
-from gencard.client.answers.display import CoefficientPlot, Interval, digits
 from gencard.client.question import KINDS, TAKES, AnalystQuestion, AnswerOptions
 from gencard.client.shell.main import app
 from gencard.core import errors

@@ -16,14 +16,13 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 from typer.testing import CliRunner
 
-from gencard.client.answers.runs import text_of
+from gencard.client.answers.answering import text_of
 from gencard.client.audit import Report
 from gencard.client.checking.bundle import Bundle
-from gencard.client.common.files import parquet as rows_in_parquet
-from gencard.client.common.files import rows
-from gencard.client.common.files.rows import read_rows
-from gencard.client.connection.credentials import public_key
-from gencard.client.connection.enrolment import read_answer
+from gencard.client.common import parquet as rows_in_parquet
+from gencard.client.common import rows
+from gencard.client.common.rows import read_rows
+from gencard.client.connection.credentials import public_key, read_answer
 from gencard.client.shell.main import app
 from gencard.controller.backup import copied, list_of
 from gencard.controller.base.files import read_table, secret_bytes
@@ -33,7 +32,7 @@ from gencard.controller.shell.upkeep import _read
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.errors import GencardError, InvalidInputError
 from gencard.files import KEY_LIMIT, MOST_FILES, ParquetSize, files_in, open_file, read_file
-from gencard.wire.signatures.canonical import document_of
+from gencard.wire.canonical import document_of
 
 SECONDS = 60
 """Longest time of a command that reads a hostile file; most of it is the start of Python."""

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from gencard.client.canary_audit import CanaryTerms, canary_audit
+from gencard.client.audit import CanaryTerms, canary_audit
 from gencard.client.shell.main import app
 from gencard.core.card.budget import Neighbouring
 from gencard.core.errors import InvalidNumberError

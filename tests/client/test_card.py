@@ -11,9 +11,9 @@ from gencard.client import all_marginals
 from gencard.core import errors
 from gencard.core.card.budget import Price
 from gencard.core.card.card import CardState, Turn
-from gencard.wire.signatures import dsse
-from gencard.wire.signatures.canonical import digest_of, document_of, json_bytes
-from gencard.wire.signatures.dsse import CARD, statement
+from gencard.wire import dsse
+from gencard.wire.canonical import digest_of, document_of, json_bytes
+from gencard.wire.dsse import CARD, statement
 
 
 class TestMainJob:

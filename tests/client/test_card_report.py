@@ -9,10 +9,9 @@ import pytest
 
 from gencard.boxes.reference import Honest
 from gencard.client.audit import Audit
+from gencard.client.card_report import NOT_ON_CARD, CardReport, LeftOut
 from gencard.client.common.arguments import Where
 from gencard.client.findings import plots
-from gencard.client.report.card_report import CardReport, LeftOut
-from gencard.client.report.gathering import NOT_ON_CARD
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.audit.report import Verdict
 from gencard.core.audit.run import audit as run_audit

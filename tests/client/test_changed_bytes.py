@@ -15,7 +15,7 @@ from gencard.client.checking.verify import Outcome, verify
 from gencard.client.connection.credentials import public_key
 from gencard.client.question import AnalystQuestion
 from gencard.core.errors import GencardError
-from gencard.wire.documents.keys import CARDS, LOG, KeyHistory
+from gencard.wire.keys import CARDS, LOG, KeyHistory
 from tests.golden.files import BUNDLES, FOLDER
 
 NOW = datetime(2026, 12, 1, tzinfo=UTC)

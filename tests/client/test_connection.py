@@ -19,7 +19,7 @@ from gencard.v1 import (
     steward_pb2,
     synthesis_pb2,
 )
-from gencard.wire.codecs.error_table import STATUS, status_message
+from gencard.wire.error_table import STATUS, status_message
 from tests.client.fake_controller import make_people, served
 
 FIELDS = {name: "x" for kind in STATUS for _, name, _, _ in Formatter().parse(kind.text) if name}

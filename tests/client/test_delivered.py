@@ -10,9 +10,9 @@ import pytest
 from pyarrow import parquet
 
 from gencard.client.checking.bundle import Bundle, Keys
-from gencard.client.checking.replay import check_delivered_file
+from gencard.client.checking.checks import check_delivered_file
 from gencard.client.checking.verify import Outcome, verify
-from gencard.client.common.files.rows import has_apostrophes, neutral, read_rows, write_rows
+from gencard.client.common.rows import has_apostrophes, neutral, read_rows, write_rows
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError, VerificationError

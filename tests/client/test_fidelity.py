@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gencard.client.common.display import named, percent
-from gencard.client.findings.fidelity import FORMAT, FidelityReport
+from gencard.client.findings.fidelity import FIDELITY_FORMAT, FidelityReport
 from gencard.client.shell.main import app
 from gencard.core import errors
 from gencard.core.coding import Attribute, Coding, Labels
@@ -20,7 +20,7 @@ from gencard.core.domain import Domain
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.measures.utility.fidelity import fidelity
-from gencard.wire.signatures.canonical import json_bytes
+from gencard.wire.canonical import json_bytes
 from tests.client.fake_world import CODING, RECORDS
 from tests.client.test_report import NASTY, Page, text_of
 from tests.client.test_views import rich_text
@@ -145,7 +145,7 @@ class TestJson:
         FAR.save_json(tmp_path / "a.json")
         document = json.loads((tmp_path / "a.json").read_text())
         assert document == json.loads(json.dumps(FAR.document()))
-        assert document["format"] == FORMAT
+        assert document["format"] == FIDELITY_FORMAT
         assert document["rows"] == 1_000
         for entry, found in zip(document["marginals"], FAR.facts.marginals, strict=True):
             assert tuple(entry["clique"]) == found.clique

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 
-from gencard.client.common.files.folder import appearing, check_free
-from gencard.client.common.files.rows import cells_of, read_rows, write_rows
+from gencard.client.common.folder import appearing, check_free
+from gencard.client.common.rows import cells_of, read_rows, write_rows
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import DomainMismatchError, InvalidInputError, UndeclaredLevelError

@@ -9,11 +9,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from gencard.client import Analyst
 from gencard.client.checking.bundle import Bundle, Keys, rebuild
 from gencard.client.checking.verify import Outcome, verify
-from gencard.client.connection.credentials import Credentials
-from gencard.client.connection.keys import KEYS_SEEN
+from gencard.client.connection.credentials import KEYS_SEEN, Credentials
 from gencard.core.errors import VerificationError
-from gencard.wire.documents.keys import CARDS, LOG, KeyChange, changes_file
-from gencard.wire.signatures.canonical import time_text
+from gencard.wire.canonical import time_text
+from gencard.wire.keys import CARDS, LOG, KeyChange, changes_file
 from tests.client.fake_world import NOW, World
 
 NEW, NEWER, STRANGER = (Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32) for seed in (7, 8, 9))

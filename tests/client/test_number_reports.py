@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from gencard.client.common.files.rows import read_numbered, write_rows
-from gencard.client.findings.fidelity import FidelityReport
+from gencard.client.card_report import CardReport
+from gencard.client.common.rows import read_numbered, write_rows
+from gencard.client.findings.fidelity import FidelityReport, utility_report
 from gencard.client.findings.findings import sentence
-from gencard.client.findings.utility import utility_report
-from gencard.client.report.card_report import CardReport
 from gencard.client.shell.main import app
 from gencard.core.card.sums import Sum
 from gencard.core.coding import Attribute, Coding, Labels

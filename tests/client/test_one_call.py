@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gencard.client import planning
-from gencard.client.common.files import limits
+from gencard.client.common import formats as limits
 from gencard.client.shell.main import app
 from gencard.core import errors
 from gencard.core.card.budget import Price
@@ -214,7 +214,7 @@ class TestWaiting:
         assert list(world.cards) == [name]
 
     def test_wait_ends_with_the_answer(self, ana, world, monkeypatch):
-        monkeypatch.setattr("gencard.client.waiting._SHORTEST", 0.01)
+        monkeypatch.setattr("gencard.client.card_view._SHORTEST", 0.01)
         world.manual = True
         card = ana.propose("survey", [("sex",)], purpose="?")
         with pytest.raises(errors.AwaitingStewardError):

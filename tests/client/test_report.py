@@ -200,7 +200,7 @@ class TestPage:
             return real(name, *args, **kwargs)
 
         for module in list(sys.modules):
-            if module.startswith(("gencard.client.findings.", "gencard.client.report.")):
+            if module.startswith(("gencard.client.findings.", "gencard.client.pages")):
                 monkeypatch.delitem(sys.modules, module)
         monkeypatch.setattr(builtins, "__import__", absent)
         with pytest.raises(errors.InvalidInputError, match=r"pip install 'gencard\[report\]'"):

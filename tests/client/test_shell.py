@@ -15,17 +15,16 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from typer.testing import CliRunner
 
-from gencard import core
+from gencard import core, wire
 from gencard.analysis import formulas
 from gencard.boxes.reference import Honest
 from gencard.client import answers, checking
-from gencard.client.common.files import limits
+from gencard.client.common import formats as limits
 from gencard.client.shell import negotiation, terminal
 from gencard.client.shell.main import app
 from gencard.core import errors
 from gencard.core.generators.family import ipf
 from gencard.shell import as_typed
-from gencard.wire import documents
 
 PAIRS = ["--marginal", "sex,health", "--marginal", "age, health"]
 
@@ -433,7 +432,7 @@ _PYTHON = re.compile(r"\b[a-z_]+=(?=['\"{]|\s|$|;|,)|\b(?:card|release)\.(?!json
 
 def _texts():
     """Texts of errors of analyses, which the shell prints, with their place."""
-    for package in (core, formulas, documents, answers, checking):
+    for package in (core, formulas, wire, answers, checking):
         for path in sorted(Path(package.__path__[0]).rglob("*.py")):
             tree = ast.parse(path.read_text())
             docs = {id(one.value) for one in ast.walk(tree) if isinstance(one, ast.Expr)}

@@ -6,15 +6,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.console import Console
 
-from gencard.client.stewards import reading
-from gencard.client.stewards.views import Decision, command_of
+from gencard.client.steward import card_review_of
+from gencard.client.steward_views import Decision, command_of
 from gencard.core import errors
 from gencard.core.card.budget import Price
 from gencard.shell import visible
 from gencard.v1 import common_pb2, negotiation_pb2, steward_pb2
-from gencard.wire.codec import message_of, timestamp, value_of
-from gencard.wire.codecs.card_codec import card_message
-from gencard.wire.documents.card_document import json_of
+from gencard.wire.codec import card_message, message_of, timestamp, value_of
+from gencard.wire.documents import json_of
 
 CARD = "datasets/survey/cards/0123456789abcdef"
 SAM, EVE = ("spiffe://test.local/service/steward/sam", "spiffe://test.local/service/steward/eve")
@@ -60,7 +59,7 @@ def message(ana, world):
 
 @pytest.fixture
 def review(message):
-    return reading.card_review_of(message, message.card.name)
+    return card_review_of(message, message.card.name)
 
 
 class TestCardReview:
@@ -88,7 +87,7 @@ class TestCardReview:
 
     def test_another_card_than_was_asked_for_is_refused(self, message):
         with pytest.raises(errors.VerificationError):
-            reading.card_review_of(message, CARD)
+            card_review_of(message, CARD)
 
 
 class TestDecision:

@@ -12,16 +12,16 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from gencard.client.common.files import rows as client_rows
-from gencard.client.common.files.rows import read_numbered, read_rows, unread_columns, write_rows
+from gencard.client.common import rows as client_rows
+from gencard.client.common.rows import read_numbered, read_rows, unread_columns, write_rows
 from gencard.client.shell.main import app
 from gencard.controller.drafting.schema_draft import detect
 from gencard.controller.records.vault import Vault
 from gencard.core.coding import Attribute, Coding, Edges, Labels, days_of_date
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, InvalidInputError
-from gencard.wire.documents.schema_document import coding_document
-from gencard.wire.signatures.canonical import json_bytes
+from gencard.wire.canonical import json_bytes
+from gencard.wire.psi import coding_document
 
 _YEARS = tuple(float(days_of_date(date(year, 1, 1))) for year in (2019, 2021, 2023))
 CODING = Coding(
@@ -180,20 +180,20 @@ COMMANDS = ("utility", "fidelity", "verify", "replay")
 
 def test_commands_that_read_files_of_rows_read_them_by_one_function():
     """All use ``read_rows`` or ``read_numbered``; no module opens such a file otherwise."""
-    folder = Path(inspect.getfile(client_rows)).parents[2]
+    folder = Path(inspect.getfile(client_rows)).parents[1]
     users = {
         str(path.relative_to(folder))
         for path in folder.rglob("*.py")
         if re.search(r"\bread_(rows|numbered)\(", path.read_text())
     }
     assert users == {
-        "common/files/rows.py",
+        "common/rows.py",
         "checking/verify.py",
         "shell/checking.py",
     }
     assert {*COMMANDS} <= {*typer.main.get_command(app).commands}
     others = [path for path in folder.rglob("*.py") if "csv.reader" in path.read_text()]
-    assert [path.name for path in others] == ["forms.py"]
+    assert [path.name for path in others] == ["formats.py"]
 
 
 @pytest.mark.parametrize("form", FORMS)

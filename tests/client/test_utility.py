@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from gencard.client.common.files import rows as rows_files
-from gencard.client.common.files.rows import read_rows, write_rows
-from gencard.client.findings.utility import FORMAT, UtilityOptions, utility_report
+from gencard.client.common import rows as rows_files
+from gencard.client.common.rows import read_rows, write_rows
+from gencard.client.findings.fidelity import UTILITY_FORMAT, UtilityOptions, utility_report
 from gencard.client.shell.main import app
 from gencard.core.card.sums import level_values
 from gencard.core.coding import Attribute, Coding, Edges, Labels
@@ -20,8 +20,8 @@ from gencard.core.errors import DomainMismatchError, UnknownAttributeError
 from gencard.core.card.sums import level_values
 from gencard.measures.utility.fidelity import Gap, gap_error
 from gencard.measures.utility.table_utility import marginal_error
-from gencard.wire.documents.schema_document import coding_document
-from gencard.wire.signatures.canonical import json_bytes
+from gencard.wire.canonical import json_bytes
+from gencard.wire.psi import coding_document
 from tests.client.fake_world import CODING, RECORDS
 from tests.client.test_views import rich_text
 
@@ -144,7 +144,7 @@ class TestShell:
             "--json",
         )
         told = json.loads(run(*words, "--report", report).stdout)
-        assert told["format"] == FORMAT
+        assert told["format"] == UTILITY_FORMAT
         assert told == json.loads(report.read_text()) == json.loads(run(*words).stdout)
 
     def test_the_error_of_a_marginal_and_of_a_gap(self, run, files):

@@ -12,10 +12,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from gencard.client.checking.bundle import Bundle, Keys, rebuild
 from gencard.client.checking.verify import Outcome, verify
 from gencard.core import errors
-from gencard.wire.documents.keys import CARDS, KeyHistory
-from gencard.wire.signatures import dsse
-from gencard.wire.signatures.canonical import document_of, json_bytes
-from gencard.wire.signatures.dsse import REVOCATION, VERDICT, statement
+from gencard.wire import dsse
+from gencard.wire.canonical import document_of, json_bytes
+from gencard.wire.dsse import REVOCATION, VERDICT, statement
+from gencard.wire.keys import CARDS, KeyHistory
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 

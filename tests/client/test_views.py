@@ -20,7 +20,7 @@ from gencard.client.catalogue import _HEADS, CatalogueEntry, ShownPolicy
 from gencard.client.common.display import Diff, Entries, Listed, notebook_bar
 from gencard.client.shell.connecting import _document
 from gencard.client.shell.terminal import moment_said
-from gencard.client.stewards.views import WIDEST_MAP, together_grid
+from gencard.client.steward_views import WIDEST_MAP, together_grid
 from gencard.client.terms import phi_of
 from gencard.core import errors
 from gencard.core.card.budget import Price

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gencard.client import waiting
+from gencard.client import card_view as waiting
 from gencard.core import errors
 from gencard.core.card.card import CardState, Step
 from tests.client.fake_world import HOST

@@ -19,8 +19,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from gencard.client.common.files import limits
-from gencard.client.common.files.rows import difference, read_numbered, read_rows, write_rows
+from gencard.client.common import formats as limits
+from gencard.client.common.rows import difference, read_numbered, read_rows, write_rows
 from gencard.core.coding import BOOLEANS, Attribute, Coding, Edges, Labels, days_of_date
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, InvalidInputError
@@ -454,7 +454,7 @@ class TestLimits:
         import sys
 
         part = "workbook" if name.endswith("xlsx") else "statistics"
-        monkeypatch.delitem(sys.modules, f"gencard.client.common.files.{part}", raising=False)
+        monkeypatch.delitem(sys.modules, f"gencard.client.common.{part}", raising=False)
         monkeypatch.setitem(sys.modules, extra, None)
         with pytest.raises(InvalidInputError, match=r"gencard\[files\]"):
             write_rows(rows_of(CODING), CODING, tmp_path / name)

@@ -22,8 +22,8 @@ from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.errors import InvalidInputError, UndeclaredLevelError, UnknownAttributeError
 from gencard.core.policy import OUTPUT_RULES, USUAL_RULES
 from gencard.core.types import ignore_progress
-from gencard.wire.documents.answer_document import Question
-from gencard.wire.signatures.canonical import json_bytes
+from gencard.wire.canonical import json_bytes
+from gencard.wire.documents import Question
 from tests.core.stored_runs import stored_run
 
 SALT = b"salt"

@@ -13,7 +13,7 @@ from gencard.controller.stewards.archive import amounts, courses, days_of
 from gencard.controller.stewards.log_reading import LogQuery, proven, search, steps
 from gencard.core.card.budget import FREE, Price
 from gencard.core.errors import InvalidInputError
-from gencard.wire.documents.keys import LOG, KeyHistory
+from gencard.wire.keys import LOG, KeyHistory
 from tests.controller.state.samples import ALL_OF_IT, ANA, BEN, CARD, DATASET, NOW, ledger_of, reserve
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))

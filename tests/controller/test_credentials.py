@@ -28,8 +28,7 @@ from gencard.controller.people.keys import (
     write_new,
 )
 from gencard.core.errors import GencardError, InvalidInputError, StorageError, UnauthenticatedError
-from gencard.wire.documents.keys import EnrolmentAnswer, request_document, request_of_document
-from gencard.wire.signatures.identity import Identity, Role
+from gencard.wire.keys import EnrolmentAnswer, Identity, Role, request_document, request_of_document
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 ANA = "spiffe://example/pilot/analyst/ana"

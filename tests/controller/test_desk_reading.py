@@ -6,7 +6,7 @@ import pytest
 
 from gencard.controller.wiring.opening import open_controller_state
 from gencard.core.errors import InvalidInputError, InvalidNumberError, PermissionDeniedError
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.keys import Identity
 from tests.page.waiting import let_wait
 from tests.system.house import build
 

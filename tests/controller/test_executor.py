@@ -27,7 +27,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import GencardError, InvalidInputError, JobFailedError, JobLimitError
 from gencard.core.statistics.measure import measure_dataset
-from gencard.wire.documents.psi_document import psi_document
+from gencard.wire.psi import psi_document
 from tests.memory import endless_records
 from tests.system.raw_calls import eventually, is_alive, open_files
 

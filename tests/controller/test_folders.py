@@ -27,7 +27,7 @@ from gencard.core.errors import (
     UndeclaredLevelError,
 )
 from gencard.core.statistics.measure import measure
-from gencard.wire.documents.psi_document import psi_document
+from gencard.wire.psi import psi_document
 
 SALT = b"salt"
 CODING = Coding(

@@ -35,9 +35,8 @@ from gencard.core.errors import (
     VerificationError,
     WrongTurnError,
 )
-from gencard.wire.documents.keys import CARDS, LOG, KeyHistory
-from gencard.wire.signatures.dsse import is_signed_by, key_id, opened, signature_of
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.dsse import is_signed_by, key_id, opened, signature_of
+from gencard.wire.keys import CARDS, LOG, Identity, KeyHistory
 from tests.system.house import build
 from tests.system.stewards import Steward
 

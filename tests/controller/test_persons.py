@@ -10,7 +10,7 @@ from gencard.core.coding import Attribute
 from gencard.core.errors import GencardError, InvalidCodingError, UndeclaredLevelError
 from gencard.v1 import catalog_pb2
 from gencard.wire.codec import message_of, value_of
-from gencard.wire.documents.schema_document import coding_document, coding_of_document
+from gencard.wire.psi import coding_document, coding_of_document
 
 SALT = b"salt"
 TABLE = {

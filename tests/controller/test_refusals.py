@@ -5,7 +5,7 @@ import pytest
 from gencard.controller.failures import NOTHING_LEARNT, as_reported
 from gencard.controller.jobs import tasks
 from gencard.core import errors
-from gencard.wire.signatures.identity import Role
+from gencard.wire.keys import Role
 
 AT_RECORDS = (tasks.MEASURE, tasks.COMPARE, tasks.AUDIT, tasks.KEEP, tasks.DRAW, tasks.THIN_OUT)
 DEPENDS_ON_RECORDS = (

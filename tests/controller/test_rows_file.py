@@ -14,7 +14,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import StorageError
 from gencard.v1.synthesis_pb2 import StreamRowsResponse
-from gencard.wire.codecs.table_codec import dataset_of_chunks, encoded_chunks, table_chunks
+from gencard.wire.tables import dataset_of_chunks, encoded_chunks, table_chunks
 
 
 @st.composite

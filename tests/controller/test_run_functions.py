@@ -18,9 +18,9 @@ from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, InvalidFormulaError, InvalidInputError
 from gencard.core.policy import USUAL_RULES
 from gencard.core.statistics.formula import Analysis
-from gencard.wire.documents.answer_document import Question, answer_of_document
-from gencard.wire.signatures.canonical import document_of, json_bytes
-from gencard.wire.signatures.dsse import DOCUMENT
+from gencard.wire.canonical import document_of, json_bytes
+from gencard.wire.documents import Question, answer_of_document
+from gencard.wire.dsse import DOCUMENT
 
 GOLDEN = Path(__file__).parents[1] / "fixtures" / "golden" / "documents"
 

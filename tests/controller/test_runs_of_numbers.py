@@ -16,7 +16,7 @@ from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.errors import InvalidFormulaError
 from gencard.core.policy import Colour, Rule, Rules
 from gencard.core.scale import Scale
-from gencard.wire.documents.answer_document import Question
+from gencard.wire.documents import Question
 from tests.core.stored_runs import dataset_of, stored_run
 
 N = 4_000

@@ -10,11 +10,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from gencard.controller.backup import BackupList, approved_by
 from gencard.controller.people.enrolment import Enrolled
 from gencard.core.errors import InvalidInputError, SecondStewardError
-from gencard.wire.documents.keys import LIFE, RestoreApproval, backup_facts
-from gencard.wire.signatures import dsse
-from gencard.wire.signatures.canonical import time_text
-from gencard.wire.signatures.dsse import CARD, DOCUMENT, statement
-from gencard.wire.signatures.identity import Identity
+from gencard.wire import dsse
+from gencard.wire.canonical import time_text
+from gencard.wire.dsse import CARD, DOCUMENT, statement
+from gencard.wire.keys import LIFE, Identity, RestoreApproval, backup_facts
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 KEYS = {name: Ed25519PrivateKey.generate() for name in ("sam", "eve", "kim", "ana", "old")}

@@ -39,7 +39,7 @@ from gencard.core.errors import (
     JobLimitError,
     TooLargeError,
 )
-from gencard.wire.box_answer import error_of_refusal
+from gencard.wire.black_box import error_of_refusal
 from tests.system.raw_calls import eventually, open_files, quickest
 from tests.system.sandboxes import LIMITS, RECORDS, box, copies, needs_sandbox, shell
 

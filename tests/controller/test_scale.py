@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.client.common.files.rows import read_rows, write_rows
+from gencard.client.common.rows import read_rows, write_rows
 from gencard.controller.jobs import answering as programs
 from gencard.controller.jobs.synthesis import RowsFile
 from gencard.controller.jobs.tasks import ProgramPart, RehearsalJob

@@ -12,7 +12,7 @@ from gencard.controller.people.enrolment import read_identities
 from gencard.controller.settings import Settings
 from gencard.controller.shell.main import app
 from gencard.core.errors import GencardError, InvalidInputError
-from gencard.wire.signatures.identity import Role
+from gencard.wire.keys import Role
 from tests.system.house import build, survey
 
 

@@ -28,11 +28,11 @@ from gencard.core.policy import MomentPolicy, NumbersOffer
 from gencard.core.statistics.measure import measure
 from gencard.core.statistics.psi import Psi, rounding_stddev
 from gencard.core.statistics.unit_sums import fine_cells
-from gencard.wire.codecs import psi_codec
-from gencard.wire.codecs.psi_codec import psi_chunks, psi_of_chunks
-from gencard.wire.documents.card_document import terms_document, terms_of_document
-from gencard.wire.documents.psi_document import psi_document, psi_of_document
-from gencard.wire.signatures.canonical import json_bytes
+from gencard.wire import tables as psi_codec
+from gencard.wire.canonical import json_bytes
+from gencard.wire.documents import terms_document, terms_of_document
+from gencard.wire.psi import psi_document, psi_of_document
+from gencard.wire.tables import psi_chunks, psi_of_chunks
 from tests.controller import test_policy
 from tests.controller.test_policy import LIMITS
 from tests.core.seeded_noise import SeededNoise

@@ -53,7 +53,7 @@ from gencard.core.generators.contract import synthesise
 from gencard.core.generators.family import ipf
 from gencard.core.policy import Policy
 from gencard.core.statistics.measure import measure_dataset
-from gencard.wire.documents.psi_document import psi_document, psi_of_document
+from gencard.wire.psi import psi_document, psi_of_document
 from tests.wire import samples
 
 SALT = b"salt"

@@ -21,7 +21,7 @@ from gencard.controller.releases.run import BoxRelease
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import BlackBoxError, OperationCancelledError, StorageError
-from gencard.wire.codecs.table_codec import encoded_chunks
+from gencard.wire.tables import encoded_chunks
 from tests.controller.test_run import row_of
 from tests.system.raw_calls import eventually
 

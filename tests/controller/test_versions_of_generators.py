@@ -4,7 +4,7 @@ import pytest
 
 from gencard.controller.jobs.synthesis import synthesise
 from gencard.controller.jobs.tasks import SynthesisJob
-from gencard.wire.documents.psi_document import psi_document
+from gencard.wire.psi import psi_document
 from tests.core.test_few_records import ROWS, few_records
 
 

@@ -11,8 +11,8 @@ from gencard.controller.run_question import RunQuestion
 from gencard.core.coding import Coding, Edges, intervals_of
 from gencard.core.dataset import Dataset
 from gencard.core.types import FloatArray
-from gencard.wire.documents.answer_document import Question
-from gencard.wire.signatures.canonical import json_bytes
+from gencard.wire.canonical import json_bytes
+from gencard.wire.documents import Question
 
 
 def stored_run(

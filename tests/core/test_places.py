@@ -29,7 +29,7 @@ from gencard.core.statistics.numbers import places_of
 from gencard.core.statistics.psi import HistogramMeasurement, Measurement, Psi, SumMeasurement, reconcile
 from gencard.core.statistics.unit_sums import UnitSums
 from gencard.run.levels import Numbers, drawn_numbers
-from gencard.wire.documents.receipt import AuditedBox, Receipt
+from gencard.wire.documents import AuditedBox, Receipt
 
 WORD = 2**32
 GENERATOR = generator_named("maximum-entropy", structural_zeros=(), max_cells=1_000_000)

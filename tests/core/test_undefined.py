@@ -17,10 +17,10 @@ from gencard.analysis.answers.correlations import (
     kendall_tau,
 )
 from gencard.client.findings import plots
+from gencard.client.findings.fidelity import UtilityOptions, utility_report
 from gencard.client.findings.findings import sentence
 from gencard.client.findings.plots import draw
-from gencard.client.findings.utility import UtilityOptions, utility_report
-from gencard.client.report.card_page import card_page
+from gencard.client.pages import card_page
 from gencard.core.audit.exploration import _Block
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset

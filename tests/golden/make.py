@@ -35,12 +35,11 @@ from gencard.core.card.terms import AuditTerms
 from gencard.core.errors import GencardError
 from gencard.core.generators.registry import BY_CONSTRUCTION
 from gencard.measures.evaluation.evaluation import finding_to_json_object
-from gencard.wire.codecs.error_table import BY_REASON, status_message
-from gencard.wire.documents.keys import request_of_document
-from gencard.wire.documents.psi_document import psi_document
-from gencard.wire.signatures.canonical import json_bytes
-from gencard.wire.signatures.dsse import REVOCATION, opened
-from gencard.wire.signatures.identity import Role
+from gencard.wire.canonical import json_bytes
+from gencard.wire.dsse import REVOCATION, opened
+from gencard.wire.error_table import BY_REASON, status_message
+from gencard.wire.keys import Role, request_of_document
+from gencard.wire.psi import psi_document
 from tests.golden import rows
 from tests.golden.commands import STEWARDS, offline_commands, offline_output
 from tests.golden.exchanges import Exchanges, recording

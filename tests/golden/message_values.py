@@ -9,11 +9,9 @@ from gencard.core.card.budget import Price
 from gencard.core.card.card import CardRecord, CardState, Change, Offer, Step, Turn
 from gencard.v1 import catalog_pb2, common_pb2
 from gencard.v1.synthesis_pb2 import StreamRowsResponse
-from gencard.wire.codec import message_of
-from gencard.wire.codecs.card_codec import card_message
-from gencard.wire.codecs.psi_codec import psi_chunks
-from gencard.wire.codecs.table_codec import DatasetColumns, encoded_chunks, table_chunks
-from gencard.wire.documents.card_document import card_statement
+from gencard.wire.codec import card_message, message_of
+from gencard.wire.documents import card_statement
+from gencard.wire.tables import DatasetColumns, encoded_chunks, psi_chunks, table_chunks
 from tests.golden.values import CARDS_BY_NAME, CODING, EXACT, EXACT_TERMS, NOW, PSIS, RECORDS
 
 _OFFER = Offer(

@@ -19,7 +19,7 @@ from gencard.core.generators.registry import GENERATORS, generator_named
 from gencard.core.statistics.linear import Function, LinearStatistic
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
-from gencard.wire.documents.psi_document import psi_of_document
+from gencard.wire.psi import psi_of_document
 from tests.core.seeded_noise import SeededNoise
 from tests.core.tables import dense_dataset
 from tests.golden.files import golden

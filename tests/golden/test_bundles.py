@@ -7,25 +7,22 @@ from pathlib import Path
 import pytest
 
 from gencard.client.checking.bundle import Bundle, Keys, rebuild
-from gencard.client.checking.replay import check_delivered_file
-from gencard.client.checking.signing import card_of_statement
+from gencard.client.checking.checks import card_of_statement, check_delivered_file
 from gencard.client.checking.verify import Outcome, verify
-from gencard.client.common.files.rows import read_rows, write_rows
+from gencard.client.common.rows import read_rows, write_rows
 from gencard.client.connection.credentials import public_key
 from gencard.core.card.terms import Tier
 from gencard.core.errors import GencardError, NotReplayableError, VerificationError
 from gencard.core.statistics.linear import statistics_of
 from gencard.core.statistics.numbers import places_of
 from gencard.run.levels import Numbers
-from gencard.wire.documents.card_document import card_statement
-from gencard.wire.documents.keys import CARDS, LOG, KeyHistory
-from gencard.wire.documents.psi_document import psi_document, psi_of_document
-from gencard.wire.documents.receipt import receipt_of_document, receipt_statement
-from gencard.wire.documents.schema_document import coding_document, coding_of_document
+from gencard.wire import dsse
+from gencard.wire.canonical import document_of, json_bytes
+from gencard.wire.documents import card_statement, receipt_of_document, receipt_statement
+from gencard.wire.dsse import RECEIPT, predicate_of, statement, subject_digest
+from gencard.wire.keys import CARDS, LOG, KeyHistory
 from gencard.wire.log import log_entry_document, log_entry_of_document
-from gencard.wire.signatures import dsse
-from gencard.wire.signatures.canonical import document_of, json_bytes
-from gencard.wire.signatures.dsse import RECEIPT, predicate_of, statement, subject_digest
+from gencard.wire.psi import coding_document, coding_of_document, psi_document, psi_of_document
 from tests.golden.files import BUNDLES, FOLDER, LATER
 
 NAMES = sorted(path.name for path in BUNDLES.iterdir())

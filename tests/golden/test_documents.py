@@ -5,18 +5,22 @@ from io import BytesIO
 
 import pytest
 
-from gencard.wire.box_request import bytes_of_request, read_request
-from gencard.wire.codecs.psi_codec import psi_chunks, psi_of_chunks
-from gencard.wire.documents.answer_document import answer_of_document, answer_statement
-from gencard.wire.documents.card_document import card_of_document, card_statement
-from gencard.wire.documents.keys import changes_file, changes_in, key_change_of
-from gencard.wire.documents.psi_document import psi_document, psi_of_document
-from gencard.wire.documents.receipt import receipt_of_document, receipt_statement
-from gencard.wire.documents.schema_document import coding_document, coding_of_document
+from gencard.wire import dsse
+from gencard.wire.black_box import bytes_of_request, read_request
+from gencard.wire.canonical import document_of, json_bytes
+from gencard.wire.documents import (
+    answer_of_document,
+    answer_statement,
+    card_of_document,
+    card_statement,
+    receipt_of_document,
+    receipt_statement,
+)
+from gencard.wire.dsse import predicate_of, statement, subject_digest
+from gencard.wire.keys import changes_file, changes_in, key_change_of
 from gencard.wire.log import log_entry_document, log_entry_of_document
-from gencard.wire.signatures import dsse
-from gencard.wire.signatures.canonical import document_of, json_bytes
-from gencard.wire.signatures.dsse import predicate_of, statement, subject_digest
+from gencard.wire.psi import coding_document, coding_of_document, psi_document, psi_of_document
+from gencard.wire.tables import psi_chunks, psi_of_chunks
 from tests.golden.files import golden, names
 from tests.golden.values import ANSWERS, CARDS_BY_NAME, DOCUMENTS, RECEIPTS
 

@@ -16,10 +16,8 @@ from gencard.core.card.terms import Proposal
 from gencard.core.coding import Attribute, StructuralZeros
 from gencard.v1 import catalog_pb2, negotiation_pb2, synthesis_pb2
 from gencard.v1 import common_pb2 as common
-from gencard.wire.codec import message_of, privacy_message, privacy_of, value_of
-from gencard.wire.codecs.card_codec import card_message, card_of
-from gencard.wire.codecs.psi_codec import psi_chunks, psi_of_chunks
-from gencard.wire.codecs.table_codec import dataset_of_chunks, table_chunks
+from gencard.wire.codec import card_message, card_of, message_of, privacy_message, privacy_of, value_of
+from gencard.wire.tables import dataset_of_chunks, psi_chunks, psi_of_chunks, table_chunks
 from tests.golden.exchanges import Exchanges
 from tests.golden.files import golden_json, packed
 from tests.golden.message_values import messages

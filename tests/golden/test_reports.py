@@ -10,11 +10,11 @@ from gencard.core.audit.report import Verdict
 from gencard.core.audit.wording import report_of_json_object, report_to_json_object
 from gencard.measures.evaluation.evaluation import finding_to_json_object
 from gencard.measures.evaluation.registry import EVALUATIONS, finding_of_json_object
-from gencard.wire.codecs.error_table import BY_REASON, error_of, status_message
-from gencard.wire.documents.keys import answer_of_document, request_of_document
-from gencard.wire.signatures import dsse
-from gencard.wire.signatures.canonical import json_bytes
-from gencard.wire.signatures.dsse import ENROLMENT_REQUEST, predicate_of, statement
+from gencard.wire import dsse
+from gencard.wire.canonical import json_bytes
+from gencard.wire.dsse import ENROLMENT_REQUEST, predicate_of, statement
+from gencard.wire.error_table import BY_REASON, error_of, status_message
+from gencard.wire.keys import answer_of_document, request_of_document
 from tests.golden.files import findings, golden, golden_json
 
 FINDINGS = findings()

@@ -22,7 +22,7 @@ from gencard.controller.shell.main import app as steward_shell
 from gencard.controller.state.log import verify
 from gencard.controller.wiring.opening import open_controller_state
 from gencard.measures.evaluation.registry import EVALUATIONS
-from gencard.wire.documents.keys import LOG
+from gencard.wire.keys import LOG
 from tests.golden.commands import STEWARDS, offline_commands, offline_output, without_sentences
 from tests.golden.exchanges import Exchanges, answering
 from tests.golden.files import BUNDLES, FIRST_FINDINGS, FOLDER, packed

@@ -25,21 +25,22 @@ from gencard.core.statistics.linear import statistics_of
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
 from gencard.core.types import VersionKind
-from gencard.wire.box_request import BoxRequest, BoxTask, bytes_of_request
-from gencard.wire.documents.answer_document import (
+from gencard.wire import dsse
+from gencard.wire.black_box import BoxRequest, BoxTask, bytes_of_request
+from gencard.wire.canonical import json_bytes
+from gencard.wire.documents import (
     AnswerVerdict,
+    AuditedBox,
     Question,
+    Receipt,
     SignedAnswer,
     answer_statement,
+    card_statement,
+    receipt_statement,
 )
-from gencard.wire.documents.card_document import card_statement
-from gencard.wire.documents.keys import CARDS, LOG, KeyChange, changes_file
-from gencard.wire.documents.psi_document import psi_document
-from gencard.wire.documents.receipt import AuditedBox, Receipt, receipt_statement
-from gencard.wire.documents.schema_document import coding_document
+from gencard.wire.keys import CARDS, LOG, KeyChange, changes_file
 from gencard.wire.log import LogEntry, log_entry_document
-from gencard.wire.signatures import dsse
-from gencard.wire.signatures.canonical import json_bytes
+from gencard.wire.psi import coding_document, psi_document
 
 CONTROLLER, ANALYST, NEXT = (
     Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32) for seed in (1, 2, 3)

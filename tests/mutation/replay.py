@@ -3,8 +3,8 @@
 from tests.mutation.mutant import mutants_of
 
 CORE = "gencard.core.generators.contract"
-REBUILT = "gencard.client.checking.replay"
-SIGNED = "gencard.client.checking.signing"
+REBUILT = "gencard.client.checking.checks"
+SIGNED = "gencard.client.checking.checks"
 KEPT = "gencard.client.checking.verify"
 TERMS = (
     "tests/client/test_verify.py",

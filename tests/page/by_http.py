@@ -17,7 +17,7 @@ from gencard.controller.state.stewards import key_of
 from gencard.controller.state.tables import checkpoints, metadata
 from gencard.controller.wiring.serving import serve
 from gencard.core.errors import NotFoundError
-from gencard.wire.signatures.canonical import sha256
+from gencard.wire.canonical import sha256
 from tests.page.served import origin_of, passkey_link, uri_of, with_page
 from tests.page.software_key import SoftwareKey
 from tests.system.house import Clock, House

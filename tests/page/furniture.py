@@ -6,7 +6,7 @@ from pathlib import Path
 from gencard.client import Analyst
 from gencard.client.card import Card
 from gencard.core.errors import AnswerWaitingError, RunRefusedError
-from gencard.wire.signatures.canonical import sha256
+from gencard.wire.canonical import sha256
 from tests.page.by_http import PageHouse
 from tests.system.sandboxes import isolation_works
 from tests.system.stewards import Steward

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page
 
-from gencard.wire.signatures.identity import Role
+from gencard.wire.keys import Role
 from tests.page.browsing import WIDE, Visitor, visitor
 from tests.system.house import House, build
 

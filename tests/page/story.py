@@ -16,7 +16,7 @@ from playwright.sync_api import Page, expect
 
 from gencard.client import Card
 from gencard.core.errors import AnswerWaitingError
-from gencard.wire.signatures.canonical import sha256
+from gencard.wire.canonical import sha256
 from tests.page.browsing import Visitor, chromium_running, take_picture, visitor
 from tests.page.by_http import PageHouse, page_house
 from tests.page.served import enrol_passkey, sign_in

@@ -13,9 +13,8 @@ from gencard.client import install_answer, new_request
 from gencard.controller.state.tables import releases
 from gencard.core.card.budget import Price
 from gencard.core.errors import AnswerWaitingError
-from gencard.wire.documents.keys import grouped
-from gencard.wire.signatures.canonical import sha256
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.canonical import sha256
+from gencard.wire.keys import Identity, grouped
 from tests.page.browsing import needs_chromium
 from tests.page.by_http import http_steward, page_running
 from tests.page.served import signed_in, uri_of, with_page

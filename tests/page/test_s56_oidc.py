@@ -25,7 +25,7 @@ from gencard.controller.settings import Settings
 from gencard.controller.state.log import event_of
 from gencard.controller.stewards.desk import Way
 from gencard.core.errors import InvalidInputError, UnauthenticatedError
-from gencard.wire.signatures.canonical import sha256
+from gencard.wire.canonical import sha256
 from gencard.wire.steward import Kind
 from tests.page.by_http import HttpSteward, http_steward, page_house
 from tests.page.issuer import CLIENT, SECRET, Issuer, issuing, new_key

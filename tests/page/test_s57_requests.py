@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from gencard.controller.page import security, server
-from gencard.wire.documents import keys
+from gencard.wire import keys
 from tests.page.furniture import MARK
 from tests.page.hostile_requests import answer_to, connected, mutants
 

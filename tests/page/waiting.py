@@ -8,7 +8,7 @@ from gencard.controller.cards.negotiations import _fresh
 from gencard.controller.controller_state import ControllerState
 from gencard.controller.wiring.opening import open_controller_state
 from gencard.core.card.terms import Proposal
-from gencard.wire.signatures.identity import Identity, Role
+from gencard.wire.keys import Identity, Role
 from tests.system.house import House
 
 DATASET = "datasets/survey"

@@ -12,7 +12,7 @@ from gencard.controller.state import tables
 from gencard.controller.state.ledger import Account, Scope, accounts_of, columns_of
 from gencard.controller.state.log import verify
 from gencard.core.card.budget import Spend, SpendState
-from gencard.wire.documents.keys import LOG
+from gencard.wire.keys import LOG
 
 Counted = Counter[tuple[Account, str]]
 

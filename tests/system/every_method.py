@@ -29,8 +29,8 @@ from gencard.v1 import (
     synthesis_pb2,
 )
 from gencard.v1 import common_pb2 as common
-from gencard.wire.codecs.table_codec import table_chunks
-from gencard.wire.signatures.dsse import signature_of
+from gencard.wire.dsse import signature_of
+from gencard.wire.tables import table_chunks
 from tests.system.house import House, request_id
 from tests.system.recorder import Recorder
 

@@ -25,8 +25,7 @@ from gencard.controller.people.keys import read_authority
 from gencard.controller.settings import Settings
 from gencard.controller.state.database import Database
 from gencard.controller.wiring.serving import Controller, serve
-from gencard.wire.documents.keys import request_of_document
-from gencard.wire.signatures.identity import Role
+from gencard.wire.keys import Role, request_of_document
 
 REVIEWER = "sam, who trusts its author"
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from typer.testing import CliRunner, Result
 
-from gencard.client.connection.enrolment import PENDING
+from gencard.client.connection.credentials import PENDING
 from gencard.client.shell.main import app as person_shell
 from gencard.controller.shell.main import app as steward_shell
-from gencard.wire.documents.keys import request_of_document
+from gencard.wire.keys import request_of_document
 from tests.system.house import House
 
 

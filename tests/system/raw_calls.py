@@ -30,8 +30,8 @@ from gencard.controller import audits
 from gencard.controller.people.keys import KeyPair, certify, issue, read_authority
 from gencard.controller.service.access import MAY_CALL
 from gencard.controller.service.guard import TRACE
-from gencard.wire.codecs.error_table import error_of
-from gencard.wire.signatures.identity import Role
+from gencard.wire.error_table import error_of
+from gencard.wire.keys import Role
 from tests.system.house import House
 
 SECONDS = 60.0

@@ -6,7 +6,7 @@ import pytest
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.v1 import audit_pb2, synthesis_pb2
-from gencard.wire.codecs.table_codec import table_chunks
+from gencard.wire.tables import table_chunks
 from tests.system.house import SCHEMA, build, request_id
 from tests.system.raw_calls import agreed, call, eventually, state_unchanged
 

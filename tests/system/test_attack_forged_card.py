@@ -25,10 +25,10 @@ from gencard.controller.people.enrolment import Enrolled, enrolled_in, identity_
 from gencard.controller.people.keys import public_pem
 from gencard.controller.shell.main import app as steward_shell
 from gencard.core.errors import VerificationError
-from gencard.wire.documents.card_document import card_of_document, card_statement
-from gencard.wire.signatures import dsse
-from gencard.wire.signatures.canonical import time_of
-from gencard.wire.signatures.dsse import CARD, predicate_of
+from gencard.wire import dsse
+from gencard.wire.canonical import time_of
+from gencard.wire.documents import card_of_document, card_statement
+from gencard.wire.dsse import CARD, predicate_of
 from tests.system.house import House, build
 from tests.system.people import enrolled_person, person, request_in
 

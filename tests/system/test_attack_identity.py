@@ -13,7 +13,7 @@ from cryptography import x509
 from gencard.controller.people.keys import issue, new_authority
 from gencard.controller.service.access import caller_of
 from gencard.core.errors import InvalidInputError, UnauthenticatedError
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.keys import Identity
 from tests.system.house import Clock
 from tests.system.raw_calls import URI, call, certificate_naming, certificate_with, channel_of
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from google.longrunning import operations_pb2, operations_pb2_grpc
 
-from gencard.client.answers.runs import dry_run, run_program
+from gencard.client.answers.answering import dry_run, run_program
 from gencard.controller.answers.answers import AT_RECORDS
 from gencard.controller.notify import Notifier
 from gencard.controller.operations import Ticks
@@ -30,7 +30,7 @@ from gencard.core.errors import (
 )
 from gencard.v1 import answers_pb2 as pb
 from gencard.v1.synthesis_pb2 import OperationProgress
-from gencard.wire.signatures.canonical import sha256
+from gencard.wire.canonical import sha256
 from tests.controller.state import postgres
 from tests.system.consistency import assert_balanced, lines_of
 from tests.system.house import Clock, build, request_id, survey

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gencard.client import evaluation
+from gencard.client.card_report import run_measures
 from gencard.core.errors import GencardError, TooLargeError
 from gencard.core.generators.contract import rng_of
 from gencard.core.generators.registry import generator_named
@@ -131,7 +131,7 @@ def attack(house, person, names, *, offline):
 def answer(person, card, name):
     """A measure of the card, or the reason why there is none."""
     try:
-        finding = evaluation.run(person._connection, card, [name], False).findings[name]
+        finding = run_measures(person._connection, card, [name], False).findings[name]
     except GencardError as error:
         return error.reason, str(error)
     return finding_to_json_object(finding)
@@ -204,11 +204,11 @@ def test_an_auditor_pays_as_everybody_does_and_once(tmp_path):
         card.release(5, progress=False)
         with house.analyst("aud") as auditor, house.analyst() as analyst:
             before = auditor.budget("survey").spent.statistics
-            first = evaluation.run(auditor._connection, card.name, ["replicated-uniques"], False)
+            first = run_measures(auditor._connection, card.name, ["replicated-uniques"], False)
             assert auditor.budget("survey").spent.statistics == before + 4
             lines = len(analyst.spends())
             for person in (auditor, analyst):
-                again = evaluation.run(person._connection, card.name, ["replicated-uniques"], False)
+                again = run_measures(person._connection, card.name, ["replicated-uniques"], False)
                 assert again == first
             assert auditor.budget("survey").spent.statistics == before + 4
             assert len(analyst.spends()) == lines

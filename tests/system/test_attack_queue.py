@@ -7,7 +7,7 @@ import pytest
 
 from gencard.controller.operations import OperationRunner, Run
 from gencard.v1 import synthesis_pb2
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.keys import Identity
 from tests.system.house import House, build, request_id
 from tests.system.raw_calls import agreed, call, configure, enrolled, eventually
 

@@ -13,8 +13,8 @@ from gencard.core.card.card import CardState
 from gencard.core.card.terms import AuditTerms
 from gencard.core.errors import AuditRequiredError, InternalError, InvalidInputError, NotFoundError
 from gencard.v1 import audit_pb2
-from gencard.wire.signatures.canonical import sha256
-from gencard.wire.signatures.dsse import VERDICT, opened, predicate_of
+from gencard.wire.canonical import sha256
+from gencard.wire.dsse import VERDICT, opened, predicate_of
 from tests.system.house import House, build, survey
 from tests.system.prepared_audits import audit_answer
 from tests.system.raw_calls import call, enrolled

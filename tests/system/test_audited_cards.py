@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gencard.client.checking.bundle import Bundle, Keys
-from gencard.client.checking.signing import card_of_statement
+from gencard.client.checking.checks import card_of_statement
 from gencard.client.checking.verify import Outcome, verify
 from gencard.client.connection.credentials import Credentials
 from gencard.controller import operations as run_module
@@ -35,7 +35,7 @@ from gencard.core.errors import (
     StorageError,
 )
 from gencard.v1 import synthesis_pb2
-from gencard.wire.signatures.dsse import VERDICT, opened, predicate_of
+from gencard.wire.dsse import VERDICT, opened, predicate_of
 from tests.system.house import build, survey
 from tests.system.prepared_audits import audit_answer
 from tests.system.raw_calls import enrolled, known_seeds

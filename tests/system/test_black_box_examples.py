@@ -18,8 +18,7 @@ from gencard.core.audit.run import audit
 from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.wire.box_answer import rows_answer
-from gencard.wire.box_request import BoxRequest, BoxTask, bytes_of_request
+from gencard.wire.black_box import BoxRequest, BoxTask, bytes_of_request, rows_answer
 from tests.system.sandboxes import LIMITS, needs_sandbox
 
 pytestmark = needs_sandbox

@@ -6,7 +6,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from gencard.boxes.reference import ReferenceKind, ReferenceRecipe
 from gencard.client.checking.bundle import Bundle, Keys, rebuild
-from gencard.client.checking.replay import check_delivered_file
+from gencard.client.checking.checks import check_delivered_file
 from gencard.client.connection.credentials import public_key
 from gencard.controller.cards import book
 from gencard.controller.jobs.black_boxes import draw
@@ -15,7 +15,7 @@ from gencard.controller.jobs.tasks import KEPT_ROWS, DrawJob
 from gencard.core.coding import Derivation
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.wire.documents.keys import CARDS, LOG, KeyHistory
+from gencard.wire.keys import CARDS, LOG, KeyHistory
 from tests.system.house import SCHEMA, running
 from tests.system.raw_calls import agreed
 

@@ -24,7 +24,7 @@ from gencard.core.errors import (
 )
 from gencard.v1 import steward_pb2
 from gencard.v1.steward_pb2_grpc import StewardServiceStub
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.keys import Identity
 from gencard.wire.steward import RiskState
 from tests.system.house import SPENDING, build, spending
 from tests.system.raw_calls import configure, eventually

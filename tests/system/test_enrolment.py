@@ -9,20 +9,19 @@ import pytest
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from gencard.client import Analyst, install_answer, new_request, renewal_request
-from gencard.client.connection.credentials import Credentials
-from gencard.client.connection.enrolment import PENDING
+from gencard.client.connection.credentials import PENDING, Credentials
 from gencard.controller.drafting.folder import draft
 from gencard.controller.people.enrolment import read_identities
 from gencard.controller.service.health import is_serving
 from gencard.controller.state.log import event_of
 from gencard.core.errors import InvalidInputError, UnauthenticatedError
-from gencard.wire.documents.keys import (
+from gencard.wire.dsse import key_id
+from gencard.wire.keys import (
     answer_of_document,
     grouped,
     request_document,
     request_of_document,
 )
-from gencard.wire.signatures.dsse import key_id
 from tests.system.house import House, build
 from tests.system.people import answered, enrolled_person, person, request_in, steward
 

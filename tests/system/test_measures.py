@@ -6,7 +6,7 @@ import pytest
 from google.longrunning import operations_pb2
 from typer.testing import CliRunner
 
-from gencard.client import evaluation
+from gencard.client.card_report import known_measures, run_measures
 from gencard.client.connection.connection import result_of
 from gencard.client.findings.findings import EXPLANATIONS
 from gencard.client.shell.main import app
@@ -81,7 +81,7 @@ def fresh(people):
 
 
 def run(person, card, names=()):
-    return evaluation.run(person._connection, card.name, names, False)
+    return run_measures(person._connection, card.name, names, False)
 
 
 class TestWhoMayKnowWhat:
@@ -137,7 +137,7 @@ class TestWhoMayKnowWhat:
         with measured_house.analyst(enrolled(measured_house, "bob")) as bob:
             for asked in (card.name, card.name[:-3] + "000"):
                 with pytest.raises(NotFoundError):
-                    evaluation.run(bob._connection, asked, (), False)
+                    run_measures(bob._connection, asked, (), False)
 
     def test_anothers_evaluation_reads_as_none(self, measured_house, people, card, release):
         auditor, path = people["aud"]._connection, "/gencard.v1.MeasuresService/GetMeasures"
@@ -277,8 +277,8 @@ class TestRevocation:
         run(people["ana"], measured)
         revoke()
         with pytest.raises(CardStateError):
-            evaluation.known(people["ana"]._connection, measured.name)
-        assert "marginals" in evaluation.known(people["aud"]._connection, measured.name).findings
+            known_measures(people["ana"]._connection, measured.name)
+        assert "marginals" in known_measures(people["aud"]._connection, measured.name).findings
 
     def test_an_operation_holds_no_number_that_a_revoked_card_could_still_tell(
         self, people, measured, revoke

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from google.longrunning import operations_pb2
 
-from gencard.client import evaluation
+from gencard.client.card_report import known_measures, run_measures
 from gencard.client.connection.connection import cancel, progress_of
 from gencard.controller import operations as run_module
 from gencard.controller.state.cards import as_of
@@ -162,28 +162,28 @@ class TestEndedCards:
         self, house, ana, aud, monkeypatch
     ):
         card = released(ana)
-        run = evaluation.run(ana._connection, card.name, ["marginals"], False)
+        run = run_measures(ana._connection, card.name, ["marginals"], False)
         clock = Clock()
         clock.ahead = timedelta(days=91)
         later = lambda _, card: as_of(card, clock())  # noqa: E731 - it is one
         monkeypatch.setattr(type(house.controller.controller_state.cards), "as_of_now", later)
         with state_unchanged(house), pytest.raises(CardExpiredError):
-            evaluation.run(ana._connection, card.name, ["clones"], False)
-        assert evaluation.known(ana._connection, card.name).findings == run.findings
-        found = evaluation.run(aud._connection, card.name, ["clones"], False)
+            run_measures(ana._connection, card.name, ["clones"], False)
+        assert known_measures(ana._connection, card.name).findings == run.findings
+        found = run_measures(aud._connection, card.name, ["clones"], False)
         assert set(found.findings) == {"marginals", "clones"}
 
     def test_a_card_that_was_given_back_can_still_be_revoked(self, house, ana):
         """Otherwise its analyst could keep what the controller wants to end."""
         card = released(ana)
-        evaluation.run(ana._connection, card.name, ["marginals"], False)
+        run_measures(ana._connection, card.name, ["marginals"], False)
         card.refresh().terminate()
         with pytest.raises(CardStateError):
-            evaluation.run(ana._connection, card.name, ["clones"], False)
+            run_measures(ana._connection, card.name, ["clones"], False)
         Steward(house.controller.controller_state, SAM).revoke(card.name, "no longer")
         assert card.refresh().state == "revoked"
         with pytest.raises(CardStateError):
-            evaluation.known(ana._connection, card.name)
+            known_measures(ana._connection, card.name)
         with pytest.raises(CardStateError):
             Steward(house.controller.controller_state, SAM).revoke(card.name, "twice")
 
@@ -213,7 +213,7 @@ class TestTwoAtOnce:
             assert call(house.channel(person), RUN, asked).reason == "SERVICE_BUSY"
         held.goes_on.set()
         assert eventually(lambda: state_of(ana, first) == OperationProgress.STATE_SUCCEEDED)
-        found = [evaluation.run(one._connection, card.name, ["marginals"], False) for one in (ana, aud)]
+        found = [run_measures(one._connection, card.name, ["marginals"], False) for one in (ana, aud)]
         assert found[0].findings == found[1].findings
         assert spent.states(ana) == [SpendState.SETTLED]
 
@@ -239,7 +239,7 @@ class TestQueues:
                 cancel(person._connection, name)
         held.goes_on.set()
         assert eventually(lambda: not house.controller.operations._runs)
-        assert set(evaluation.run(aud._connection, other.name, ["clones"], False).findings) == {"clones"}
+        assert set(run_measures(aud._connection, other.name, ["clones"], False).findings) == {"clones"}
 
 
 class TestStops:
@@ -270,7 +270,7 @@ class TestStops:
         with house.analyst() as analyst:
             assert eventually(lambda: state_of(analyst, name) == OperationProgress.STATE_SUCCEEDED)
             assert spent.states(analyst) == [SpendState.SETTLED]
-            assert "marginals" in evaluation.known(analyst._connection, card.name).findings
+            assert "marginals" in known_measures(analyst._connection, card.name).findings
 
 
 def test_a_steward_who_gives_the_price_back_keeps_what_was_found(house, ana, held):
@@ -281,4 +281,4 @@ def test_a_steward_who_gives_the_price_back_keeps_what_was_found(house, ana, hel
     Steward(house.controller.controller_state, SAM).settle(line.line, void=True)
     held.goes_on.set()
     assert eventually(lambda: state_of(ana, name) == OperationProgress.STATE_FAILED)
-    assert "clones" not in evaluation.known(ana._connection, card.name).findings
+    assert "clones" not in known_measures(ana._connection, card.name).findings

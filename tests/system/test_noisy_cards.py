@@ -19,7 +19,7 @@ from gencard.controller.state.ledger import Account, Scope
 from gencard.core.card.budget import Neighbouring, Price, SpendState
 from gencard.core.errors import BudgetExceededError, CardStateError, StorageError
 from gencard.core.statistics.noise import epsilon_of, in_words, together
-from gencard.wire.documents.psi_document import psi_document
+from gencard.wire.psi import psi_document
 from tests.system.consistency import assert_consistent, lines_of
 from tests.system.house import House, survey
 from tests.system.noisy import NOISE, PAIRS, RELATION, noisy, propose

@@ -12,7 +12,7 @@ from pyarrow import parquet
 from typer.testing import CliRunner
 
 from gencard.client import histogram, total
-from gencard.client.checking.replay import check_delivered_file, check_psi
+from gencard.client.checking.checks import check_delivered_file, check_psi
 from gencard.client.shell.main import app as analyst_shell
 from gencard.controller.drafting.folder import drafted_schema_text
 from gencard.controller.drafting.schema_draft import draft_schema

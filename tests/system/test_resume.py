@@ -17,7 +17,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.v1 import synthesis_pb2
 from gencard.v1.common_pb2 import TableChunk
-from gencard.wire.codecs.table_codec import ACCEPT_PACKED, dataset_of_chunks
+from gencard.wire.tables import ACCEPT_PACKED, dataset_of_chunks
 from tests.system import canaries, consistency, gated_worker
 from tests.system.every_method import Visitor
 from tests.system.house import House, build, request_id, survey

@@ -10,7 +10,7 @@ import pytest
 from google.longrunning import operations_pb2, operations_pb2_grpc
 from typer.testing import CliRunner
 
-from gencard.client.answers.runs import dry_run, fetch, run_program
+from gencard.client.answers.answering import dry_run, fetch, run_program
 from gencard.client.shell.main import app as client_app
 from gencard.client.shell.terminal import runs
 from gencard.controller.shell.main import app
@@ -24,7 +24,7 @@ from gencard.core.errors import (
     RunRefusedError,
 )
 from gencard.v1 import answers_pb2, answers_pb2_grpc
-from gencard.wire.signatures.canonical import json_bytes, sha256
+from gencard.wire.canonical import json_bytes, sha256
 from tests.system.house import Clock, House, build, survey
 from tests.system.programs import has_r
 from tests.system.raw_calls import state_unchanged

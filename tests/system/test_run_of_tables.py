@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from gencard.controller.shell.main import app
 from gencard.core.errors import AnswerWaitingError, DatasetChangedError, RecordsProtectedError
-from gencard.wire.signatures.canonical import sha256
+from gencard.wire.canonical import sha256
 from tests.system.house import SCHEMA, build, survey
 from tests.system.raw_calls import configure, state_unchanged
 from tests.system.sandboxes import needs_sandbox

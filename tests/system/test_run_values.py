@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from gencard.client.answers.runs import fetch
+from gencard.client.answers.answering import fetch
 from gencard.client.shell.main import app
 from gencard.core.errors import (
     AnswerWaitingError,
@@ -19,9 +19,9 @@ from gencard.core.errors import (
     RunRefusedError,
 )
 from gencard.v1 import answers_pb2 as pb
-from gencard.wire.documents.answer_document import Question
-from gencard.wire.signatures.canonical import json_bytes
-from gencard.wire.signatures.dsse import DOCUMENT
+from gencard.wire.canonical import json_bytes
+from gencard.wire.documents import Question
+from gencard.wire.dsse import DOCUMENT
 from tests.system.house import build, request_id, survey
 from tests.system.noisy import noisy, propose
 from tests.system.raw_calls import call, configure, state_unchanged

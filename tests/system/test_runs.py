@@ -247,7 +247,7 @@ class TestInsiders:
                 card=card.name, kind="linear", formula=FORMULA, request_id=request_id()
             )
             assert call(channel, RUN, request).code is grpc.StatusCode.PERMISSION_DENIED
-            from gencard.client.answers.runs import fetch
+            from gencard.client.answers.answering import fetch
 
             assert fetch(auditor.card(card.name).agreement, name).envelope == mine.envelope
 

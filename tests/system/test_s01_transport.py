@@ -14,7 +14,7 @@ from gencard.controller.people.keys import issue, new_authority, read_authority,
 from gencard.controller.service import server
 from gencard.core.errors import InvalidInputError
 from gencard.v1 import catalog_pb2
-from gencard.wire.signatures.identity import Role
+from gencard.wire.keys import Role
 from tests.system.house import House, build, running
 from tests.system.raw_calls import (
     URI,

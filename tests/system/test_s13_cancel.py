@@ -16,7 +16,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.v1 import audit_pb2, synthesis_pb2
 from gencard.v1.synthesis_pb2 import OperationProgress as Progress
-from gencard.wire.codecs.table_codec import table_chunks
+from gencard.wire.tables import table_chunks
 from tests.memory import endless_records
 from tests.system.house import House, request_id, running
 from tests.system.raw_calls import agreed, call, eventually, is_alive

@@ -19,7 +19,7 @@ from gencard.controller.service import operations as watching
 from gencard.core.card.budget import SpendState
 from gencard.core.errors import GencardError
 from gencard.v1 import catalog_pb2
-from gencard.wire.codecs.error_table import error_of, error_of_call
+from gencard.wire.error_table import error_of, error_of_call
 from tests.system import canaries, consistency, every_method, thread_jobs
 from tests.system.every_method import Visitor
 from tests.system.faults import Faults

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from gencard.client.checking.history import LOG_SEEN
+from gencard.client.checking.checks import LOG_SEEN
 from gencard.client.shell.main import app as client_app
 from gencard.controller.backup import DATABASE, FILE, HELD, digest_of_file, list_of
 from gencard.controller.controller_state import utc_now
@@ -28,8 +28,7 @@ from gencard.core.errors import (
     UnauthenticatedError,
     VerificationError,
 )
-from gencard.wire.documents.keys import backup_facts
-from gencard.wire.signatures.identity import Role
+from gencard.wire.keys import Role, backup_facts
 from tests.controller.state import revisions
 from tests.system import consistency
 from tests.system.house import House, build, survey

@@ -10,7 +10,7 @@ import pytest
 from gencard.core.errors import CardStateError, StaleEtagError
 from gencard.v1 import audit_pb2, negotiation_pb2, synthesis_pb2
 from gencard.v1 import common_pb2 as common
-from gencard.wire.signatures.dsse import signature_of
+from gencard.wire.dsse import signature_of
 from tests.system.house import build, request_id
 from tests.system.raw_calls import TABLES, agreed, call, enrolled, state_unchanged
 from tests.system.stewards import Steward

@@ -10,7 +10,7 @@ import pytest
 
 from gencard.client.analyst import Analyst
 from gencard.client.card import Card
-from gencard.client.checking.signing import card_of_statement
+from gencard.client.checking.checks import card_of_statement
 from gencard.client.connection.tables import RemoteBox
 from gencard.controller import operations as run_module
 from gencard.core.audit.uniques import made_up

@@ -25,7 +25,7 @@ from gencard.controller.service.access import Caller
 from gencard.controller.shell.main import app
 from gencard.core.errors import UnauthenticatedError
 from gencard.v1 import audit_pb2
-from gencard.wire.signatures.identity import Identity, Role
+from gencard.wire.keys import Identity, Role
 from gencard.wire.steward import Kind
 from tests.system.house import House, build
 from tests.system.people import answered, request_in

@@ -15,8 +15,7 @@ from typer.testing import CliRunner
 from gencard.client import Analyst, install_answer, new_request
 from gencard.client.checking.bundle import Bundle, Keys
 from gencard.client.checking.verify import Outcome, verify
-from gencard.client.connection.credentials import Credentials
-from gencard.client.connection.keys import KEYS_SEEN
+from gencard.client.connection.credentials import KEYS_SEEN, Credentials
 from gencard.client.shell.main import app as client_app
 from gencard.controller.base.files import signing_key
 from gencard.controller.controller_state import ControllerState
@@ -31,9 +30,8 @@ from gencard.core.errors import (
     UnauthenticatedError,
     VerificationError,
 )
-from gencard.wire.documents.keys import CARDS, LOG
-from gencard.wire.signatures.dsse import key_id, opened
-from gencard.wire.signatures.identity import Role
+from gencard.wire.dsse import key_id, opened
+from gencard.wire.keys import CARDS, LOG, Role
 from tests.system.consistency import assert_consistent, assert_ledger_and_log
 from tests.system.house import House, build
 from tests.system.people import answered, request_in

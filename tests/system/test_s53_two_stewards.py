@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from typer.testing import CliRunner
 
-from gencard.client.connection.enrolment import new_request
+from gencard.client.connection.credentials import new_request
 from gencard.controller.people.enrolment import examined
 from gencard.controller.shell.main import app as shell
 from gencard.controller.state import results, stewards
@@ -21,9 +21,8 @@ from gencard.controller.state.stewards import LIFE
 from gencard.controller.stewards.desk import Way
 from gencard.core.errors import InvalidInputError, SecondStewardError, StaleEtagError
 from gencard.core.policy import TwoStewards
-from gencard.wire.documents.keys import request_document, request_of_document
-from gencard.wire.signatures.dsse import key_id
-from gencard.wire.signatures.identity import Identity, Role
+from gencard.wire.dsse import key_id
+from gencard.wire.keys import Identity, Role, request_document, request_of_document
 from gencard.wire.steward import Action, Kind
 from tests.system.house import build, request_id
 from tests.system.people import steward

@@ -35,7 +35,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import ClusterError, InvalidInputError
 from gencard.v1 import audit_pb2, worker_pb2, worker_pb2_grpc
-from gencard.wire.signatures.dsse import VERDICT, opened, predicate_of
+from gencard.wire.dsse import VERDICT, opened, predicate_of
 from tests.system import held_worker
 from tests.system.clusters import Cluster, processes_below, write_member
 from tests.system.house import House, build, request_id, survey

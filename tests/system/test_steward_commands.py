@@ -11,12 +11,12 @@ import pytest
 from typer.testing import CliRunner
 
 from gencard.client import Steward
-from gencard.client.shell import deciding
+from gencard.client.shell import stewarding
 from gencard.client.shell.main import app
 from gencard.client.shell.stewarding import StewardCommands
 from gencard.controller.shell.main import app as controller_app
 from gencard.core import errors
-from gencard.wire.signatures.identity import Role
+from gencard.wire.keys import Role
 from tests.system.house import House, build, survey
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "stewards.md"
@@ -158,7 +158,7 @@ class TestWhatWasShown:
         assert missing in run("sam", "approve", card.name, *words, code=1)
 
     def test_a_terminal_shows_the_card_and_asks(self, run, card, monkeypatch):
-        monkeypatch.setattr(deciding, "is_interactive", lambda: True)
+        monkeypatch.setattr(stewarding, "is_interactive", lambda: True)
         said = run("sam", "approve", card.name, typed="Fine\ny\n")
         assert "To see" in said
         assert shown(run, card.name) in said
@@ -253,7 +253,7 @@ class TestPeople:
 
     def test_people_and_their_request(self, run, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(deciding, "is_interactive", lambda: True)
+        monkeypatch.setattr(stewarding, "is_interactive", lambda: True)
         CliRunner().invoke(app, ["enrol", "bob", "-c", "bob"])
         (request,) = Path("bob").rglob("*-request.json")
         words = ("--role", "analyst", "--project", "p", "--address", "localhost:1")
@@ -311,7 +311,7 @@ def typed(line, house, monkeypatch):
     if words[0] == "serve":
         house.start()
         return ""
-    monkeypatch.setattr(deciding, "is_interactive", lambda: True)
+    monkeypatch.setattr(stewarding, "is_interactive", lambda: True)
     shell = app if program == "gencard" else controller_app
     result = CliRunner().invoke(shell, words, input="y\ny\n", catch_exceptions=False)
     assert result.exit_code == 0, (line, result.output)

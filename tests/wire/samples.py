@@ -18,8 +18,8 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
 from gencard.core.types import VersionKind
-from gencard.wire.documents.receipt import Receipt
-from gencard.wire.signatures.canonical import time_text
+from gencard.wire.canonical import time_text
+from gencard.wire.documents import Receipt
 from tests.core.strategies import linear_statistics
 
 KEY, OTHER_KEY = (Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32) for seed in (1, 2))

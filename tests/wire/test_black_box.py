@@ -9,9 +9,7 @@ import pytest
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import BlackBoxError
-from gencard.wire.black_box import Table, black_box
-from gencard.wire.box_answer import AnswerReader
-from gencard.wire.box_request import BoxRequest, BoxTask, bytes_of_request
+from gencard.wire.black_box import AnswerReader, BoxRequest, BoxTask, Table, black_box, bytes_of_request
 
 RECORDS = Dataset(Domain.of({"a": 3, "b": 300}), np.array([[0, 299], [2, 1], [1, 7]]))
 

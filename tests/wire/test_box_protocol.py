@@ -13,9 +13,17 @@ from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import BlackBoxError, InvalidInputError
-from gencard.wire import box_answer
-from gencard.wire.box_answer import AnswerReader, fit_answer, longest_answer, rows_answer
-from gencard.wire.box_request import BoxRequest, BoxTask, bytes_of_request, read_request
+from gencard.wire import black_box as box_answer
+from gencard.wire.black_box import (
+    AnswerReader,
+    BoxRequest,
+    BoxTask,
+    bytes_of_request,
+    fit_answer,
+    longest_answer,
+    read_request,
+    rows_answer,
+)
 
 DOMAIN = Domain.of({"sex": 2, "a,ge\n": 300, "é": 256})
 ANSWER = b'{"format":"gencard.box.v1","rows":2}\n' + bytes([0, 1, 1, 0, 43, 1, 255, 0])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.core.errors import InvalidInputError
-from gencard.wire.signatures.canonical import (
+from gencard.wire.canonical import (
     digest_of,
     document_of,
     integer_of,

@@ -8,8 +8,7 @@ from gencard.core.card.terms import Proposal
 from gencard.core.errors import InvalidCliqueError, InvalidInputError, InvalidNumberError
 from gencard.v1 import common_pb2 as common
 from gencard.v1 import negotiation_pb2 as pb
-from gencard.wire.codec import datetime_of, message_of, timestamp, value_of
-from gencard.wire.codecs.card_codec import card_message, card_of
+from gencard.wire.codec import card_message, card_of, datetime_of, message_of, timestamp, value_of
 from tests.wire.samples import PROPOSAL, negotiations, offers, proposals, times
 
 

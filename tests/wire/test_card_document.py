@@ -11,8 +11,9 @@ from gencard.core.card.budget import Neighbouring
 from gencard.core.card.privacy import Gaussian
 from gencard.core.errors import VerificationError
 from gencard.core.policy import AnalysesPolicy
-from gencard.wire.documents.answer_document import Question
-from gencard.wire.documents.card_document import (
+from gencard.wire.canonical import digest_of, document_of, json_bytes
+from gencard.wire.documents import (
+    Question,
     card_document,
     card_of_document,
     card_statement,
@@ -22,9 +23,8 @@ from gencard.wire.documents.card_document import (
     terms_document,
     terms_of_document,
 )
-from gencard.wire.signatures.canonical import digest_of, document_of, json_bytes
-from gencard.wire.signatures.dsse import CARD as CARD_TYPE
-from gencard.wire.signatures.dsse import predicate_of, subject_digest
+from gencard.wire.dsse import CARD as CARD_TYPE
+from gencard.wire.dsse import predicate_of, subject_digest
 from gencard.wire.steward import AnswerSummary
 from tests.wire.samples import CARD, cards, proposals
 

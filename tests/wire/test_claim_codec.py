@@ -7,7 +7,7 @@ from hypothesis import given
 from gencard.core.card.budget import NO_CLAIM, Claim, Neighbouring
 from gencard.v1 import catalog_pb2
 from gencard.wire.codec import message_of, value_of
-from gencard.wire.documents.card_document import claim_document, claim_of_document
+from gencard.wire.documents import claim_document, claim_of_document
 from tests.wire.samples import claims
 
 

@@ -19,7 +19,7 @@ from gencard.core.policy import AnalysesPolicy, Colour, Policy
 from gencard.v1 import catalog_pb2, common_pb2, ledger_pb2, negotiation_pb2, steward_pb2
 from gencard.wire import steward
 from gencard.wire.codec import message_of, messages_of, part_of, value_of
-from gencard.wire.documents.answer_document import Question
+from gencard.wire.documents import Question
 from tests.wire.samples import PROPOSAL, negotiations, prices
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.core.errors import VerificationError
-from gencard.wire.signatures import dsse
-from gencard.wire.signatures.canonical import json_bytes
+from gencard.wire import dsse
+from gencard.wire.canonical import json_bytes
 from tests.wire.samples import KEY, OTHER_KEY
 
 GOLDEN_ID = "34750f98bd59fcfc946da45aaabe933be154a4b5094e1c4abf42866505f3c97e"

@@ -10,16 +10,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from gencard.controller.people.keys import certify, issue, new_authority
 from gencard.core.errors import InvalidInputError
-from gencard.wire.documents.keys import (
+from gencard.wire import dsse
+from gencard.wire.canonical import json_bytes
+from gencard.wire.dsse import ENROLMENT_REQUEST, RECEIPT, statement
+from gencard.wire.keys import (
     EnrolmentAnswer,
     answer_of_document,
     grouped,
     request_document,
     request_of_document,
 )
-from gencard.wire.signatures import dsse
-from gencard.wire.signatures.canonical import json_bytes
-from gencard.wire.signatures.dsse import ENROLMENT_REQUEST, RECEIPT, statement
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 TLS, OTHER_TLS = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gencard.core import errors
 from gencard.core.errors import GencardError
-from gencard.wire.codecs.error_table import (
+from gencard.wire.error_table import (
     BY_REASON,
     DOMAIN,
     STATUS,

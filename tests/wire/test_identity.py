@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.core.errors import UnauthenticatedError
-from gencard.wire.signatures.identity import Identity, Role
+from gencard.wire.keys import Identity, Role
 
 identities = st.builds(
     Identity,

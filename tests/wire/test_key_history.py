@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.core.errors import VerificationError
-from gencard.wire.documents.keys import (
+from gencard.wire import dsse
+from gencard.wire.dsse import CARD, KEY_CHANGE, RECEIPT, statement
+from gencard.wire.keys import (
     CARDS,
     LOG,
     KeyChange,
@@ -18,8 +20,6 @@ from gencard.wire.documents.keys import (
     changes_in,
     key_change_of,
 )
-from gencard.wire.signatures import dsse
-from gencard.wire.signatures.dsse import CARD, KEY_CHANGE, RECEIPT, statement
 
 KEYS = [Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32) for seed in range(1, 6)]
 PUBLIC = [key.public_key() for key in KEYS]

@@ -9,7 +9,7 @@ from gencard.core.card.budget import Price, decimal_text
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 from gencard.v1 import common_pb2 as pb
 from gencard.wire.codec import message_of, privacy_message, privacy_of, value_of
-from gencard.wire.documents.card_document import privacy_document, privacy_of_document
+from gencard.wire.documents import privacy_document, privacy_of_document
 from tests.wire.samples import amounts, prices, privacies
 
 

@@ -11,9 +11,9 @@ from gencard.core.errors import GencardError, InvalidPsiError, TooLargeError, Ve
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.v1 import common_pb2 as common
 from gencard.v1 import synthesis_pb2 as pb
-from gencard.wire.codecs.psi_codec import psi_chunks, psi_of_chunks
-from gencard.wire.documents.psi_document import psi_document
-from gencard.wire.signatures.canonical import sha256
+from gencard.wire.canonical import sha256
+from gencard.wire.psi import psi_document
+from gencard.wire.tables import psi_chunks, psi_of_chunks
 from tests.wire.samples import PSI, psis
 
 

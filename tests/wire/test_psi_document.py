@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.core.errors import InvalidPsiError
-from gencard.wire.documents.psi_document import psi_document, psi_of_document, stddev_text
+from gencard.wire.psi import psi_document, psi_of_document, stddev_text
 from tests.wire.samples import PSI, psis
 
 GOLDEN = (

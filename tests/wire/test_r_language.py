@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.client.answers.runs import outputs_here
+from gencard.client.answers.answering import outputs_here
 from gencard.core.coding import Attribute, Coding, Edges, Labels, codes_of_numbers
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 
 from gencard.core.errors import VerificationError
-from gencard.wire.documents.receipt import AuditedBox, receipt_of_document, receipt_statement
-from gencard.wire.signatures.canonical import document_of
-from gencard.wire.signatures.dsse import RECEIPT as RECEIPT_TYPE
-from gencard.wire.signatures.dsse import predicate_of, subject_digest
+from gencard.wire.canonical import document_of
+from gencard.wire.documents import AuditedBox, receipt_of_document, receipt_statement
+from gencard.wire.dsse import RECEIPT as RECEIPT_TYPE
+from gencard.wire.dsse import predicate_of, subject_digest
 from tests.wire.samples import RECEIPT, receipts
 
 GOLDEN = (

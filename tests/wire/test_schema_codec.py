@@ -8,9 +8,9 @@ from hypothesis import given
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
 from gencard.core.errors import GencardError, InvalidCodingError, InvalidInputError
 from gencard.v1 import catalog_pb2 as pb
+from gencard.wire.canonical import document_of, json_bytes
 from gencard.wire.codec import message_of, value_of
-from gencard.wire.documents.schema_document import coding_digest, coding_document, coding_of_document
-from gencard.wire.signatures.canonical import document_of, json_bytes
+from gencard.wire.psi import coding_digest, coding_document, coding_of_document
 from tests.wire.samples import codings
 
 CODING = Coding(

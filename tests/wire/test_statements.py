@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.core.errors import VerificationError
-from gencard.wire.signatures.canonical import digest_of
-from gencard.wire.signatures.dsse import (
+from gencard.wire.canonical import digest_of
+from gencard.wire.dsse import (
     CARD,
     CHECKPOINT,
     RECEIPT,

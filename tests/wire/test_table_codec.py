@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from gencard.core.dataset import Dataset
+from gencard.core.dataset import Dataset, row_bytes
 from gencard.core.domain import Domain
 from gencard.core.errors import (
     DomainMismatchError,
@@ -16,14 +16,13 @@ from gencard.core.errors import (
 )
 from gencard.v1 import common_pb2 as pb
 from gencard.v1.synthesis_pb2 import StreamRowsResponse
-from gencard.wire.codecs.table_codec import (
+from gencard.wire.tables import (
     MESSAGE_CODES,
     DatasetColumns,
     batch_rows,
     dataset_of_chunks,
     encoded_chunks,
     header_chunk,
-    row_bytes,
     table_chunks,
     trailer_chunk,
 )

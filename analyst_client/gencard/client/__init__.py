@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gencard.client.answers.answering import answer
     from gencard.client.audit import Audit
     from gencard.client.card import Card
-    from gencard.client.connection.enrolment import install_answer, new_request, renewal_request
+    from gencard.client.connection.credentials import install_answer, new_request, renewal_request
     from gencard.client.findings.fidelity import FidelityReport
     from gencard.client.planning import Plan
     from gencard.client.steward import Steward
@@ -50,13 +50,13 @@ _HOME = {
     "covariance": "terms",
     "group_means": "terms",
     "group_sums": "terms",
-    "install_answer": "connection.enrolment",
+    "install_answer": "connection.credentials",
     "histogram": "terms",
     "mean": "terms",
     "total": "terms",
     "moment": "terms",
-    "new_request": "connection.enrolment",
-    "renewal_request": "connection.enrolment",
+    "new_request": "connection.credentials",
+    "renewal_request": "connection.credentials",
     "variance": "terms",
 }
 

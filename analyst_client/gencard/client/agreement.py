@@ -8,25 +8,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from gencard.client.checking.history import LogWatch
-from gencard.client.checking.replay import (
+from gencard.client.checking.checks import (
+    LogWatch,
     Replayed,
-    check_delivered_frame,
-    check_psi,
-    places_by,
-    rebuilt,
-)
-from gencard.client.checking.signing import (
     card_of_statement,
     card_payload,
+    check_delivered_frame,
+    check_psi,
     checked_receipt,
     passing_verdict,
+    places_by,
+    rebuilt,
     version_kind_of,
 )
+from gencard.client.common import folder
 from gencard.client.common.arguments import checked, checked_rows, checked_seed, text
 from gencard.client.common.display import Displayable, Facts, Part
-from gencard.client.common.files import folder
-from gencard.client.common.files.folder import (
+from gencard.client.common.folder import (
     README,
     RECEIPT,
     ROWS,
@@ -35,8 +33,8 @@ from gencard.client.common.files.folder import (
     save_documents,
     write_bytes,
 )
-from gencard.client.common.files.rows import cells_of, check_rows_fit, write_rows
 from gencard.client.common.psi_tables import NamedPsi
+from gencard.client.common.rows import cells_of, check_rows_fit, write_rows
 from gencard.client.connection.connection import (
     Connection,
     ProgressDisplay,
@@ -44,7 +42,7 @@ from gencard.client.connection.connection import (
     progress_bar,
     result_of,
 )
-from gencard.client.connection.keys import Checkpoint
+from gencard.client.connection.credentials import Checkpoint
 from gencard.client.connection.tables import fetch_rows
 from gencard.core.card.budget import counted
 from gencard.core.card.card import CardRecord, CardState
@@ -66,15 +64,14 @@ from gencard.files import DOCUMENT_LIMIT, read_file
 from gencard.run.levels import NumberedRows, Numbers, PlacesOf, ValueForm, Values, values_of
 from gencard.v1 import negotiation_pb2 as negotiation
 from gencard.v1 import synthesis_pb2 as pb
+from gencard.wire import dsse
+from gencard.wire.canonical import json_bytes
 from gencard.wire.codec import part_of
-from gencard.wire.codecs.psi_codec import psi_of_chunks
-from gencard.wire.documents.psi_document import psi_document
-from gencard.wire.documents.receipt import Receipt
-from gencard.wire.documents.schema_document import coding_digest, coding_document
+from gencard.wire.documents import Receipt
+from gencard.wire.dsse import subject_digest
 from gencard.wire.log import LogEntry, log_entry_document
-from gencard.wire.signatures import dsse
-from gencard.wire.signatures.canonical import json_bytes
-from gencard.wire.signatures.dsse import subject_digest
+from gencard.wire.psi import coding_digest, coding_document, psi_document
+from gencard.wire.tables import psi_of_chunks
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,8 +87,7 @@ class Release(Displayable):
     """Rows that were verified against digest and receipt.
 
     Args:
-        dataset: The codes.
-        coding: The schema of the codes.
+        dataset: The codes, of the schema ``coding``.
         receipt: The signed facts about the rows: card, psi, seed, digests.
         envelope: The receipt as the controller signed it.
         documents: Returns the other documents of the release, by file name.
@@ -139,7 +135,7 @@ class Release(Displayable):
         Raises:
             InvalidInputError: Another form.
         """
-        from gencard.run.session import frame_of  # noqa: PLC0415 - loads pandas
+        from gencard.run.frames import frame_of  # noqa: PLC0415 - loads pandas
 
         frame = frame_of(self.dataset, self.coding, self._values(values, self.dataset))
         frame.attrs["gencard"] = self.name
@@ -168,7 +164,12 @@ class Release(Displayable):
         """
         names = self.dataset.domain.attributes
         check_rows_fit(Path(rows), self.coding, names, self.receipt.rows, values)
-        check_free(Path(folder), replace=replace or self._is_in(Path(folder)))
+        is_saved_there = False
+        with suppress(InvalidInputError):
+            is_saved_there = (
+                read_file(Path(folder) / RECEIPT, "receipt", DOCUMENT_LIMIT) == self.envelope
+            )
+        check_free(Path(folder), replace=replace or is_saved_there)
         clear_release(Path(folder))
         save_documents(Path(folder), {**self.documents(), RECEIPT: self.envelope})
         drawn = self._values(values, self.dataset)
@@ -177,12 +178,6 @@ class Release(Displayable):
             write_bytes(Path(folder) / README, readme.encode())
         self.write(Path(folder) / rows, values=values)
         return Path(folder)
-
-    def _is_in(self, folder: Path) -> bool:
-        """Whether a folder holds this release."""
-        with suppress(InvalidInputError):
-            return read_file(folder / RECEIPT, "receipt", DOCUMENT_LIMIT) == self.envelope
-        return False
 
     @checked()
     def write(self, path: str | Path, *, values: ValueForm = "numbers") -> None:
@@ -226,7 +221,6 @@ class Release(Displayable):
         return cells_of(first, self.coding, self._values(values, first))
 
     def _values(self, form: str, rows: Dataset) -> Values | None:
-        """Return the values that are written for intervals."""
         seed = self.receipt.drawing_seed
         if self.derivations:
             return values_of(form, seed, rows, self.coding, places=self.places)
@@ -291,14 +285,7 @@ def _made_by(receipt: Receipt) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Agreement:
-    """A card with the signatures of both parties, verified.
-
-    Args:
-        card: What was agreed.
-        digest: SHA-256, in hex, of the card.
-        envelope: The signed card.
-        coding: The schema that the card names.
-    """
+    """A card with the signatures of both parties, verified; ``digest`` is its SHA-256, in hex."""
 
     connection: Connection
     card: CardTerms
@@ -330,7 +317,6 @@ class Agreement:
 
     @property
     def structural_zeros(self) -> tuple[StructuralZeros, ...]:
-        """Cells of these attributes that cannot occur."""
         return zeros_inside(self.coding.structural_zeros, self.domain)
 
     def check_is(self, statement: bytes) -> None:
@@ -357,7 +343,6 @@ class Agreement:
             return self._fetched(message, self._release(message.name).log_entry, reported, scratch)
 
     def fetch(self, name: str, progress: ProgressDisplay, scratch: Path | None = None) -> Release:
-        """A release that was made before."""
         with progress_bar("Fetching", progress) as reported:
             answer = self._release(name)
             return self._fetched(answer.release, answer.log_entry, reported, scratch)
@@ -403,12 +388,7 @@ class Agreement:
         return places_by(self.card, lambda: self.psi, self.coding)
 
     def replay(self, data: "pd.DataFrame | Release") -> Replayed:
-        """Make a release again and compare all that was delivered: rows, numbers, types, order, index.
-
-        Raises:
-            VerificationError: Something differs.
-            NotReplayableError: A black box made the rows, from records.
-        """
+        """Make a release again and compare all of it: rows, numbers, types, order, index."""
         if self.card.tier is not Tier.BY_CONSTRUCTION:
             raise NotReplayableError
         dataset = self._rows_of(data).dataset
@@ -443,7 +423,7 @@ class Agreement:
             return NumberedRows(data, lambda _name: None)
         if isinstance(data, Release):
             return NumberedRows(data.dataset, data.numbers)
-        from gencard.run.session import rows_of_frame  # noqa: PLC0415 - loads pandas
+        from gencard.run.frames import rows_of_frame  # noqa: PLC0415 - loads pandas
 
         return rows_of_frame(data, self.coding, self.domain)
 
@@ -504,11 +484,7 @@ class Agreement:
     ) -> dict[str, bytes]:
         """Return the documents saved beside the rows of a release, by file name: card, schema, psi, log.
 
-        There is no psi under a card of tier private.
-
-        Args:
-            verdict: That of the audit, where the release names one.
-            entry: The release's own, with its proof for the checkpoint.
+        There is no psi under a card of tier private. ``entry`` has its proof for the checkpoint.
         """
         return {
             **({} if verdict is None else {folder.VERDICT: verdict}),
@@ -517,11 +493,7 @@ class Agreement:
         }
 
     def proof(self, entry: LogEntry, checkpoint: Checkpoint) -> dict[str, bytes]:
-        """Return the documents that all checks of the card need, by file name: keys, log, card, schema.
-
-        Args:
-            entry: That of what is checked, with its proof for the checkpoint.
-        """
+        """Return the documents that all checks of the card need, by file name."""
         changes = self.connection.keys.changes()
         return {
             **({} if changes is None else {folder.KEYS: changes}),

@@ -10,13 +10,12 @@ from gencard.client.agreement import Release
 from gencard.client.card import Card
 from gencard.client.card_view import LIST_HEADS, PlannedAnalysis, list_line
 from gencard.client.catalogue import AUTO, Budget, CatalogueEntry, GeneratorEntry
-from gencard.client.checking.history import LogWatch
-from gencard.client.checking.signing import checked_answer
+from gencard.client.checking.checks import LogWatch, checked_answer
 from gencard.client.common.arguments import checked, instance, path
 from gencard.client.common.display import Listed
-from gencard.client.common.files.rows import check_rows_fit
+from gencard.client.common.rows import check_rows_fit
 from gencard.client.connection.connection import Connection, Party, ProgressDisplay, pages
-from gencard.client.connection.keys import Checkpoint
+from gencard.client.connection.credentials import Checkpoint
 from gencard.client.planning import Consent, Plan, naming_refused, rows_of, usual_purpose
 from gencard.client.question import AnalystQuestion
 from gencard.client.terms import Marginals, Measured, all_columns, proposed
@@ -26,8 +25,7 @@ from gencard.core.card.terms import USUAL_AUDIT, AuditTerms, Proposal
 from gencard.run.levels import ValueForm
 from gencard.v1 import common_pb2
 from gencard.v1 import negotiation_pb2 as pb
-from gencard.wire.codec import message_of
-from gencard.wire.codecs.card_codec import card_of
+from gencard.wire.codec import card_of, message_of
 
 
 class Analyst(Party):

@@ -1,6 +1,7 @@
-"""Result of an audit: verdict, circumstances, and the full report if our role may see it."""
+"""Audits, at the controller or here: runs, verdicts, and the full report if our role may see it."""
 
 import re
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,8 +15,8 @@ from typing import Any
 from uuid import uuid4
 
 from gencard.client.agreement import Agreement
-from gencard.client.common.arguments import Where, checked, checked_seed
-from gencard.client.common.display import Displayable, Facts, Part, WrittenAsPage, page_module
+from gencard.client.common.arguments import Where, checked, checked_number, checked_rows, checked_seed
+from gencard.client.common.display import Displayable, Facts, Grid, Part, WrittenAsPage, page_module
 from gencard.client.connection.connection import ProgressDisplay, pages, progress_bar, result_of
 from gencard.client.connection.tables import RemoteBox
 from gencard.core.audit.plan import AuditPlan, calls
@@ -23,7 +24,9 @@ from gencard.core.audit.report import AuditReport, Verdict
 from gencard.core.audit.run import audit as run_audit
 from gencard.core.audit.uniques import made_up
 from gencard.core.audit.wording import report_of_json_object, report_to_json_object, summary
+from gencard.core.card.budget import Neighbouring
 from gencard.core.card.terms import LEAST_RUNS, Proposal
+from gencard.core.coding import Edges
 from gencard.core.dataset import Dataset
 from gencard.core.errors import (
     GencardError,
@@ -36,11 +39,18 @@ from gencard.core.generators.contract import rng_of
 from gencard.core.statistics.linear import statistics_of
 from gencard.core.types import Progress, ignore_progress
 from gencard.files import REPORT_LIMIT, read_file
+from gencard.measures.privacy.canaries.canaries import FEWEST, plant
+from gencard.measures.privacy.canaries.findings import (
+    CanaryFinding,
+    CanaryFindings,
+    CanaryPlan,
+    canary_findings,
+)
 from gencard.v1 import audit_pb2 as pb
+from gencard.wire.canonical import Document, document_of, integer_of, sha256
 from gencard.wire.codec import part_of
-from gencard.wire.signatures.canonical import Document, document_of, integer_of, sha256
-from gencard.wire.signatures.dsse import VERDICT, predicate_of, subject_digest
-from gencard.wire.signatures.identity import Role
+from gencard.wire.dsse import VERDICT, predicate_of, subject_digest
+from gencard.wire.keys import Role
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -136,7 +146,7 @@ class Report(WrittenAsPage):
         return cls(report_of_json_object(document_of(data, "report")))
 
     def _page(self) -> str:
-        rendered: str = page_module("findings.pages").audit_page(
+        rendered: str = page_module().audit_page(
             self.facts, card=self.card, black_box=self.black_box, where=self.where, note=self.note
         )
         return rendered
@@ -152,11 +162,9 @@ class Report(WrittenAsPage):
         )
 
 
-# Run an audit, which tests whether a generator uses more of the records than its card states.
-#
-# At made-up records the audit runs here, on a lent black box: one that the controller runs on datasets
-# of its callers. At the real records it runs at the controller. ``audit.Audit`` is the result of both.
-
+# Run an audit, which tests whether a generator uses more of the records than its card states. At made-up
+# records the audit runs here, on a lent black box: one that the controller runs on datasets of its
+# callers. At the real records it runs at the controller. ``Audit`` is the result of both.
 
 MADE_UP_RECORDS = 20_000
 """Number of made-up records of an audit, and the most rows of each run."""
@@ -176,12 +184,7 @@ def audit(
     resume: str,
     progress: ProgressDisplay,
 ) -> Audit:
-    """Audit a black box; the arguments are those of ``Card.audit``.
-
-    Raises:
-        InvalidInputError: ``where`` is unknown, or an argument belongs to the other kind of audit.
-        InvalidNumberError: There are fewer runs than an audit needs to keep its level.
-    """
+    """Audit a black box; the arguments are those of ``Card.audit``."""
     if where == Where.MADE_UP and not resume:
         return _at_made_up_records(
             agreement, black_box, seed=seed, runs=runs, records=records, progress=progress
@@ -237,7 +240,6 @@ def _at_made_up_records(
 
 
 def _rehearse(agreement: Agreement, black_box: str, seed: int) -> None:
-    """Run a black box once, on made-up records."""
     box = RemoteBox(agreement.connection, agreement.card.name, black_box)
     box(_made_up(agreement, seed), _rows_of(agreement.card.terms), seed=seed)
 
@@ -248,7 +250,6 @@ def _made_up(agreement: Agreement, seed: int) -> Dataset:
 
 
 def _rows_of(terms: Proposal) -> int:
-    """Return the number of rows of a run at made-up records."""
     return max(2, min(terms.rows, MADE_UP_RECORDS))
 
 
@@ -292,17 +293,12 @@ WAITS = "no answer yet: the black box is slow, or waits until jobs at the record
 
 @dataclass(frozen=True, slots=True)
 class NoticedBox:
-    """A lent black box whose long runs are explained to the person who waits.
-
-    Args:
-        notice: Called with a sentence when a run has not answered for ``PATIENCE``.
-    """
+    """A lent black box; ``notice`` gets a sentence when a run has not answered for ``PATIENCE``."""
 
     box: RemoteBox
     notice: Callable[[str], object]
 
     def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
-        """Run the box once; raises as the box does."""
         timer = threading.Timer(PATIENCE, self.notice, (WAITS,))
         timer.daemon = True
         timer.start()
@@ -353,7 +349,6 @@ class Clock:
         """Report, before the first run, about how long all runs will take.
 
         Args:
-            runs: Number of runs of the audit.
             rehearsal: Runs the black box once, to measure the time; its rows are not used. If it
                 fails there is no estimate, and the audit itself raises the error.
         """
@@ -389,11 +384,7 @@ def known_audits(agreement: Agreement) -> Iterator[Audit]:
 
 
 def _audit_of(agreement: Agreement, message: pb.Audit, black_box: str) -> Audit:
-    """Return the audit that a signed verdict states.
-
-    Raises:
-        VerificationError: The message differs from the verdict, or the verdict has another card or box.
-    """
+    """Return the audit that a signed verdict of this card and box states, and the message too."""
     payload = agreement.connection.keys.cards(message.attestation).payload_of(message.attestation)
     signed, expected = predicate_of(payload, VERDICT), None
     message.DiscardUnknownFields()  # a newer controller may say more than is compared here
@@ -417,14 +408,7 @@ def _audit_of(agreement: Agreement, message: pb.Audit, black_box: str) -> Audit:
 
 
 def _findings(agreement: Agreement, message: pb.Audit, signed: Document) -> AuditReport | None:
-    """Return the full report; None if our role may not see it.
-
-    Args:
-        signed: The signed verdict.
-
-    Raises:
-        VerificationError: The report is not the one that the signed verdict names.
-    """
+    """Return the full report, which the signed verdict names; None if our role may not see it."""
     connection = agreement.connection
     if connection.credentials.identity().role not in _FULL_REPORT:
         return None
@@ -434,3 +418,165 @@ def _findings(agreement: Agreement, message: pb.Audit, signed: Document) -> Audi
     if signed.get("report", {"sha256": sha256(answer.report)}) != {"sha256": sha256(answer.report)}:
         raise VerificationError(problem="the report does not match the signed verdict")
     return report_of_json_object(document_of(answer.report, "report"))
+
+
+# Canary audits: insert made-up records into a black box, and bound epsilon by those reproduced. All
+# records are made up, so the audit is free. The canaries are drawn here and are not sent separately: the
+# bounds hold only if the party that runs the box does not know which records are canaries.
+
+MEANING = (
+    "With probability {sure}, all bounds hold simultaneously, each for the claim beside it. A bound of 0"
+    " proves nothing: canaries detect copying, and miss small leaks."
+)
+
+MOST = 1_000_000
+"""Canaries, and other records."""
+
+_HEADS = ("Statistic", "Observed", "Epsilon at least", "Claim")
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryTerms:
+    """Settings of a canary audit, fixed before the run.
+
+    Args:
+        canaries: Number of canaries; each is inserted with probability 1/2.
+        records: Number of other, made-up records.
+        rows: Number of rows to generate; default: as many as records.
+        neighbouring: Neighbouring relation of the tested claims.
+        delta: Delta of (epsilon, delta) claims.
+        radius: Number of attributes in which a row may differ from a canary that it matches.
+        guesses: Number of canaries guessed as inserted; default: a tenth.
+        beta: Probability, 0 to 1/2, that any bound is too high.
+
+    Raises:
+        InvalidNumberError: A number is out of range.
+    """
+
+    neighbouring: Neighbouring
+    canaries: int = 400
+    records: int = 400
+    rows: int | None = None
+    delta: float = 1e-6
+    radius: int = 0
+    guesses: int | None = None
+    beta: float = 0.05
+
+    def __post_init__(self) -> None:
+        checked_number("canaries", self.canaries, FEWEST, MOST)
+        checked_number("records", self.records, 1, MOST)
+        if self.rows is not None:
+            checked_rows(self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryAudit(Displayable):
+    """Result of a canary audit.
+
+    Args:
+        card: datasets/{dataset}/cards/{card}.
+        black_box: The black box; empty for the card's own generator.
+        findings: By statistic, with the bound of each.
+        beta: Probability, at most, that any bound is too high.
+    """
+
+    card: str
+    black_box: str
+    findings: CanaryFindings
+    beta: float
+
+    @property
+    def meaning(self) -> str:
+        """Sentence that explains the bounds."""
+        return MEANING.format(sure=f"{1 - self.beta:g}")
+
+    def lines(self) -> list[tuple[str, str, str, str]]:
+        """Lines under ``_HEADS``; the last one is a statistic without a bound."""
+        low, high = self.findings.membership.interval()
+        area_text = (
+            f"area {self.findings.membership.area:.3f} ({low:.3f} to {high:.3f}); random guessing: 0.5"
+        )
+        return [
+            *map(_line, self.findings.findings),
+            ("membership by distance", area_text, "no bound", "none"),
+        ]
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Card, black box, and numbers of canaries and rows."""
+        findings = self.findings
+        return [
+            ("Card", self.card),
+            ("Black box", self.black_box or "the card's own generator"),
+            ("Canaries", f"{findings.put_in} inserted, {findings.canaries - findings.put_in} left out"),
+            ("Rows", f"{findings.rows:,}"),
+        ]
+
+    def document(self) -> dict[str, object]:
+        """The result as an object of JSON types."""
+        bounds = [
+            {
+                "statistic": each.statistic,
+                "seen": each.seen,
+                "refusal": each.refusal,
+                "epsilon": each.bound and str(each.bound.epsilon),
+                "delta": each.bound and str(each.bound.delta),
+                "neighbouring": each.bound and str(each.bound.neighbouring),
+            }
+            for each in self.findings.findings
+        ]
+        facts = {name.lower(): value for name, value in self.facts()}
+        return facts | {
+            "bounds": bounds,
+            "membership": self.findings.membership.area,
+            "meaning": self.meaning,
+        }
+
+    def _panel(self) -> tuple[str, Sequence[Part]]:
+        return "Canaries", [Facts(self.facts()), Grid(_HEADS, self.lines()), self.meaning]
+
+
+def canary_audit(
+    agreement: Agreement,
+    black_box: str,
+    terms: CanaryTerms,
+    *,
+    seed: int | None = None,
+    progress: ProgressDisplay = True,
+) -> CanaryAudit:
+    """Insert canaries into made-up records, run a black box once, and look for them.
+
+    Args:
+        black_box: Its name in the catalogue; empty for the card's own generator.
+        seed: For tests only. The bounds are void if the controller can guess the seed.
+    """
+    rng = rng_of(secrets.randbits(64) if seed is None else seed)
+    codings = {name: agreement.coding.attribute(name).coding for name in agreement.domain.attributes}
+    plan = CanaryPlan(
+        terms.beta,
+        terms.delta,
+        terms.radius,
+        terms.guesses or max(1, terms.canaries // 10),
+        # numeric attributes, whose codes are in the order of their intervals
+        tuple(name for name, coding in codings.items() if isinstance(coding, Edges)),
+    )
+    others = made_up(agreement.domain, terms.records, rng=rng)
+    planted = plant(others, terms.canaries, neighbouring=terms.neighbouring, rng=rng)
+    remote = RemoteBox(agreement.connection, agreement.card.name, black_box)
+    with progress_bar("Looking for canaries", progress) as reported:
+        box = NoticedBox(remote, lambda text: reported(text, 0.0))
+        rows = len(planted.dataset) if terms.rows is None else terms.rows
+        synthetic: Dataset = box(planted.dataset, rows, seed=int(rng.integers(2**63)))
+        findings = canary_findings(planted, synthetic, plan, rng=rng)
+    return CanaryAudit(agreement.card.name, black_box, findings, terms.beta)
+
+
+def _line(finding: CanaryFinding) -> tuple[str, str, str, str]:
+    if finding.bound is None:
+        return finding.statistic, finding.seen, f"refused: {finding.refusal}", "none"
+    claim = f"(epsilon, {finding.bound.delta:g})" if finding.bound.delta else "pure epsilon"
+    return (
+        finding.statistic,
+        finding.seen,
+        f"{finding.bound.epsilon:.3f}",
+        f"{claim}, {finding.bound.neighbouring}",
+    )

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, Unpack
 from uuid import uuid4
 
 from gencard.client.agreement import Agreement, Release
-from gencard.client.card_view import CardView, OfferEffects, PlannedAnalysis, effects_of
+from gencard.client.card_view import (
+    ANSWERED,
+    CardView,
+    OfferEffects,
+    PlannedAnalysis,
+    effects_of,
+    wait_for,
+)
 from gencard.client.catalogue import (
     CatalogueEntry,
     get_dataset,
@@ -16,15 +23,13 @@ from gencard.client.catalogue import (
     suggesting_generators,
     with_generator,
 )
-from gencard.client.checking.replay import Replayed
-from gencard.client.checking.signing import checked_answer, checked_offer
+from gencard.client.checking.checks import Replayed, checked_answer, checked_offer
 from gencard.client.common.arguments import checked, choice, level_values, text, values_of_before
 from gencard.client.common.display import Listed, Part
 from gencard.client.common.psi_tables import NamedPsi, PsiTables
 from gencard.client.connection.connection import Connection, ProgressDisplay
 from gencard.client.question import AnalystQuestion, AnswerOptions
 from gencard.client.terms import Marginals, Measured, countered
-from gencard.client.waiting import ANSWERED, wait_for
 from gencard.core.card.budget import SpendState
 from gencard.core.card.card import USABLE, CardRecord, CardState
 from gencard.core.card.terms import AuditTerms, Proposal
@@ -38,19 +43,17 @@ from gencard.core.errors import (
 from gencard.run.levels import ValueForm
 from gencard.v1 import common_pb2
 from gencard.v1 import negotiation_pb2 as pb
-from gencard.wire.codec import message_of
-from gencard.wire.codecs.card_codec import card_of
-from gencard.wire.signatures.dsse import signature_of
+from gencard.wire.codec import card_of, message_of
+from gencard.wire.dsse import signature_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from gencard.client.answers.answer import Answer
-    from gencard.client.answers.runs import DryRun, RunOnRecords
+    from gencard.client.answers.answering import DryRun, RunOnRecords
     from gencard.client.audit import Audit
-    from gencard.client.evaluation import CardMeasures
+    from gencard.client.card_report import CardMeasures, CardReport
     from gencard.client.findings.fidelity import FidelityReport
-    from gencard.client.report.card_report import CardReport
 
 
 class Card(CardView):
@@ -393,16 +396,16 @@ class Card(CardView):
             ProgramNotRunError: The program fails there on synthetic rows; nothing is charged.
             VerificationError: What came back is not signed, or not the answer to this question.
         """
-        from gencard.client.answers import runs  # noqa: PLC0415 - loads scipy.stats
+        from gencard.client.answers import answering  # noqa: PLC0415 - loads scipy.stats
 
         if (formula is None) == (program is None):
             raise InvalidInputError(field="formula", problem="or program is required, but not both")
         if program is not None:
-            runs.check_granted(self.terms.analyses, program, libraries)
+            answering.check_granted(self.terms.analyses, program, libraries)
             rehearsed = self.dry_run(program, seed=seed, progress=progress)
-            return runs.run_program(self.agreement, rehearsed, progress)
-        question = runs.sent(AnalystQuestion.of(formula or "", kind, options))
-        return runs.run(self.agreement, question, progress)
+            return answering.run_program(self.agreement, rehearsed, progress)
+        question = answering.sent(AnalystQuestion.of(formula or "", kind, options))
+        return answering.run(self.agreement, question, progress)
 
     @checked()
     def dry_run(
@@ -424,18 +427,18 @@ class Card(CardView):
             InvalidInputError: The program cannot be read, fails or gives no valid output, or the card
                 has no release.
         """
-        from gencard.client.answers import runs  # noqa: PLC0415 - loads scipy.stats
+        from gencard.client.answers import answering  # noqa: PLC0415 - loads scipy.stats
 
-        release = runs.newest_release(self.agreement, progress)
+        release = answering.newest_release(self.agreement, progress)
         columns = self.terms.analyses.columns
-        return runs.dry_run(release, program, seed=seed, stored=columns)
+        return answering.dry_run(release, program, seed=seed, stored=columns)
 
     def answers(self) -> "Listed[RunOnRecords]":
         """The runs on the records under this card, newest first."""
-        from gencard.client.answers import runs  # noqa: PLC0415 - loads scipy.stats
+        from gencard.client.answers import answering  # noqa: PLC0415 - loads scipy.stats
 
-        all_answers = runs.listed(self.agreement)
-        return Listed(all_answers, "Answers", runs.LIST_HEADS, runs.list_line)
+        all_answers = answering.listed(self.agreement)
+        return Listed(all_answers, "Answers", answering.LIST_HEADS, answering.list_line)
 
     @checked()
     def replay(self, data: "pd.DataFrame | Release") -> Replayed:
@@ -479,7 +482,7 @@ class Card(CardView):
             InvalidInputError: The card has no release, or none of this name.
             BudgetExceededError: The price of an evaluation exceeds the budget.
         """
-        from gencard.client.report.gathering import card_report  # noqa: PLC0415 - loaded when needed
+        from gencard.client.card_report import card_report  # noqa: PLC0415 - loaded when needed
 
         state = str(self.state)
         return card_report(
@@ -507,11 +510,14 @@ class Card(CardView):
             InvalidInputError: An evaluation is unknown, or the card has no release yet.
             BudgetExceededError: The price exceeds the budget.
         """
-        from gencard.client import evaluation  # noqa: PLC0415 - loads scipy
+        from gencard.client.card_report import (  # noqa: PLC0415 - loads scipy
+            known_measures,
+            run_measures,
+        )
 
         if names is None:
-            return evaluation.known(self._connection, self.name)
-        return evaluation.run(self._connection, self.name, names, progress)
+            return known_measures(self._connection, self.name)
+        return run_measures(self._connection, self.name, names, progress)
 
     @checked(where=choice("made-up", "card"))
     def audit(

@@ -1,32 +1,57 @@
-"""The displayed form of a card: terms, price, changes, next step, and effects on an analysis."""
+"""The displayed form of a card: terms, price, changes, effects on an analysis; and waiting for it."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import UTC, datetime
+from html import escape
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
 
+from rich.console import Console
+from rich.live import Live
+from rich.spinner import Spinner
+
 from gencard.client.catalogue import CatalogueEntry
-from gencard.client.checking.signing import card_of_statement
-from gencard.client.common.display import LEFT_OUT, Diff, Displayable, Facts, Grid, Part, named
+from gencard.client.checking.checks import card_of_statement
+from gencard.client.common.display import LEFT_OUT, Diff, Displayable, Facts, Grid, Part, named, plain
+from gencard.client.connection.connection import ProgressDisplay
 from gencard.client.question import AnalystQuestion
 from gencard.client.terms import measured_with, stddevs
 from gencard.core.card.budget import FREE, NO_CLAIM, Price
-from gencard.core.card.card import CardRecord, CardState, Change, Offer, Turn, changes_between
+from gencard.core.card.card import (
+    AUDITABLE,
+    WAITING,
+    CardRecord,
+    CardState,
+    Change,
+    Offer,
+    Turn,
+    changes_between,
+)
 from gencard.core.card.privacy import AddedNoise, InsideGenerator
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.card.terms import CardTerms, Proposal, Tier
 from gencard.core.coding import Coding
 from gencard.core.derived_cells import invented_words
 from gencard.core.domain import Clique
-from gencard.core.errors import CardStateError, GencardError
+from gencard.core.errors import (
+    AwaitingStewardError,
+    CardStateError,
+    GencardError,
+    InvalidInputError,
+    ServiceUnavailableError,
+    WrongTurnError,
+)
 from gencard.core.generators.contract import rng_of
 from gencard.core.statistics.formula import Analysis, Formula, analysis_of
 from gencard.core.statistics.noise import USUAL_DELTA, epsilon_of, in_words
-from gencard.wire.signatures.canonical import time_text
+from gencard.wire.canonical import time_text
 
 if TYPE_CHECKING:
-    from gencard.analysis.formulas.answering import Prediction
+    from gencard.analysis.formulas.predicting import Prediction
+
 
 NEXT = {
     CardState.REQUESTED: "wait() for the controller's steward",
@@ -67,13 +92,7 @@ _MADE_UP = 0
 
 @dataclass(frozen=True, slots=True)
 class PlannedAnalysis:
-    """An analysis that a card is for, and the smallest Phi that determines it.
-
-    Args:
-        question: The analysis.
-        marginals: Marginals of Phi.
-        numbers: Histograms and sums of Phi.
-    """
+    """An analysis that a card is for, and the smallest Phi for it: marginals, histograms, sums."""
 
     question: AnalystQuestion
     marginals: tuple[Clique, ...]
@@ -81,13 +100,7 @@ class PlannedAnalysis:
 
     @classmethod
     def of(cls, question: AnalystQuestion, coding: Coding) -> Self:
-        """Find out what an analysis needs.
-
-        Raises:
-            InvalidFormulaError, InvalidInputError, UnknownAttributeError, TooLargeError: What is wrong
-                with the formula, or with what it needs.
-            LevelsTooWideError: No card determines it.
-        """
+        """Find out what an analysis needs; raises LevelsTooWideError if no card determines it."""
         from gencard.analysis.formulas.summing import question_needs  # noqa: PLC0415 - loads pandas
 
         kind, where, missing = analysis_of(question.kind), question.where, question.missing
@@ -113,11 +126,10 @@ class PlannedAnalysis:
     def prediction(self, terms: Proposal, entry: CatalogueEntry) -> "Prediction | None":
         """Return what the noise of some terms would do to the analysis of made-up records.
 
-        Returns:
-            None without noise, if the number of records is not declared, and if the analysis has no
-            standard errors or the terms do not give it.
+        None without noise, if the number of records is not declared, and if the analysis has no standard
+        errors or the terms do not give it.
         """
-        from gencard.analysis.formulas.answering import predicted  # noqa: PLC0415 - loads pandas
+        from gencard.analysis.formulas.predicting import predicted  # noqa: PLC0415 - loads pandas
 
         if not isinstance(terms.privacy, AddedNoise) or not entry.records:
             return None
@@ -281,11 +293,7 @@ class CardView(Displayable):
 
     @property
     def signed(self) -> CardTerms | None:
-        """The card that both sides would sign under the present offer; None before an offer.
-
-        Raises:
-            VerificationError: The offer's statement is not a card.
-        """
+        """The card that both sides would sign under the present offer; None before an offer."""
         offer = self._negotiation.offer
         return None if offer is None else card_of_statement(offer.statement)
 
@@ -297,11 +305,7 @@ class CardView(Displayable):
 
     @property
     def black_box(self) -> CardTerms | None:
-        """The card under the present offer if its generator reads records, else None.
-
-        Raises:
-            VerificationError: The offer's statement is not a card.
-        """
+        """The card under the present offer if its generator reads records, else None."""
         signed = self.signed
         return None if signed is None or signed.tier is Tier.BY_CONSTRUCTION else signed
 
@@ -419,13 +423,11 @@ def change_lines(changes: tuple[Change, ...]) -> list[tuple[str, str, str, str]]
 
 
 def _measures(terms: Proposal, offer: Offer | None) -> str:
-    """Names and price of the evaluations."""
     names = ", ".join(terms.measures)
     return names if offer is None else f"{names}; price {offer.measures_price}, once per card"
 
 
 def _analyses(terms: Proposal) -> list[tuple[str, str]]:
-    """The runs on the records that are granted, and most that they may cost."""
     rows = [*terms.analyses.about]
     return [*rows, ("Price of runs", f"at most {terms.analyses.price}, in addition")] if rows else []
 
@@ -458,7 +460,154 @@ def _short(number: float) -> str:
 
 
 def _few(names: Iterable[str]) -> str:
-    """The first six and the total number."""
     items = list(names)
     text = "; ".join(items[:6])
     return text if len(items) <= 6 else f"{text}; … ({len(items):,} in all)"
+
+
+# Waiting for a card: until when, how often it is read, and what is shown meanwhile.
+
+ANSWERED, AGREED, AUDITED = TARGETS = ("answered", "agreed", "audited")
+"""States of a card to wait for: an offer or a refusal, both signatures, or a passed audit."""
+
+_SHORTEST, _LONGEST = 2.0, 15.0
+"""Seconds between two looks at a card: at first, and after some minutes."""
+
+_SLOWER = 1.1
+_RETRY_SECONDS = 30.0
+"""Seconds for which an unreachable service is tried again: a restart takes less."""
+
+_ENDED = frozenset({CardState.AUDIT_FAILED, CardState.EXPIRED, CardState.TERMINATED, CardState.REVOKED})
+_TIME_OVER = (
+    "The card stays as it is, and nothing is spent while it waits. Ask the controller's "
+    "steward, continue to wait with `gencard cards CARD --wait`, or give the card up with "
+    "`gencard terminate CARD`."
+)
+_INTERRUPTED = "Interrupted: card {name} stays as it is, and can be waited for again."
+
+Show = Callable[[CardView], None]
+"""Shows a card while it is waited for."""
+
+
+def wait_for(
+    card: CardView,
+    refresh: Callable[[], object],
+    target: str,
+    seconds: float | None,
+    display: ProgressDisplay,
+) -> None:
+    """Read a card again until it reaches the target; an interruption leaves it as it is.
+
+    Args:
+        refresh: Reads ``card`` again, in place.
+        target: One of ``TARGETS``.
+        seconds: Wait no longer; None for no limit.
+
+    Raises:
+        AwaitingStewardError: The time is over.
+        WrongTurnError: The analyst has to answer an offer first.
+        CardStateError: The card has ended and cannot reach the target.
+        InvalidInputError: The card needs no audit before rows are generated.
+    """
+    last = None if seconds is None else time.monotonic() + seconds
+    pause = _SHORTEST
+    try:
+        with _live(display) as show:
+            refresh()
+            while not _reached(card, target):
+                left = pause if last is None else last - time.monotonic()
+                if left <= 0:
+                    whom = card.waits_for or "an audit"
+                    raise AwaitingStewardError(card=card.name, whom=whom, advice=_TIME_OVER)
+                show(card)
+                time.sleep(min(pause, left))
+                _patiently(refresh)
+                pause = min(pause * _SLOWER, _LONGEST)
+    except KeyboardInterrupt as stop:
+        stop.add_note(_INTERRUPTED.format(name=card.name))
+        raise
+
+
+def _reached(card: CardView, target: str) -> bool:
+    """Whether the card is where the wait ends; raises where it cannot get there by waiting."""
+    if target == ANSWERED:
+        return card.state not in WAITING
+    if card.state in _ENDED:
+        why = f"Ended by {card.ended_by}. " if card.ended_by else ""
+        raise CardStateError(state=card.state, advice=f"{why}Next: {card.next_step}.")
+    if card.state is CardState.OFFERED:
+        raise WrongTurnError(turn=card.turn, advice=f"Answer the offer first: {card.next_step}.")
+    if target == AGREED:
+        return card.state in AUDITABLE
+    if card.tier not in (None, Tier.AUDITED):
+        problem = "this card needs no audit before rows are generated"
+        raise InvalidInputError(field="for_", problem=problem, advice=f"Next: {card.next_step}.")
+    return card.state in {CardState.AUDITED, CardState.RELEASED}
+
+
+def _patiently(refresh: Callable[[], object]) -> None:
+    """Read the card again; a service that restarts is tried for half a minute."""
+    last = time.monotonic() + _RETRY_SECONDS
+    while True:
+        try:
+            refresh()
+            return
+        except ServiceUnavailableError:
+            if time.monotonic() >= last:
+                raise
+            time.sleep(_SHORTEST)
+
+
+@contextmanager
+def _live(display: ProgressDisplay) -> Iterator[Show]:
+    """A card that is shown anew at each look, in a notebook or terminal; nothing elsewhere."""
+    if callable(display):
+        yield lambda card: display(str(card.state), 0.0)
+        return
+    console = Console(stderr=True, highlight=False)
+    if display and console.is_jupyter:
+        with _notebook_card() as show:
+            yield show
+    elif display and console.is_terminal:
+        spinner = Spinner("dots")
+        with Live(spinner, console=console, transient=True):
+            yield lambda card: spinner.update(text=plain(waiting_line(card)))
+    else:
+        yield lambda _: None
+
+
+@contextmanager
+def _notebook_card() -> Iterator[Show]:
+    """The card's own panel, which goes when the wait ends: the cell then shows its result."""
+    display = import_module("IPython.display")  # there only in a notebook
+    handle = display.display(display.HTML(""), display_id=True)
+    bar = '<progress aria-label="waiting" style="vertical-align:middle"></progress>'
+    try:
+        yield lambda card: handle.update(
+            display.HTML(f"<div>{bar} {escape(waiting_line(card))}</div>{card._repr_html_()}")
+        )
+    finally:
+        handle.update(display.HTML(""))
+
+
+def waiting_line(card: CardView) -> str:
+    """Return the line that names who must act on a card, and how long it has waited."""
+    since = card.since
+    past = "" if since is None else f", {_duration((datetime.now(UTC) - since).total_seconds())} so far"
+    return f"Waiting for {card.waits_for or 'an audit'}{past}. An interruption leaves the card as it is."
+
+
+def _duration(seconds: float) -> str:
+    """A length of time in its two largest units.
+
+    >>> [_duration(seconds) for seconds in (-3, 42, 150, 7_260, 200_000)]
+    ['0 s', '42 s', '2 min', '2 h 1 min', '2 d 7 h']
+    """
+    minutes, rest = divmod(max(0, int(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days} d {hours} h"
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min" if minutes else f"{rest} s"

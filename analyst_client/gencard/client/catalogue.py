@@ -206,9 +206,6 @@ def with_generator(
     """Send a proposal; in place of ``auto``, with the generators that suit, until one is taken.
 
     A proposal that is too large is refused before anything is stored or charged.
-
-    Returns:
-        What ``send`` returns.
     """
     if proposal.generator != AUTO:
         return send(proposal)

@@ -18,7 +18,7 @@ from gencard.client.common.display import Diff, Displayable, Facts, Grid, Part, 
 from gencard.client.connection.connection import ProgressDisplay
 from gencard.core.card.budget import Price
 from gencard.core.card.card import OPEN, USABLE, WAITING, CardState, Change
-from gencard.core.card.privacy import AddedNoise, InsideGenerator, Mechanism, Privacy
+from gencard.core.card.privacy import AddedNoise, InsideGenerator, Mechanism
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.card.terms import LONGEST_PURPOSE, CardTerms
 from gencard.core.coding import Coding
@@ -34,7 +34,7 @@ from gencard.core.statistics.formula import Analysis, Formula, analysis_of
 from gencard.core.statistics.unit_sums import fine_cells
 
 if TYPE_CHECKING:
-    from gencard.analysis.formulas.answering import Prediction
+    from gencard.analysis.formulas.predicting import Prediction
 
 _HEADS = ("Cells", "For")
 _PURPOSES = {Histogram: "values inside levels", Sum: "values of the records"}
@@ -266,26 +266,20 @@ def check_mechanism(card: Card) -> None:
     """Refuse to sign, without a question, an offer of another mechanism than the proposal's.
 
     A generator that adds noise of its own is signed if the proposal has its name.
-
-    Raises:
-        NotAcceptedError: It has another one.
     """
     proposal = card.negotiation.proposed
     proposed, offered = proposal.privacy, card.terms.privacy
     is_named = offered.mechanism is Mechanism.GENERATOR and proposal.generator == card.terms.generator
     if offered.mechanism is not proposed.mechanism and not is_named:
+        options = "without options of noise"
+        if isinstance(offered, InsideGenerator):
+            options = f"with `--generator {card.terms.generator}`"
+        elif isinstance(offered, AddedNoise):
+            options = (
+                f"with `--{offered.currency} {offered.budget} --neighbouring {offered.neighbouring}`"
+            )
         problem = f"it measures with {offered} where {proposed} was asked for"
-        options = _options(offered, card.terms.generator)
         raise NotAcceptedError(problem=problem, advice=_OTHER_MECHANISM.format(options))
-
-
-def _options(privacy: Privacy, generator: str) -> str:
-    """The options of the shell that ask for an offered measurement."""
-    if isinstance(privacy, InsideGenerator):
-        return f"with `--generator {generator}`"
-    if not isinstance(privacy, AddedNoise):
-        return "without options of noise"
-    return f"with `--{privacy.currency} {privacy.budget} --neighbouring {privacy.neighbouring}`"
 
 
 def _answer(shown: Plan | Card, question: str) -> bool | None:
@@ -301,7 +295,6 @@ def _answer(shown: Plan | Card, question: str) -> bool | None:
 
 
 def usual_purpose(plan: Plan) -> str:
-    """The purpose of a card for a plan, where none is given."""
     if plan.formula is None:
         return "Rows of all columns"
     return f"A {plan.kind} analysis: {plan.formula}"[:LONGEST_PURPOSE]
@@ -359,11 +352,7 @@ def rows_of(
 
 @contextmanager
 def naming_refused(cards: Callable[[], Iterable[Card]]) -> Iterator[None]:
-    """Add to a refusal because of earlier grants the refused cards that still count as grants.
-
-    Args:
-        cards: The analyst's own cards on the dataset.
-    """
+    """Add to a refusal because of earlier grants those of these cards that still count as grants."""
     try:
         yield
     except ProposalRefusedError as error:

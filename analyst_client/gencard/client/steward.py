@@ -1,7 +1,8 @@
 """The entry point of stewards: what waits, what it would release, and decisions on it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,9 @@ from uuid import uuid4
 from google.protobuf.empty_pb2 import Empty
 
 from gencard.client.catalogue import list_spends
-from gencard.client.checking.history import LogWatch
+from gencard.client.checking.checks import LogWatch
 from gencard.client.common.arguments import checked, instance, optional_text
-from gencard.client.common.display import Listed
+from gencard.client.common.display import Displayable, Grid, Listed, Part, named, percent
 from gencard.client.connection.connection import (
     Connection,
     Party,
@@ -22,9 +23,7 @@ from gencard.client.connection.connection import (
     result_of,
 )
 from gencard.client.connection.credentials import read
-from gencard.client.stewards import reading
-from gencard.client.stewards.reading import RiskReview
-from gencard.client.stewards.views import (
+from gencard.client.steward_views import (
     ACCOUNT_HEADS,
     ANSWER_HEADS,
     LINE_HEADS,
@@ -32,6 +31,7 @@ from gencard.client.stewards.views import (
     PEOPLE_HEADS,
     QUEUE_HEADS,
     REFUSAL_HEADS,
+    WIDEST_MAP,
     AnswerReview,
     AnswerSummary,
     BudgetAccount,
@@ -45,13 +45,141 @@ from gencard.client.stewards.views import (
     spend_line,
 )
 from gencard.core.card.budget import Spend
-from gencard.core.errors import InvalidInputError
+from gencard.core.errors import GencardError, InvalidInputError, VerificationError
+from gencard.measures.psi_risk.risk import PsiRisk
 from gencard.v1 import steward_pb2 as pb
+from gencard.wire import steward
+from gencard.wire.canonical import json_bytes, time_text
 from gencard.wire.codec import message_of, value_of
-from gencard.wire.documents.keys import LARGEST, request_of_document
+from gencard.wire.keys import LARGEST, request_of_document
 from gencard.wire.log import LogEntry
-from gencard.wire.signatures.canonical import json_bytes
 from gencard.wire.steward import Action, kind_of
+
+# Messages of the stewards' service as what a steward looks at.
+
+_FOR_STEWARDS = (
+    "Numbers about records, for stewards only. They decide nothing; the log records who looked."
+)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RiskReview(steward.RiskReview, Displayable):
+    """Risk of psi: small counts, attributes that follow for certain, confident guesses."""
+
+    @property
+    def examined(self) -> tuple[PsiRisk, datetime]:
+        """The report and its time; raises VerificationError if there is none."""
+        if self.report is None or self.time is None:
+            raise VerificationError(problem="the controller sent no report of risk")
+        return self.report, self.time
+
+    def document(self) -> dict[str, Any]:
+        """The report as an object of JSON types."""
+        report, time = self.examined
+        about = {"card": self.card, "togetherWith": list(self.cards)}
+        return {**about, "time": time_text(time), **report.json()}
+
+    def _panel(self) -> tuple[str, Sequence[Part]]:
+        report, time = self.examined
+        extent = (
+            f"{report.records:,} records, {len(report.attributes)} attributes, {report.tables:,} tables"
+        )
+        if self.cards:
+            extent += f", with the exact counts of {len(self.cards)} other cards"
+        extent += f"; examined {time_text(time)}"
+        parts: list[Part] = [_FOR_STEWARDS, extent, *report.failing_lines]
+        parts += [*report.tail_lines, *report.histogram_lines]
+        parts += [*_small(report), *_certain(report)]
+        if self.worst:
+            lines = [(one.known, one.certain, f"{one.records:,}") for one in self.worst]
+            parts += ["Keys that make most records certain:"]
+            parts += [Grid(("Known", "Certain", "Records"), lines)]
+        heat_map = _heat_map(report) if len(report.attributes) <= WIDEST_MAP else []
+        return f"Risk of psi: {self.card}", [*parts, *_guesses(report), *heat_map]
+
+    def __repr__(self) -> str:
+        return f"<RiskReview {self.card}: {self.examined[0].small.small:,} small counts>"
+
+
+def _small(report: PsiRisk) -> list[Part]:
+    small, few = report.small, f"Cells of fewer than {report.threshold}"
+    rows = [
+        ("all together", small),
+        *((named(one.clique), one) for one in report.worst_tables if one.small),
+    ]
+    lines = [(name, f"{one.single:,}", f"{one.small:,}", f"{one.records:,}") for name, one in rows]
+    heads = ("Table", "Cells of 1 record", few, "Records in them")
+    return ["Small counts:", Grid(heads, lines, numbers=True)]
+
+
+def _certain(report: PsiRisk) -> list[Part]:
+    lines = [
+        (f"up to {one.width}", f"{one.facts:,}", f"{one.guessed:,}", f"{one.skipped:,}")
+        for one in report.facts
+    ]
+    heads = ("Attributes known", "Facts", "Also true of the most frequent level", "Not examined")
+    title = "Certain: some attributes of a person determine another one."
+    return [title, Grid(heads, lines, numbers=True)]
+
+
+def _guesses(report: PsiRisk) -> list[Part]:
+    lines = [
+        (str(one.width), f"{one.guesses:,}", f"{one.right:,}", f"{one.held:,}", f"{one.unexpected:,}")
+        for one in report.guesses
+    ]
+    heads = ("Attributes known", "Guesses", "Right", "Cells with a record", "Of them unexpected")
+    title = "Likely: guesses above 90 % at levels that fewer than half of the records have."
+    return [title, Grid(heads, lines, numbers=True)] if lines else []
+
+
+def _heat_map(report: PsiRisk) -> list[Part]:
+    """One attribute known (row), another one certain (column)."""
+    numbers = [str(place + 1) for place in range(len(report.attributes))]
+    lines = [
+        (
+            f"{numbers[place]} {name}",
+            *("" if other == place else _share(one) for other, one in enumerate(row)),
+        )
+        for place, (name, row) in enumerate(zip(report.attributes, report.certain, strict=True))
+    ]
+    title = "Certain from one attribute (row) about another (column), of all records:"
+    return [title, Grid(("", *numbers), lines, numbers=True)]
+
+
+def _share(share: float) -> str:
+    """Format a share; a share above 0 is never shown as 0."""
+    return "·" if not share else percent(share) if share >= 0.01 else "< 1 %"
+
+
+def card_review_of(message: pb.CardReview, name: str) -> CardReview:
+    """A card to be decided on; raises VerificationError if it is another one."""
+    review = value_of(CardReview, message)
+    if review.name != name:
+        raise VerificationError(problem="the controller sent another card than requested")
+    return review
+
+
+def answer_review_of(message: pb.AnswerReview, name: str) -> AnswerReview:
+    """An answer to be decided on; raises VerificationError if it is another one."""
+    review = value_of(AnswerReview, message)
+    if review.name != name:
+        raise VerificationError(problem="the controller sent another answer than requested")
+    return review
+
+
+def risk_of(message: pb.RiskReview, name: str) -> RiskReview:
+    """The risk of a card; raises VerificationError if it is another card's, or there is no report."""
+    try:
+        review = value_of(RiskReview, message)
+    except GencardError:
+        raise VerificationError(problem="the controller sent no report of risk") from None
+    if review.card != name:
+        raise VerificationError(problem="the controller sent another card than requested")
+    _ = review.examined
+    return review
+
+
+# The entry point.
 
 _MOST = 500
 """Entries of one page."""
@@ -92,7 +220,7 @@ class Steward(Party):
             NotFoundError: No such card.
         """
         request = pb.GetReviewRequest(name=name)
-        review = reading.card_review_of(self._call("GetReview", request).review, name)
+        review = card_review_of(self._call("GetReview", request).review, name)
         if not review.exact:
             return review
         # a look at the records, where it is done, says what they do to tables and answers
@@ -103,7 +231,7 @@ class Steward(Party):
                 f"examine first: gencard steward risk {name}"
             )
             return replace(review, checks=not_examined) if review.checked else review
-        report, _ = reading.risk_of(view, name).examined
+        report, _ = risk_of(view, name).examined
         checks = " ".join(report.failing_lines) or "all tables of this card pass"
         return replace(review, checks=checks if review.checked else "", tails=report.tail_lines)
 
@@ -180,7 +308,7 @@ class Steward(Party):
     def answer(self, name: str) -> AnswerReview:
         """A run on the records that waits, number by number; raises NotFoundError."""
         request = pb.GetAnswerReviewRequest(name=name)
-        return reading.answer_review_of(self._call("GetAnswerReview", request).review, name)
+        return answer_review_of(self._call("GetAnswerReview", request).review, name)
 
     @checked(answer=_REVIEWED)
     def release(
@@ -304,7 +432,7 @@ class Steward(Party):
                 operation = self._call("RunRisk", request)
                 result_of(self._connection, operation, Empty, reported)
             view = self._call("GetRisk", pb.GetRiskRequest(name=name)).review
-        return reading.risk_of(view, name)
+        return risk_of(view, name)
 
     @checked()
     def preview(self, action: str, resource: str, arguments: Mapping[str, Any] | None = None) -> Preview:

@@ -8,6 +8,7 @@ from itertools import combinations
 from typing import Any, NamedTuple, TypedDict
 
 from gencard.client.common.arguments import checked, names_only, whole
+from gencard.core.card.analyses import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Neighbouring, decimal_of, neighbouring_of
 from gencard.core.card.privacy import (
     CURRENCIES,
@@ -20,24 +21,18 @@ from gencard.core.card.privacy import (
     privacy_with,
     usual_noise,
 )
-from gencard.core.card.sums import (
-    HIGHEST_ORDER,
-    Histogram,
-    Moment,
-    MomentKind,
-    Sum,
-    check_numbers,
-    product_ends,
-)
-from gencard.core.card.terms import LARGEST_WEIGHT, NO_ANALYSES, Analyses, AuditTerms, Proposal
+from gencard.core.card.sums import Histogram, Sum, check_numbers, product_ends
+from gencard.core.card.terms import LARGEST_WEIGHT, AuditTerms, Proposal
 from gencard.core.catalogue import CatalogueEntry
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError, advice_on
+from gencard.core.moment import HIGHEST_ORDER, Moment, MomentKind
 from gencard.core.policy import NumbersOffer, Policy
 from gencard.core.statistics.linear import LinearStatistic
-from gencard.core.statistics.noise import scales, sum_noise, sum_scales
+from gencard.core.statistics.noise import scales, sum_scales
 from gencard.core.statistics.psi import rounding_stddev
+from gencard.core.statistics.sum_noise import sum_noise
 from gencard.core.statistics.unit_sums import fine_cells
 
 
@@ -88,7 +83,6 @@ def all_marginals(order: int = 2, attributes: Iterable[str] | None = None) -> Al
 
 
 def phi_of(marginals: Marginals, domain: Domain) -> Phi:
-    """The statistics, in the order given."""
     cliques: list[Clique] = []
     moments: list[Moment] = []
     histograms: list[str] = []
@@ -252,11 +246,7 @@ def alike(options: Measured) -> dict[str, Any]:
 
 
 def analyses_of(given: "Analyses | Mapping[str, Any] | None", privacy: Privacy) -> Analyses:
-    """The runs on the records that the options ask for, measured as the card is.
-
-    Raises:
-        InvalidInputError, InvalidNumberError: A name is unknown, or a value is not one that it has.
-    """
+    """The runs on the records that the options ask for, measured as the card is."""
     if given is None or isinstance(given, Analyses):
         return (given or NO_ANALYSES).measured_as(privacy)
     names = [*(field.name for field in fields(Analyses) if field.name != "privacy"), *CURRENCIES]
@@ -275,12 +265,7 @@ def analyses_of(given: "Analyses | Mapping[str, Any] | None", privacy: Privacy) 
 
 
 def weights_of(options: Measured, phi: Phi) -> tuple[int, ...]:
-    """One weight for each statistic, in the order of a card; empty if no weights are given.
-
-    Raises:
-        InvalidInputError: A weight names a statistic that is not requested.
-        InvalidNumberError: A weight is not a whole number.
-    """
+    """One weight for each statistic, in the order of a card; empty if no weights are given."""
     weights = {_key(statistic): weight for statistic, weight in (options.get("weights") or {}).items()}
     requested = phi.keys
     if weights.keys() - set(requested):
@@ -352,7 +337,6 @@ def measured_with(
 
 
 def _budgets(terms: Proposal, privacy: AddedNoise) -> list[Fraction]:
-    """The part of the budget that each statistic spends."""
     return privacy.parts(terms.weights or [1] * terms.statistics)
 
 
@@ -382,11 +366,7 @@ def proposed(
     rows: int | None,
     audit: AuditTerms,
 ) -> Proposal:
-    """A proposal for a dataset; ``rows`` defaults to the policy's limit.
-
-    Raises:
-        InvalidInputError, InvalidNumberError, UnknownAttributeError: What is wrong with the words.
-    """
+    """A proposal for a dataset; ``rows`` defaults to the policy's limit."""
     domain = entry.coding.domain
     phi = phi_of(marginals, domain)
     phi = phi._replace(marginals=_within(measured.get("where"), phi.marginals, entry.coding))
@@ -424,7 +404,7 @@ def _within(where: str | None, cliques: tuple[Clique, ...], coding: Coding) -> t
     """Each clique with the attributes of a condition, each set once."""
     if not where:
         return cliques
-    from gencard.analysis.formulas.model_matrix import read_condition  # noqa: PLC0415 - loads pandas
+    from gencard.analysis.formulas.conditions import read_condition  # noqa: PLC0415 - loads pandas
 
     attributes, _ = read_condition(where, coding)
     together = (coding.domain.canonical({*clique, *attributes}) for clique in cliques)
@@ -438,9 +418,6 @@ def all_columns(entry: CatalogueEntry, measured: Measured) -> tuple[Statistic, .
     attribute of which no pair is left keeps its single marginal. Where not all pairs fit in number,
     those of neighbouring columns come first; where not all fit in price, those with few cells, and then
     histograms. With a condition there are no numbers: histograms and totals are of all records.
-
-    Raises:
-        InvalidInputError, InvalidNumberError, UnknownAttributeError: ``measured`` is wrong.
     """
     domain, where = entry.coding.domain, measured.get("where")
     noisy = (privacy_of(measured) or EXACT).noisy or Mechanism.EXACT not in entry.policy.mechanisms
@@ -519,12 +496,6 @@ def countered(
     """Terms that replace the offered ones; arguments that are None keep the offered value.
 
     Evaluations, and the removal of replicated uniques, are kept only with exact counts.
-
-    Args:
-        others: Fields of the terms.
-
-    Raises:
-        InvalidInputError, InvalidNumberError, UnknownAttributeError: What is wrong with the words.
     """
     domain = entry.coding.domain
     own = Phi(now.marginals, now.moments, now.histograms, now.sums)

@@ -42,9 +42,9 @@ from gencard.core.errors import (
     WorkerError,
 )
 from gencard.core.statistics.linear import statistics_of
-from gencard.wire.signatures.canonical import sha256, time_text
-from gencard.wire.signatures.dsse import VERDICT, sign, statement
-from gencard.wire.signatures.identity import Identity, Role
+from gencard.wire.canonical import sha256, time_text
+from gencard.wire.dsse import VERDICT, sign, statement
+from gencard.wire.keys import Identity, Role
 
 # Runs of lent black boxes on datasets that callers made up: no record is read, nothing is spent.
 

@@ -46,7 +46,7 @@ from gencard.core.errors import (
     WorkerError,
 )
 from gencard.core.statistics.linear import statistics_of
-from gencard.wire.signatures.identity import Identity, Role
+from gencard.wire.keys import Identity, Role
 
 # Workers of the cluster that gave a wrong answer: not used again until an operator admits them.
 #

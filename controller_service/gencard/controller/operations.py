@@ -42,7 +42,7 @@ from gencard.core.errors import (
 )
 from gencard.core.generators.registry import source_digest
 from gencard.core.types import Progress
-from gencard.wire.signatures.identity import Identity, Role
+from gencard.wire.keys import Identity, Role
 
 # Run of an operation by its coordinator: its jobs, the times at which it may report, its folder.
 

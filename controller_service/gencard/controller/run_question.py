@@ -51,7 +51,7 @@ from gencard.core.policy import OF_LEVELS, OF_PRESENT, RULES_VERSION
 from gencard.core.statistics.formula import SUMMED_TERMS, Analysis, analysis_of, written_name
 from gencard.core.statistics.psi import Psi
 from gencard.core.types import FloatArray
-from gencard.wire.documents.answer_document import Question, values_refused
+from gencard.wire.documents import Question, values_refused
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,31 +1,387 @@
-"""For authors: a Python function as a black box, in a script or in the process at hand."""
+"""Black boxes: their requests and answers, byte by byte, and for authors a Python function as a box."""
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
+from math import isnan, nan
 from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gencard.core.blackbox import BlackBox, FittingBox, in_domain
-from gencard.core.dataset import Dataset
+from gencard.core.coding import Coding
+from gencard.core.dataset import Dataset, row_bytes, wire_codes, wire_dtype
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import BlackBoxError, InvalidDatasetError
+from gencard.core.errors import (
+    BlackBoxError,
+    GencardError,
+    InvalidDatasetError,
+    InvalidInputError,
+    TooLargeError,
+)
 from gencard.core.generators.contract import rng_of
-from gencard.core.types import Progress
-from gencard.wire.box_answer import fit_answer, progress_line, refusal_answer, relayed, rows_answer
-from gencard.wire.box_request import BoxRequest, BoxTask, Values, read_request
+from gencard.core.program_outputs import Output, Outputs, outputs_of_json, outputs_to_json
+from gencard.core.typed_json import PLAIN
+from gencard.core.types import FloatArray, Progress
+from gencard.wire.canonical import Document, document_of, json_bytes
+
+# Request to a black box on its standard input: a line of JSON, then codes (docs/authors.md).
+
+FORMAT = "gencard.box.v1"
+
+_LONGEST_HEADER = 1 << 24
+_NUMBER = np.dtype("<f8")
+_FIELDS = {"format", "task", "attributes", "records", "rows", "seed", "parameters", "workload", "values"}
+
+Values = Mapping[str, tuple[float, ...]]
+"""For each ordered attribute the number that each of its codes stands for, NaN for missing."""
+
+
+StoredNumbers = Mapping[str, FloatArray]
+"""For attributes with edges, the numbers of all records instead of their intervals; NaN for missing."""
+
+NOTHING_STORED: StoredNumbers = {}
+
+
+class BoxTask(StrEnum):
+    """The task of a box; black boxes that do not come with Gencard only get ``RUN``.
+
+    ``ANALYSE`` is the one task of an analyst's program, which is no box: it answers outputs.
+    """
+
+    RUN = "run"
+    FIT = "fit"
+    SAMPLE = "sample"
+    ANALYSE = "analyse"
+
+    @property
+    def answers_rows(self) -> bool:
+        return self in {BoxTask.RUN, BoxTask.SAMPLE}
+
+
+_MORE = {BoxTask.SAMPLE: {"saved"}, BoxTask.ANALYSE: {"coding"}}
+"""Fields that the header has for a task besides ``_FIELDS``."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BoxRequest:
+    """Everything that a black box receives.
+
+    Args:
+        dataset: The records; none of them where a fit is sampled.
+        rows: How many are wanted; 0 for a fit.
+        workload: The cliques of the card.
+        saved: The fit that is sampled; else empty.
+        coding: The public schema of the attributes, for an analysis; else None.
+        stored: For an analysis, numbers that its program gets in place of midpoints.
+    """
+
+    task: BoxTask
+    dataset: Dataset
+    rows: int
+    seed: int
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    workload: tuple[Clique, ...] = ()
+    values: Values = field(default_factory=dict)
+    saved: bytes = b""
+    coding: Coding | None = None
+    stored: StoredNumbers = field(default_factory=dict)
+
+
+def bytes_of_request(request: BoxRequest) -> bytes:
+    """The line and the codes, or the line and the saved fit."""
+    header = _header_of(request)
+    if request.task is BoxTask.SAMPLE:
+        header["saved"] = len(request.saved)
+    if request.task is BoxTask.ANALYSE:
+        header["coding"] = PLAIN.write(request.coding)
+    if request.stored:
+        header["stored"] = sorted(request.stored)
+    numbers = (request.stored[name].astype(_NUMBER).tobytes() for name in sorted(request.stored))
+    return b"".join((json_bytes(header), b"\n", *columns_of(request.dataset), *numbers, request.saved))
+
+
+def read_request(stream: BinaryIO) -> BoxRequest:
+    """Read the request from a standard input; raises InvalidInputError if it is none, or cut short."""
+    header = document_of(stream.readline(_LONGEST_HEADER), "request")
+    try:
+        return _request_of(header, stream)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError, GencardError):
+        pass
+    raise InvalidInputError(field="request", problem=f"is not in format {FORMAT}")
+
+
+def columns_of(dataset: Dataset) -> Iterator[bytes]:
+    """Codes of one attribute after the other: one byte up to 256 levels, else two, little-endian."""
+    for axis, size in enumerate(dataset.domain.sizes):
+        yield wire_codes(dataset.codes[:, axis], size).tobytes()
+
+
+def dataset_of_columns(data: bytes, domain: Domain, rows: int) -> Dataset:
+    """The records whose codes these bytes are.
+
+    Raises InvalidDatasetError for a code outside its domain, ValueError for fewer or more bytes.
+    """
+    columns, start = [], 0
+    for size in domain.sizes:
+        wire = wire_dtype(size)
+        columns.append(np.frombuffer(data, dtype=wire, count=rows, offset=start))
+        start += rows * wire.itemsize
+    if start != len(data):
+        raise ValueError("more bytes than codes")
+    return Dataset.of_columns(domain, columns)
+
+
+def _header_of(request: BoxRequest) -> Document:
+    domain = request.dataset.domain
+    return {
+        "format": FORMAT,
+        "task": str(request.task),
+        "attributes": [list(pair) for pair in zip(domain.attributes, domain.sizes, strict=True)],
+        "records": len(request.dataset),
+        "rows": request.rows,
+        "seed": str(request.seed),
+        "parameters": dict(request.parameters),
+        "workload": [list(clique) for clique in request.workload],
+        "values": {
+            name: [None if isnan(value) else value for value in values]
+            for name, values in request.values.items()
+        },
+    }
+
+
+def _request_of(header: Document, stream: BinaryIO) -> BoxRequest:
+    task, saved = BoxTask(header["task"]), b""
+    stored_fields = header.keys() & {"stored"} if task is BoxTask.ANALYSE else set()
+    expected = _FIELDS | _MORE.get(task, set()) | stored_fields
+    if header["format"] != FORMAT or header.keys() != expected:
+        raise ValueError("another format")
+    domain = Domain.of({str(name): int(size) for name, size in header["attributes"]})
+    records = int(header["records"])
+    codes = _exactly(stream, records * row_bytes(domain))
+    if task is BoxTask.SAMPLE:
+        saved = _exactly(stream, int(header["saved"]))
+    numbers = {
+        str(name): np.frombuffer(_exactly(stream, records * _NUMBER.itemsize), _NUMBER)
+        for name in header.get("stored", ())
+    }
+    return BoxRequest(
+        task,
+        dataset_of_columns(codes, domain, records),
+        int(header["rows"]),
+        int(header["seed"]),
+        {str(name): str(value) for name, value in header["parameters"].items()},
+        tuple(tuple(map(str, clique)) for clique in header["workload"]),
+        {
+            str(name): tuple(nan if value is None else float(value) for value in values)
+            for name, values in header["values"].items()
+        },
+        saved,
+        PLAIN.read(Coding, header["coding"], field="coding") if task is BoxTask.ANALYSE else None,
+        numbers,
+    )
+
+
+def _exactly(stream: BinaryIO, length: int) -> bytes:
+    data = stream.read(max(length, 0))
+    if length < 0 or len(data) != length:
+        raise ValueError("cut short")
+    return data
+
+
+# Standard output of a program: progress, a header line, and rows, a fit or outputs.
+
+_LONGEST_LINE = 4_096
+_LONGEST_NUMBER = 20
+"""Digits."""
+
+_MOST_PROGRESS = 101
+"""Lines of progress, in hundredths that rise."""
+
+_REFUSES = b'{"fields":'
+"""Opening of the line of a refusal."""
+
+HundredthsReport = Callable[[int], None]
+"""Called with the hundredths done."""
+
+
+def rows_answer(dataset: Dataset) -> bytes:
+    return b"".join((_rows_line(len(dataset)), *columns_of(dataset)))
+
+
+def fit_answer(saved: bytes) -> bytes:
+    return _fit_line(len(saved)) + saved
+
+
+def outputs_answer(outputs: Sequence[Output]) -> bytes:
+    return fit_answer(json_bytes(outputs_to_json(outputs)))
+
+
+def progress_line(hundredths: int) -> bytes:
+    """Progress; any number of these may come before the answer, each higher than the last."""
+    return b'{"done":%d}\n' % hundredths
+
+
+def expected_line(request: BoxRequest) -> bytes:
+    """The line before the rows that a request asks for."""
+    return _rows_line(request.rows)
+
+
+def refusal_answer(reason: str, fields: Document) -> bytes:
+    """Write the answer of a built-in box that refuses to run: an error of the catalogue."""
+    return json_bytes({"refused": reason, "fields": fields}) + b"\n"
+
+
+def longest_answer(request: BoxRequest, most_saved: int) -> int:
+    """Most bytes that can be an answer to a request; a fit has at most ``most_saved``."""
+    body = most_saved
+    if request.task.answers_rows:
+        body = request.rows * row_bytes(request.dataset.domain)
+    return _MOST_PROGRESS * len(progress_line(100)) + _LONGEST_LINE + body
+
+
+class AnswerReader:
+    """Reads an answer as it arrives, and rejects it at the first byte that no valid answer has.
+
+    Progress, the fit and the codes within their domain are free; every other byte is determined. So a
+    program cannot hide a message in spelling, order of attributes, digits, spaces or trailing bytes.
+
+    Args:
+        report: Called with the progress.
+        most_saved: Bytes that a fit may have.
+    """
+
+    def __init__(
+        self, request: BoxRequest, report: HundredthsReport, *, most_saved: int = 1 << 28
+    ) -> None:
+        self._request, self._report, self._most_saved = request, report, most_saved
+        self._line, self._head = bytearray(), b""
+        self._body: list[bytes] = []
+        self._left = 0
+        self._done = -1
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes; raises BlackBoxError at the first that no valid answer has."""
+        while data and not self._head:
+            end = data.find(b"\n") + 1 or len(data)
+            self._line += data[:end]
+            data = data[end:]
+            if len(self._line) > _LONGEST_LINE:
+                raise BlackBoxError(problem="its answer has no valid header")
+            if self._line.endswith(b"\n"):
+                self._take(bytes(self._line))
+                self._line.clear()
+        self._body.append(data)
+        self._left -= len(data)
+        if self._left < 0:
+            raise BlackBoxError(problem="its answer is too long")
+
+    def rows(self) -> Dataset:
+        """The rows that were asked for; raises BlackBoxError if the answer is anything else."""
+        self._check(self._head == _rows_line(self._request.rows))
+        try:
+            return dataset_of_columns(self._whole(), self._request.dataset.domain, self._request.rows)
+        except (ValueError, InvalidDatasetError):
+            pass
+        raise BlackBoxError(problem="its answer is not the requested number of declared codes")
+
+    def saved(self) -> bytes:
+        """The fit that was asked for; raises BlackBoxError where the answer is anything else."""
+        saved = self._whole()
+        self._check(self._head == _fit_line(len(saved)))
+        return saved
+
+    def outputs(self) -> Outputs:
+        """The outputs of a program, rounded; raises BlackBoxError unless spelt in their one form."""
+        data = self.saved()
+        try:
+            outputs = outputs_of_json(document_of(data, "outputs"))
+            if json_bytes(outputs_to_json(outputs)) == data:
+                return tuple(output.rounded() for output in outputs)
+        except GencardError:
+            pass
+        raise BlackBoxError(problem="its answer holds no valid outputs")
+
+    def refusal(self) -> tuple[str, Document] | None:
+        """Reason and fields, where the answer is a refusal."""
+        if not self._head.startswith(_REFUSES):
+            return None
+        refusal = document_of(self._head, "answer")
+        fields, reason = refusal.get("fields"), refusal.get("refused")
+        return (reason, fields) if isinstance(reason, str) and isinstance(fields, dict) else None
+
+    def _take(self, line: bytes) -> None:
+        if not line.startswith(b'{"done":'):
+            self._head, self._left = line, self._announced(line)
+            return
+        hundredths = int(line[8:-2]) if line[8:-2].isdigit() else -1
+        if line != progress_line(hundredths) or not self._done < hundredths <= 100:
+            raise BlackBoxError(problem="its progress does not increase")
+        self._done = hundredths
+        self._report(hundredths)
+
+    def _announced(self, line: bytes) -> int:
+        """Bytes that follow the line of an answer."""
+        request = self._request
+        if line.startswith(_REFUSES):
+            return 0
+        if request.task.answers_rows:
+            self._check(line == _rows_line(request.rows))
+            return request.rows * row_bytes(request.dataset.domain)
+        digits = line.rpartition(b":")[2][:-2]
+        length = -1  # where there is no number; it is refused below
+        if digits.isdigit() and len(digits) < _LONGEST_NUMBER:
+            length = int(digits)
+        self._check(0 <= length <= self._most_saved and line == _fit_line(length))
+        return length
+
+    def _whole(self) -> bytes:
+        return b"".join(self._body)
+
+    def _check(self, is_right: bool) -> None:
+        if not is_right:
+            raise BlackBoxError(problem="its answer has no valid header")
+
+
+def _rows_line(rows: int) -> bytes:
+    return b'{"format":"gencard.box.v1","rows":%d}\n' % rows
+
+
+def _fit_line(length: int) -> bytes:
+    return b'{"format":"gencard.box.v1","saved":%d}\n' % length
+
+
+def relayed() -> tuple[type[GencardError], ...]:
+    """Classes of errors that a built-in box may report, with those below them."""
+    return InvalidInputError, TooLargeError
+
+
+def error_of_refusal(reason: str, fields: Document) -> GencardError:
+    """The error again; that of a broken contract where none of this reason may leave."""
+    kinds = {kind.reason: kind for root in relayed() for kind in _with_those_below(root)}
+    try:
+        return kinds[reason](**fields)
+    except (KeyError, TypeError):
+        return BlackBoxError(problem="it reported an error that it may not report")
+
+
+def _with_those_below(kind: type[GencardError]) -> Iterator[type[GencardError]]:
+    yield kind
+    for lower in kind.__subclasses__():
+        yield from _with_those_below(lower)
+
+
+# For authors: a Python function as a black box, in a script or in the process at hand.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """The records that a box is given, and what it may know of them besides.
+    """The records that a box is given, and the card's parameters and cliques.
 
     Args:
-        parameters: As the card names them.
-        workload: The cliques of the card.
         values: For ordered attributes, the number that each code stands for, NaN for missing.
     """
 
@@ -64,11 +420,7 @@ class PythonBox:
         return self.answer(Table(dataset), rows, seed=seed)
 
     def answer(self, table: Table, rows: int, *, seed: int) -> Dataset:
-        """Rows of the table's domain; all randomness is that of the seed.
-
-        Raises:
-            BlackBoxError: The function gave something else.
-        """
+        """Rows of the table's domain, random by the seed; raises BlackBoxError for other output."""
         output = _as_dataset(self.function(table, rows, rng=rng_of(seed)), table.domain, rows)
         return in_domain(output, table.domain, rows)
 
@@ -161,7 +513,6 @@ def _as_dataset(output: object, domain: Domain, rows: int) -> Dataset:
 
 
 def _fault(codes: NDArray[Any], size: int, rows: int) -> str:
-    """The fault of the codes of an attribute; empty if they have none."""
     if codes.shape != (rows,):
         return f"has shape {codes.shape}, not ({rows},)"
     if codes.dtype.kind not in "iu":

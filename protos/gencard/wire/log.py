@@ -11,17 +11,15 @@ from dataclasses import dataclass, field
 from gencard.core.errors import InvalidInputError, InvalidNumberError, VerificationError
 from gencard.core.json_codecs import written
 from gencard.core.typed_json import text_scalar
-from gencard.wire.documents.answer_document import SignedAnswer
-from gencard.wire.documents.receipt import Receipt
-from gencard.wire.signatures.canonical import Document, digest_of, document_of, json_bytes
-from gencard.wire.signatures.dsse import DOCUMENT, read_document
+from gencard.wire.canonical import Document, digest_of, document_of, json_bytes
+from gencard.wire.documents import Receipt, SignedAnswer
+from gencard.wire.dsse import DOCUMENT, read_document
 
 # Merkle trees as in RFC 9162: one hash stands for a whole log, and short proofs for its parts.
 #
 # A tree over entries 0..n-1 is read through its *nodes*: ``node(level, position)`` is the hash of the
 # perfect subtree over the ``2**level`` entries that begin at ``position * 2**level``. Whoever holds the
 # nodes makes proofs of about ``2 log2(n)`` hashes; whoever holds a root checks them with hashlib alone.
-
 
 Node = Callable[[int, int], bytes]
 """(level, position) -> hash, 32 bytes."""
@@ -59,7 +57,6 @@ class Peaks:
         self._peaks.append((level, leaf))
 
     def root(self) -> bytes:
-        """Root over everything appended so far."""
         if not self._peaks:
             return EMPTY
         *rest, (_, right) = self._peaks
@@ -69,7 +66,6 @@ class Peaks:
 
 
 def root_of_leaves(leaves: Iterable[bytes]) -> bytes:
-    """Root of the tree over some leaf hashes."""
     peaks = Peaks()
     for leaf in leaves:
         peaks.append(leaf)
@@ -82,11 +78,7 @@ def root(node: Node, size: int) -> bytes:
 
 
 def inclusion_path(node: Node, index: int, size: int) -> list[bytes]:
-    """Hashes from the leaf at ``index`` up to the root of the first ``size`` entries (2.1.3.1).
-
-    Raises:
-        InvalidNumberError: There is no such entry in a tree of this size.
-    """
+    """Hashes from the leaf at ``index`` up to the root of the first ``size`` entries (2.1.3.1)."""
     if not 0 <= index < size:
         raise InvalidNumberError(field="index", expected=f"from 0 to {size - 1}")
     path, start, end = [], 0, size
@@ -102,11 +94,7 @@ def inclusion_path(node: Node, index: int, size: int) -> list[bytes]:
 
 
 def consistency_path(node: Node, old_size: int, new_size: int) -> list[bytes]:
-    """Hashes that show the first ``old_size`` entries to be the beginning of the log (2.1.4.1).
-
-    Raises:
-        InvalidNumberError: The old tree is empty, or larger than the new one.
-    """
+    """Hashes that show the first ``old_size`` entries to be the beginning of the log (2.1.4.1)."""
     if not 0 < old_size <= new_size:
         raise InvalidNumberError(field="old_size", expected=f"from 1 to {new_size}")
     path, start, end = [], 0, new_size
@@ -122,11 +110,7 @@ def consistency_path(node: Node, old_size: int, new_size: int) -> list[bytes]:
 
 
 def check_inclusion(leaf: bytes, index: int, size: int, path: Sequence[bytes], root: bytes) -> None:
-    """Check that a leaf is at ``index`` of the tree of this size and root (RFC 9162, 2.1.3.2).
-
-    Raises:
-        VerificationError: It is not, as far as this proof shows.
-    """
+    """Check that a leaf is at ``index`` of the tree of this size and root (RFC 9162, 2.1.3.2)."""
     problem = VerificationError(problem=f"the proof does not place entry {index} in the log")
     if not 0 <= index < size:
         raise problem
@@ -147,11 +131,7 @@ def check_inclusion(leaf: bytes, index: int, size: int, path: Sequence[bytes], r
 def check_consistency(
     old_size: int, new_size: int, path: Sequence[bytes], old_root: bytes, new_root: bytes
 ) -> None:
-    """Check that the newer log begins with the older one (RFC 9162, 2.1.4.2).
-
-    Raises:
-        VerificationError: It does not, as far as this proof shows: the log was forked or rewritten.
-    """
+    """Check that the newer log begins with the older one: no fork, no rewrite (RFC 9162, 2.1.4.2)."""
     problem = VerificationError(
         problem=f"the log of size {new_size} does not continue that of {old_size}"
     )
@@ -245,7 +225,6 @@ def log_entry_of_document(data: bytes) -> LogEntry:
 
 
 def is_log_entry(document: Document) -> bool:
-    """Whether a JSON document has the fields of a log entry."""
     return document.keys() == _FIELDS and document["format"] == FORMAT
 
 
@@ -258,11 +237,7 @@ def resource_of(body: bytes) -> str:
 
 
 def check_release_entry(body: bytes, receipt: Receipt, controller: str) -> None:
-    """Check that an entry of the log is the one that the receipt of a release names.
-
-    Raises:
-        VerificationError: It is about something else; names what.
-    """
+    """Check that an entry of the log is the one that the receipt of a release names."""
     facts, recorded = _facts_and_details(body)
     agreements = {
         "kind of entry": facts.get("action") == "release",
@@ -276,11 +251,7 @@ def check_release_entry(body: bytes, receipt: Receipt, controller: str) -> None:
 
 
 def check_answer_entry(body: bytes, answer: SignedAnswer) -> None:
-    """Check that an entry of the log is the one that a signed answer names.
-
-    Raises:
-        VerificationError: It is about something else; names what.
-    """
+    """Check that an entry of the log is the one that a signed answer names."""
     facts, recorded = _facts_and_details(body)
     digest = "" if answer.answer is None else digest_of(answer.answer)
     agreements = {

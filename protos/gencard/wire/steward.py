@@ -17,12 +17,12 @@ from gencard.core.card.terms import Proposal
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError, TooLargeError
 from gencard.core.json_codecs import written
-from gencard.core.policy import Colour
+from gencard.core.output_rules import Colour
 from gencard.core.program_outputs import Number
-from gencard.measures.privacy.psi_risk import PsiRisk
-from gencard.wire.documents.answer_document import Question
-from gencard.wire.signatures.canonical import digest_of, json_bytes, time_text
-from gencard.wire.signatures.identity import Identity
+from gencard.measures.psi_risk.risk import PsiRisk
+from gencard.wire.canonical import digest_of, json_bytes, time_text
+from gencard.wire.documents import Question
+from gencard.wire.keys import Identity
 
 LONGEST_REASON = 200
 """Characters."""
@@ -60,7 +60,6 @@ class Waiting:
         resource: Name of a card, answer, operation, person, ledger line or certificate.
         kind: One of ``WaitingKind``; a controller of a later version may have others.
         waits_for: "a steward", "another steward" or "the analyst".
-        text: One line, for people.
         who: URI of the person whom it concerns.
     """
 
@@ -164,14 +163,7 @@ def check_arguments(content: bytes) -> None:
 
 
 def action_digest(kind: str, resource: str, arguments: Mapping[str, Any], shown: str) -> str:
-    """SHA-256, in hex, of an action and what was shown before it, without its reason.
-
-    Args:
-        shown: Digest of what the steward was shown.
-
-    Raises:
-        InvalidInputError: The arguments have no canonical form.
-    """
+    """SHA-256, in hex, of an action and of what was shown before it (its digest), without its reason."""
     action = {"kind": kind, "resource": resource, "arguments": dict(arguments), "shown": shown}
     return digest_of(action)
 
@@ -182,10 +174,7 @@ class FirstDecision:
 
     Args:
         digest: SHA-256, in hex, of the action: both stewards have to agree on it.
-        kind: Kind of the action, such as "approve".
-        arguments: Arguments of the action, such as marginals to drop.
         shown: SHA-256, in hex, of what the steward was shown.
-        reason: Reason as written into the log.
         by: URI of the steward.
         expires: Time until which it waits.
     """
@@ -207,8 +196,7 @@ class Decision:
 
     Args:
         by: URIs of the stewards who decided, first to last.
-        done: False if it waits for a second steward.
-        expires: Time until which it waits; None once it is done.
+        done: False if it waits for a second steward, until ``expires``.
         result: Texts by name, such as the answer to an enrolment.
     """
 
@@ -228,8 +216,6 @@ class Preview:
     """Facts that a steward has to see before a decision.
 
     Args:
-        kind: Kind of the action.
-        arguments: Arguments of the action.
         facts: Document on which the decision is taken, by name.
         two: Whether two stewards have to decide.
         shown: SHA-256, in hex, of the facts: the decision names it.
@@ -276,9 +262,7 @@ class CardReview:
     Args:
         offer: Terms that ``approve`` would offer; None if it cannot, or if the card does not wait.
         changes: Differences between the proposal and these terms.
-        price: Price of these terms.
-        refusal: Reason why approving fails; empty if it does not.
-        advice: Next step for the steward if it fails.
+        refusal: Reason why approving fails, with advice; both empty if it does not.
         two: Whether two stewards have to approve.
         shown: SHA-256, in hex, of all this: a decision names it, and applies to nothing else.
         firsts: Decisions on the card that wait for a second steward.
@@ -298,12 +282,7 @@ class CardReview:
 
 @dataclass(frozen=True, slots=True)
 class AnswerSummary:
-    """An answer that waits for a steward, without its numbers.
-
-    Args:
-        name: datasets/{dataset}/cards/{card}/answers/{answer}.
-        analyst: URI of the analyst who asked.
-    """
+    """An answer (datasets/{dataset}/cards/{card}/answers/{answer}) that waits, without its numbers."""
 
     name: str
     analyst: str
@@ -312,7 +291,6 @@ class AnswerSummary:
 
     @property
     def card(self) -> str:
-        """Name of the card."""
         return self.name.partition("/answers/")[0]
 
     @property
@@ -323,11 +301,10 @@ class AnswerSummary:
 
 @dataclass(frozen=True, slots=True)
 class ReviewedNumber:
-    """One number that a program gave on the records.
+    """One number that a program gave on the records; None if it is missing.
 
     Args:
-        value: Number on the records; None if it is missing.
-        dry: Number at its place on the synthetic rows; None if it is missing.
+        dry: Number at its place on the synthetic rows.
         mark: Verdict of the output rules.
         rules: Codes of the rules that it breaks.
         base: A number of records is released as a multiple of it, as in checked runs; 1 for other
@@ -361,7 +338,6 @@ class AnswerReview:
 
     Args:
         cells: Every number of a program's answer.
-        program: Text of the program.
         document: Answer of a checked run as JSON; None if the output rules refused it.
         marks: Verdicts of the output rules on each part of a checked run's answer, as JSON.
         reasons: Codes of the rules that refused it.
@@ -393,8 +369,7 @@ class BudgetAccount:
         scope: dataset, project or analyst.
         holder: Project or URI of the analyst; empty for a dataset.
         cap: Most that may ever be spent.
-        spent: Amount spent or reserved.
-        reserved: Part of ``spent`` that is only reserved.
+        spent: Amount spent, or reserved (as ``reserved`` says).
     """
 
     dataset: str
@@ -425,7 +400,6 @@ class Person:
 
     @property
     def identity(self) -> Identity:
-        """Name, role and project."""
         return Identity.of(self.uri)
 
 
@@ -434,11 +408,8 @@ class Failure:
     """A failure at the records that counts against its analyst.
 
     Args:
-        operation: Name of the operation or run.
-        analyst: URI of the analyst.
-        kind: Kind of the operation.
+        operation: Name of the operation or run, which ended with the code ``reason``.
         resource: Card under which it ran.
-        reason: Code of its end.
         shown: SHA-256, in hex, for a decision on it.
     """
 
@@ -453,15 +424,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One entry of the log.
-
-    Args:
-        index: Position in the log, from 0.
-        time: UTC, to the second.
-        actor: URI of the identity that acted; the controller's own if no other did.
-        resource: Name of the resource.
-        details: Further facts by name.
-    """
+    """One entry of the log; ``index`` is from 0, ``actor`` the controller's URI if no other acted."""
 
     index: int
     time: datetime
@@ -483,13 +446,7 @@ class RiskState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CertainKey:
-    """A key that determines an attribute of all records that have it.
-
-    Args:
-        known: Attributes and their levels, for people.
-        certain: The attribute and its one possible level, for people.
-        records: Number of records that have the key.
-    """
+    """A key that determines an attribute of all records that have it; both are texts for people."""
 
     known: str
     certain: str
@@ -502,12 +459,10 @@ class RiskReview:
 
     Args:
         operation: The newest look, whether or not it has ended; empty if there was none.
-        stage, permille: Progress of the newest look.
-        problem: Reason why it failed; empty if it did not.
-        report: Report of the newest look that ended well, even if it is outdated.
+        stage, permille, problem: Progress of the newest look, and the reason if it failed.
+        report: Report of the newest look that ended well, even if it is outdated; ``time`` is its time.
         worst: Keys of the report that make most records certain.
         cards: Other cards whose exact counts were taken together with this card's.
-        time: Time of the report.
     """
 
     card: str

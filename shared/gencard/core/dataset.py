@@ -35,6 +35,11 @@ def wire_codes(codes: NDArray[Any], size: int) -> NDArray[Any]:
     return np.ascontiguousarray(codes, dtype=wire_dtype(size))
 
 
+def row_bytes(domain: Domain) -> int:
+    """Bytes of one record on the wire and in files."""
+    return sum(wire_dtype(size).itemsize for size in domain.sizes)
+
+
 _MOST_COMPARED = 32
 """Steps up to which one comparison for each of them is faster than a search, whose branches mislead."""
 

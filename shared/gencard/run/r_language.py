@@ -19,7 +19,7 @@ from gencard.core.errors import InvalidInputError
 from gencard.core.scale import Scale
 from gencard.core.types import FloatArray
 from gencard.run.levels import Stored, is_boolean, is_integer, is_ordered, names_of
-from gencard.wire.box_request import BoxRequest
+from gencard.wire.black_box import BoxRequest
 
 FIRST_LINE = "#!/usr/bin/env Rscript"
 """First line of every program in R."""

@@ -26,8 +26,7 @@ class Home:
     """Place of a command.
 
     Args:
-        module: Full name of its module.
-        name: Its function there, or a ``Typer`` with commands of its own.
+        name: Its function in the module, or a ``Typer`` with commands of its own.
         summary: Its line in ``--help``: the first sentence of its own help.
     """
 
@@ -94,11 +93,7 @@ _TEXTS = ("help", "short_help", "hidden")
 
 
 def record_of(command: Any, ctx: Any) -> dict[str, Any]:
-    """Return what the help of a command says, and of its commands, as JSON.
-
-    Args:
-        ctx: Context of the command.
-    """
+    """Return what the help of a command says, and of its commands, as JSON."""
     params = [(one.param_type_name, one.get_help_record(ctx)) for one in command.get_params(ctx)]
     record = {name: getattr(command, name) for name in _TEXTS} | {
         "usage": command.collect_usage_pieces(ctx),
@@ -110,7 +105,6 @@ def record_of(command: Any, ctx: Any) -> dict[str, Any]:
 
 
 def records_of(group: Any, ctx: Any) -> dict[str, Any]:
-    """Return the records of a group's commands, by name; imports them all."""
     homes = group.homes if isinstance(group, LazyGroup) else {}
     inside = group.commands | {name: home.load(name) for name, home in homes.items()}
     for name, home in homes.items():
@@ -123,8 +117,6 @@ def records_of(group: Any, ctx: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _RecordedParam:
-    """A parameter as the help shows it."""
-
     param_type_name: str
     lines: tuple[str, str]
 

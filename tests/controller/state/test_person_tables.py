@@ -22,7 +22,7 @@ from gencard.core.errors import (
     UndeclaredLevelError,
 )
 from gencard.core.statistics.measure import measure
-from gencard.wire.documents.psi_document import psi_document
+from gencard.wire.psi import psi_document
 
 pytest.importorskip("ibis")
 from tests.controller.state.test_tables import SALT, engine, socket, stored  # noqa: F401  # fixtures

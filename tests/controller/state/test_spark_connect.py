@@ -17,7 +17,7 @@ from gencard.controller.records.table_address import TableAddress
 from gencard.controller.records.vault import Vault
 from gencard.core.errors import DatasetUnavailableError
 from gencard.core.statistics.measure import measure
-from gencard.wire.documents.psi_document import psi_document
+from gencard.wire.psi import psi_document
 from tests.system.raw_calls import eventually
 from tests.system.receivers import free_port
 

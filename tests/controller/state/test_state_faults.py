@@ -13,8 +13,7 @@ from gencard.controller.state.tables import metadata
 from gencard.core.card.budget import Price
 from gencard.core.card.card import CardState
 from gencard.core.errors import StorageError
-from gencard.wire.documents.keys import KeyHistory
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.keys import Identity, KeyHistory
 from tests.controller.state.samples import ANA, CARD, NOW, insert_card, ledger_of, reserve
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))

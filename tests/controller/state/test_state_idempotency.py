@@ -9,7 +9,7 @@ from gencard.controller.state import tables
 from gencard.controller.state.requests import Request
 from gencard.core.card.budget import Price
 from gencard.core.errors import BudgetExceededError, InvalidInputError, RequestIdReusedError
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.keys import Identity
 from tests.controller.state.samples import ALL_OF_IT, ANA, BEN, NOW, ledger_of, reserve
 
 ID = "0a2d9c86-2f4e-4c0b-9d0e-6a3f7f6b1c11"

@@ -24,8 +24,8 @@ from gencard.core.errors import (
     VerificationError,
 )
 from gencard.wire import log as merkle
-from gencard.wire.documents.keys import LOG, KeyHistory
-from gencard.wire.signatures.canonical import time_text
+from gencard.wire.canonical import time_text
+from gencard.wire.keys import LOG, KeyHistory
 from tests.controller.state.samples import ANA, CARD, NOW
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))

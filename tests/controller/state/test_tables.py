@@ -26,7 +26,7 @@ from gencard.core.errors import (
 )
 from gencard.core.statistics.measure import measure
 from gencard.core.values import number_of
-from gencard.wire.documents.psi_document import psi_document
+from gencard.wire.psi import psi_document
 from tests.controller.state import postgres
 
 pytest.importorskip("ibis")

@@ -7,11 +7,9 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from gencard.client.checking.replay import rebuilt
-from gencard.client.checking.signing import card_of_statement, card_payload, checked_receipt
-from gencard.client.common.files.folder import WELL_KNOWN
-from gencard.client.connection.credentials import Credentials
-from gencard.client.connection.keys import known_history
+from gencard.client.checking.checks import card_of_statement, card_payload, checked_receipt, rebuilt
+from gencard.client.common.folder import WELL_KNOWN
+from gencard.client.connection.credentials import Credentials, known_history
 from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
@@ -35,15 +33,11 @@ from gencard.files import (
     size_of,
     too_large,
 )
-from gencard.files.content import WRITTEN
-from gencard.wire.documents.keys import CARDS, LINKS, LOG, KeyHistory, changes_in
-from gencard.wire.documents.psi_document import PSI_OPENS, psi_document, psi_of_document
-from gencard.wire.documents.receipt import Receipt
-from gencard.wire.documents.schema_document import coding_digest, coding_document, coding_of_document
-from gencard.wire.log import is_log_entry
-from gencard.wire.signatures import dsse
-from gencard.wire.signatures.canonical import check_json, document_of, json_bytes
-from gencard.wire.signatures.dsse import (
+from gencard.files.endings import WRITTEN
+from gencard.wire import dsse
+from gencard.wire.canonical import check_json, document_of, json_bytes
+from gencard.wire.documents import Receipt
+from gencard.wire.dsse import (
     ANSWER,
     CARD,
     CHECKPOINT,
@@ -51,6 +45,16 @@ from gencard.wire.signatures.dsse import (
     REVOCATION,
     VERDICT,
     subject_digest,
+)
+from gencard.wire.keys import CARDS, LINKS, LOG, KeyHistory, changes_in
+from gencard.wire.log import is_log_entry
+from gencard.wire.psi import (
+    PSI_OPENS,
+    coding_digest,
+    coding_document,
+    coding_of_document,
+    psi_document,
+    psi_of_document,
 )
 
 ENVELOPES = {CARD: "card", RECEIPT: "receipt", CHECKPOINT: "checkpoint", VERDICT: "verdict",
@@ -95,8 +99,8 @@ class Bundle:
         """Sort files, and the files of folders.
 
         Raises:
-            InvalidInputError: A file is not there, is not a regular file or is too large, or all files
-                together are; or it was named by itself, and nobody signs what it holds.
+            InvalidInputError: A file is missing, irregular or too large, or all together are; or it was
+                named by itself, and nobody signs what it holds.
         """
         bundle, walk, left = cls(), list(_walk(paths)), BUNDLE_LIMIT.most
         for path, is_named in walk:
@@ -140,12 +144,7 @@ class Bundle:
         return coding
 
     def psi(self) -> Psi:
-        """The saved psi: what its very bytes are, and not what a lenient reader makes of them.
-
-        Raises:
-            InvalidInputError, InvalidPsiError: It is missing, malformed, or in another form.
-            NoPsiError: The card says that there is none.
-        """
+        """The saved psi: what its very bytes are, and not what a lenient reader makes of them."""
         if self._card_of_tier(Tier.PRIVATE):
             raise NoPsiError
         content = self.one("psi").content
@@ -155,11 +154,7 @@ class Bundle:
         return psi
 
     def domain(self) -> Domain:
-        """The attributes of the rows: those of psi's marginals, or under a card of tier private its own.
-
-        Raises:
-            InvalidInputError, InvalidPsiError, VerificationError: A document is missing or wrong.
-        """
+        """The attributes of psi's marginals, or under a card of tier private its own."""
         card = self._card_of_tier(Tier.PRIVATE)
         if card is None:
             return self.psi().fitted.domain
@@ -178,8 +173,8 @@ class Keys:
     """Trusted keys. They must not come from the bundle itself.
 
     Args:
-        analyst: The analyst's key, and those that the analyst signed with before; empty where they
-            are not known, and the analyst's signature is then not checked.
+        analyst: The analyst's present key and earlier ones; empty where they are not known, and the
+            analyst's signature is then not checked.
         log: None where it is not known; checkpoints are then not believed.
         analyst_source: Where the analyst's keys come from: who has to be believed about them.
     """
@@ -196,11 +191,7 @@ class Keys:
         return cls(cards, credentials.public_signing_keys(), log)
 
     def followed(self, bundle: Bundle) -> "Keys":
-        """These, and the changes in a bundle that lead on from them.
-
-        Raises:
-            VerificationError: Those in the bundle tell another history.
-        """
+        """Successors of these keys, by the changes in a bundle, which must not tell another history."""
         keys = self
         for file in bundle.all("keys"):
             changes = changes_in(file.content)
@@ -210,10 +201,7 @@ class Keys:
 
 
 def with_fingerprint(keys: Keys, fingerprint: str) -> Keys:
-    """The analyst's key that has a fingerprint, which is then what has to be believed.
-
-    Args:
-        fingerprint: SHA-256 of the key in hex, spaces allowed, as ``gencard enrol`` shows it.
+    """Keep the analyst's key of this fingerprint (as ``gencard enrol`` shows it): it is then believed.
 
     Raises:
         VerificationError: No key of the analyst's has it.

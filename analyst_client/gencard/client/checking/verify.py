@@ -18,22 +18,27 @@ from gencard.client.checking.bundle import (
     receipt_in,
     signed_card,
 )
-from gencard.client.checking.replay import check_delivered_file, check_psi, places_by
-from gencard.client.checking.signing import checked_signed_answer, passing_verdict, version_kind_of
+from gencard.client.checking.checks import (
+    check_delivered_file,
+    check_psi,
+    checked_signed_answer,
+    passing_verdict,
+    places_by,
+    version_kind_of,
+)
 from gencard.client.common.display import plain
-from gencard.client.common.files.folder import WELL_KNOWN
-from gencard.client.common.files.rows import BY_VALUES, is_by_values, read_rows
-from gencard.client.connection.keys import Checkpoint, checkpoint_of
+from gencard.client.common.folder import WELL_KNOWN
+from gencard.client.common.rows import BY_VALUES, is_by_values, read_rows
+from gencard.client.connection.credentials import Checkpoint, checkpoint_of
 from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.coding import Coding
 from gencard.core.errors import GencardError, VerificationError
+from gencard.wire import dsse
 from gencard.wire import log as wire_log
-from gencard.wire.documents.answer_document import SignedAnswer
-from gencard.wire.documents.keys import grouped
-from gencard.wire.documents.receipt import Receipt
-from gencard.wire.signatures import dsse
-from gencard.wire.signatures.canonical import Document, document_of, sha256, time_of, time_text
-from gencard.wire.signatures.dsse import REVOCATION, VERDICT, predicate_of, subject_digest
+from gencard.wire.canonical import Document, document_of, sha256, time_of, time_text
+from gencard.wire.documents import Receipt, SignedAnswer
+from gencard.wire.dsse import REVOCATION, VERDICT, predicate_of, subject_digest
+from gencard.wire.keys import grouped
 
 Value = TypeVar("Value")
 
@@ -65,8 +70,6 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckLine:
-    """One line of the result."""
-
     what: str
     outcome: Outcome
     detail: str
@@ -78,8 +81,7 @@ class AnsweredOnline:
 
     Args:
         facts: Signed facts about the card: verdicts and revocations.
-        is_revoked: Whether the controller calls the card revoked.
-        problem: Why it does not say it, such as a card of another analyst; empty if it does.
+        problem: Why it does not say whether the card is revoked, such as a card of another analyst.
     """
 
     facts: tuple[bytes, ...] = ()
@@ -196,9 +198,6 @@ def _logged(
 
     Args:
         check: Raises VerificationError where an entry says something else than what was signed.
-
-    Raises:
-        VerificationError: None of those that are here.
     """
     entries = [wire_log.log_entry_of_document(file.content) for file in bundle.all("log entry")]
     own = [entry for entry in entries if wire_log.resource_of(entry.body) == signed.name]
@@ -212,7 +211,6 @@ def _logged(
 
 
 def _leave_missing(bundle: Bundle, receipts: Sequence[Receipt], record: _Record) -> None:
-    """Record what was not checked because files are missing."""
     alone = bool(bundle.all("answer")) and not receipts
     missing = {
         "Rows": not bundle.all("rows") and not alone,
@@ -245,7 +243,6 @@ def _check_files(bundle: Bundle, keys: Keys, record: _Record) -> Keys:
 
 
 def _note_analyst(bundle: Bundle, card: CardTerms, keys: Keys, record: _Record) -> None:
-    """Record the source of the analyst's key, or that there is none."""
     if keys.analyst:
         _, signatures = dsse.opened(bundle.one("card").content)
         signers = [key_id for key_id in map(dsse.key_id, keys.analyst) if key_id in signatures]
@@ -255,7 +252,6 @@ def _note_analyst(bundle: Bundle, card: CardTerms, keys: Keys, record: _Record) 
 
 
 def _answers(bundle: Bundle, card: CardTerms, keys: Keys, record: _Record) -> list[SignedAnswer]:
-    """Answers of runs on the records, signed under the card; refusals too."""
     digest, results = card_digest(bundle), []
     for file in bundle.all("answer"):
         find = partial(checked_signed_answer, file.content, keys.controller, card, card_digest=digest)
@@ -390,7 +386,6 @@ def _not_revoked(online: AnsweredOnline, keys: Keys, card_digest: str, now: date
 
 
 def _fact(file: File, kind: str, keys: Keys, card_digest: str) -> Document:
-    """A later statement of the controller about the card: verdict or revocation."""
     payload = keys.controller.payload_of(file.content)
     fact = predicate_of(payload, kind)
     if subject_digest(payload) != card_digest:

@@ -14,13 +14,14 @@ from os import PathLike
 from typing import Any, NoReturn, ParamSpec, TypeVar, get_args
 
 from gencard.core.card.budget import Neighbouring
-from gencard.core.card.sums import Histogram, Moment, Sum
-from gencard.core.card.terms import LEAST_RUNS, MOST_AUDIT_RUNS, MOST_ROWS, AuditTerms
+from gencard.core.card.sums import Histogram, Sum
+from gencard.core.card.terms import LEAST_RUNS, MOST_ROWS, MOST_RUNS, AuditTerms
 from gencard.core.errors import InvalidInputError, InvalidNumberError, advice_on
+from gencard.core.moment import Moment
 from gencard.core.program_outputs import DIGITS
 from gencard.core.statistics.formula import Analysis
 from gencard.run.levels import ValueForm
-from gencard.wire.documents.answer_document import values_refused
+from gencard.wire.documents import values_refused
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -147,7 +148,11 @@ def checked_number(field: str, value: Any, least: int, most: int) -> int:
     if number is not None and least <= number <= most:
         return number
     expected = f"a whole number from {least} to {most}, not {_shown(value)}"
-    advice = _whole_advice(field, value, least, most)
+    advice = f"Write, for example, {field}={min(max(least, _EXAMPLES.get(field, 1)), most)}."
+    if isinstance(value, str) and len(value) < 20 and value.strip().isdecimal():
+        advice = f"Write {field}={int(value)}, without quotation marks."
+    elif isinstance(value, float) and value.is_integer() and value >= least:
+        advice = f"Write {field}={int(value)}."
     raise InvalidNumberError(field=field, expected=expected, advice=advice)
 
 
@@ -166,16 +171,7 @@ def whole(least: int, most: int) -> Check:
     return lambda field, value: checked_number(field, value, least, most)
 
 
-def _whole_advice(field: str, value: object, least: int, most: int) -> str:
-    if isinstance(value, str) and len(value) < 20 and value.strip().isdecimal():
-        return f"Write {field}={int(value)}, without quotation marks."
-    if isinstance(value, float) and value.is_integer() and value >= least:
-        return f"Write {field}={int(value)}."
-    return f"Write, for example, {field}={min(max(least, _EXAMPLES.get(field, 1)), most)}."
-
-
 def text(field: str, value: Any) -> str:
-    """Text that is not empty."""
     if isinstance(value, str) and value.strip():
         return value
     name = getattr(value, "name", "")
@@ -185,20 +181,16 @@ def text(field: str, value: Any) -> str:
 
 
 def optional_text(field: str, value: Any) -> str:
-    """Text that may be empty."""
     return value and text(field, value)
 
 
 def flag(field: str, value: Any) -> bool:
-    """True or False, and no number or text that reads like it."""
     if isinstance(value, bool):
         return value
     return refuse(field, value, "True or False", f"Write {field}=True or {field}=False.")
 
 
 def choice(*names: str) -> Check:
-    """One of these words."""
-
     def check(field: str, value: Any) -> str:
         if isinstance(value, str) and value in names:
             return value
@@ -209,7 +201,6 @@ def choice(*names: str) -> Check:
 
 
 def path(field: str, value: Any) -> Any:
-    """The path of a file or folder."""
     if isinstance(value, str | PathLike) and str(value):
         return value
     advice = f'Write {field}="folder/file" or {field}=Path("folder/file").'
@@ -217,14 +208,12 @@ def path(field: str, value: Any) -> Any:
 
 
 def number(field: str, value: Any) -> Any:
-    """A number, or text that may be one: a budget."""
     if isinstance(value, Decimal | int | float | str) and not isinstance(value, bool):
         return value
     return refuse(field, value, "a number", f"Write, for example, {field}=0.5.")
 
 
 def names_only(field: str, value: Any) -> list[str]:
-    """A list of names; a single text is none."""
     if isinstance(value, str):
         names_text = ", ".join(map(repr, _split(value)))
         refuse(field, value, "a list of names", f"Write {field}=[{names_text}].")
@@ -253,7 +242,6 @@ def statistics(field: str, value: Any) -> Any:
 
 
 def cliques(field: str, value: Any) -> list[tuple[str, ...]]:
-    """A list of marginals, each a list of attributes."""
     advice = _marginals_advice(field, ["a", "b"])
     if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
         refuse(field, value, "a list of marginals", advice)
@@ -289,7 +277,6 @@ def _split(value: str) -> list[str]:
 
 
 def shares(field: str, value: Any) -> tuple[float, ...]:
-    """One share of 1, or several."""
     try:
         numbers = tuple(map(float, value if isinstance(value, Iterable) else [value]))
     except (TypeError, ValueError):
@@ -382,7 +369,7 @@ CHECKS: Mapping[str, Check] = {
     **dict.fromkeys(("names", "measures", "attributes", "libraries", "present"), names_only),
     "rows": whole(1, MOST_ROWS),
     "seed": whole(0, LARGEST_WORD),
-    "runs": whole(LEAST_RUNS, MOST_AUDIT_RUNS),
+    "runs": whole(LEAST_RUNS, MOST_RUNS),
     "order": whole(1, 65_536),
     "marginals": statistics,
     "values": choice(*get_args(ValueForm)),

@@ -26,7 +26,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gencard.client.common.arguments import checked
-from gencard.client.common.files.folder import write_bytes
+from gencard.client.common.folder import write_bytes
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
 from gencard.core.types import UNDEFINED, Progress
@@ -51,12 +51,9 @@ _TABLE = '<table style="border-collapse:collapse;margin:.3em 0">'
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """A table of names and values."""
-
     lines: Iterable[tuple[str, str]]
 
     def without(self, name: str) -> "Facts":
-        """The table without the lines of this name."""
         return Facts([line for line in self.lines if line[0] != name])
 
     def html(self) -> str:
@@ -103,7 +100,6 @@ class Grid:
 
 
 def _filled(table: Table, heads: Sequence[str], lines: Iterable[Sequence[str]]) -> Table:
-    """The table with its rows; a short code or name is not broken where others can be."""
     rows = [tuple(line) for line in lines]
     for line in rows:
         table.add_row(*map(plain, line))
@@ -119,8 +115,7 @@ class Entries:
     """Things with a name, a few facts each, and levels: a table in notebooks, blocks in terminals.
 
     Args:
-        heads: Of the columns of ``lines``: the name, the facts, then levels and a description.
-        lines: Levels are a tuple.
+        heads: Of the columns of ``lines``: the name, the facts, then levels (a tuple) and a description.
     """
 
     heads: Sequence[str]
@@ -223,11 +218,7 @@ class Displayable(ABC):
         return self.panel()
 
     def panel(self, without: str = "") -> Panel:
-        """The panel for a terminal.
-
-        Args:
-            without: Name of a line that is left out.
-        """
+        """The panel for a terminal, without the line of this name."""
         title, parts = self._panel()
         if without:
             parts = [part.without(without) if isinstance(part, Facts) else part for part in parts]
@@ -249,7 +240,6 @@ class Listed(list[Item]):
         self._title, self.heads, self._line = title, heads, line
 
     def lines(self) -> list[Sequence[str]]:
-        """The cells of each line, under ``heads``."""
         return [self._line(item) for item in self]
 
     def _repr_html_(self) -> str:
@@ -280,7 +270,6 @@ def printable(text: str, most: int) -> str:
 
 
 def _framed(title: str, parts: Sequence[Part]) -> str:
-    """A panel for a notebook."""
     head = f'<div style="font-weight:600;font-size:1.05em">{_escaped(title)}</div>'
     return f'<div style="{_FRAME_STYLE}">{head}{"".join(map(_html, parts))}</div>'
 
@@ -345,7 +334,6 @@ def _cells(line: Sequence[str], numbers: bool = False) -> str:
 
 
 def _style(place: int, numbers: bool) -> str:
-    """The style of a cell, by its column."""
     return _CELL_STYLE.replace("left", "right", 1) if numbers and place else _CELL_STYLE
 
 
@@ -404,16 +392,11 @@ class WrittenAsPage(WrittenAsJson):
 
     @cached_property
     def html(self) -> str:
-        """One self-contained page: no scripts, nothing from elsewhere.
-
-        Raises:
-            InvalidInputError: The extra ``report`` is not installed.
-        """
+        """One self-contained page: no scripts, nothing from elsewhere; needs the extra ``report``."""
         return self._page()
 
     @checked()
     def save_html(self, path: str | Path) -> None:
-        """Write the page."""
         write_bytes(Path(path), self.html.encode())
 
     @abstractmethod
@@ -421,14 +404,10 @@ class WrittenAsPage(WrittenAsJson):
         """The page, by a module that is loaded only where pages are wanted."""
 
 
-def page_module(name: str) -> ModuleType:
-    """Import a module that renders pages, by its name below ``gencard.client``.
-
-    Raises:
-        InvalidInputError: The extra ``report`` is not installed.
-    """
+def page_module() -> ModuleType:
+    """Import the module that renders pages and figures, which needs the extra ``report``."""
     try:
-        return import_module(f"gencard.client.{name}")
+        return import_module("gencard.client.pages")
     except ModuleNotFoundError:
         problem = "pages and figures need: pip install 'gencard[report]'"
         raise InvalidInputError(field="report", problem=problem) from None

@@ -36,11 +36,7 @@ class PsiTables(dict[tuple[str, ...] | str, "pd.DataFrame"]):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class NamedPsi(Psi, Displayable):
-    """psi of a card, with the names of the levels.
-
-    Args:
-        coding: The schema.
-    """
+    """psi of a card, with the names of the levels by its schema."""
 
     coding: Coding = field(kw_only=True)
 
@@ -132,7 +128,6 @@ class NamedPsi(Psi, Displayable):
         return frame
 
     def _frame(self, one: Measurement) -> "pd.DataFrame":
-        """A line for each cell."""
         import pandas as pd  # noqa: PLC0415 - only where frames are wanted
 
         places = np.indices(one.values.shape).reshape(len(one.clique), -1)
@@ -146,7 +141,6 @@ class NamedPsi(Psi, Displayable):
         return pd.DataFrame(columns)
 
     def _table(self, one: Measurement) -> "pd.DataFrame":
-        """A table of two ways."""
         import pandas as pd  # noqa: PLC0415 - only where frames are wanted
 
         *rows, columns = (pd.Index(self._names(name), name=name) for name in one.clique)
@@ -166,7 +160,6 @@ class NamedPsi(Psi, Displayable):
         )
 
     def _free(self, column: str) -> str:
-        """A column's name that no attribute has."""
         while column in self.domain:
             column += "_"
         return column

@@ -1,13 +1,18 @@
 """Calls of a controller: mutual TLS, deadlines, typed errors, and operations that run there."""
 
 import json
+import socket
+import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol, Self, TypeVar
+from threading import Lock
+from typing import Any, Protocol, Self, TypeVar
 
 import grpc
+from cryptography import x509
 from google.longrunning import operations_pb2 as pb
 from google.longrunning import operations_pb2_grpc
 from google.protobuf.duration_pb2 import Duration
@@ -17,12 +22,15 @@ from rich.console import Console
 
 from gencard.client.common.arguments import checked
 from gencard.client.common.display import notebook_bar
-from gencard.client.connection.channels import TAKEOVER_SECONDS, Channels, failure_of_tls
-from gencard.client.connection.credentials import Credentials, address_in, read, read_secret
-from gencard.client.connection.keys import KeyWatch
+from gencard.client.connection.credentials import Credentials, KeyWatch, address_in, read, read_secret
 from gencard.core.errors import (
+    AuthorityMismatchError,
+    CertificateExpiredError,
+    CertificateNotTrustedError,
+    CertificateNotYetValidError,
     ConnectionClosedError,
     GencardError,
+    HostNameMismatchError,
     InternalError,
     InvalidInputError,
     NotLeadingError,
@@ -49,8 +57,8 @@ from gencard.v1 import (
     synthesis_pb2_grpc,
 )
 from gencard.v1.synthesis_pb2 import OperationProgress
-from gencard.wire.codecs.error_table import error_of, error_of_call
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.error_table import error_of, error_of_call
+from gencard.wire.keys import Identity
 
 CALL_SECONDS = 30.0
 STREAM_SECONDS = 600.0
@@ -103,7 +111,6 @@ class Connection:
         self.channel.close()
 
     def check_open(self) -> None:
-        """Raise ConnectionClosedError after ``close``."""
         if self.closed:
             raise ConnectionClosedError(address=self.address)
 
@@ -114,11 +121,7 @@ class Connection:
         *,
         seconds: float = CALL_SECONDS,
     ) -> Response:
-        """Call a method and return its answer; try the next address if a controller is unavailable.
-
-        Raises:
-            GencardError: The typed error of the service, of gRPC or of the network.
-        """
+        """Call a method, at the next address if a controller is unavailable; raises its typed error."""
         deadline = time.monotonic() + TAKEOVER_SECONDS
         while True:
             self.check_open()
@@ -157,7 +160,6 @@ class Connection:
 
     @property
     def _next_address(self) -> str:
-        """Address that the next call goes to."""
         return self.channel.address if isinstance(self.channel, Channels) else self.address
 
     def _try_next_address(self, address: str, error: GencardError, deadline: float) -> bool:
@@ -279,14 +281,7 @@ def result_of(
     """Wait for an operation and return its response. Interrupting the wait cancels the operation.
 
     An operation survives a restart of the service, so an unreachable service is tried again for half a
-    minute.
-
-    Args:
-        kind: Type of the response.
-
-    Raises:
-        GencardError: The error with which the operation ended.
-        ServiceUnavailableError: The service remained unreachable.
+    minute, until ServiceUnavailableError is raised. Otherwise the operation's own error is.
     """
     try:
         ended_operation = _wait_to_end(connection, operation, progress)
@@ -441,3 +436,190 @@ class Party:
 
 def _path(path: str | Path | None) -> Path | None:
     return None if path is None else Path(path)
+
+
+# Channels to several controllers, of which one leads; the cause if TLS to a controller fails.
+
+TAKEOVER_SECONDS = 30.0
+"""Seconds that a call looks for the leading controller, from its first failure on."""
+_PAUSE = 0.2
+"""Pause, in seconds, after each round through all addresses."""
+
+
+class Channels(grpc.Channel):
+    """One channel for each address (host:port); new calls use the one that answered last."""
+
+    def __init__(self, addresses: Sequence[str], channel: Callable[[str], grpc.Channel]) -> None:
+        self.addresses = tuple(addresses)
+        self._channels = [channel(address) for address in addresses]
+        self._place, self._lock = 0, Lock()
+
+    @property
+    def address(self) -> str:
+        return self.addresses[self._place]
+
+    @property
+    def present(self) -> grpc.Channel:
+        return self._channels[self._place]
+
+    def turn(self, failed: str) -> None:
+        """Send the next calls to the address after the one that failed; pause after each round."""
+        with self._lock:
+            if self.address == failed:  # of many calls that fail at once, only the first turns
+                self._place = (self._place + 1) % len(self._channels)
+            pause = self._place == 0
+        if pause:
+            time.sleep(_PAUSE)
+
+    def unary_unary(self, *arguments: Any, **options: Any) -> Any:
+        return self._calls("unary_unary", arguments, options)
+
+    def unary_stream(self, *arguments: Any, **options: Any) -> Any:
+        return self._calls("unary_stream", arguments, options)
+
+    def stream_unary(self, *arguments: Any, **options: Any) -> Any:
+        return self._calls("stream_unary", arguments, options)
+
+    def stream_stream(self, *arguments: Any, **options: Any) -> Any:
+        return self._calls("stream_stream", arguments, options)
+
+    def _calls(self, kind: str, arguments: Any, options: Any) -> Callable[..., Any]:
+        """Make a stub's method at each channel; each call chooses the channel."""
+        calls = [getattr(channel, kind)(*arguments, **options) for channel in self._channels]
+
+        def call(*request: Any, **settings: Any) -> Any:
+            return calls[self._place](*request, **settings)
+
+        return call
+
+    def subscribe(self, callback: Any, try_to_connect: bool = False) -> None:  # grpc.Channel requires it
+        self.present.subscribe(callback, try_to_connect)
+
+    def unsubscribe(self, callback: Any) -> None:
+        for channel in self._channels:
+            channel.unsubscribe(callback)
+
+    def close(self) -> None:
+        for channel in self._channels:
+            channel.close()
+
+    def __enter__(self) -> "Channels":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+_SECONDS = 5.0
+"""Timeout, in seconds, of each step: connecting, the handshake, the first bytes after it."""
+_HANDSHAKES = 2
+"""Handshakes that must all be refused: a service that starts or stops may close one of them."""
+_NOT_YET_VALID, _EXPIRED = 9, 10
+_OTHER_HOST, _OTHER_ADDRESS = 62, 64
+"""OpenSSL's verification codes, x509_vfy.h."""
+
+
+def failure_of_tls(address: str, credentials: Credentials) -> GencardError | None:
+    """Return the error of a certificate, ours or the service's, that made a call fail; None if none did.
+
+    gRPC ends such a call with UNAVAILABLE and a free text, whatever the cause. Python's ``ssl`` gives
+    OpenSSL's code of the cause, so one more handshake with the same files tells the cases apart.
+    """
+    try:
+        is_refused = all(_is_refused(address, _context(credentials)) for _ in range(_HANDSHAKES))
+    except ssl.SSLCertVerificationError as failed:
+        return _error_of_service(failed.verify_code, address, credentials)
+    except (OSError, UnicodeError):
+        return None
+    if not is_refused:
+        return None
+    file = credentials.certificate
+    ours = _date_error(f"Certificate {file}", _certificate(file, "certificate"))
+    return ours or CertificateNotTrustedError(address=address, file=file)
+
+
+def _is_refused(address: str, context: ssl.SSLContext) -> bool:
+    """Whether the service ends a connection once it has seen our certificate.
+
+    In TLS 1.3 the client's handshake ends before the service looks at the certificate. A service that
+    accepts it sends the settings of HTTP/2 at once. A service that rejects it closes the connection:
+    a gRPC service without an alert, other services with one.
+    """
+    with _connected(address, context) as connection:
+        try:
+            return not connection.recv(1)
+        except ConnectionError:
+            return True
+        except ssl.SSLError as failed:
+            return "ALERT" in str(failed.reason)
+
+
+def _context(credentials: Credentials, *, trusting: bool = False) -> ssl.SSLContext:
+    """Return a context for mutual TLS as gRPC does it.
+
+    Args:
+        trusting: Accept any certificate of the service, only to read it; nothing else is received.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.set_alpn_protocols(["h2"])
+    if trusting:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return context
+    context.load_verify_locations(credentials.authority)
+    try:
+        context.load_cert_chain(credentials.certificate, credentials.key)
+    except ssl.SSLError:
+        problem = f"does not belong to the private key in {credentials.key}"
+        raise InvalidInputError(field=str(credentials.certificate), problem=problem) from None
+    return context
+
+
+def _connected(address: str, context: ssl.SSLContext) -> ssl.SSLSocket:
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    plain = socket.create_connection((host, int(port)), timeout=_SECONDS)
+    try:
+        return context.wrap_socket(plain, server_hostname=host)
+    except BaseException:
+        plain.close()
+        raise
+
+
+def _error_of_service(code: int, address: str, credentials: Credentials) -> GencardError | None:
+    try:
+        with _connected(address, _context(credentials, trusting=True)) as connection:
+            certificate = x509.load_der_x509_certificate(connection.getpeercert(binary_form=True) or b"")
+    except (OSError, ValueError):
+        return None
+    if code in {_OTHER_HOST, _OTHER_ADDRESS}:
+        return HostNameMismatchError(address=address, names=", ".join(_hosts(certificate)) or "none")
+    if code in {_EXPIRED, _NOT_YET_VALID}:
+        authority = _certificate(credentials.authority, "authority")
+        of_service = _date_error(f"The certificate of the service at {address}", certificate)
+        return of_service or _date_error(f"The authority in {credentials.authority}", authority)
+    return AuthorityMismatchError(address=address, folder=credentials.authority.parent)
+
+
+def _date_error(certificate: str, content: x509.Certificate) -> GencardError | None:
+    now = datetime.now(UTC)
+    if content.not_valid_after_utc < now:
+        return CertificateExpiredError(certificate=certificate, date=content.not_valid_after_utc.date())
+    if content.not_valid_before_utc > now:
+        begin = content.not_valid_before_utc
+        return CertificateNotYetValidError(certificate=certificate, date=f"{begin:%Y-%m-%d %H:%M} UTC")
+    return None
+
+
+def _certificate(file: Path, field: str) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(read(file, field))
+
+
+def _hosts(certificate: x509.Certificate) -> list[str]:
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError):
+        return []
+    return [
+        *names.get_values_for_type(x509.DNSName),
+        *map(str, names.get_values_for_type(x509.IPAddress)),
+    ]

@@ -25,8 +25,8 @@ from gencard.core.types import Progress
 from gencard.v1 import audit_pb2 as pb
 from gencard.v1 import common_pb2 as common
 from gencard.v1.synthesis_pb2 import StreamRowsRequest
-from gencard.wire.codecs.error_table import error_of_call
-from gencard.wire.codecs.table_codec import (
+from gencard.wire.error_table import error_of_call
+from gencard.wire.tables import (
     ACCEPT_PACKED,
     Allocate,
     Table,
@@ -56,11 +56,8 @@ def fetch_rows(
     A broken stream is requested again from its beginning, because a release never changes.
 
     Args:
-        connection: To the controller.
         release: datasets/{dataset}/cards/{card}/releases/{release}.
         rows: Largest number of rows to accept; no memory is allocated for more.
-        progress: Called with the share done.
-        domain: The expected domain.
         scratch: Folder for an unnamed file that holds the rows; None to hold them in memory.
         digest: Digest in the receipt, which the digest of the stream must equal; None if there is none.
 
@@ -118,7 +115,6 @@ def in_file(folder: Path) -> Allocate:
 
 
 def _reserve(file: IO[bytes], size: int) -> None:
-    """Reserve bytes of the disk for a file; raises OSError if the disk is full."""
     # Workaround: Python on macOS has no posix_fallocate; there, zeros are written.
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(file.fileno(), 0, size)
@@ -153,12 +149,7 @@ class RemoteBox:
         self._black_box = black_box
 
     def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
-        """Run the black box once.
-
-        Raises:
-            InvalidNumberError: The number of rows is out of range.
-            DomainMismatchError, VerificationError: The answer is not the requested table.
-        """
+        """Run the black box once; raises if the answer is not the requested table."""
         self._connection.check_open()
         start = pb.RunBlackBoxStart(
             card=self._card,

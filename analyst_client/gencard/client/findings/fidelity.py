@@ -1,8 +1,11 @@
-"""Fidelity in our hands: how well rows follow psi, as a table, as a page, as JSON. Needs no records."""
+"""Reports in our hands: fidelity of rows to psi, and utility beside records that the caller has."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from math import isfinite
 from typing import Any
+
+import numpy as np
 
 from gencard.client.common.display import (
     Displayable,
@@ -11,19 +14,43 @@ from gencard.client.common.display import (
     Part,
     WrittenAsPage,
     named,
+    number,
     page_module,
     percent,
 )
-from gencard.client.findings.findings import fidelity_result, sentence, unseen_words
-from gencard.client.findings.numbers import NumberReport
+from gencard.client.findings.findings import (
+    NumberReport,
+    fidelity_result,
+    numbers_sentence,
+    sentence,
+    unseen_words,
+)
 from gencard.core.coding import Coding
+from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
+from gencard.core.errors import TooLargeError
+from gencard.core.moment import level_values
 from gencard.core.typed_json import PLAIN
-from gencard.measures.evaluation.utility_findings import FidelityFinding
+from gencard.measures.evaluation.tables import FidelityFinding
+from gencard.measures.utility.analyses import Predictions, analyses
 from gencard.measures.utility.fidelity import FALSE_ALARMS, CellFidelity, Fidelity, MarginalFidelity
+from gencard.measures.utility.gap import GapWords, gap_error, gap_of
+from gencard.measures.utility.numbers import NumberTable
+from gencard.measures.utility.prediction import Task, split
+from gencard.measures.utility.propensity import Propensity, regression_propensity, tree_propensity
+from gencard.measures.utility.table_utility import marginal_error, mean_measure, table_utilities
 
-FORMAT = "gencard.fidelity.v1"
-HEADS = ("Marginal", "Cells", "Total variation", "Expected", "Bound", "Worst cell: in psi, in the rows")
+# Fidelity: how well rows follow psi. Needs no records.
+
+FIDELITY_FORMAT = "gencard.fidelity.v1"
+FIDELITY_HEADS = (
+    "Marginal",
+    "Cells",
+    "Total variation",
+    "Expected",
+    "Bound",
+    "Worst cell: in psi, in the rows",
+)
 _MOST_MARGINALS = 20
 
 
@@ -86,7 +113,7 @@ class FidelityReport(WrittenAsPage, Displayable):
         ]
 
     def grid(self) -> Iterator[tuple[str, ...]]:
-        """One line for each marginal, the worst first, under ``HEADS``."""
+        """One line for each marginal, the worst first, under ``FIDELITY_HEADS``."""
         for marginal in self.ordered()[:_MOST_MARGINALS]:
             yield (
                 named(marginal.clique),
@@ -97,7 +124,7 @@ class FidelityReport(WrittenAsPage, Displayable):
                 self.worst(marginal),
             )
         if (more := len(self.facts.marginals) - _MOST_MARGINALS) > 0:
-            yield (f"and {more:,} more", *[""] * (len(HEADS) - 1))
+            yield (f"and {more:,} more", *[""] * (len(FIDELITY_HEADS) - 1))
 
     def worst(self, marginal: MarginalFidelity) -> str:
         """The cell with the largest difference."""
@@ -113,7 +140,7 @@ class FidelityReport(WrittenAsPage, Displayable):
         return tuple(self.coding.attribute(name).coding.level_names[code] for name, code in pairs)
 
     def _page(self) -> str:
-        rendered: str = page_module("findings.pages").fidelity_page(
+        rendered: str = page_module().fidelity_page(
             self.ordered(),
             about=self.about,
             wording=self.wording,
@@ -127,7 +154,7 @@ class FidelityReport(WrittenAsPage, Displayable):
     def document(self) -> dict[str, Any]:
         """All numbers as an object of JSON types, in psi's order."""
         return {
-            "format": FORMAT,
+            "format": FIDELITY_FORMAT,
             "about": self.about,
             "wording": self.wording,
             "unit": "shares of 1; stddev in records",
@@ -147,4 +174,216 @@ class FidelityReport(WrittenAsPage, Displayable):
     def _panel(self) -> tuple[str, Sequence[Part]]:
         numbers = self.numbers.grids() if self.numbers else []
         title = f"Fidelity to psi: {self.about}" if self.about else "Fidelity to psi"
-        return title, [Facts(self.lines()), *numbers, Grid(HEADS, self.grid())]
+        return title, [Facts(self.lines()), *numbers, Grid(FIDELITY_HEADS, self.grid())]
+
+
+# Utility: as a table and as JSON.
+
+UTILITY_FORMAT = "gencard.utility.v1"
+ACCURACY_HEADS = (
+    "Trained on",
+    "Model",
+    "Accuracy on records",
+    "Accuracy on rows",
+    "Similarity of importances",
+)
+_WIDEST = 2
+
+
+@dataclass(frozen=True, slots=True)
+class UtilityOptions:
+    """Evaluations in addition to tables and propensity scores.
+
+    Args:
+        target: Attribute to predict; empty for none.
+        predictors: Its predictors; empty for all other attributes.
+        gap: Difference between two groups whose error is computed.
+    """
+
+    target: str = ""
+    predictors: Clique = ()
+    marginals: tuple[Clique, ...] = ()
+    gap: GapWords | None = None
+
+
+NO_OPTIONS = UtilityOptions()
+
+
+@dataclass(frozen=True)
+class UtilityReport(WrittenAsPage, Displayable):
+    """Utility of rows compared with other records; None is what was not requested or not possible.
+
+    Args:
+        tables: Mean S_pMSE over the tables of so many attributes; see ``mean_measure``.
+        worst: The pair of attributes with the largest S_pMSE.
+        regression: None where it would have too many parameters.
+        marginals: Marginals by name, and the root mean squared error of each, in shares.
+        gap: Root mean squared error of the gap between two groups; None too where no level has both
+            records and rows.
+        numbers: Figures of numbers; None where no attribute has a step.
+    """
+
+    rows: int
+    records: int
+    tables: tuple[tuple[int, float | None], ...]
+    worst: tuple[str, float | None]
+    regression: Propensity | None
+    tree: Propensity
+    predictions: Predictions | None = None
+    target: str = ""
+    about: str = ""
+    marginals: tuple[tuple[str, float], ...] = ()
+    gap: float | None = None
+    has_gap: bool = False
+    numbers: NumberReport | None = None
+
+    def lines(self) -> list[tuple[str, str]]:
+        """The findings in names and values."""
+        means = ", ".join(f"{number(mean)} of {width}" for width, mean in self.tables)
+        words = numbers_sentence(self.numbers.table) if self.numbers else ""
+        return [
+            ("Compared", f"{self.rows:,} rows, {self.records:,} records"),
+            *([("Numbers", words)] if words else []),
+            *(self.numbers.left_out() if self.numbers else []),
+            (
+                "Tables",
+                f"mean S_pMSE {means} attributes; worst {self.worst[0]}, {number(self.worst[1])}",
+            ),
+            ("Regression", _propensity_text(self.regression)),
+            ("Tree", _propensity_text(self.tree)),
+            ("S_pMSE", "1 is as good as a resample of the records; larger is worse"),
+            *((f"Marginal {name}", f"RMSE {error:.3g}") for name, error in self.marginals),
+            *([("Gap", f"RMSE {number(self.gap)}")] if self.has_gap else []),
+            *([("Target", self.target)] if self.target else []),
+        ]
+
+    def grid(self) -> Iterator[tuple[str, ...]]:
+        """Accuracies under ``ACCURACY_HEADS``; empty without a target."""
+        predictions = self.predictions
+        if predictions is None:
+            return
+        real, synthetic = predictions.real_forest, predictions.forest
+        yield "records", "regression", percent(predictions.real_regression), "", ""
+        yield "rows", "regression", *_shares(predictions.regression), ""
+        yield "records", "forest", percent(real.accuracy), "", ""
+        yield "rows", "forest", *_shares(synthetic.accuracies), f"{synthetic.similarity:.3g}"
+
+    def document(self) -> dict[str, Any]:
+        """All numbers as an object of JSON types."""
+        content = asdict(replace(self, numbers=None))
+        del content["has_gap"], content["numbers"]
+        return {"format": UTILITY_FORMAT, "unit": "shares of 1; S_pMSE is a ratio", **content} | {
+            "tables": {str(width): mean for width, mean in self.tables},
+            **{name: _object(getattr(self, name)) for name in ("regression", "tree")},
+            **({} if self.numbers is None else self.numbers.document()),
+        }
+
+    def _page(self) -> str:
+        rendered: str = page_module().utility_page(
+            about=self.about,
+            lines=self.lines(),
+            grid=Grid(ACCURACY_HEADS, list(self.grid())),
+            numbers=self.numbers,
+        )
+        return rendered
+
+    def _panel(self) -> tuple[str, Sequence[Part]]:
+        predictions = [] if self.predictions is None else [Grid(ACCURACY_HEADS, self.grid())]
+        numbers = self.numbers.grids() if self.numbers else []
+        title = f"Utility: {self.about}" if self.about else "Utility"
+        return title, [Facts(self.lines()), *numbers, *predictions]
+
+
+def utility_report(
+    synthetic: Dataset,
+    original: Dataset,
+    coding: Coding,
+    options: UtilityOptions = NO_OPTIONS,
+    *,
+    rng: np.random.Generator,
+    about: str = "",
+    numbers: NumberTable | None = None,
+) -> UtilityReport:
+    """Compare rows with records.
+
+    Args:
+        numbers: Their numbers, already compared.
+
+    Raises:
+        DomainMismatchError: The domains differ.
+        InvalidInputError: There is no record, too few for a prediction, scikit-learn is missing, or
+            there is no such gap.
+        UnknownAttributeError: An attribute is not there.
+    """
+    attributes = synthetic.domain.attributes
+    gap = None if options.gap is None else gap_of(options.gap, coding)
+    values = {name: each for name, each in level_values(coding).items() if name in attributes}
+    widths = range(1, min(_WIDEST, len(attributes)) + 1)
+    tables = {width: table_utilities(original, synthetic, width) for width in widths}
+    worst, propensity = max(tables[widths[-1]].items(), key=lambda table: table[1].standardised or 0.0)
+    means = ((k, mean_measure(tables[k].values(), "S_pMSE")) for k in widths)
+    taught = _predictions(options, values, original, synthetic, rng)
+    return UtilityReport(
+        rows=len(synthetic),
+        records=len(original),
+        tables=tuple(means),
+        worst=(named(worst), propensity.standardised),
+        regression=_regression(original, synthetic, values),
+        tree=tree_propensity(original, synthetic, values, rng=rng),
+        predictions=taught,
+        target=options.target,
+        about=about,
+        marginals=tuple(
+            (named(one), marginal_error(original, synthetic, one)) for one in options.marginals
+        ),
+        gap=None if gap is None else gap_error(original, synthetic, gap, fewest=1),
+        has_gap=gap is not None,
+        numbers=None if numbers is None else NumberReport(numbers, coding),
+    )
+
+
+def _predictions(
+    options: UtilityOptions,
+    values: dict[str, Any],
+    original: Dataset,
+    synthetic: Dataset,
+    rng: np.random.Generator,
+) -> Predictions | None:
+    if not options.target:
+        return None
+    attributes = synthetic.domain.attributes
+    others = options.predictors or tuple(name for name in attributes if name != options.target)
+    kept = {name: each for name, each in values.items() if name in others}
+    task = Task(options.target, others, kept)
+    return analyses(task, split(original, task.target), synthetic, rng=rng)
+
+
+def _regression(original: Dataset, synthetic: Dataset, values: dict[str, Any]) -> Propensity | None:
+    """With pair interactions if the model permits, else without; None if too large even then."""
+    for order in (2, 1):
+        try:
+            return regression_propensity(original, synthetic, values, order=order)
+        except TooLargeError:
+            continue
+    return None
+
+
+def _propensity_text(propensity: Propensity | None) -> str:
+    if propensity is None:
+        return "too many parameters"
+    parameters = f", {propensity.parameters:,} parameters" if propensity.parameters else ""
+    return f"pMSE {propensity.pmse:.3g}, S_pMSE {number(propensity.standardised)}{parameters}"
+
+
+def _shares(accuracies: Any) -> tuple[str, str]:
+    return percent(accuracies.on_real), percent(accuracies.on_synthetic)
+
+
+def _object(propensity: Propensity | None) -> dict[str, Any] | None:
+    if propensity is None:
+        return None
+    document = asdict(propensity) | {"standardised": propensity.standardised}
+    error = document.pop("expected_error")
+    if propensity.standardised is None:  # what is expected is not known: say how badly
+        document["expected_error"] = error if isfinite(error) else None
+    return document

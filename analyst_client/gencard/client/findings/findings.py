@@ -1,16 +1,189 @@
 """Findings in sentences; title, reading and limits of each evaluation."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
+from math import floor, log10
+from typing import Any
 
 import numpy as np
 
-from gencard.client.common.display import interval, named, number, percent
-from gencard.client.findings.numbers import error_text, listed, numbers_sentence
-from gencard.measures.evaluation import risk_findings, utility_findings
+from gencard.client.common.display import Grid, Part, interval, named, number, percent
+from gencard.core.coding import Coding, Edges, date_of_days, time_text
+from gencard.core.domain import Clique
+from gencard.core.typed_json import PLAIN
+from gencard.core.types import UNDEFINED
+from gencard.measures.evaluation import attacks, distances, models, tables
 from gencard.measures.evaluation.evaluation import Finding
 from gencard.measures.utility.fidelity import Fidelity
-from gencard.measures.utility.numbers import NumberTable, Statistic
+from gencard.measures.utility.numbers import NumberFigure, NumberTable, Source, Statistic
+
+# Figures of numbers in words: one table for fidelity and utility, and what is not compared.
+
+HEADS = ("Number", "Figure", "In psi", "In the rows", "Sampling error", "From")
+"""Heads of the table that compares rows with psi."""
+
+RECORD_HEADS = ("Number", "Figure", "In the records", "In the rows", "Sampling error")
+"""Heads of the table that compares rows with records."""
+
+MOST_NAMES = 6
+"""Names in a sentence."""
+
+_MOST_DECIMALS = 6
+_MOST_DIGITS = 5
+_MOST_FIGURES = 60
+_NO_SD = "psi has no sum of squares and no exact counts, or noise hides it"
+_NO_CORRELATION = (
+    "psi lacks sums, products or squares over the records that have both, or noise hides it"
+)
+_CONSTANT = "the records have one value only, or none"
+
+
+def is_of_psi(table: NumberTable) -> bool:
+    """Return whether rows are compared with psi, and not with records."""
+    return all(one.source is not Source.RECORDS for one in table.figures)
+
+
+@dataclass(frozen=True, slots=True)
+class NumberReport:
+    """Figures of numbers, with the schema that says how numbers of an attribute are written."""
+
+    table: NumberTable
+    coding: Coding
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """Heads of the table's columns."""
+        return HEADS if is_of_psi(self.table) else RECORD_HEADS
+
+    def lines(self, most: int) -> Iterator[tuple[str, ...]]:
+        """One line for each figure, under ``heads``; a last one says how many are not shown."""
+        before: Clique = ()
+        for one in self.table.figures[:most]:
+            name = "" if one.attributes == before else named(one.attributes)
+            before = one.attributes
+            rows = UNDEFINED if one.rows is None else value_text(one, one.rows, self.coding)
+            cells = (
+                name,
+                figure_name(one, self.coding),
+                known_text(one, self.coding),
+                rows + (" !" if one.beyond_chance else ""),
+                f"± {error_text(one, one.stderr)}",
+                str(one.source),
+            )
+            yield cells[: len(self.heads)]
+        if (more := len(self.table.figures) - most) > 0:
+            yield (f"and {more:,} more", *[""] * (len(self.heads) - 1))
+
+    def grids(self) -> list[Part]:
+        """The table for terminals and notebooks; none without a figure."""
+        return [Grid(self.heads, self.lines(_MOST_FIGURES), numbers=True)] if self.table.figures else []
+
+    def document(self) -> dict[str, Any]:
+        """The table as an object of JSON types, under its name."""
+        return {"numbers": PLAIN.write(self.table)}
+
+    def left_out(self) -> list[tuple[str, str]]:
+        """Names of the figures that the table leaves out, with the reasons."""
+        table, lines = self.table, []
+        if table.without_numbers:
+            reason = "the rows have levels in place of numbers"
+            lines.append(f"{listed(table.without_numbers)}: {reason}")
+        if table.without_sd:
+            reason = _NO_SD if is_of_psi(self.table) else _CONSTANT
+            lines.append(f"sd of {listed(table.without_sd)}: {reason}")
+        if table.without_correlation:
+            pairs = listed([named(pair) for pair in table.without_correlation])
+            reason = _NO_CORRELATION if is_of_psi(self.table) else _CONSTANT
+            lines.append(f"correlation of {pairs}: {reason}")
+        return [("Not compared", line) for line in lines]
+
+
+def figure_name(one: NumberFigure, coding: Coding) -> str:
+    """The name of a figure, with the unit of a deviation of dates and times."""
+    own = _edges(one, coding)
+    match one.statistic:
+        case Statistic.QUANTILE:
+            return f"q{100 * (one.at or 0.0):02.0f}"
+        case Statistic.SHARE:
+            return f"share of {_on_scale(own, one.at or 0.0)}"
+        case Statistic.SD if own.dates or own.times:
+            return "sd, days" if own.dates else "sd, minutes"
+    return str(one.statistic)
+
+
+def known_text(one: NumberFigure, coding: Coding) -> str:
+    """Write a known figure, with its bounds if it has some, and its noise."""
+    value, low, high = (value_text(one, each, coding) for each in (one.known, one.low, one.high))
+    bounds = "" if low == high else f" ({low} to {high})"
+    return f"{value}{bounds}" + (f" ± {error_text(one, one.noise)}" if one.noise else "")
+
+
+def value_text(one: NumberFigure, value: float, coding: Coding) -> str:
+    """A figure as its attribute is written; means have the digits that errors leave."""
+    own = _edges(one, coding)
+    match one.statistic:
+        case Statistic.SHARE:
+            return percent(value)
+        case Statistic.CORRELATION:
+            return number(value, ".3f").replace("-", "−")
+        case Statistic.QUANTILE:
+            return _on_scale(own, value)
+        case Statistic.MEAN if own.dates or own.times:
+            return _on_scale(own, floor(value + 0.5))
+    error = max(one.stderr, one.noise)
+    digits = 1 - floor(log10(error)) if error > 0 else own.decimals or 0
+    return f"{value:,.{min(max(digits, 0), _MOST_DECIMALS)}f}".replace("-", "−")
+
+
+def error_text(one: NumberFigure, error: float) -> str:
+    """A standard error, in the unit of its figure."""
+    two_digits = float(f"{error:.2g}")
+    return percent(two_digits) if one.statistic is Statistic.SHARE else f"{two_digits:,.7g}"
+
+
+def _edges(one: NumberFigure, coding: Coding) -> Edges:
+    own = coding.attribute(one.attributes[0]).coding
+    if not isinstance(own, Edges):
+        raise ValueError
+    return own
+
+
+def _on_scale(own: Edges, value: float) -> str:
+    """A number of an attribute as its values are written, in ``_MOST_DIGITS`` digits."""
+    if own.dates:
+        return date_of_days(value).isoformat()
+    if own.times:
+        return time_text(value)
+    whole = floor(log10(abs(value))) if value else 0
+    places = min(own.decimals or 0, max(_MOST_DIGITS - 1 - whole, 0))
+    text = f"{value:,.{places}f}".replace("-", "−")
+    return text.rstrip("0").removesuffix(".") if places else text
+
+
+def numbers_sentence(table: NumberTable | None) -> str:
+    """Number of figures that differ, in a sentence; empty without a table."""
+    if table is None or not table.figures:
+        return ""
+    differing, total = len(table.unexplained), len(table.figures)
+    by = "bounds, noise and sampling error" if is_of_psi(table) else "sampling error"
+    if not differing:
+        return f"No figure of a number differs by more than {by}."
+    return f"{differing:,} of {total:,} figures of numbers differ by more than {by}."
+
+
+def listed(names: Sequence[str] | Clique) -> str:
+    """Names in a sentence, the first ones of many.
+
+    >>> listed(["a", "b"])
+    'a, b'
+    """
+    more = len(names) - MOST_NAMES
+    shown = ", ".join(names[:MOST_NAMES])
+    return f"{shown} and {more:,} more" if more > 0 else shown
+
+
+# Title, reading and limits of each evaluation, and its result in a sentence.
 
 _DCR_LIMITS = (
     "DCR is no proof of privacy: records were reconstructed from generators that pass it "
@@ -22,12 +195,7 @@ _ATTACK_LIMITS = "Another attack may succeed where this one failed; a risk of 0 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """An evaluation for readers of a report.
-
-    Args:
-        reading: How to read the figure and the numbers.
-        limits: What they do not show.
-    """
+    """An evaluation for readers of a report: how to read it, and what it does not show."""
 
     title: str
     reading: str
@@ -144,24 +312,18 @@ EXPLANATIONS = {
 
 @singledispatch
 def sentence(finding: Finding) -> str:
-    """The finding in one or two sentences.
-
-    Raises:
-        NotImplementedError: There is no sentence for this type of finding.
-    """
     raise NotImplementedError(type(finding).__name__)
 
 
 @sentence.register
-def _(finding: utility_findings.FidelityFinding) -> str:
-    """State limits of the comparison first."""
+def _(finding: tables.FidelityFinding) -> str:
     unseen = [f"Not seen: {words}." for words in unseen_words(finding.facts)]
     return " ".join([*unseen, fidelity_result(finding.facts)])
 
 
-def result_of(finding: Finding) -> str:
+def result_sentence(finding: Finding) -> str:
     """The finding in words, without what it does not see: a report says that first."""
-    if isinstance(finding, utility_findings.FidelityFinding):
+    if isinstance(finding, tables.FidelityFinding):
         return fidelity_result(finding.facts)
     return sentence(finding)
 
@@ -211,7 +373,7 @@ def _drowned_numbers(table: NumberTable) -> str:
 
 
 @sentence.register
-def _(finding: risk_findings.DistanceFinding) -> str:
+def _(finding: distances.DistanceFinding) -> str:
     text = (
         f"{percent(finding.share)} of the rows are closer to a training record than to a holdout record "
         f"({interval(finding.low, finding.high)}, equal numbers of both). Without copying, 50 % are "
@@ -230,11 +392,9 @@ def _detectable(share: float | None) -> str:
     """The copies that a test on all records would have shown; empty where a finding does not say."""
     if share is None:
         return ""
-    if risk_findings.shown_share(share) is None:
+    if distances.shown_share(share) is None:
         return " The holdout is too small to show copies, whatever their share of the rows."
-    less = (
-        f" It decides nothing about fewer than {percent(share)}." if share > risk_findings.BLIND else ""
-    )
+    less = f" It decides nothing about fewer than {percent(share)}." if share > distances.BLIND else ""
     return (
         f" The test shows copies from a share of {percent(share)} of the rows on, in 8 of 10 such "
         f"evaluations.{less}"
@@ -248,7 +408,7 @@ _CLONE_RESULTS = {
 
 
 @sentence.register
-def _(finding: risk_findings.CloneFinding) -> str:
+def _(finding: distances.CloneFinding) -> str:
     if finding.copied is not None:
         beyond = finding.stands_out and not finding.copied
         likeness = " But more rows equal a training record than likeness explains." if beyond else ""
@@ -267,7 +427,7 @@ def _(finding: risk_findings.CloneFinding) -> str:
 
 
 @sentence.register
-def _(finding: risk_findings.RatioFinding) -> str:
+def _(finding: distances.RatioFinding) -> str:
     return (
         "For 5 % of the rows, the distance to the closest training record is at most "
         f"{_ratio(finding.low_train)} times that to the second closest; for holdout records "
@@ -276,7 +436,7 @@ def _(finding: risk_findings.RatioFinding) -> str:
 
 
 @sentence.register
-def _(finding: risk_findings.UniquesFinding) -> str:
+def _(finding: attacks.UniquesFinding) -> str:
     shares = dict(finding.shares)
     return (
         f"{percent(shares['repU'])} of the records are unique and equal a unique row (replicated "
@@ -285,7 +445,7 @@ def _(finding: risk_findings.UniquesFinding) -> str:
 
 
 @sentence.register
-def _(finding: risk_findings.RowUniquesFinding) -> str:
+def _(finding: attacks.RowUniquesFinding) -> str:
     rows, single = f"{percent(finding.unique)} of the rows are unique in all attributes.", finding.single
     if single is None:
         return f"{rows} psi states no exact count."
@@ -293,7 +453,7 @@ def _(finding: risk_findings.RowUniquesFinding) -> str:
 
 
 @sentence.register
-def _(finding: utility_findings.AssociationsFinding) -> str:
+def _(finding: tables.AssociationsFinding) -> str:
     pairs, total = len(finding.pairs), len(finding.pairs) + finding.unmeasured
     if not pairs:
         return f"Phi holds none of the {total:,} pairs of attributes: {_MODEL}"
@@ -310,7 +470,7 @@ def _(finding: utility_findings.AssociationsFinding) -> str:
 
 
 @sentence.register
-def _(finding: risk_findings.DisclosureFinding) -> str:
+def _(finding: attacks.DisclosureFinding) -> str:
     shares = dict(finding.shares)
     return (
         f"Given {', '.join(finding.keys)}, the rows disclose a level of {finding.target} for "
@@ -320,7 +480,7 @@ def _(finding: risk_findings.DisclosureFinding) -> str:
 
 
 @sentence.register
-def _(finding: risk_findings.AttackFinding) -> str:
+def _(finding: attacks.AttackFinding) -> str:
     risk = finding.risk
     result = (
         f"{percent(finding.attack.share)} of the guesses about training records were right, "
@@ -333,7 +493,7 @@ def _(finding: risk_findings.AttackFinding) -> str:
 
 
 @sentence.register
-def _(finding: risk_findings.MembershipFinding) -> str:
+def _(finding: attacks.MembershipFinding) -> str:
     return (
         "A training record is nearer to the rows than a holdout record with probability "
         f"{percent(finding.area)} ({interval(finding.low, finding.high)}); random guessing gives 50 %."
@@ -341,7 +501,7 @@ def _(finding: risk_findings.MembershipFinding) -> str:
 
 
 @sentence.register
-def _(finding: utility_findings.MarginalsFinding) -> str:
+def _(finding: tables.MarginalsFinding) -> str:
     worst = finding.ordered[0]
     mean = float(np.mean([one.error for one in finding.marginals]))
     return (
@@ -351,7 +511,7 @@ def _(finding: utility_findings.MarginalsFinding) -> str:
 
 
 @sentence.register
-def _(finding: utility_findings.GapFinding) -> str:
+def _(finding: models.GapFinding) -> str:
     if finding.error is None:
         return f"The gap {finding.gap} is undefined: no level has both enough records and rows."
     if finding.synthetic[0] is None:
@@ -368,7 +528,7 @@ def _(finding: utility_findings.GapFinding) -> str:
 
 
 @sentence.register
-def _(finding: utility_findings.TablesFinding) -> str:
+def _(finding: tables.TablesFinding) -> str:
     means = []
     for one in finding.widths:
         over = f"the {one.tables:,} tables"
@@ -384,7 +544,7 @@ def _(finding: utility_findings.TablesFinding) -> str:
 
 
 @sentence.register
-def _(finding: utility_findings.PropensityFinding) -> str:
+def _(finding: models.PropensityFinding) -> str:
     regression = f"S_pMSE {number(finding.regression)}" if finding.order else "has too many parameters"
     text = (
         f"Telling rows from records: regression {regression}, tree S_pMSE {number(finding.tree)}; "
@@ -399,7 +559,7 @@ def _(finding: utility_findings.PropensityFinding) -> str:
 
 
 @sentence.register
-def _(finding: utility_findings.PredictionsFinding) -> str:
+def _(finding: models.PredictionsFinding) -> str:
     return (
         f"Accuracy on the holdout: a forest trained on the release {percent(finding.forest.on_real)}, "
         f"on the records {percent(finding.forest.by_records)}; a regression "

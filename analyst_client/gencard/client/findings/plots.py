@@ -14,14 +14,13 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from gencard.client.common.display import named, percent
-from gencard.client.findings.findings import sentence
-from gencard.client.findings.numbers import NumberReport, figure_name
+from gencard.client.findings.findings import NumberReport, figure_name, sentence
 from gencard.core.audit.report import AuditReport, PlantedEvidence, UniquesEvidence
 from gencard.core.types import UNDEFINED
-from gencard.measures.evaluation import risk_findings, utility_findings
+from gencard.measures.evaluation import attacks, distances, models, tables
+from gencard.measures.evaluation.distances import BINS, RATIO_BINS, STEP
 from gencard.measures.evaluation.evaluation import Finding
-from gencard.measures.evaluation.risk_findings import BINS, RATIO_BINS, STEP
-from gencard.measures.evaluation.utility_findings import MOST_LINES, FidelityFinding
+from gencard.measures.evaluation.tables import MOST_LINES, FidelityFinding
 from gencard.measures.utility.fidelity import Fidelity, MarginalFidelity
 from gencard.measures.utility.numbers import NumberFigure
 
@@ -42,41 +41,35 @@ _LEAKS = frozenset({"repU", "DiSCO", "DiSDiO"})
 
 
 _LINES = {
-    risk_findings.DistanceFinding: 0,
-    risk_findings.RatioFinding: 0,
-    risk_findings.MembershipFinding: 1,
-    utility_findings.PropensityFinding: 2,
-    risk_findings.AttackFinding: 3,
+    distances.DistanceFinding: 0,
+    distances.RatioFinding: 0,
+    attacks.MembershipFinding: 1,
+    models.PropensityFinding: 2,
+    attacks.AttackFinding: 3,
 }
 """Lines of figures that do not have one line for each number; 0 for curves."""
 
 
 @singledispatch
 def draw(finding: Finding, axes: Axes) -> None:
-    """Draw a finding.
-
-    Raises:
-        NotImplementedError: There is no figure for this type of finding.
-    """
     raise NotImplementedError(type(finding).__name__)
 
 
 def lines_of(finding: Finding) -> int:
     """Number of lines of the figure, one above the other; 0 for curves."""
-    if isinstance(finding, utility_findings.GapFinding):
+    if isinstance(finding, models.GapFinding):
         return len(finding.levels)
-    if isinstance(finding, utility_findings.PredictionsFinding):
+    if isinstance(finding, models.PredictionsFinding):
         return len(finding.predictors)
-    if isinstance(finding, utility_findings.AssociationsFinding):
+    if isinstance(finding, tables.AssociationsFinding):
         return max(1, min(MOST_LINES, len(finding.pairs)))
-    if isinstance(finding, utility_findings.TablesFinding):
+    if isinstance(finding, tables.TablesFinding):
         return len(_drawn_attributes(finding))
     return _LINES.get(type(finding), len(finding.lines))
 
 
 @draw.register
-def _(finding: risk_findings.AttackFinding, axes: Axes) -> None:
-    """Shares with their Wilson intervals."""
+def _(finding: attacks.AttackFinding, axes: Axes) -> None:
     bars = (
         ("attack", finding.attack, ALARM),
         ("control", finding.control, RELEASE),
@@ -94,7 +87,7 @@ def _(finding: risk_findings.AttackFinding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: risk_findings.MembershipFinding, axes: Axes) -> None:
+def _(finding: attacks.MembershipFinding, axes: Axes) -> None:
     """The area under the ROC curve and its interval; dotted: random guessing."""
     axes.axvline(50, color=BESIDE, linestyle=":")
     axes.hlines([0], [100 * finding.low], [100 * finding.high], color=ALARM, linewidth=2.5)
@@ -106,8 +99,7 @@ def _(finding: risk_findings.MembershipFinding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: risk_findings.CloneFinding, axes: Axes) -> None:
-    """One bar each."""
+def _(finding: distances.CloneFinding, axes: Axes) -> None:
     shares = [_in_percent(share) for _, share in finding.lines]
     _barh(axes, shares, [_colour_of_clones(name) for name, _ in finding.lines], height=0.6)
     axes.set_yticks(range(len(shares)), [name for name, _ in finding.lines])
@@ -123,8 +115,7 @@ def _colour_of_clones(name: str) -> str:
 
 
 @draw.register
-def _(finding: risk_findings.RatioFinding, axes: Axes) -> None:
-    """Both histograms."""
+def _(finding: distances.RatioFinding, axes: Axes) -> None:
     edges = np.linspace(0, 1, RATIO_BINS + 1)
     for shares, colour, label in (
         (finding.holdout, RELEASE, "by records of holdout"),
@@ -137,7 +128,7 @@ def _(finding: risk_findings.RatioFinding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: utility_findings.AssociationsFinding, axes: Axes) -> None:
+def _(finding: tables.AssociationsFinding, axes: Axes) -> None:
     """The largest differences, the rows beside psi; nothing but the axis where Phi holds no pair."""
     shown = finding.pairs[:MOST_LINES]
     places = range(len(shown))
@@ -150,11 +141,10 @@ def _(finding: utility_findings.AssociationsFinding, axes: Axes) -> None:
     axes.set_xlabel("Cramér's V; bar: rows, mark: psi")
 
 
-@draw.register(risk_findings.UniquesFinding)
-@draw.register(risk_findings.RowUniquesFinding)
-@draw.register(risk_findings.DisclosureFinding)
+@draw.register(attacks.UniquesFinding)
+@draw.register(attacks.RowUniquesFinding)
+@draw.register(attacks.DisclosureFinding)
 def _(finding: Finding, axes: Axes) -> None:
-    """One bar each."""
     names = [name for name, _ in finding.lines]
     colours = [BESIDE if name in _REFERENCE else ALARM if name in _LEAKS else RELEASE for name in names]
     _barh(axes, [_in_percent(value) for _, value in finding.lines], colours, height=0.62)
@@ -165,7 +155,7 @@ def _(finding: Finding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: risk_findings.DistanceFinding, axes: Axes) -> None:
+def _(finding: distances.DistanceFinding, axes: Axes) -> None:
     """Histograms of the three distances; exact copies are the bars left of 0."""
     edges = np.arange(BINS + 1) * STEP
     curves = (
@@ -184,7 +174,7 @@ def _(finding: risk_findings.DistanceFinding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: utility_findings.FidelityFinding, axes: Axes) -> None:
+def _(finding: tables.FidelityFinding, axes: Axes) -> None:
     """Total variation of each marginal, with expected sampling error and bound."""
     shown, places = (
         finding.ordered[:MOST_LINES],
@@ -210,10 +200,7 @@ def _(finding: utility_findings.FidelityFinding, axes: Axes) -> None:
 def draw_differences(shown: Sequence[NumberFigure], names: Sequence[str], axes: Axes) -> None:
     """Each figure of the rows less what is known of it: a bar for bounds, a line for 95 % of its errors.
 
-    In standard deviations of the number; shares and correlations as they are.
-
-    Args:
-        names: Of the figures, on the axis.
+    In standard deviations of the number, named on the axis; shares and correlations as they are.
     """
     axes.axvline(0, color=BESIDE, linewidth=0.8)
     for place, one in enumerate(shown):
@@ -236,7 +223,7 @@ def draw_differences(shown: Sequence[NumberFigure], names: Sequence[str], axes: 
 
 
 @draw.register
-def _(finding: utility_findings.GapFinding, axes: Axes) -> None:
+def _(finding: models.GapFinding, axes: Axes) -> None:
     """Each level's gap, the release's beside that of the records."""
     axes.axvline(0, color=BESIDE, linewidth=0.8)
     _draw_with_records(axes, finding.levels, finding.synthetic, finding.original)
@@ -244,14 +231,14 @@ def _(finding: utility_findings.GapFinding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: utility_findings.PredictionsFinding, axes: Axes) -> None:
+def _(finding: models.PredictionsFinding, axes: Axes) -> None:
     """Importances, the release's beside those of the records."""
     _draw_with_records(axes, finding.predictors, finding.synthetic, finding.real)
     axes.set_xlabel("bar: accuracy lost in the release, %; mark: among the records")
 
 
 @draw.register
-def _(finding: utility_findings.PropensityFinding, axes: Axes) -> None:
+def _(finding: models.PropensityFinding, axes: Axes) -> None:
     """Both values; dotted: 1, a resample of the records."""
     _barh(axes, [finding.regression, finding.tree], [RELEASE] * 2, height=0.5)
     axes.axvline(1.0, color=BESIDE, linestyle=":", linewidth=1)
@@ -263,7 +250,7 @@ def _(finding: utility_findings.PropensityFinding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: utility_findings.TablesFinding, axes: Axes) -> None:
+def _(finding: tables.TablesFinding, axes: Axes) -> None:
     """Heat map of the pairs, S_pMSE by depth of colour; only the attributes of the worst ones."""
     shown = _drawn_attributes(finding)
     places = {name: place for place, name in enumerate(shown)}
@@ -284,7 +271,7 @@ def _(finding: utility_findings.TablesFinding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: utility_findings.MarginalsFinding, axes: Axes) -> None:
+def _(finding: tables.MarginalsFinding, axes: Axes) -> None:
     """Total variation and error of the worst ones."""
     shown = finding.ordered[:MOST_LINES]
     places = np.arange(len(shown))
@@ -311,7 +298,6 @@ def _barh(axes: Axes, values: Sequence[float | None], colours: Sequence[str], *,
 
 
 def _marks(axes: Axes, values: Sequence[float | None]) -> None:
-    """A mark for each value that is defined."""
     known = [(value, place) for place, value in enumerate(values) if value is not None]
     axes.scatter([value for value, _ in known], [place for _, place in known], color=BESIDE, **_MARK)
 
@@ -331,8 +317,7 @@ def _draw_with_records(
     axes.tick_params(axis="y", length=0)
 
 
-def _drawn_attributes(finding: utility_findings.TablesFinding) -> tuple[str, ...]:
-    """The attributes on the axes, in their order: all, or those in the worst pairs."""
+def _drawn_attributes(finding: tables.TablesFinding) -> tuple[str, ...]:
     worst = dict.fromkeys(finding.attributes, 0.0)
     for pair, value in finding.valued_pairs():
         for name in pair:
@@ -366,11 +351,7 @@ def sides(report: AuditReport) -> str:
 
 
 def lanes(groups: Sequence[Group], title: str, label: str) -> str:
-    """One lane for each group of runs: a density, and a dot for each run.
-
-    Args:
-        label: What the values are.
-    """
+    """One lane for each group of runs: a density, and a dot for each run; ``label`` names the values."""
     means = ", ".join(f"{name} mean {values.mean():.4g}" for name, values, _ in groups)
     with mpl.rc_context({**STYLE, "svg.hashsalt": title}):
         figure = Figure(figsize=(WIDTH, 0.5 + 0.9 * len(groups)), layout="constrained")

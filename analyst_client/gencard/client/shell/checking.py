@@ -17,14 +17,13 @@ from gencard.client.checking.bundle import (
     rebuild,
     with_fingerprint,
 )
-from gencard.client.checking.replay import Replayed, check_delivered_file, places_by
-from gencard.client.checking.signing import card_of_statement
+from gencard.client.checking.checks import Replayed, card_of_statement, check_delivered_file, places_by
 from gencard.client.checking.verify import AnsweredOnline, CheckLine, Outcome, evidence_time
 from gencard.client.checking.verify import verify as verify_bundle
 from gencard.client.common.display import plain
-from gencard.client.common.files.folder import make_folder
-from gencard.client.common.files.forms import usual_form
-from gencard.client.common.files.rows import (
+from gencard.client.common.folder import make_folder
+from gencard.client.common.formats import usual_form
+from gencard.client.common.rows import (
     BY_VALUES,
     ReadRows,
     is_by_values,
@@ -32,10 +31,13 @@ from gencard.client.common.files.rows import (
     read_rows,
     unread_columns,
 )
-from gencard.client.connection.credentials import Credentials, public_key
-from gencard.client.connection.keys import known_history
-from gencard.client.findings.fidelity import FidelityReport
-from gencard.client.findings.utility import UtilityOptions, UtilityReport, utility_report
+from gencard.client.connection.credentials import Credentials, known_history, public_key
+from gencard.client.findings.fidelity import (
+    FidelityReport,
+    UtilityOptions,
+    UtilityReport,
+    utility_report,
+)
 from gencard.client.shell.terminal import (
     HERE,
     AsJson,
@@ -61,13 +63,13 @@ from gencard.core.errors import (
 )
 from gencard.core.scale import Places
 from gencard.core.statistics.formula import Analysis, analysis_of
-from gencard.measures.utility.fidelity import GapWords
 from gencard.measures.utility.fidelity import fidelity as fidelity_to
+from gencard.measures.utility.gap import GapWords
 from gencard.measures.utility.numbers import compare_with_records
 from gencard.shell import visible
-from gencard.wire.documents.keys import CARDS, LOG, KeyHistory
-from gencard.wire.documents.receipt import Receipt
-from gencard.wire.signatures import dsse
+from gencard.wire import dsse
+from gencard.wire.documents import Receipt
+from gencard.wire.keys import CARDS, LOG, KeyHistory
 
 # fidelity, report, utility: the quality and the risk of rows.
 
@@ -98,7 +100,6 @@ def fidelity(
 def _shown(
     compared: FidelityReport | UtilityReport, page: Path | None, report: Path | None, *, as_json: bool
 ) -> None:
-    """Print a report, and write its files."""
     say_json(compared.document()) if as_json else console.print(compared)
     if page is not None:
         compared.save_html(page)
@@ -263,7 +264,6 @@ def utility(
 
 
 def _gap(groups: str, within: str, among: str) -> GapWords | None:
-    """Raises InvalidInputError where the words are not of the form."""
     if not (groups or within or among):
         return None
     attribute, levels = _levels(groups)
@@ -353,7 +353,6 @@ def verify(
 
 
 def _asked(folder: Path, bundle: Bundle) -> AnsweredOnline:
-    """Ask the controller about the card; raises GencardError if it cannot be reached."""
     name = _card_in(bundle).name
     with connected(folder) as caller:
         try:
@@ -411,7 +410,6 @@ def _card_in(bundle: Bundle) -> CardTerms:
 def _check_rows(
     path: Path, receipt: Receipt, dataset: Dataset, coding: Coding, places: Mapping[str, Places]
 ) -> None:
-    """Raises VerificationError where a file of rows is not as the release was delivered."""
     if read_rows(path, coding, dataset.domain).digest() != receipt.rows_digest:
         raise VerificationError(problem=f"the rows in {path.name} do not match the receipt")
     check_delivered_file(path, dataset, coding, [receipt.drawing_seed], places)
@@ -441,11 +439,7 @@ def _is_connection(folder: Path) -> bool:
 
 
 def _known(folder: Path, use: str) -> KeyHistory:
-    """The controller's keys as the connection folder knows them.
-
-    Raises:
-        InvalidInputError: There is no such folder; says what to name.
-    """
+    """The controller's keys as the connection folder knows them; refuses a folder that is not there."""
     if not _is_connection(folder):
         raise InvalidInputError(field="connection", problem=_NO_CONTROLLER_KEY)
     return known_history(Credentials.of_folder(folder), use)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from gencard.client.catalogue import CatalogueEntry, GeneratorEntry
-from gencard.client.connection.enrolment import (
+from gencard.client.connection.credentials import (
     PendingRequest,
     install_answer,
     new_request,
@@ -28,16 +28,17 @@ from gencard.client.shell.terminal import (
     say_next,
     say_table,
 )
+from gencard.core.card.analyses import NO_ANALYSES
 from gencard.core.card.budget import decimal_text
-from gencard.core.card.terms import NO_ANALYSES, Tier
+from gencard.core.card.terms import Tier
 from gencard.core.catalogue import DeclaredAttribute
 from gencard.core.errors import InvalidInputError
 from gencard.core.policy import NumbersOffer, Policy
 from gencard.core.statistics.noise import USUAL_DELTA
-from gencard.wire.documents.card_document import claim_document, json_of
-from gencard.wire.documents.keys import PERSONS, answer_of_document, grouped
-from gencard.wire.documents.schema_document import coding_document
-from gencard.wire.signatures.canonical import time_text
+from gencard.wire.canonical import time_text
+from gencard.wire.documents import claim_document, json_of
+from gencard.wire.keys import PERSONS, answer_of_document, grouped
+from gencard.wire.psi import coding_document
 
 # enrol: makes keys and a request for the steward, and installs the steward's answer.
 
@@ -77,7 +78,6 @@ def enrol(
 
 
 def _folder(connection: Path, name: str) -> Path:
-    """The connection folder; a folder of the person's name where none was given."""
     return Path(name) if connection == HERE else connection
 
 
@@ -164,7 +164,6 @@ def _tier(entry: GeneratorEntry) -> str:
 
 
 def _bound(entry: GeneratorEntry) -> str:
-    """The largest model, and the memory of a fit at that size."""
     if not entry.bound:
         return "—"
     gib = entry.most_cells * entry.cell_bytes / 2**30

@@ -7,14 +7,11 @@ import typer
 from gencard.core.errors import GencardError
 from gencard.shell import Home, LazyGroup, new_shell, print_error
 
-ANSWERING = "gencard.client.shell.answering"
-CATALOGUE = "gencard.client.shell.connecting"
+CONNECTING = "gencard.client.shell.connecting"
 CHECKING = "gencard.client.shell.checking"
-ENROLLING = "gencard.client.shell.connecting"
 NEGOTIATION = "gencard.client.shell.negotiation"
-REPORTS = "gencard.client.shell.checking"
 STEWARDING = "gencard.client.shell.stewarding"
-SYNTHESIS = "gencard.client.shell.synthesis"
+RESULTS = "gencard.client.shell.results"
 
 _INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 and the number of the signal."""
@@ -25,14 +22,14 @@ class Commands(LazyGroup):
 
     homes: ClassVar = {
         "enrol": Home(
-            ENROLLING,
+            CONNECTING,
             "enrol",
             "Enrol at a controller: create keys and a request, then install the steward's answer.",
         ),
         "datasets": Home(
-            CATALOGUE, "datasets", "List datasets, or show one with its public schema and policy."
+            CONNECTING, "datasets", "List datasets, or show one with its public schema and policy."
         ),
-        "generators": Home(CATALOGUE, "generators", "List generators and black boxes."),
+        "generators": Home(CONNECTING, "generators", "List generators and black boxes."),
         "plan": Home(
             NEGOTIATION,
             "plan",
@@ -48,39 +45,37 @@ class Commands(LazyGroup):
         ),
         "counter": Home(NEGOTIATION, "counter", "Answer an offer with other terms."),
         "terminate": Home(NEGOTIATION, "terminate", "End a negotiation, or give up an agreed card."),
-        "generate": Home(SYNTHESIS, "generate", "Generate rows and download them."),
+        "generate": Home(RESULTS, "generate", "Generate rows and download them."),
         "synthesize": Home(
-            SYNTHESIS,
+            RESULTS,
             "synthesize",
             "Generate rows for an analysis, or of all columns: plan, show the offer, confirm, sign, "
             "generate.",
         ),
-        "psi": Home(SYNTHESIS, "psi", "Download psi, the measured statistics of the card, as JSON."),
+        "psi": Home(RESULTS, "psi", "Download psi, the measured statistics of the card, as JSON."),
         "answer": Home(
-            ANSWERING,
+            RESULTS,
             "answer",
             "Answer an analysis from psi: free, any number of times, and offline for a saved release.",
         ),
         "run": Home(
-            ANSWERING,
+            RESULTS,
             "run",
             "Run an analysis on the records, once, through output rules.",
         ),
-        "answers": Home(
-            ANSWERING, "answers", "List the runs on the records under a card, newest first."
-        ),
+        "answers": Home(RESULTS, "answers", "List the runs on the records under a card, newest first."),
         "fidelity": Home(
-            REPORTS,
+            CHECKING,
             "fidelity",
             "Compare rows with psi, the released statistics, allowing for sampling error.",
         ),
         "utility": Home(
-            REPORTS,
+            CHECKING,
             "utility",
             "Compare rows with records that you have: numbers, tables, propensity, predictions.",
         ),
         "report": Home(
-            REPORTS,
+            CHECKING,
             "report",
             "Report a release: fidelity, risk, utility and audits, as far as your role may see them.",
         ),
@@ -94,17 +89,17 @@ class Commands(LazyGroup):
             "verify",
             "Verify signatures and digests of card, schema, psi, receipts, rows, answers, log.",
         ),
-        "audit": Home(SYNTHESIS, "audit", "Audit a black box, or the card's generator."),
+        "audit": Home(RESULTS, "audit", "Audit a black box, or the card's generator."),
         "canaries": Home(
-            SYNTHESIS,
+            RESULTS,
             "canaries",
             "Compute a lower bound of epsilon: insert canaries, run a black box, search for them.",
         ),
         "budget": Home(
-            CATALOGUE, "budget", "Show spending, newest first, and the remaining budget on a dataset."
+            CONNECTING, "budget", "Show spending, newest first, and the remaining budget on a dataset."
         ),
         "log": Home(
-            CATALOGUE,
+            CONNECTING,
             "log",
             "Verify the log's newest checkpoint, and that it extends the last one seen.",
         ),

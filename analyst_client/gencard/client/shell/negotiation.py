@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from gencard.client.card import Card
+from gencard.client.card_view import ANSWERED
 from gencard.client.catalogue import AUTO
 from gencard.client.planning import Consent, Plan
 from gencard.client.shell.terminal import (
@@ -50,12 +51,12 @@ from gencard.client.shell.terminal import (
     say_next,
     say_table,
 )
-from gencard.client.waiting import ANSWERED
+from gencard.core.card.analyses import NO_ANALYSES
 from gencard.core.card.card import CardState
-from gencard.core.card.terms import NO_ANALYSES, Tier
+from gencard.core.card.terms import Tier
 from gencard.core.errors import InvalidInputError, NotAcceptedError
-from gencard.wire.documents.card_document import json_of
-from gencard.wire.signatures.canonical import Document
+from gencard.wire.canonical import Document
+from gencard.wire.documents import json_of
 
 
 def propose(
@@ -290,11 +291,7 @@ _NEXT = {
 
 
 def _next(card: Card, name: str) -> str:
-    """Return the next command for a card in the shell; empty if the card was only priced.
-
-    Args:
-        name: How the card is called in the command.
-    """
+    """Return the next command for a card under this name; empty if the card was only priced."""
     if not card.name:
         return ""
     if card.state is CardState.AGREED and card.tier is Tier.AUDITED:

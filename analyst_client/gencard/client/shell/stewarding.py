@@ -1,18 +1,24 @@
-"""steward: what stewards look at, from any machine with a steward's certificate."""
+"""steward: what stewards look at and decide, from any machine with a steward's certificate."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import typer
 
-from gencard.client.common.display import Listed
+from gencard.client.common.display import Facts, Listed
+from gencard.client.common.folder import write_bytes
+from gencard.client.connection.credentials import Credentials, read
 from gencard.client.shell.terminal import (
     HERE,
     AsJson,
     Folder,
     console,
+    is_interactive,
+    names_in,
     say,
     say_facts,
     say_json,
@@ -20,16 +26,28 @@ from gencard.client.shell.terminal import (
     say_table,
 )
 from gencard.client.steward import Steward
-from gencard.client.stewards.views import AnswerReview, CardReview, Preview, command_of
+from gencard.client.steward_views import AnswerReview, CardReview, Decision, Preview, command_of
+from gencard.core.errors import InvalidInputError, PermissionDeniedError
+from gencard.files import LIST_LIMIT, read_file
 from gencard.shell import Home, LazyGroup, visible
-from gencard.wire.documents.card_document import json_of
+from gencard.shell.options import Complete, Digits, Drop, MostRows, Red, Withhold, Without
+from gencard.wire.canonical import time_text
+from gencard.wire.documents import json_of
+from gencard.wire.keys import (
+    LARGEST,
+    LIFE,
+    LONGEST_REASON,
+    RestoreApproval,
+    Role,
+    backup_facts,
+    grouped,
+    request_of_document,
+)
 from gencard.wire.steward import FirstDecision
 
-_HERE, _DECIDING = "gencard.client.shell.stewarding", "gencard.client.shell.deciding"
+_HERE = "gencard.client.shell.stewarding"
 
 CardToReview = Annotated[str, typer.Argument(help="datasets/DATASET/cards/CARD", metavar="CARD")]
-
-
 Review = CardReview | AnswerReview | Preview
 
 
@@ -40,13 +58,11 @@ class StewardCommands(LazyGroup):
         "queue": Home(_HERE, "queue", "List what is waiting, oldest first, and for whom."),
         "show": Home(_HERE, "show", "Show a card: what was proposed, and what approving would offer."),
         "approve": Home(
-            _DECIDING, "approve", "Offer the proposed terms, or the nearest that the policy allows."
+            _HERE, "approve", "Offer the proposed terms, or the nearest that the policy allows."
         ),
-        "counter": Home(_DECIDING, "counter", "Offer fewer statistics or rows than proposed."),
-        "reject": Home(_DECIDING, "reject", "Reject a pending proposal."),
-        "revoke": Home(
-            _DECIDING, "revoke", "Revoke an agreed card permanently, by a signed revocation."
-        ),
+        "counter": Home(_HERE, "counter", "Offer fewer statistics or rows than proposed."),
+        "reject": Home(_HERE, "reject", "Reject a pending proposal."),
+        "revoke": Home(_HERE, "revoke", "Revoke an agreed card permanently, by a signed revocation."),
         "risk": Home(
             _HERE, "risk", "Show what the exact counts of a card would reveal about the records."
         ),
@@ -54,39 +70,39 @@ class StewardCommands(LazyGroup):
             _HERE, "answers", "List answers waiting for a steward, or show the numbers of one."
         ),
         "release": Home(
-            _DECIDING,
+            _HERE,
             "release",
             "Release an answer: green and amber numbers, unless options say otherwise.",
         ),
-        "refuse": Home(_DECIDING, "refuse", "Refuse an answer: no number is released."),
+        "refuse": Home(_HERE, "refuse", "Refuse an answer: no number is released."),
         "ledger": Home(_HERE, "ledger", "Show budgets, and lines of the ledger, newest first."),
         "settle": Home(
-            _DECIDING,
+            _HERE,
             "settle",
             "Charge a reservation for which something may have been released.",
         ),
-        "void": Home(_DECIDING, "void", "Refund a reservation for which nothing was released."),
+        "void": Home(_HERE, "void", "Refund a reservation for which nothing was released."),
         "people": Home(_HERE, "people", "List enrolled people."),
         "enrol": Home(
-            _DECIDING,
+            _HERE,
             "enrol",
             "Enrol a person who sent a request, and write the answer for the person to install.",
         ),
         "disable": Home(
-            _DECIDING, "disable", "Disable a person: their certificate is refused from the next call on."
+            _HERE, "disable", "Disable a person: their certificate is refused from the next call on."
         ),
         "enable": Home(
-            _DECIDING, "enable", "Enable a disabled person: their certificate is accepted again."
+            _HERE, "enable", "Enable a disabled person: their certificate is accepted again."
         ),
         "approve-restore": Home(
-            "gencard.client.shell.deciding",
+            _HERE,
             "approve_restore",
             "Approve a restore: sign that a backup may replace the state. The service may be stopped.",
         ),
         "refusals": Home(
             _HERE, "refusals", "List failures on the records that count against their analysts."
         ),
-        "dismiss": Home(_DECIDING, "dismiss", "Stop counting a failure on the records."),
+        "dismiss": Home(_HERE, "dismiss", "Stop counting a failure on the records."),
         "log": Home(_HERE, "log", "Search the log, newest first, or prove one entry."),
     }
 
@@ -262,3 +278,358 @@ def say_review(review: Review, as_json: bool = False) -> None:
         return
     console.print(review.panel(without="Shown"))
     say(f"Shown: {review.shown}")
+
+
+# Decisions. Each names the digest of what was shown, and the reason for the log.
+
+Reason = Annotated[
+    str | None, typer.Option(help="Reason, in one line, for the log. Default: a terminal asks for it.")
+]
+Shown = Annotated[
+    str | None,
+    typer.Option(metavar="DIGEST", help="Digest of what you reviewed, as `show` prints it."),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="With --shown: do not ask for confirmation.")]
+Remark = Annotated[str, typer.Option(help="Short remark, shown to the analyst.")]
+AnswerName = Annotated[
+    str, typer.Argument(help="datasets/DATASET/cards/CARD/answers/ANSWER", metavar="ANSWER")
+]
+PersonName = Annotated[
+    str, typer.Argument(help="Name of the person, as `gencard steward people` lists it.", metavar="NAME")
+]
+Line = Annotated[int, typer.Argument(help="Number of the ledger line.", min=0)]
+
+_LOOK_FIRST = (
+    "Review it first: its digest is printed after Shown. Then repeat with --shown DIGEST --yes."
+)
+_NO_REASON = 'Write --reason "...": it is recorded in the log.'
+
+
+def approve(
+    name: CardToReview,
+    shown: Shown = None,
+    reason: Reason = None,
+    yes: Yes = False,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Offer the proposed terms, or the nearest that the policy allows.
+
+    Without --shown, a terminal shows the card and asks. If two stewards must decide, the first decision
+    waits for another steward and has no effect until then.
+    """
+    with at_desk(connection) as desk:
+        digest, why = confirmed("Approve", desk.review, name, shown, reason, yes)
+        _say(desk.approve(name, reason=why, shown=digest), as_json)
+
+
+def counter(
+    name: CardToReview,
+    drop: Drop = None,
+    without: Without = None,
+    rows: MostRows = None,
+    shown: Shown = None,
+    reason: Reason = None,
+    yes: Yes = False,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Offer fewer statistics or rows than proposed."""
+    if not drop and not without and rows is None:
+        raise InvalidInputError(
+            field="counter",
+            problem="needs --drop, --without or --rows; to offer the terms unchanged, use approve",
+        )
+    dropped = list(map(names_in, drop)) if drop else None
+    with at_desk(connection) as desk:
+        digest, why = confirmed("Counter", desk.review, name, shown, reason, yes)
+        decision = desk.counter(name, reason=why, drop=dropped, without=without, rows=rows, shown=digest)
+        _say(decision, as_json)
+
+
+def reject(
+    name: CardToReview,
+    remark: Remark = "",
+    shown: Shown = None,
+    reason: Reason = None,
+    yes: Yes = False,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Reject a pending proposal."""
+    with at_desk(connection) as desk:
+        digest, why = confirmed("Reject", desk.review, name, shown, reason, yes)
+        _say(desk.reject(name, reason=why, remark=remark, shown=digest), as_json)
+
+
+def revoke(
+    name: CardToReview,
+    remark: Remark = "",
+    shown: Shown = None,
+    reason: Reason = None,
+    yes: Yes = False,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Revoke an agreed card permanently, by a signed revocation."""
+    with at_desk(connection) as desk:
+        digest, why = confirmed("Revoke", desk.review, name, shown, reason, yes)
+        _say(desk.revoke(name, reason=why, remark=remark, shown=digest), as_json)
+
+
+def release(
+    name: AnswerName,
+    withhold: Withhold = None,
+    digits: Digits = None,
+    red: Red = False,
+    shown: Shown = None,
+    reason: Reason = None,
+    yes: Yes = False,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Release an answer: green and amber numbers, unless options say otherwise."""
+    with at_desk(connection) as desk:
+        digest, why = confirmed("Release", desk.answer, name, shown, reason, yes)
+        part = desk.release(name, reason=why, shown=digest, withhold=withhold, digits=digits, red=red)
+        _say(part, as_json)
+
+
+def refuse(
+    name: AnswerName,
+    code: Annotated[str, typer.Option(help="Code of the reason, shown to the analyst.")] = "",
+    shown: Shown = None,
+    reason: Reason = None,
+    yes: Yes = False,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Refuse an answer: no number is released."""
+    with at_desk(connection) as desk:
+        digest, why = confirmed("Refuse", desk.answer, name, shown, reason, yes)
+        _say(desk.refuse(name, reason=why, code=code, shown=digest), as_json)
+
+
+def settle(
+    line: Line,
+    shown: Shown = None,
+    reason: Reason = None,
+    yes: Yes = False,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Charge a reservation for which something may have been released."""
+    _other("settle", f"ledger/{line}", (shown, reason, yes), connection, as_json)
+
+
+def void(
+    line: Line,
+    shown: Shown = None,
+    reason: Reason = None,
+    yes: Yes = False,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Refund a reservation for which nothing was released."""
+    _other("void", f"ledger/{line}", (shown, reason, yes), connection, as_json)
+
+
+def disable(
+    name: PersonName,
+    shown: Shown = None,
+    reason: Reason = None,
+    yes: Yes = False,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Disable a person: their certificate is refused from the next call on."""
+    _other("disable", f"people/{name}", (shown, reason, yes), connection, as_json)
+
+
+def enable(
+    name: PersonName,
+    shown: Shown = None,
+    reason: Reason = None,
+    yes: Yes = False,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Enable a disabled person: their certificate is accepted again."""
+    _other("enable", f"people/{name}", (shown, reason, yes), connection, as_json)
+
+
+def dismiss(
+    operation: Annotated[str, typer.Argument(help="operations/OPERATION", metavar="OPERATION")],
+    shown: Shown = None,
+    reason: Reason = None,
+    yes: Yes = False,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Stop counting a failure on the records against its analyst."""
+    _other("dismiss-refusal", operation, (shown, reason, yes), connection, as_json)
+
+
+def enrol(
+    request: Annotated[Path, typer.Argument(help="Enrolment request, made by: gencard enrol NAME.")],
+    role: Annotated[
+        str, typer.Option(help="Role to grant. Default: the role of the enrolled person.")
+    ] = "",
+    project: Annotated[
+        str,
+        typer.Option(
+            help="Project, whose members share one budget. Default: the project of the enrolled person."
+        ),
+    ] = "",
+    fingerprint: Annotated[
+        str | None,
+        typer.Option(help="Fingerprint that the person gave you. Default: you are asked to compare."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="File for the answer. Default: NAME-answer.json.")
+    ] = None,
+    address: Annotated[
+        str, typer.Option(help="host:port for the person. Default: the address in the settings.")
+    ] = "",
+    again: Annotated[bool, typer.Option("--again", help="Replace an enrolled person's keys.")] = False,
+    shown: Shown = None,
+    reason: Reason = None,
+    yes: Yes = False,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Enrol a person who sent a request, and write the answer for the person to install."""
+    person = request_of_document(read(request, "request")[: LARGEST + 1])
+    compared = fingerprint or _compared(person.name, person.fingerprint)
+    with at_desk(connection) as desk:
+        preview = desk.enrolment(
+            request, compared, role=role, project=project, address=address, again=again
+        )
+        decision = _decided(desk, "Enrol", preview, shown, reason, yes)
+    answer = decision.result.get("answer")
+    if answer is not None:
+        file = output or Path(f"{person.name}-answer.json")
+        write_bytes(file, answer.encode())
+        if not as_json:
+            say(
+                f"Written: {file}. Send it to {person.name}, who runs: gencard enrol --answer "
+                f"{file.name}"
+            )
+    _say(decision, as_json)
+
+
+def _compared(name: str, fingerprint: str) -> str:
+    """The request's fingerprint, once the steward says that the person has the same."""
+    if not is_interactive():
+        advice = f"Ask {name} for it through a secure channel, such as the telephone."
+        raise InvalidInputError(field="--fingerprint", problem="is required here", advice=advice)
+    say(f"{name} must have: {grouped(fingerprint)}")
+    typer.confirm("Is this the fingerprint that the person gave you?", abort=True)
+    return fingerprint
+
+
+def _other(
+    kind: str, resource: str, decision: tuple[str | None, str | None, bool], folder: Path, as_json: bool
+) -> None:
+    with at_desk(folder) as desk:
+        preview = desk.preview(kind, resource)
+        _say(_decided(desk, kind.capitalize(), preview, *decision), as_json)
+
+
+def _decided(
+    desk: Steward, verb: str, preview: Preview, shown: str | None, reason: str | None, yes: bool
+) -> Decision:
+    digest, why = confirmed(verb, lambda _: preview, preview.resource, shown, reason, yes)
+    return desk.decide(replace(preview, shown=digest), reason=why)
+
+
+def confirmed(
+    verb: str,
+    look: Callable[[str], Review],
+    name: str,
+    shown: str | None,
+    reason: str | None,
+    yes: bool,
+) -> tuple[str, str]:
+    """The digest of what was looked at, and the reason; a terminal shows it and asks."""
+    if yes or not is_interactive():
+        for option, value, advice in (
+            ("--shown", shown, _LOOK_FIRST),
+            ("--yes", yes, _LOOK_FIRST),
+            ("--reason", reason, _NO_REASON),
+        ):
+            if not value:
+                problem = "is required without a terminal, or with --yes"
+                raise InvalidInputError(field=option, problem=problem, advice=advice)
+    if shown is None:
+        review = look(name)
+        say_review(review)
+        shown = review.shown
+    why = reason or str(typer.prompt("Reason, for the log"))
+    if not yes:
+        typer.confirm(f"{verb} the version with digest {shown}?", abort=True)
+    return shown, why
+
+
+def _say(decision: Decision, as_json: bool) -> None:
+    """Print what became of a decision, and what another steward types."""
+    if as_json:
+        say_json(json_of(decision))
+        return
+    console.print(Facts(decision.lines()).rich())
+    if not decision.done:
+        say("Another steward must review it and run:")
+        for command in decision.commands:
+            say_next(command)
+
+
+# One of the two approvals that a restore needs, signed without the service.
+
+
+def approve_restore(
+    backup: Annotated[Path, typer.Argument(help="The backup's list, backup.json, or a copy of it.")],
+    complete: Complete = False,
+    output: Annotated[
+        Path | None, typer.Option(help="File for the approval. Default: NAME-approves.json.")
+    ] = None,
+    shown: Shown = None,
+    reason: Reason = None,
+    yes: Yes = False,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Approve a restore: sign that a backup may replace the state. The service may be stopped.
+
+    The list holds the digest of every file of the backup. Two stewards sign, and the operator of
+    the controller passes both files to `gencard-controller restore --approval`.
+    """
+    credentials = Credentials.of_folder(connection)
+    who, key = credentials.identity(), credentials.private_signing_key()
+    if who.role is not Role.STEWARD:
+        raise PermissionDeniedError(advice="Only stewards approve a restore.")
+    preview = _preview(read_file(backup, "backup", LIST_LIMIT), complete)
+    digest, why = confirmed("Approve", lambda _: preview, str(backup), shown, reason, yes)
+    if digest != preview.shown:
+        raise InvalidInputError(field="--shown", problem="is not the digest of this backup's list")
+    if not why.isprintable() or not 0 < len(why.strip()) <= LONGEST_REASON:
+        problem = f"must be one printable line of 1 to {LONGEST_REASON} characters"
+        raise InvalidInputError(field="reason", problem=problem)
+    approval = RestoreApproval(digest, complete, why, who.uri, time_text(datetime.now(UTC)))
+    file = output or Path(f"{who.name}-approves.json")
+    write_bytes(file, approval.signed(key))
+    if as_json:
+        say_json({"file": str(file), "backup": digest, "complete": complete, "by": who.uri})
+        return
+    say(f"Written: {file}. It is valid for {LIFE.days} days. With the approval of another steward, run:")
+    say(f"gencard-controller restore FOLDER --approval {file.name} --approval OTHER")
+
+
+def _preview(content: bytes, complete: bool) -> Preview:
+    facts = backup_facts(content)
+    backup = {
+        "made": facts.made,
+        "log_entries": facts.entries,
+        "files": facts.files,
+        "budgets": "released: nothing was decided since" if complete else "blocked until checked",
+    }
+    return Preview("restore", "state", {"complete": complete}, backup, True, facts.digest)

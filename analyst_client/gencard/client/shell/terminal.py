@@ -12,8 +12,9 @@ from rich.console import Console
 from gencard.client.analyst import Analyst
 from gencard.client.common.display import Facts, listing, plain
 from gencard.client.terms import Marginals, Measured, Statistic, all_marginals
-from gencard.core.card.sums import Histogram, Moment, MomentKind, Sum
+from gencard.core.card.sums import Histogram, Sum
 from gencard.core.errors import InvalidInputError
+from gencard.core.moment import Moment, MomentKind
 from gencard.core.statistics.formula import Analysis
 from gencard.shell import visible
 
@@ -184,11 +185,7 @@ def measured(
     neighbouring: str | None,
     weight: list[str] | None,
 ) -> Measured:
-    """The options as arguments of the library.
-
-    Raises:
-        InvalidInputError: A weight is not one marginal and one whole number.
-    """
+    """The options as arguments of the library."""
     weights = []
     for text in weight or ():
         marginal, _, number = text.rpartition("=")
@@ -205,11 +202,7 @@ def measured(
 
 
 def needs(option: str, value: object, other: str, given: object) -> None:
-    """Refuse an option that would be ignored without another one.
-
-    Raises:
-        InvalidInputError: ``value`` is given, and ``given``, the value of ``other``, is not.
-    """
+    """Refuse an option with a value that would be ignored without the other one."""
     if value is not None and given in (None, []):
         raise InvalidInputError(field=option, problem=f"is given without {other}, and would be ignored")
 
@@ -217,11 +210,7 @@ def needs(option: str, value: object, other: str, given: object) -> None:
 def aim(
     formula: str | None, kind: Analysis | None, missing: str | None, *, name: str = "--formula"
 ) -> dict[str, Any]:
-    """The analysis that a card is for, as arguments of the library.
-
-    Raises:
-        InvalidInputError: Its kind, or what to do with missing values, is given without a formula.
-    """
+    """The analysis that a card is for, as arguments of the library."""
     needs("--kind", kind, name, formula)
     needs("--missing", missing, name, formula)
     return {"formula": formula, "kind": kind or Analysis.LOGISTIC, "missing": missing or "level"}
@@ -234,12 +223,7 @@ def runs(
     libraries: list[str] | None = None,
     reviewed_runs: int | None = None,
 ) -> Mapping[str, Any] | None:
-    """The runs on the records that a proposal asks for; None where it names neither kind nor program.
-
-    Raises:
-        InvalidInputError: A program cannot be read, or libraries or a number of runs are given without
-            what they are for.
-    """
+    """The runs on the records that a proposal asks for; None where it names neither kind nor program."""
     needs("--checked-runs", checked_runs, "--analyses", kinds)
     needs("--reviewed-runs", reviewed_runs, "--program", programs)
     granted: dict[str, Any] = {}
@@ -247,7 +231,7 @@ def runs(
         names = {name for text in kinds for name in names_in(text)}
         granted |= {"kinds": sorted(names), "checked_runs": 1 if checked_runs is None else checked_runs}
     if programs:
-        from gencard.client.answers.runs import granting  # noqa: PLC0415 - loads pandas
+        from gencard.client.answers.answering import granting  # noqa: PLC0415 - loads pandas
 
         granted |= granting(programs, libraries or ()) | {
             "reviewed_runs": 1 if reviewed_runs is None else reviewed_runs
@@ -273,11 +257,7 @@ def requested_statistics(
 
 
 def moment_said(text: str) -> Moment | Histogram | Sum:
-    """A moment such as mean=age, moment3=age or group-means=sex,age; a histogram; or a sum.
-
-    Raises:
-        InvalidInputError, InvalidNumberError: There is no such kind, or it has other attributes.
-    """
+    """A moment such as mean=age, moment3=age or group-means=sex,age; a histogram; or a sum."""
     kind, _, names = text.partition("=")
     if kind == "histogram" and names:
         return Histogram(names)

@@ -56,11 +56,10 @@ from gencard.core.policy import RULES_VERSION, USUAL_RULES, Rule
 from gencard.core.program_outputs import Outputs, check_outputs, outputs_of_json, outputs_to_json
 from gencard.run.levels import by_levels
 from gencard.run.r_language import is_r
-from gencard.wire.documents.answer_document import Question
-from gencard.wire.documents.receipt import receipt_of_document
-from gencard.wire.signatures import dsse
-from gencard.wire.signatures.canonical import document_of
-from gencard.wire.signatures.identity import Identity
+from gencard.wire import dsse
+from gencard.wire.canonical import document_of
+from gencard.wire.documents import Question, receipt_of_document
+from gencard.wire.keys import Identity
 
 MOST_DRY_RUN = 1 << 20
 """Bytes."""

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import IO
 
 from gencard.controller.base.fair_use import trace_id
-from gencard.wire.signatures.canonical import time_text
+from gencard.wire.canonical import time_text
 
 KEYS = ("place", "incident", "kind")
 """Fields that a record of ours may carry (``extra=...``); all others are dropped."""

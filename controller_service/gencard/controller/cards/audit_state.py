@@ -29,9 +29,9 @@ from gencard.core.audit.wording import try_of_object
 from gencard.core.card.card import AUDITABLE, CardRecord, CardState
 from gencard.core.card.terms import AuditTerms, Proposal, Tier
 from gencard.core.errors import AuditRequiredError
-from gencard.wire.documents.receipt import AuditedBox
-from gencard.wire.signatures.canonical import sha256
-from gencard.wire.signatures.dsse import opened
+from gencard.wire.canonical import sha256
+from gencard.wire.documents import AuditedBox
+from gencard.wire.dsse import opened
 
 USUAL_ORDER = AuditTerms().order
 """Order from which on earlier audits count, even if a card asks for a higher order."""

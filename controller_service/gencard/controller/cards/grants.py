@@ -34,7 +34,7 @@ from gencard.core.domain import Clique, Domain
 from gencard.core.errors import ProposalRefusedError, TooLargeError
 from gencard.core.statistics.marginals import Grant, dimension, shows_a_difference
 from gencard.core.statistics.rank import rank
-from gencard.wire.codecs.card_codec import card_of_bytes
+from gencard.wire.codec import card_of_bytes
 
 DIFFERENCING = "DIFFERENCING"
 _NOISY = set(Mechanism) - {Mechanism.EXACT}

@@ -33,9 +33,9 @@ from gencard.core.errors import (
     VerificationError,
     WrongTurnError,
 )
-from gencard.wire.codecs.card_codec import card_bytes, card_of_bytes
-from gencard.wire.signatures.dsse import envelope_of, is_signed_by, key_id, signature_of
-from gencard.wire.signatures.identity import Identity, Role
+from gencard.wire.codec import card_bytes, card_of_bytes
+from gencard.wire.dsse import envelope_of, is_signed_by, key_id, signature_of
+from gencard.wire.keys import Identity, Role
 
 _EVERY = timedelta(days=1)
 _AT_A_TIME = 100

@@ -47,7 +47,7 @@ from gencard.core.statistics.marginals import project, subsets
 from gencard.core.statistics.numbers import places_of
 from gencard.core.types import FloatArray, Progress
 from gencard.run.levels import drawn_numbers
-from gencard.wire.documents.psi_document import psi_of_document
+from gencard.wire.psi import psi_of_document
 
 # Tasks that run an analyst's program: on synthetic rows, and on the records, once.
 

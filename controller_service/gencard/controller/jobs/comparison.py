@@ -36,7 +36,7 @@ from gencard.measures.privacy.psi_risk import (
     small_cells,
 )
 from gencard.run.levels import Numbers
-from gencard.wire.documents.psi_document import psi_of_document
+from gencard.wire.psi import psi_of_document
 
 
 def compare(job: CompareJob, progress: Progress) -> CompareResult:

@@ -35,8 +35,8 @@ from gencard.core.domain import Clique
 from gencard.core.program_outputs import Outputs
 from gencard.core.statistics.linear import statistics_of
 from gencard.measures.evaluation.evaluation import AllowedTogether, Evaluation, Need
-from gencard.wire.box_request import Values
-from gencard.wire.documents.answer_document import Question
+from gencard.wire.black_box import Values
+from gencard.wire.documents import Question
 
 
 @dataclass(frozen=True, slots=True)

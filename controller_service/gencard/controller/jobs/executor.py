@@ -28,7 +28,7 @@ from gencard.controller.jobs.process import (
 from gencard.controller.jobs.tasks import AnyTask, JobTask, continue_at_once, load_messages
 from gencard.core.errors import JobFailedError, OperationCancelledError
 from gencard.core.types import Progress, ignore_progress
-from gencard.wire.codecs.error_table import error_named
+from gencard.wire.error_table import error_named
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")

@@ -19,7 +19,7 @@ from gencard.core.statistics import measure as door
 from gencard.core.statistics.linear import Statistic
 from gencard.core.statistics.psi import Psi
 from gencard.core.types import FloatArray, Progress
-from gencard.wire.documents.psi_document import psi_document
+from gencard.wire.psi import psi_document
 
 if TYPE_CHECKING:
     from gencard.analysis.output_checks.card_sums import JudgedSum

@@ -29,7 +29,7 @@ from gencard.controller.base.files import secret_bytes
 from gencard.controller.page.passkeys import Challenges
 from gencard.controller.settings_tables import OidcTable, is_https
 from gencard.core.errors import InvalidInputError, UnauthenticatedError
-from gencard.wire.signatures.canonical import sha256
+from gencard.wire.canonical import sha256
 
 ANSWER = "/sign-in/oidc/answer"
 """Path to which the issuer redirects the browser."""

@@ -1,7 +1,7 @@
 """Enrolment at the controller: a person's request becomes an identity file and an answer.
 
 The controller sees public keys alone. The person's private keys are made on the person's machine and
-stay there (``gencard.client.connection.enrolment``).
+stay there (``gencard.client.connection.credentials``).
 """
 
 import os
@@ -32,16 +32,17 @@ from gencard.controller.people.keys import (
 )
 from gencard.core.errors import GencardError, InvalidInputError, StorageError, UnauthenticatedError
 from gencard.files import KEY_LIMIT, read_file
-from gencard.wire.documents.keys import (
+from gencard.wire.canonical import sha256
+from gencard.wire.dsse import key_id
+from gencard.wire.keys import (
     EnrolmentAnswer,
     EnrolmentRequest,
+    Identity,
+    Role,
     checked_identity,
     request_document,
     request_of_document,
 )
-from gencard.wire.signatures.canonical import sha256
-from gencard.wire.signatures.dsse import key_id
-from gencard.wire.signatures.identity import Identity, Role
 
 # Enrolled people: a TOML file for each person, with the public key that this person signs with.
 

@@ -13,7 +13,7 @@ from gencard.core.errors import NotFoundError
 from gencard.core.policy import Policy, Rules
 from gencard.core.types import VersionKind
 from gencard.measures.evaluation.evaluation import NOTHING_DECLARED, Declared
-from gencard.wire.documents.schema_document import coding_digest
+from gencard.wire.psi import coding_digest
 
 PREFIX = "datasets/"
 

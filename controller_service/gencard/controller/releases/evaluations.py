@@ -47,8 +47,8 @@ from gencard.core.errors import (
 from gencard.core.statistics.psi import Psi
 from gencard.measures.evaluation.evaluation import Evaluation
 from gencard.measures.evaluation.registry import EVALUATIONS, evaluation_named
-from gencard.wire.documents.psi_document import psi_of_document
-from gencard.wire.signatures.identity import Identity, Role
+from gencard.wire.keys import Identity, Role
+from gencard.wire.psi import psi_of_document
 
 KIND = "measures"
 

@@ -31,6 +31,7 @@ from gencard.controller.state.requests import OperationRow, Request
 from gencard.controller.state.results import PsiRow, ReleaseRow
 from gencard.core.card.budget import FREE, Price
 from gencard.core.card.card import CardRecord, CardState
+from gencard.core.dataset import row_bytes
 from gencard.core.errors import (
     CardStateError,
     DatasetChangedError,
@@ -40,10 +41,9 @@ from gencard.core.errors import (
     TooLargeError,
 )
 from gencard.core.generators.model_file import KeptFits
-from gencard.wire.codecs.table_codec import row_bytes
-from gencard.wire.documents.receipt import receipt_of_document
-from gencard.wire.signatures.dsse import RECEIPT, opened, predicate_of
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.documents import receipt_of_document
+from gencard.wire.dsse import RECEIPT, opened, predicate_of
+from gencard.wire.keys import Identity
 
 KIND = "release"
 SPENT_ON = "psi"

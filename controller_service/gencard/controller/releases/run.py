@@ -45,10 +45,10 @@ from gencard.core.errors import (
     StorageError,
 )
 from gencard.core.statistics.linear import statistics_of
-from gencard.wire.documents.receipt import AuditedBox, Receipt, receipt_statement
-from gencard.wire.signatures.canonical import sha256, time_text
-from gencard.wire.signatures.dsse import sign
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.canonical import sha256, time_text
+from gencard.wire.documents import AuditedBox, Receipt, receipt_statement
+from gencard.wire.dsse import sign
+from gencard.wire.keys import Identity
 
 # Releases under cards with a black box: one run on the records, from which all rows are drawn.
 #

@@ -21,8 +21,8 @@ from gencard.core.dataset import Dataset
 from gencard.core.errors import BlackBoxError, GencardError, InvalidInputError, JobLimitError
 from gencard.core.program_outputs import START, Outputs, check_outputs, difference_in_shape
 from gencard.run.r_language import R, bytes_of_r_request, is_r, start_file
-from gencard.wire.box_request import NOTHING_STORED, BoxRequest, BoxTask, StoredNumbers
-from gencard.wire.signatures.canonical import sha256
+from gencard.wire.black_box import NOTHING_STORED, BoxRequest, BoxTask, StoredNumbers
+from gencard.wire.canonical import sha256
 
 # R in a sandbox: its place, its start, and the packages that a program finds.
 #

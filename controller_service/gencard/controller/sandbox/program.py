@@ -20,8 +20,8 @@ from gencard.controller.sandbox.environment import (
 )
 from gencard.core.errors import InvalidInputError
 from gencard.core.typed_json import PLAIN
-from gencard.wire.box_request import BoxRequest, bytes_of_request
-from gencard.wire.signatures.canonical import digest_of
+from gencard.wire.black_box import BoxRequest, bytes_of_request
+from gencard.wire.canonical import digest_of
 
 MOST_FILES = 200
 MOST_BYTES = 16 << 20

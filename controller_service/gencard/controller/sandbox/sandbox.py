@@ -45,8 +45,7 @@ from gencard.controller.sandbox.namespaces import (
 )
 from gencard.controller.sandbox.program import Program
 from gencard.core.errors import BlackBoxError, IsolationError, JobLimitError
-from gencard.wire.box_answer import AnswerReader, HundredthsReport, longest_answer
-from gencard.wire.box_request import BoxRequest
+from gencard.wire.black_box import AnswerReader, BoxRequest, HundredthsReport, longest_answer
 
 # Runs of a script in Python are forks of one process: its interpreter is started once.
 #

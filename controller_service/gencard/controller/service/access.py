@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 from gencard.controller.people.enrolment import tls_key_id
 from gencard.core.errors import UnauthenticatedError
-from gencard.wire.signatures.identity import Identity, Role
+from gencard.wire.keys import Identity, Role
 
 ANALYST, AUDITOR, STEWARD = Role.ANALYST, Role.AUDITOR, Role.STEWARD
 EVERYBODY = frozenset({ANALYST, AUDITOR, STEWARD})

@@ -46,8 +46,8 @@ from gencard.core.errors import (
     UnauthenticatedError,
     forget_frames,
 )
-from gencard.wire.codecs.error_table import status_message
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.error_table import status_message
+from gencard.wire.keys import Identity
 
 TRACE = "gencard-trace"
 """Key of the metadata that ends a call: its trace id, as in the lines of the process's log."""

@@ -30,10 +30,10 @@ from gencard.v1 import (
     synthesis_pb2,
 )
 from gencard.v1.synthesis_pb2 import OperationProgress
+from gencard.wire.canonical import sha256
 from gencard.wire.codec import message_of, messages_of, part_of, timestamp
-from gencard.wire.codecs.error_table import status_message
-from gencard.wire.signatures.canonical import sha256
-from gencard.wire.signatures.identity import Role
+from gencard.wire.error_table import status_message
+from gencard.wire.keys import Role
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ from gencard.controller.service.guard import Guard
 from gencard.controller.service.health import STANDBY
 from gencard.controller.state.sharing import LOOK_EVERY, Leadership
 from gencard.core.errors import NotLeadingError
-from gencard.wire.codecs.error_table import status_message
+from gencard.wire.error_table import status_message
 
 MESSAGE_BYTES = 4 * 1024 * 1024
 METADATA_BYTES = 8 * 1024

@@ -62,7 +62,7 @@ from gencard.controller.wiring.readiness import check_caps
 from gencard.core.card.terms import Tier
 from gencard.core.errors import GencardError, InvalidInputError, StorageError
 from gencard.shell import new_typer
-from gencard.wire.codecs.card_codec import card_of_bytes
+from gencard.wire.codec import card_of_bytes
 
 dataset_app = new_typer(help="Add, list or remove datasets.")
 caps_app = new_typer(

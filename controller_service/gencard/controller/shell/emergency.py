@@ -43,9 +43,9 @@ from gencard.core.program_outputs import DIGITS
 from gencard.core.statistics.noise import USUAL_DELTA, in_words, together
 from gencard.shell import new_typer, visible
 from gencard.shell.options import Digits, Drop, MostRows, Red, Withhold, Without
-from gencard.wire.codecs.card_codec import card_of_bytes
-from gencard.wire.documents.card_document import json_of
-from gencard.wire.signatures.canonical import Document, time_text
+from gencard.wire.canonical import Document, time_text
+from gencard.wire.codec import card_of_bytes
+from gencard.wire.documents import json_of
 from gencard.wire.steward import AnswerSummary, Kind, ReviewedNumber
 
 app = new_typer(

@@ -26,10 +26,9 @@ from gencard.controller.state.database import LARGEST_PAGE
 from gencard.controller.state.log import Event, event_of
 from gencard.controller.state.log import verify as verify_log
 from gencard.shell import new_typer
-from gencard.wire.codecs.card_codec import card_of_bytes
-from gencard.wire.documents.keys import LOG
-from gencard.wire.signatures.canonical import time_of, time_text
-from gencard.wire.signatures.identity import short_name
+from gencard.wire.canonical import time_of, time_text
+from gencard.wire.codec import card_of_bytes
+from gencard.wire.keys import LOG, short_name
 
 app = new_typer(help="Show, verify or sign the append-only log.", invoke_without_command=True)
 

@@ -38,7 +38,7 @@ from gencard.core.coding import Attribute, Edges, Labels
 from gencard.core.errors import InvalidInputError
 from gencard.core.scale import CLAMPS
 from gencard.shell import new_typer, several
-from gencard.wire.documents.schema_document import coding_digest
+from gencard.wire.psi import coding_digest
 
 app = new_typer(help="Show, change or review the public schema of a dataset.")
 

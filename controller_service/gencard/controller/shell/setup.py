@@ -76,7 +76,7 @@ from gencard.core.errors import (
     UndeclaredLevelError,
 )
 from gencard.core.scale import Adjustments
-from gencard.wire.signatures.identity import Role
+from gencard.wire.keys import Role
 
 _TRIAL = "Trials only: also create the keys of this {} here. Repeatable."
 

@@ -32,7 +32,7 @@ from gencard.controller.wiring.opening import open_controller_state
 from gencard.controller.wiring.opening import InForce, digest_of
 from gencard.controller.wiring.opening import RuleLog, rules_of
 from gencard.core.errors import GencardError, InvalidInputError, StorageError
-from gencard.wire.signatures.identity import Identity, Role
+from gencard.wire.keys import Identity, Role
 from gencard.wire.steward import Action, Kind
 
 console = Console(highlight=False)

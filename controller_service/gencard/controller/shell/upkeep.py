@@ -62,7 +62,7 @@ from gencard.core.errors import GencardError, InvalidInputError, StorageError, V
 from gencard.files import DOCUMENT_LIMIT, read_file
 from gencard.shell import new_typer
 from gencard.shell.options import Complete
-from gencard.wire.signatures.canonical import sha256
+from gencard.wire.canonical import sha256
 
 # doctor: what the service needs of the machine.
 

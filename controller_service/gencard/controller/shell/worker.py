@@ -38,7 +38,7 @@ from gencard.controller.shell.terminal import (
 )
 from gencard.core.errors import InvalidInputError
 from gencard.shell import new_typer
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.keys import Identity
 
 app = new_typer(help="Set up machines that run audits.", no_args_is_help=True)
 

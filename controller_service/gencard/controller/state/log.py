@@ -26,12 +26,12 @@ from gencard.core.errors import (
     StorageError,
     VerificationError,
 )
+from gencard.wire import dsse
 from gencard.wire import log as merkle
-from gencard.wire.documents.keys import KeyHistory
+from gencard.wire.canonical import document_of, json_bytes, time_of, time_text
+from gencard.wire.dsse import CHECKPOINT, DOCUMENT, predicate_of, statement
+from gencard.wire.keys import KeyHistory
 from gencard.wire.log import leaf_hash
-from gencard.wire.signatures import dsse
-from gencard.wire.signatures.canonical import document_of, json_bytes, time_of, time_text
-from gencard.wire.signatures.dsse import CHECKPOINT, DOCUMENT, predicate_of, statement
 from gencard.wire.steward import LogLine
 
 DETAILS = frozenset(

@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 from gencard.controller.state.database import Page, get_named, insert_if_absent, only, page_of
 from gencard.controller.state.tables import answers, operations
 from gencard.core.errors import InvalidInputError, RequestIdReusedError, StorageError
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.keys import Identity
 
 _ZLIB = b"\x78\x9c"
 """First bytes of what ``zlib.compress`` makes."""

@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeDecorator
 
-from gencard.wire.signatures.canonical import time_text
+from gencard.wire.canonical import time_text
 
 SERIAL = BigInteger().with_variant(Integer, "sqlite")
 """A number that the database assigns, larger than all earlier numbers."""

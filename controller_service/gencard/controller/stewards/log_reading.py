@@ -12,9 +12,9 @@ from gencard.controller.state.database import Page, number_of_token
 from gencard.controller.state.log import Event, EventLog, checkpoint_of, event_of
 from gencard.controller.state.tables import events
 from gencard.core.errors import InvalidInputError, VerificationError
-from gencard.wire.documents.keys import KeyHistory
+from gencard.wire import dsse
+from gencard.wire.keys import KeyHistory
 from gencard.wire.log import LogEntry, check_in_log, leaf_hash
-from gencard.wire.signatures import dsse
 
 FIELDS = ("action", "who", "resource", "since", "until")
 LONGEST_QUERY = 200

@@ -16,8 +16,8 @@ from gencard.controller.state.results import RunRow
 from gencard.controller.state.tables import cards
 from gencard.core.card.card import CardState
 from gencard.core.errors import InvalidInputError
-from gencard.wire.signatures.canonical import time_of
-from gencard.wire.signatures.identity import short_name
+from gencard.wire.canonical import time_of
+from gencard.wire.keys import short_name
 from gencard.wire.steward import FirstDecision, Kind, Waiting, WaitingKind
 
 STEWARD, ANOTHER, ANALYST = "a steward", "another steward", "the analyst"

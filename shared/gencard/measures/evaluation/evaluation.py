@@ -307,7 +307,7 @@ Line = tuple[str, float | None]
 class Finding(ABC):
     """The result of one evaluation; a frozen dataclass of numbers. All shares are from 0 to 1.
 
-    Sentences and figures are made by ``client.report``.
+    Sentences and figures are made by ``client.card_report``.
     """
 
     __slots__ = ()

@@ -26,14 +26,13 @@ from gencard.controller.sandbox.boxes import ProgramRecipe, Recipe, received
 from gencard.controller.sandbox.environment import python_runtime
 from gencard.controller.sandbox.limits import Isolation
 from gencard.core.blackbox import BlackBox, in_domain
-from gencard.core.dataset import Dataset, wire_codes, wire_dtype
+from gencard.core.dataset import Dataset, row_bytes, wire_codes, wire_dtype
 from gencard.core.domain import Domain
 from gencard.core.errors import GencardError, GeneratorChangedError, InvalidInputError
 from gencard.core.typed_json import PLAIN
 from gencard.core.types import ignore_progress
 from gencard.v1.worker_pb2 import RunAnswer, RunOrder
-from gencard.wire.codecs.table_codec import row_bytes
-from gencard.wire.signatures.canonical import digest_of
+from gencard.wire.canonical import digest_of
 
 _PACKAGES = ("core", "boxes", "wire", "v1", "measures", "analysis", "run", "controller")
 """Packages whose sources must be identical on worker and controller."""

@@ -32,7 +32,7 @@ from gencard.core.errors import (
     UnauthenticatedError,
 )
 from gencard.v1 import worker_pb2, worker_pb2_grpc
-from gencard.wire.signatures.identity import Identity, Role
+from gencard.wire.keys import Identity, Role
 
 _COMMAND = (sys.executable, "-I", "-m", "gencard.controller.jobs.cluster.orders")
 _MOST_ORDER = 1 << 30

@@ -15,16 +15,19 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.client.common.files.folder import appearing
-from gencard.client.common.files.forms import (
+from gencard.client.common.folder import appearing
+from gencard.client.common.formats import (
     MOST_BYTES,
+    RowsToWrite,
     TextForm,
+    check_fits,
     days_of_text,
+    ending_to_read,
+    ending_to_write,
     form_of,
     opened_text,
     usual_form,
 )
-from gencard.client.common.files.limits import RowsToWrite, check_fits, ending_to_read, ending_to_write
 from gencard.core.coding import (
     Attribute,
     Coding,
@@ -49,7 +52,7 @@ from gencard.core.errors import (
 from gencard.core.types import FloatArray
 from gencard.core.values import day_of, float_of
 from gencard.files import size_of
-from gencard.files.content import PARQUET
+from gencard.files.endings import PARQUET
 from gencard.files.stored import is_stored, read_stored
 from gencard.run.levels import (
     UNDECLARED,
@@ -70,11 +73,7 @@ _UNREADABLE = (OSError, ValueError, LookupError, NotImplementedError, OverflowEr
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadRows(NumberedRows):
-    """Rows of a file.
-
-    Args:
-        form: Form of a text file.
-    """
+    """Rows of a file, with the form of a text file."""
 
     form: TextForm = field(default_factory=TextForm)
 
@@ -91,10 +90,6 @@ def write_rows(dataset: Dataset, coding: Coding, path: Path, values: Values | No
     Args:
         path: Its name has one of the endings ``WRITTEN``.
         values: What stands in place of intervals, which go by their names where it is not given.
-
-    Raises:
-        InvalidInputError: Another ending, rows that the format cannot hold, or a place that cannot be
-            written.
     """
     names = dataset.domain.attributes
     check_rows_fit(path, coding, names, len(dataset), "levels" if values is None else "numbers")
@@ -111,15 +106,10 @@ def write_rows(dataset: Dataset, coding: Coding, path: Path, values: Values | No
 
 
 def check_rows_fit(path: Path, coding: Coding, names: Clique, rows: int, form: ValueForm) -> None:
-    """Check that a file can hold rows, before they are generated.
+    """Check that a file can hold rows, before they are generated; raises InvalidInputError.
 
     Args:
-        names: Attributes of the rows.
         form: In which attributes with edges will be written.
-
-    Raises:
-        InvalidInputError: Another ending than ``WRITTEN``, rows that the format cannot hold, or a
-            package that is not installed.
     """
     ending = ending_to_write(path)
     loads = {".parquet": _parquet, ".xlsx": _workbook, ".dta": _statistics, ".sav": _statistics}
@@ -148,7 +138,6 @@ def read_numbered(path: Path, coding: Coding, domain: Domain) -> ReadRows:
 
 
 def _read(path: Path, coding: Coding, domain: Domain, numbered: Clique) -> ReadRows:
-    """Args: numbered, attributes whose numbers are kept."""
     ending = ending_to_read(path)
     size_of(path, "file")  # says what is wrong with a path that is no regular file
     if is_stored(path):
@@ -194,14 +183,7 @@ def _numbered_rows(
 
 
 def unread_columns(path: Path, rows: "ReadRows") -> tuple[str, ...]:
-    """Return the columns of a file that are no attributes, so that nothing reads them.
-
-    Args:
-        rows: The rows of the file.
-
-    Raises:
-        InvalidInputError: The file has another ending than ``ENDINGS``.
-    """
+    """Return the columns of a file that are no attributes, so that nothing reads them."""
     names = rows.dataset.domain.attributes
     known = {*names, *map(neutral, names)}
     try:
@@ -218,21 +200,11 @@ def unread_columns(path: Path, rows: "ReadRows") -> tuple[str, ...]:
 
 
 def _read_stored(path: Path, coding: Coding, domain: Domain) -> ReadRows:
-    """Read a workbook, or a file of a statistical package."""
     import pandas as pd  # noqa: PLC0415 - slow to load
 
-    from gencard.run.session import rows_of_frame  # noqa: PLC0415 - loads pandas
+    from gencard.run.frames import rows_of_frame  # noqa: PLC0415 - loads pandas
 
-    table = _stored_table(path)
-    # labels, texts and numbers; dates are days since 1970-01-01, times of day minutes
-    here = [one for one in coding.attributes if one.name in table.column_names]
-    columns = {one.name: _series_of(table.column(one.name), one.coding) for one in here}
-    rows = rows_of_frame(pd.DataFrame(columns), coding, domain)
-    return ReadRows(rows.dataset, rows.numbers, tuple(table.column_names))
-
-
-def _stored_table(path: Path) -> Any:
-    """Return the table of a workbook, or a file of a statistical package."""
+    problem = advice = ""
     try:
         table = read_stored(path, "file", most_bytes=MOST_BYTES).table
     except InvalidInputError as error:
@@ -242,11 +214,15 @@ def _stored_table(path: Path) -> Any:
             problem, advice = str(error.fields["problem"]), _ONE_TABLE
         else:
             raise
-    else:
-        if table.num_rows * table.num_columns > MOST_CELLS:
-            raise _too_many_cells(path)
-        return table
-    raise InvalidInputError(field="file", problem=problem, advice=advice)
+    if problem:
+        raise InvalidInputError(field="file", problem=problem, advice=advice)
+    if table.num_rows * table.num_columns > MOST_CELLS:
+        raise _too_many_cells(path)
+    # labels, texts and numbers; dates are days since 1970-01-01, times of day minutes
+    here = [one for one in coding.attributes if one.name in table.column_names]
+    columns = {one.name: _series_of(table.column(one.name), one.coding) for one in here}
+    rows = rows_of_frame(pd.DataFrame(columns), coding, domain)
+    return ReadRows(rows.dataset, rows.numbers, tuple(table.column_names))
 
 
 _ONE_SHEET = "Leave one sheet visible, or save the sheet as CSV."
@@ -258,7 +234,6 @@ def _too_many_cells(path: Path) -> InvalidInputError:
 
 
 def _series_of(column: Any, coding: Labels | Edges) -> Any:
-    """Return a column of Arrow as a series of pandas."""
     kind = str(column.type)
     if not isinstance(coding, Edges):
         return column.to_pandas(integer_object_nulls=True)
@@ -289,12 +264,7 @@ def is_by_values(path: Path) -> bool:
 
 
 def difference(path: Path, again: Path) -> str | None:
-    """Return what a file holds otherwise than the same rows written again; None if nothing.
-
-    Args:
-        path: File whose bytes differ.
-        again: File with the same ending, by ``write_rows``.
-    """
+    """The first difference of a file from one with the same ending by ``write_rows``; None if none."""
     try:
         match ending_to_write(path):
             case ".csv":
@@ -314,7 +284,6 @@ def difference(path: Path, again: Path) -> str | None:
 
 
 def same_bytes(one: IO[bytes], other: IO[bytes]) -> bool:
-    """Return whether two open files hold the same bytes from here on."""
     while block := one.read(1 << 20):
         if block != other.read(1 << 20):
             return False
@@ -332,18 +301,16 @@ def _parquet() -> Any:
 
 
 def _workbook() -> Any:
-    """The part that needs openpyxl; raises as ``_parquet``."""
     return _optional("workbook", "Excel needs: pip install 'gencard[files]'")
 
 
 def _statistics() -> Any:
-    """The part that needs pyreadstat; raises as ``_parquet``."""
     return _optional("statistics", "Stata and SPSS need: pip install 'gencard[files]'")
 
 
 def _optional(module: str, problem: str) -> Any:
     try:
-        return import_module(f"gencard.client.common.files.{module}")
+        return import_module(f"gencard.client.common.{module}")
     except ModuleNotFoundError:
         raise InvalidInputError(field="file", problem=problem) from None
 
@@ -391,7 +358,6 @@ def _labels(attribute: Attribute) -> list[str]:
 
 
 def _has_empty_label(attribute: Attribute) -> bool:
-    """Whether an attribute has an empty label besides "missing"."""
     return attribute.coding.missing and "" in names_of(attribute)
 
 
@@ -465,11 +431,7 @@ class ReadColumn:
         self._numbers: list[FloatArray] | None = [np.empty(0)] if numbered else None
 
     def add(self, codes: NDArray[Any], numbers: FloatArray | None = None) -> None:
-        """Add a batch.
-
-        Args:
-            numbers: In place of codes where they are given and finite, or NaN where they are "missing".
-        """
+        """Add a batch; ``numbers`` stand in place of codes where finite, or NaN where "missing"."""
         self._codes.append(codes)
         if self._numbers is not None and isinstance(self.attribute.coding, Edges):
             known = level_numbers(self.attribute.coding)[codes]
@@ -488,8 +450,6 @@ class ReadColumn:
 
 
 class _Column(ReadColumn):
-    """A column of a CSV file."""
-
     def __init__(self, attribute: Attribute, numbered: bool, heads: list[str], form: TextForm) -> None:
         super().__init__(attribute, numbered)
         self._form = form
@@ -563,7 +523,6 @@ def _texts(attribute: Attribute, end: str, values: Values | None) -> Texts:
 
 
 def _number_text(coding: Edges, values: Values) -> Callable[[float], str]:
-    """Format in which the numbers of an attribute are written."""
     if coding.dates:
         return lambda days: date_of_days(days).isoformat()
     if coding.times:
@@ -586,6 +545,5 @@ def _minutes_of_text(text: str) -> float:
 
 
 def batches(dataset: Dataset) -> Iterator[NDArray[Any]]:
-    """The codes, some rows at a time."""
     for start in range(0, len(dataset), BATCH_ROWS):
         yield dataset.codes[start : start + BATCH_ROWS]

@@ -19,7 +19,7 @@ from openpyxl.cell import WriteOnlyCell
 from openpyxl.cell.cell import Cell
 from openpyxl.styles import Font
 
-from gencard.client.common.files.rows import batches, line_problem, same_bytes
+from gencard.client.common.rows import batches, line_problem, same_bytes
 from gencard.core.coding import Attribute, Coding, Edges, date_of_days
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError
@@ -41,7 +41,6 @@ def write_workbook(dataset: Dataset, coding: Coding, path: Path, values: Values 
 
     Raises:
         InvalidInputError: The last row has missing values only.
-        OSError: The file cannot be written.
     """
     names = dataset.domain.attributes
     if len(dataset) and all(
@@ -117,11 +116,7 @@ def _text(sheet: Any, text: str) -> Cell:
 
 
 def difference(path: Path, again: Path) -> str | None:
-    """Return what a file holds otherwise than the same rows written again: names, values, formulas.
-
-    Raises:
-        OSError: The file is no workbook.
-    """
+    """Return what a file holds otherwise than the same rows written again: names, values, formulas."""
     try:
         if _same_members(path, again):
             return None

@@ -16,7 +16,7 @@ from gencard.core.card.budget import decimal_text
 from gencard.core.errors import GencardError, InvalidInputError, VerificationError
 from gencard.core.typed_json import AS_IT_IS, INTEGER_TEXT, JsonForm, text_scalar
 from gencard.core.types import Time
-from gencard.wire.signatures.canonical import (
+from gencard.wire.canonical import (
     Document,
     decimal_of_text,
     digest_of,
@@ -77,7 +77,6 @@ def envelope_of(payload: bytes, signatures: Mapping[str, bytes]) -> bytes:
 
 
 def sign(payload: bytes, keys: Sequence[Ed25519PrivateKey]) -> bytes:
-    """An envelope signed with each key."""
     signatures = {}
     for key in keys:
         signatures[key_id(key.public_key())] = signature_of(payload, key)
@@ -126,11 +125,7 @@ def check_signatures(
 
 @lru_cache(maxsize=4)  # who verifies an envelope first looks for the key that signed it
 def opened(envelope: bytes) -> tuple[bytes, Mapping[str, bytes]]:
-    """Payload and signatures of an envelope in canonical form, **not verified**.
-
-    Raises:
-        VerificationError: The envelope is malformed: not the one sequence of bytes for its content.
-    """
+    """Payload and signatures of a canonical envelope, **not verified**; raises VerificationError."""
     try:
         document = document_of(envelope, "envelope", compared=True)
         if document["payloadType"] != PAYLOAD_TYPE:
@@ -155,7 +150,6 @@ def statement(kind: str, subject: str, predicate: Document, digest: str | None =
     Args:
         kind: The predicate's type, one of this module's URNs.
         subject: Resource name of what it is about.
-        predicate: The facts.
         digest: SHA-256, in hex, of the subject; the predicate's own where not given.
     """
     return json_bytes(
@@ -169,13 +163,10 @@ def statement(kind: str, subject: str, predicate: Document, digest: str | None =
 
 
 def predicate_of(payload: bytes, kind: str, *, compared: bool = False) -> Document:
-    """The facts of a Statement whose signature was verified.
+    """The facts of a Statement whose signature was verified; raises VerificationError for another kind.
 
     Args:
         compared: See ``document_of``.
-
-    Raises:
-        VerificationError: Another kind of statement, or none.
     """
     try:
         document = document_of(payload, "statement", compared=compared)
@@ -225,13 +216,10 @@ T = TypeVar("T")
 
 
 def read_document(kind: Callable[..., T], document: object, what: str) -> T:
-    """The value that a document stands for.
+    """The value of a document; raises VerificationError that names it and the field.
 
     Args:
         what: The document by its name, such as "a receipt".
-
-    Raises:
-        VerificationError: It is no such document; names the field.
     """
     try:
         return DOCUMENT.read(kind, document, field=what)

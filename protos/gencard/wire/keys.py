@@ -1,4 +1,4 @@
-"""Keys: enrolment of people, approvals of a restore, and the history of signing keys.
+"""Keys: who has one, enrolment of people, approvals of a restore, and the history of signing keys.
 
 Enrolment is a person's request for a certificate, and the steward's answer.
 
@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from enum import StrEnum
 from itertools import pairwise
 
 from cryptography import x509
@@ -30,8 +31,8 @@ from gencard.core.errors import InvalidInputError, UnauthenticatedError, Verific
 from gencard.core.json_codecs import written
 from gencard.core.typed_json import text_scalar
 from gencard.core.types import Time
-from gencard.wire.signatures import dsse
-from gencard.wire.signatures.canonical import (
+from gencard.wire import dsse
+from gencard.wire.canonical import (
     document_of,
     integer_of,
     json_bytes,
@@ -39,7 +40,7 @@ from gencard.wire.signatures.canonical import (
     text_of,
     time_text_of,
 )
-from gencard.wire.signatures.dsse import (
+from gencard.wire.dsse import (
     DOCUMENT,
     ENROLMENT_REQUEST,
     KEY_CHANGE,
@@ -48,13 +49,80 @@ from gencard.wire.signatures.dsse import (
     read_document,
     statement,
 )
-from gencard.wire.signatures.identity import Identity, Role
+
+# Identity of a person: the one URI in a certificate, and nothing else.
+
+_URI = re.compile(r"spiffe://([a-z0-9.-]{1,100})/([a-z0-9-]{1,63})/([a-z]{1,20})/([a-z0-9._-]{1,63})")
+
+_UNREADABLE = (x509.ExtensionNotFound, x509.DuplicateExtension, x509.UnsupportedGeneralNameType)
+"""Errors beside ValueError that ``cryptography`` raises for a certificate's alternative names."""
+
+
+class Role(StrEnum):
+    """Role of the holder of a certificate, which decides what calls are permitted."""
+
+    ANALYST = "analyst"
+    AUDITOR = "auditor"
+    STEWARD = "steward"
+    CONTROLLER = "controller"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A holder of a certificate: ``spiffe://{trust domain}/{project}/{role}/{name}``.
+
+    >>> Identity.of("spiffe://gencard.local/health/analyst/ana").role
+    <Role.ANALYST: 'analyst'>
+    """
+
+    trust_domain: str
+    project: str
+    role: Role
+    name: str
+    uri: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        uri = f"spiffe://{self.trust_domain}/{self.project}/{self.role}/{self.name}"
+        object.__setattr__(self, "uri", uri)
+
+    @classmethod
+    def of(cls, uri: str) -> "Identity":
+        """Raises UnauthenticatedError where the URI is not of this form."""
+        match = _URI.fullmatch(uri)
+        if not match or match[3] not in set(Role):
+            raise UnauthenticatedError()
+        return cls(match[1], match[2], Role(match[3]), match[4])
+
+    @classmethod
+    def of_certificate(cls, certificate: x509.Certificate) -> "Identity":
+        """The identity in a certificate whose names are one URI; raises UnauthenticatedError for others.
+
+        The names are read from the certificate itself. gRPC's ``peer_uri`` property is a C string, which
+        ends at the first NUL: it presents ``.../steward/sam\\0...`` as ``.../steward/sam``.
+        """
+        try:
+            names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        except (ValueError, TypeError, *_UNREADABLE):
+            names = x509.SubjectAlternativeName([])
+        uris = [name.value for name in names if isinstance(name, x509.UniformResourceIdentifier)]
+        if len(uris) != 1 or len(list(names)) != 1:
+            raise UnauthenticatedError()
+        return cls.of(uris[0])
+
+
+def short_name(uri: str) -> str:
+    """Project, role and name in a URI.
+
+    >>> short_name("spiffe://house.example/service/steward/sam")
+    'service/steward/sam'
+    """
+    return uri.removeprefix("spiffe://").partition("/")[2] or uri
+
 
 # Approval of a restore: a steward's signed word that one backup may take the place of the state.
 #
 # A restore happens while the service is stopped, so two stewards cannot decide at the desk. Each signs
 # the digest of the backup's list, which holds the digest of every file, wherever a copy of the list is.
-
 
 BACKUP = "gencard.backup.v1"
 """Kind of a backup's list."""
@@ -67,14 +135,7 @@ LONGEST_REASON = 200
 
 @dataclass(frozen=True, slots=True)
 class BackupFacts:
-    """Facts of a backup that a steward sees.
-
-    Args:
-        digest: SHA-256, in hex, of the list's canonical JSON.
-        entries: Of the log in it.
-        files: How many it has.
-        made: UTC, as text.
-    """
+    """Facts of a backup that a steward sees; ``digest`` is the list's SHA-256, in hex (RFC 8785)."""
 
     digest: str
     entries: int
@@ -84,14 +145,12 @@ class BackupFacts:
 
 @dataclass(frozen=True, slots=True)
 class RestoreApproval:
-    """One steward's word.
+    """Approval of one steward, named by URI.
 
     Args:
         backup: Digest of the backup's list.
         complete: Nothing was decided after the backup, so the budgets are free again.
-        reason: Why; for the log.
-        steward: URI.
-        time: UTC, as text.
+        reason: One line, for the log.
     """
 
     backup: str
@@ -137,7 +196,6 @@ def approval_of(envelope: bytes, key: Ed25519PublicKey) -> RestoreApproval | Non
 # What a history does not prove: that a retired key which was stolen did not sign, later, a statement
 # that bears a time of its own period.
 
-
 CARDS, LOG = "cards", "log"
 """Uses of the controller's two keys: cards, receipts, verdicts and revocations; checkpoints."""
 
@@ -150,11 +208,8 @@ class KeyChange:
     """One link of the chain.
 
     Args:
-        use: What the keys sign.
         number: Which change of this use, from 1.
-        previous: The key that was in force until then.
-        key: The key that is in force from then on.
-        time: When, in UTC, to the second.
+        previous: The key that was in force until ``time``, in UTC, to the second.
     """
 
     use: str
@@ -164,7 +219,6 @@ class KeyChange:
     time: Time
 
     def signed(self, old: Ed25519PrivateKey, new: Ed25519PrivateKey) -> bytes:
-        """The change as an envelope, signed with both keys."""
         return dsse.sign(self.statement, [old, new])
 
     @property
@@ -174,11 +228,7 @@ class KeyChange:
 
 
 def key_change_of(envelope: bytes) -> KeyChange:
-    """The change in an envelope, once both keys are found to have signed it.
-
-    Raises:
-        VerificationError: A signature is missing or wrong, or it is no change of a key.
-    """
+    """The change in an envelope that both keys signed; raises VerificationError for any other."""
     payload, _ = dsse.opened(envelope)
     facts = predicate_of(payload, KEY_CHANGE)
     change = read_document(KeyChange, facts, "a key change")
@@ -223,7 +273,6 @@ class KeyHistory:
 
     Args:
         pinned: The key that is trusted for itself.
-        use: What it signs.
         changes: All changes of that use, oldest first.
 
     Raises:
@@ -269,11 +318,7 @@ class KeyHistory:
         return KeyHistory(self.pinned, self.use, max(self.changes, changes, key=len))
 
     def continued_by(self, envelopes: Iterable[bytes]) -> "KeyHistory":
-        """The history that these changes tell, which must hold all of this one.
-
-        Raises:
-            VerificationError: As ``followed``, or they tell less than was known.
-        """
+        """The history that these changes tell; raises VerificationError if it lacks any of this one."""
         extended = KeyHistory(self.pinned, self.use).followed(envelopes)
         if len(extended.changes) < len(self.changes):
             raise VerificationError(problem="the key history was shortened")
@@ -294,8 +339,7 @@ class KeyHistory:
             unknown: Number of others whose keys are not known here; see ``dsse.verify``.
 
         Raises:
-            VerificationError: None did, a signature is wrong, there are others, or the statement is of
-                another time.
+            VerificationError: None did, a signature is wrong, there are others, or the time is another.
         """
         payload, signatures = dsse.opened(envelope)
         period = self.periods[-1]
@@ -313,11 +357,7 @@ def changes_file(envelopes: Iterable[bytes]) -> bytes:
 
 
 def changes_in(content: bytes) -> list[bytes]:
-    """The envelopes in such a document, not verified.
-
-    Raises:
-        VerificationError: It is no such document.
-    """
+    """The envelopes in a file of changes, not verified; raises VerificationError for other files."""
     try:
         envelopes = [json_bytes(envelope) for envelope in document_of(content, "keys")[LINKS]]
         if changes_file(envelopes) == content:
@@ -344,14 +384,9 @@ _ADDRESS = re.compile(f"{_ONE_ADDRESS}(,{_ONE_ADDRESS}){{0,7}}")
 
 @dataclass(frozen=True, slots=True)
 class EnrolmentRequest:
-    """A request whose two signatures were verified.
+    """A request whose two signatures, by its TLS key (P-256) and its Ed25519 key, were verified.
 
-    Args:
-        name: Name that the person wants.
-        role: Role that the person wants, or empty. The steward decides.
-        project: Project that the person wants, or empty. The steward decides.
-        tls_key: Public key for the certificate (ECDSA, P-256).
-        signing_key: Public key that will sign cards (Ed25519).
+    Role and project are wishes, or empty: the steward decides.
     """
 
     name: str
@@ -368,8 +403,6 @@ class EnrolmentRequest:
 
 @dataclass(frozen=True, slots=True)
 class _RequestFacts:
-    """Fields in the statement of a request."""
-
     certificate_request: str
     name: str
     project: str
@@ -385,11 +418,7 @@ def request_document(
     role: str = "",
     project: str = "",
 ) -> bytes:
-    """A request as a DSSE envelope.
-
-    Raises:
-        InvalidInputError: The name, role or project could not be part of an identity.
-    """
+    """A request as a DSSE envelope; raises InvalidInputError if its facts could not be an identity."""
     checked_identity("request", project or "project", role or Role.ANALYST, name)
     fingerprint = dsse.key_id(signing_key.public_key())
     names = [x509.UniformResourceIdentifier(f"{_SIGNING_KEY}{fingerprint}")]
@@ -437,11 +466,7 @@ def request_of_document(envelope: bytes) -> EnrolmentRequest:
 
 
 def checked_identity(trust_domain: str, project: str, role: str, name: str) -> Identity:
-    """A person's identity.
-
-    Raises:
-        InvalidInputError: The role is not a person's, or its URI would not read back as itself.
-    """
+    """The identity of a person; raises InvalidInputError if its URI would not read back as itself."""
     if role not in PERSONS:
         problem = f"must be one of {', '.join(PERSONS)}"
         raise InvalidInputError(field="role", problem=problem)
@@ -495,7 +520,6 @@ class EnrolmentAnswer:
         certificate: The person's, for the TLS key in the request.
         authority: The certificate of the authority that issued it, and the controller's.
         card_key: The controller's public key for cards, receipts and verdicts.
-        log_key: The public key of the controller's log.
         signing_key: The person's signing key, as enrolled.
         address: Where the controller listens, ``host:port``; those of standbys follow, after commas.
     """
@@ -521,7 +545,6 @@ class EnrolmentAnswer:
 
     @property
     def document(self) -> bytes:
-        """The answer as canonical JSON."""
         return json_bytes(DOCUMENT.write(self))
 
     @property

@@ -15,12 +15,12 @@ from gencard.core.card.card import CardState
 from gencard.core.card.privacy import AS_COUNTED
 from gencard.core.errors import GencardError
 from gencard.core.json_codecs import written
-from gencard.core.policy import Colour
+from gencard.core.output_rules import Colour
 from gencard.core.program_outputs import DIGITS, Number
-from gencard.measures.privacy.psi_risk import REFUSED
+from gencard.measures.psi_risk.risk import REFUSED
 from gencard.wire import steward
-from gencard.wire.signatures.canonical import time_text
-from gencard.wire.signatures.identity import short_name
+from gencard.wire.canonical import time_text
+from gencard.wire.keys import short_name
 from gencard.wire.steward import FirstDecision, Together
 
 WIDEST_MAP = 16
@@ -205,7 +205,6 @@ def command_of(kind: str, resource: str, arguments: Mapping[str, Any], shown: st
 
 
 def arguments_text(arguments: Mapping[str, Any]) -> str:
-    """Arguments in one line."""
     return ", ".join(f"{name} {value}" for name, value in arguments.items())
 
 
@@ -227,7 +226,6 @@ class Waiting(steward.Waiting):
     """An item of the queue."""
 
     def line(self) -> tuple[str, ...]:
-        """Under ``QUEUE_HEADS``."""
         return time_text(self.since), self.text, self.resource, self.waits_for, short_name(self.who)
 
 
@@ -236,7 +234,6 @@ class AnswerSummary(steward.AnswerSummary):
     """An answer that waits for a steward, without its numbers."""
 
     def line(self) -> tuple[str, ...]:
-        """Under ``ANSWER_HEADS``."""
         return (
             time_text(self.time),
             self.name,
@@ -278,7 +275,6 @@ class AnswerReview(steward.AnswerReview, Displayable):
         return [*lines, ("Next", "release or refuse"), ("Shown", self.shown)]
 
     def _extent(self) -> list[tuple[str, str]]:
-        """Number of records of a checked run's answer, and its noise."""
         try:
             answer = None if self.document is None else AnalysisAnswer.of_json(self.document)
         except GencardError:  # it is printed as it is
@@ -314,13 +310,11 @@ class BudgetAccount(steward.BudgetAccount):
     """One budget."""
 
     def line(self) -> tuple[str, ...]:
-        """Under ``ACCOUNT_HEADS``."""
         prices = str(self.spent), str(self.reserved), str(self.cap)
         return self.dataset, self.scope, short_name(self.holder) or "—", *prices
 
 
 def spend_line(spend: Spend) -> tuple[str, ...]:
-    """Under ``LINE_HEADS``."""
     about = str(spend.line), time_text(spend.created), short_name(spend.analyst), spend.kind
     return *about, str(spend.price), str(spend.state), spend.resource
 
@@ -330,7 +324,6 @@ class Person(steward.Person):
     """A person who is enrolled."""
 
     def line(self) -> tuple[str, ...]:
-        """Under ``PEOPLE_HEADS``."""
         times = (self.certificate_until, self.last_seen)
         ends, last_seen = ("—" if time is None else time_text(time) for time in times)
         state = "disabled" if self.disabled else "enabled"
@@ -363,7 +356,6 @@ class Failure(steward.Failure):
     """A failure at the records that counts against its analyst."""
 
     def line(self) -> tuple[str, ...]:
-        """Under ``REFUSAL_HEADS``."""
         about = time_text(self.time), self.operation, short_name(self.analyst)
         return *about, self.kind, self.resource, self.reason
 
@@ -373,7 +365,6 @@ class LogLine(steward.LogLine):
     """One entry of the log, as the controller says it; ``Steward.entry`` proves one."""
 
     def line(self) -> tuple[str, ...]:
-        """Under ``LOG_HEADS``."""
         details = ", ".join(f"{name}={_short(text)}" for name, text in sorted(self.details.items()))
         who = short_name(self.actor)
         return str(self.index), time_text(self.time), who, self.action, self.resource, details

@@ -8,7 +8,7 @@ from secrets import token_hex
 from tempfile import TemporaryFile
 
 from gencard.core.errors import InvalidInputError, unwritable
-from gencard.files.content import WRITTEN
+from gencard.files.endings import WRITTEN
 
 CARD, PSI, SCHEMA, RECEIPT = "card.json", "psi.json", "schema.json", "receipt.json"
 CHECKPOINT, VERDICT, KEYS = "checkpoint.json", "verdict.json", "keys.json"
@@ -39,9 +39,6 @@ def check_free(path: Path, *, replace: bool) -> None:
     Args:
         path: A file for rows; or a folder for a release, which may hold other files.
         replace: Whether what is there may be written over.
-
-    Raises:
-        InvalidInputError: The file is there, the folder holds a release, or it cannot be written.
     """
     _part_of(path, "output")
     try:
@@ -61,11 +58,7 @@ def check_free(path: Path, *, replace: bool) -> None:
 
 
 def clear_release(folder: Path) -> None:
-    """Remove the documents and rows of a release that is replaced: none may lie beside those of another.
-
-    Raises:
-        InvalidInputError: A file cannot be removed.
-    """
+    """Remove documents and rows of a release that is replaced: none may lie beside those of another."""
     for name in (*WELL_KNOWN, README, *(f"rows{ending}" for ending in WRITTEN)):
         try:
             (folder / name).unlink(missing_ok=True)
@@ -96,11 +89,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 @contextmanager
 def appearing(path: Path, field: str = "file") -> Iterator[Path]:
-    """A place to write what then appears at ``path``, whole or not at all, whoever else writes there.
-
-    Raises:
-        InvalidInputError: It cannot be written; of ``field``.
-    """
+    """A place to write what then appears at ``path``, whole or not at all, whoever else writes there."""
     part = _part_of(path, field)
     try:
         yield part

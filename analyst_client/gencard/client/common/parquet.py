@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pyarrow import compute as pc
 from pyarrow import parquet
 
-from gencard.client.common.files.rows import BATCH_ROWS, MOST_CELLS, ReadColumn, batches
+from gencard.client.common.rows import BATCH_ROWS, MOST_CELLS, ReadColumn, batches
 from gencard.core.coding import Attribute, Coding, Edges, codes_of_numbers
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain

@@ -17,8 +17,8 @@ import pandas as pd
 import pyreadstat
 from numpy.typing import NDArray
 
-from gencard.client.common.files.limits import is_text, numbers_of_levels
-from gencard.client.common.files.rows import MOST_CELLS
+from gencard.client.common.formats import is_text, numbers_of_levels
+from gencard.client.common.rows import MOST_CELLS
 from gencard.core.coding import Attribute, Coding, Edges
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError
@@ -56,14 +56,9 @@ class StatisticsFile:
 
 
 def read_statistics(path: Path, most_cells: int) -> StatisticsFile:
-    """Read a file whose name ends in .dta or .sav.
-
-    Raises:
-        InvalidInputError: The file has too many cells.
-        OSError: It cannot be read.
-    """
+    """Read a file whose name ends in .dta or .sav; raises OSError, or InvalidInputError if too large."""
     with tempfile.TemporaryDirectory() as folder:
-        done = run_apart("gencard.client.common.files.statistics", path, folder, most_cells)
+        done = run_apart("gencard.client.common.statistics", path, folder, most_cells)
         if done.returncode == _TOO_LARGE:
             problem = f"has more than {most_cells:,} cells: {path}"
             raise InvalidInputError(field="file", problem=problem)
@@ -119,11 +114,9 @@ _DESCRIPTION = 80
 
 @dataclass(frozen=True, slots=True)
 class _Variable:
-    """A column as pyreadstat takes it.
+    """A column as pyreadstat takes it: shape ``(rows,)``, labels of numbers, display format.
 
     Args:
-        values: Shape ``(rows,)``.
-        labels: Label of each number.
         form: Display format; empty for the usual one.
         measure: Level of measurement in SPSS.
     """
@@ -137,14 +130,7 @@ class _Variable:
 def write_statistics(
     dataset: Dataset, coding: Coding, path: Path, values: Values | None, ending: str
 ) -> None:
-    """Write rows that ``check_fits`` accepts; pyreadstat takes them whole, not in batches.
-
-    Args:
-        ending: ".dta" or ".sav".
-
-    Raises:
-        OSError: The file cannot be written.
-    """
+    """Write rows that ``check_fits`` accepts; pyreadstat takes them whole, not in batches."""
     attributes = [coding.attribute(name) for name in dataset.domain.attributes]
     columns = {one.name: _column(one, dataset.column(one.name), values, ending) for one in attributes}
     frame = pd.DataFrame({name: column.values for name, column in columns.items()}, copy=False)
@@ -185,7 +171,6 @@ def _column(attribute: Attribute, codes: NDArray[Any], values: Values | None, en
 
 
 def _numbers(coding: Edges, numbers: NDArray[np.float64], whole: bool, ending: str) -> _Variable:
-    """Numbers drawn inside intervals, or midpoints."""
     if coding.dates:
         days = np.floor(numbers)
         if ending == ".dta":
@@ -212,7 +197,6 @@ def _whole(numbers: NDArray[np.float64]) -> "pd.Series[Any]":
 
 
 def _short(description: str) -> str:
-    """Return a description that fits."""
     fits = len(description) <= _DESCRIPTION
     return description if fits else f"{description[: _DESCRIPTION - 1]}…"
 
@@ -236,17 +220,13 @@ def difference(path: Path, again: Path) -> str | None:
     if list(file.values.columns) != list(expected.values.columns):
         return "the columns or their order"
     for name in expected.values.columns:
-        if not _same_values(file.values[name], expected.values[name]):
+        one, other = file.values[name], expected.values[name]
+        if pd.api.types.is_numeric_dtype(one) and pd.api.types.is_numeric_dtype(other):
+            one, other = one.astype(np.float64), other.astype(np.float64)
+        if not one.equals(other):
             return f"the values of '{name}'"
         if file.labels.get(name) != expected.labels.get(name):
             return f"the labels of '{name}'"
         if expected.forms[name] in _TIME_FORMATS and file.forms[name] != expected.forms[name]:
             return f"the type of '{name}'"
     return "what it declares as missing" if file.declares_missing else None
-
-
-def _same_values(one: "pd.Series[Any]", other: "pd.Series[Any]") -> bool:
-    """Return whether two columns hold the same, also in other types of numbers."""
-    if pd.api.types.is_numeric_dtype(one) and pd.api.types.is_numeric_dtype(other):
-        return one.astype(np.float64).equals(other.astype(np.float64))
-    return one.equals(other)

@@ -1,29 +1,193 @@
-"""Rows on the wire: about a million codes a message, in one of two layouts.
+"""psi and rows on the wire: streams of messages of about 1 MB, with a digest at the end.
 
-Batches of rows hold the codes of each attribute for some rows, in one or two bytes a code. A packed
-table, for receivers that ask for it, has one attribute after the other, in as few bits as hold a code:
-fewer bytes to encrypt and to copy, and the digest, which reads attribute by attribute, advances with
-each message.
+Rows have one of two layouts. Batches of rows hold the codes of each attribute for some rows, in one or
+two bytes a code. A packed table, for receivers that ask for it, has one attribute after the other, in
+as few bits as hold a code: fewer bytes to encrypt and to copy, and the digest, which reads attribute by
+attribute, advances with each message.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.dataset import Dataset, code_dtype, dataset_hash, wire_codes, wire_dtype
+from gencard.core.dataset import Dataset, code_dtype, dataset_hash, row_bytes, wire_codes, wire_dtype
 from gencard.core.domain import Domain
 from gencard.core.errors import (
     DomainMismatchError,
     InvalidDatasetError,
+    InvalidPsiError,
     TooLargeError,
     VerificationError,
 )
-from gencard.v1 import common_pb2 as pb
+from gencard.core.statistics.linear import Function, LinearStatistic
+from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi, stddev_text
+from gencard.v1 import common_pb2 as common
+from gencard.v1 import synthesis_pb2 as synthesis
+from gencard.wire.canonical import document_of, json_bytes, sha256
+from gencard.wire.psi import numbers_document, numbers_of_document, psi_document
+
+# psi: one header, blocks of counts, one trailer with the digest of the document.
+
+BLOCK_CELLS = 100_000
+"""Cells in one message: at most ten bytes each, so a message stays below 1 MB."""
+
+_PART_BYTES = 1_000_000
+"""Bytes of histograms and sums in one message."""
+
+_MOST_NUMBERS_BYTES = 1_000_000_000
+"""Largest size of the JSON of histograms and sums that a reader takes, in bytes."""
+
+MOST_CELLS = 200_000_000
+"""A reader's own bound: no header makes it allocate more."""
+
+MOST_AXES = 64
+"""Axes of a numpy array."""
+
+
+def psi_chunks(psi: Psi) -> Iterator[synthesis.StreamPsiResponse]:
+    marginals = [
+        synthesis.PsiStatistic(
+            marginal=common.Clique(attributes=one.clique), stddev=stddev_text(one.stddev)
+        )
+        for one in psi.measurements
+    ]
+    linear = [synthesis.PsiStatistic(linear=_linear_message(one)) for one in psi.linear]
+    header = synthesis.PsiHeader(
+        attributes=psi.domain.attributes, sizes=psi.domain.sizes, statistics=[*marginals, *linear]
+    )
+    yield synthesis.StreamPsiResponse(header=header)
+    values = [*(one.values.ravel() for one in psi.measurements), *(one.values for one in psi.linear)]
+    for position, counts in enumerate(values):
+        for start in range(0, counts.size, BLOCK_CELLS):
+            block = counts[start : start + BLOCK_CELLS].tolist()
+            yield synthesis.StreamPsiResponse(
+                block=synthesis.PsiBlock(statistic=position, offset=start, counts=block)
+            )
+    numbers = numbers_document(psi)
+    data = json_bytes(numbers) if numbers else b""
+    for start in range(0, len(data), _PART_BYTES):
+        yield synthesis.StreamPsiResponse(numbers=data[start : start + _PART_BYTES])
+    yield synthesis.StreamPsiResponse(trailer=synthesis.PsiTrailer(digest=sha256(psi_document(psi))))
+
+
+def psi_of_chunks(chunks: Iterable[synthesis.StreamPsiResponse]) -> tuple[Psi, str]:
+    """Psi and its digest, which was checked.
+
+    Raises:
+        InvalidPsiError: Parts are missing, repeated or out of order.
+        TooLargeError: The header announces more cells than a reader takes.
+        VerificationError: The digest does not agree.
+    """
+    parts = iter(chunks)
+    first = next(parts, None)
+    if first is None or not first.HasField("header"):
+        raise InvalidPsiError(problem="the header is missing")
+    domain, tables = _tables(first.header)
+    filled, numbers = [0] * len(tables), bytearray()
+    for part in parts:
+        if part.HasField("trailer"):
+            psi = _filled(first.header, domain, tables, filled, bytes(numbers))
+            if sha256(psi_document(psi)) != part.trailer.digest:
+                raise VerificationError(problem="psi does not match its digest")
+            return psi, part.trailer.digest
+        if part.HasField("numbers"):
+            numbers += part.numbers
+            if len(numbers) > _MOST_NUMBERS_BYTES:
+                raise TooLargeError(
+                    what="psi", limit=f"{_MOST_NUMBERS_BYTES} bytes of histograms and sums"
+                )
+        else:
+            _fill(part, tables, filled)
+    raise InvalidPsiError(problem="the end is missing")
+
+
+def _linear_message(linear: LinearMeasurement) -> synthesis.LinearStatistic:
+    pairs = zip(linear.statistic.functions, linear.stddevs.tolist(), strict=True)
+    return synthesis.LinearStatistic(
+        clique=common.Clique(attributes=linear.statistic.clique),
+        functions=[
+            synthesis.LinearFunction(
+                name=function.name,
+                values=function.values,
+                denominator=function.denominator,
+                stddev=stddev_text(stddev),
+            )
+            for function, stddev in pairs
+        ],
+    )
+
+
+def _tables(header: synthesis.PsiHeader) -> tuple[Domain, list[np.ndarray]]:
+    domain = Domain(tuple(header.attributes), tuple(header.sizes))
+    shapes: list[tuple[int, ...]] = [
+        (len(entry.linear.functions),)
+        if entry.HasField("linear")
+        else domain.project(tuple(entry.marginal.attributes)).sizes
+        for entry in header.statistics
+    ]
+    if sum(map(prod, shapes)) > MOST_CELLS:
+        raise TooLargeError(what="psi", limit=f"{MOST_CELLS} cells")
+    if any(len(shape) > MOST_AXES for shape in shapes):
+        raise TooLargeError(what="A marginal", limit=f"{MOST_AXES} attributes")
+    return domain, [np.zeros(shape, dtype=np.int64) for shape in shapes]
+
+
+def _fill(part: synthesis.StreamPsiResponse, tables: list[np.ndarray], filled: list[int]) -> None:
+    if not part.HasField("block"):
+        raise InvalidPsiError(problem="a part has an unknown type")
+    block = part.block
+    if block.statistic >= len(tables) or block.offset != filled[block.statistic]:
+        raise InvalidPsiError(problem="a block is out of order")
+    cells = tables[block.statistic].reshape(-1)
+    end = block.offset + len(block.counts)
+    if end > cells.size:
+        raise InvalidPsiError(problem="a block is too long")
+    cells[block.offset : end] = block.counts
+    filled[block.statistic] = end
+
+
+def _filled(
+    header: synthesis.PsiHeader,
+    domain: Domain,
+    tables: list[np.ndarray],
+    filled: list[int],
+    numbers: bytes,
+) -> Psi:
+    if any(number != table.size for number, table in zip(filled, tables, strict=True)):
+        raise InvalidPsiError(problem="a block is missing")
+    pairs = list(zip(header.statistics, tables, strict=True))
+    marginals = [
+        Measurement(tuple(entry.marginal.attributes), table, _stddev_of(entry.stddev))
+        for entry, table in pairs
+        if not entry.HasField("linear")
+    ]
+    linear = [_linear_of(entry.linear, sums) for entry, sums in pairs if entry.HasField("linear")]
+    others = numbers_of_document(document_of(numbers, "psi")) if numbers else {}
+    return Psi(domain, tuple(marginals), tuple(linear), **others)
+
+
+def _linear_of(message: synthesis.LinearStatistic, sums: np.ndarray) -> LinearMeasurement:
+    functions = tuple(
+        Function(function.name, tuple(function.values), function.denominator)
+        for function in message.functions
+    )
+    stddevs = np.array([_stddev_of(function.stddev) for function in message.functions])
+    statistic = LinearStatistic(tuple(message.clique.attributes), functions)
+    return LinearMeasurement(statistic, sums, stddevs)
+
+
+def _stddev_of(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidPsiError(problem="a stddev is not a number") from None
+
 
 # Packed codes: as few bits for each as hold the levels of its attribute, of 1, 2, 4, 8 and 16.
 
@@ -60,19 +224,15 @@ def pack(codes: bytes, bits: int) -> bytes:
 
 
 def packed_bytes(count: int, bits: int) -> int:
-    """Bytes of so many packed codes."""
     return -(-count * bits // 8)
 
 
 def unpack(content: bytes, count: int, bits: int, room: Bytes) -> Bytes:
-    """Codes of 1, 2 or 4 bits, a byte each.
+    """Codes of 1, 2 or 4 bits, a byte each; raises InvalidDatasetError if bits without a code are not 0.
 
     Args:
         content: ``packed_bytes(count, bits)`` bytes.
         room: For the codes; 7 bytes longer than they are.
-
-    Raises:
-        InvalidDatasetError: Bits of the last byte without a code are not 0.
     """
     packed, codes_of = np.frombuffer(content, dtype=np.uint8), _codes_of_bytes(bits)
     filled = room[: len(packed) * codes_of.itemsize]
@@ -105,7 +265,7 @@ class PackedTable:
     def full(self) -> bool:
         return self._done == self.table.size
 
-    def append(self, batch: pb.TableBatch) -> None:
+    def append(self, batch: common.TableBatch) -> None:
         if not batch.codes or batch.rows == 0:
             raise InvalidDatasetError(problem="a batch holds no codes")
         count = batch.rows
@@ -134,6 +294,8 @@ class PackedTable:
     def digest(self, _dataset: Dataset) -> str:
         return self._thread.submit(self._hash.hexdigest).result()  # after all that was filled in
 
+
+# Rows: a header, batches, a trailer.
 
 MESSAGE_BYTES = 1_000_000
 MESSAGE_CODES = 1_000_000
@@ -165,8 +327,6 @@ class ReadableColumns(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DatasetColumns:
-    """Columns of a dataset in memory."""
-
     dataset: Dataset
 
     @property
@@ -182,27 +342,21 @@ class DatasetColumns:
         return wire_codes(codes, self.domain.sizes[axis]).tobytes()
 
 
-def row_bytes(domain: Domain) -> int:
-    """Bytes of one record on the wire."""
-    return sum(wire_dtype(size).itemsize for size in domain.sizes)
-
-
 def batch_rows(domain: Domain) -> int:
     """Rows in one message of about 1 MB."""
     return max(1, MESSAGE_BYTES // max(1, row_bytes(domain)))
 
 
-def table_chunks(dataset: Dataset) -> Iterator[pb.TableChunk]:
+def table_chunks(dataset: Dataset) -> Iterator[common.TableChunk]:
     """A dataset as header, batches, trailer."""
     columns = DatasetColumns(dataset)
     yield header_chunk(dataset.domain, len(dataset))
     for count, codes in _batches(columns):
-        yield pb.TableChunk(batch=pb.TableBatch(rows=count, codes=codes))
+        yield common.TableChunk(batch=common.TableBatch(rows=count, codes=codes))
     yield trailer_chunk(dataset.digest())
 
 
 def _batches(columns: ReadableColumns) -> Iterator[tuple[int, list[bytes]]]:
-    """Number of rows, and the codes of each attribute, for one message after the other."""
     domain, rows = columns.domain, columns.rows
     step = batch_rows(domain)
     for start in range(0, rows, step):
@@ -246,7 +400,7 @@ def encoded_chunks(columns: ReadableColumns, digest: str, *, packed: bool = Fals
     yield _encoded(trailer_chunk(digest))
 
 
-def _encoded(chunk: pb.TableChunk) -> bytes:
+def _encoded(chunk: common.TableChunk) -> bytes:
     encoded = chunk.SerializeToString()
     return _tagged(1, len(encoded)) + encoded
 
@@ -264,14 +418,14 @@ def _varint(number: int) -> bytes:
     return bytes((*out, number))
 
 
-def header_chunk(domain: Domain, rows: int, *, packed: bool = False) -> pb.TableChunk:
+def header_chunk(domain: Domain, rows: int, *, packed: bool = False) -> common.TableChunk:
     names, sizes = domain.attributes, domain.sizes
-    header = pb.TableHeader(attributes=names, sizes=sizes, rows=rows, packed=packed)
-    return pb.TableChunk(header=header)
+    header = common.TableHeader(attributes=names, sizes=sizes, rows=rows, packed=packed)
+    return common.TableChunk(header=header)
 
 
-def trailer_chunk(digest: str) -> pb.TableChunk:
-    return pb.TableChunk(trailer=pb.TableTrailer(digest=digest))
+def trailer_chunk(digest: str) -> common.TableChunk:
+    return common.TableChunk(trailer=common.TableTrailer(digest=digest))
 
 
 def in_memory(shape: tuple[int, int], dtype: np.dtype[np.unsignedinteger]) -> Table:
@@ -279,7 +433,7 @@ def in_memory(shape: tuple[int, int], dtype: np.dtype[np.unsignedinteger]) -> Ta
 
 
 def dataset_of_chunks(
-    chunks: Iterable[pb.TableChunk],
+    chunks: Iterable[common.TableChunk],
     *,
     domain: Domain,
     most_rows: int,
@@ -288,15 +442,13 @@ def dataset_of_chunks(
     """The dataset that chunks carry, checked against its own digest.
 
     Args:
-        chunks: Header, batches, trailer.
-        domain: What the table must be over.
-        most_rows: At most so many rows; nothing is allocated for more.
+        most_rows: At most so many rows; nothing is allocated for more, or for another domain.
         allocate: Makes room for the codes.
 
     Raises:
-        DomainMismatchError: The header announces another domain; nothing is allocated.
+        DomainMismatchError: The header announces another domain.
         InvalidDatasetError: Parts are missing, repeated, or do not fill rows x attributes codes.
-        TooLargeError: The header announces more rows than ``most_rows``; nothing is allocated.
+        TooLargeError: The header announces more rows than ``most_rows``.
         VerificationError: The digest does not agree.
     """
     parts = iter(chunks)
@@ -311,7 +463,7 @@ def dataset_of_chunks(
     raise InvalidDatasetError(problem="the end of the table is missing")
 
 
-def _header_of(chunk: pb.TableChunk | None, domain: Domain, most_rows: int) -> pb.TableHeader:
+def _header_of(chunk: common.TableChunk | None, domain: Domain, most_rows: int) -> common.TableHeader:
     if chunk is None or not chunk.HasField("header"):
         raise InvalidDatasetError(problem="the header of the table is missing")
     header = chunk.header
@@ -323,8 +475,6 @@ def _header_of(chunk: pb.TableChunk | None, domain: Domain, most_rows: int) -> p
 
 
 class _ByRows:
-    """A table that batches of rows fill."""
-
     def __init__(self, domain: Domain, table: Table) -> None:
         self.domain, self.table, self._done = domain, table, 0
 
@@ -332,7 +482,7 @@ class _ByRows:
     def full(self) -> bool:
         return self._done == len(self.table)
 
-    def append(self, batch: pb.TableBatch) -> None:
+    def append(self, batch: common.TableBatch) -> None:
         if len(batch.codes) != len(self.domain) or batch.rows == 0:
             raise InvalidDatasetError(problem="a batch does not hold one entry for each attribute")
         end = self._done + batch.rows

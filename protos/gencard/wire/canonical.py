@@ -83,11 +83,7 @@ def texts_of(value: object) -> tuple[str, ...]:
 
 
 def integer_of(value: object) -> int:
-    """The whole number that a document's decimal string stands for.
-
-    Raises:
-        TypeError, ValueError: Not a string, or not the one form of a whole number.
-    """
+    """The number of a decimal string in its one form; raises TypeError or ValueError for others."""
     text = text_of(value)
     number = int(text)
     if str(number) == text:
@@ -96,11 +92,7 @@ def integer_of(value: object) -> int:
 
 
 def time_text_of(value: object) -> str:
-    """The time that a document's value is, as it stands there.
-
-    Raises:
-        TypeError, ValueError: Not a string, or not the one form of a time.
-    """
+    """The time that a value is, as it stands there; raises TypeError or ValueError for anything else."""
     if not isinstance(value, str):
         raise TypeError
     time_of(value)

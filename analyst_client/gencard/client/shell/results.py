@@ -1,0 +1,495 @@
+"""answer, run, generate, synthesize, psi, audit, canaries: what a card gives, and audits of it."""
+
+import shlex
+import tempfile
+from inspect import cleandoc
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gencard.client.agreement import Release
+from gencard.client.answers.answer import FORMATS, Answer
+from gencard.client.answers.answering import LIST_HEADS, list_line
+from gencard.client.answers.answering import answer as answer_of_saved
+from gencard.client.catalogue import AUTO
+from gencard.client.common import folder
+from gencard.client.common.arguments import Where
+from gencard.client.common.folder import ROWS, check_free, make_folder, write_bytes
+from gencard.client.common.formats import is_folder
+from gencard.client.common.rows import check_rows_fit, has_apostrophes
+from gencard.client.planning import Plan
+from gencard.client.question import KINDS
+from gencard.client.shell.negotiation import plan_next
+from gencard.client.shell.terminal import (
+    HERE,
+    AimKind,
+    AsJson,
+    CardName,
+    DatasetName,
+    Delta,
+    Epsilon,
+    Folder,
+    Generator,
+    Missing,
+    ModelFormula,
+    PlannedFormula,
+    Relation,
+    Rho,
+    Weight,
+    connected,
+    console,
+    measured,
+    needs,
+    say,
+    say_json,
+    say_table,
+)
+from gencard.core.card.budget import Neighbouring
+from gencard.core.errors import InvalidInputError, LackingMarginalsError
+from gencard.core.program_outputs import outputs_to_json
+from gencard.core.statistics.formula import Analysis
+from gencard.run.levels import ValueForm
+from gencard.wire.psi import psi_document
+
+# answer, run, answers: an analysis of psi, from a card or a saved release, or of the records.
+
+Source = Annotated[str, typer.Argument(help="A card, or a saved release folder.", metavar="CARD|FOLDER")]
+LevelValues = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--values",
+        help="Numbers that the levels of an attribute stand for, such as age=20,40,70. "
+        "Default: midpoints of edges. Repeatable.",
+    ),
+]
+WithdrawnValues = Annotated[list[str] | None, typer.Option("--values", hidden=True)]
+"""Refused by controllers, but for a question that was answered before they did."""
+
+WhereFormula = Annotated[
+    str, typer.Option(help="Only these records, such as \"region == 'North' and age < 40\".")
+]
+Options = Annotated[
+    list[str] | None,
+    typer.Option("--option", help="Option of the analysis, such as test=welch. Repeatable."),
+]
+
+
+PsiKind = Annotated[Analysis, typer.Option(help="Type of analysis, see above.", metavar="KIND")]
+
+
+def answer(
+    source: Source,
+    formula: ModelFormula,
+    kind: PsiKind = Analysis.LOGISTIC,
+    values: LevelValues = None,
+    where: WhereFormula = "",
+    missing: Missing = "level",
+    option: Options = None,
+    csv: Annotated[Path | None, typer.Option("--csv", help="Write the estimates as CSV.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", help="Write the coefficients as .svg, .png or .pdf.")
+    ] = None,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Answer an analysis from psi: free, any number of times, and offline for a saved release.
+
+    The answer is exactly that of the records where psi is exact; its notes name the numbers that count
+    by levels. Where psi has noise, the intervals include it.
+    """
+    _check_names(csv, plot)
+    options = dict(map(_option, option or ()))
+    options |= {"values": _values(values or []), "where": where or None, "missing": missing}
+    if Path(source).is_dir():
+        known = connection if (connection / "certificate.pem").is_file() else None
+        result = answer_of_saved(source, formula, kind, connection=known, **options)
+    else:
+        result = _of_card(source, formula, kind, options, connection)
+    _say(result, as_json)
+    if csv is not None:
+        result.to_csv(csv)
+    if plot is not None:
+        result.plot().save(plot)
+    paths = [str(path) for path in (csv, plot) if path is not None]
+    if paths and not as_json:
+        say(f"Written: {', '.join(paths)}")
+
+
+def run(
+    card: CardName,
+    formula: Annotated[
+        str | None, typer.Argument(help="Model formula as in R. Required unless --program is given.")
+    ] = None,
+    kind: Annotated[str, typer.Option(help="Type of analysis, which the card must grant.")] = "logistic",
+    program: Annotated[
+        Path | None,
+        typer.Option(help="Program in Python or R to run instead; the card must name it by its digest."),
+    ] = None,
+    dry: Annotated[
+        bool, typer.Option("--dry", help="Only run the program here, on the newest synthetic rows.")
+    ] = False,
+    library: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A library that the program needs, such as statsmodels or R-survival. Repeatable."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Random seed of the program.")] = 0,
+    save: Annotated[
+        Path | None,
+        typer.Option(help="Write the signed answer into this folder, for `gencard verify`."),
+    ] = None,
+    values: WithdrawnValues = None,
+    where: WhereFormula = "",
+    missing: Missing = "level",
+    option: Options = None,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Run an analysis on the records, once, through output rules. Each released number is charged.
+
+    Repeating a question costs nothing. The answer is signed and in the controller's log. A program
+    imports gencard.run, or begins with #!/usr/bin/env Rscript; it runs here on synthetic rows first, and
+    a steward releases its numbers.
+    """
+    if save is not None:
+        check_free(save, replace=False)
+    if program is not None and formula is None:
+        given = {"program": program, "seed": seed}
+        given |= {} if dry else {"libraries": library or []}
+        _run_program(card, given, connection, save, dry=dry, as_json=as_json)
+        return
+    if program is not None or dry or library or formula is None:
+        problem = "is required unless --program FILE is given"
+        raise InvalidInputError(field="formula", problem=problem)
+    options = dict(map(_option, option or ()))
+    options |= {"values": _values(values or []), "where": where or None, "missing": missing}
+    with connected(connection) as analyst:
+        _say(_saved(analyst.card(card).run(formula, kind, **options), save), as_json)
+
+
+def _run_program(
+    card: str,
+    given: dict[str, Any],
+    connection: Path,
+    save: Path | None,
+    *,
+    dry: bool,
+    as_json: bool,
+) -> None:
+    with connected(connection) as analyst:
+        if not dry:
+            _say(_saved(analyst.card(card).run(**given), save), as_json)
+            return
+        rehearsed = analyst.card(card).dry_run(**given)
+    if as_json:
+        say_json({**dict(rehearsed.lines()), **outputs_to_json(rehearsed.outputs)})
+    else:
+        console.print(rehearsed)
+
+
+def _saved(answered: Answer, folder: Path | None) -> Answer:
+    if folder is not None:
+        answered.save(folder)
+    return answered
+
+
+def answers(card: CardName, connection: Folder = HERE, as_json: AsJson = False) -> None:
+    """List the runs on the records under a card, newest first."""
+    with connected(connection) as analyst:
+        runs = list(analyst.card(card).answers())
+    if as_json:
+        say_json([dict(zip(_RUN_NAMES, list_line(one), strict=True)) for one in runs])
+        return
+    say_table(LIST_HEADS, map(list_line, runs))
+
+
+_RUN_NAMES = [head.lower() for head in LIST_HEADS]
+
+answer.__doc__ = "\n".join(
+    [
+        cleandoc(answer.__doc__ or ""),
+        "",
+        "\b",
+        "Kinds:",
+        *(f"  {kind:<15} {what}" for kind, what in KINDS.items()),
+    ]
+)
+
+
+def _check_names(csv: Path | None, plot: Path | None) -> None:
+    """Refuse a file of another kind before any work."""
+    for field, path, kinds in (("csv", csv, (".csv",)), ("plot", plot, FORMATS)):
+        if path is not None and path.suffix.lower() not in kinds:
+            problem = f"needs a name that ends in {' or '.join(kinds)}"
+            raise InvalidInputError(field=field, problem=problem)
+
+
+def _of_card(name: str, formula: str, kind: str, options: dict[str, Any], connection: Path) -> Answer:
+    """Raises LackingMarginalsError with the command that proposes the card that would do."""
+    if not name.startswith("datasets/"):
+        problem = (
+            f"{shlex.quote(name[:80])} is neither a folder nor a card (datasets/DATASET/cards/CARD)"
+        )
+        raise InvalidInputError(field="source", problem=problem)
+    with connected(connection) as analyst:
+        try:
+            return analyst.card(name).answer(formula, kind, **options)
+        except LackingMarginalsError as error:
+            if isinstance(error.plan, Plan):
+                error.advice = f"For {error.plan.price}: {plan_next(error.plan)}"
+            raise
+
+
+def _option(text: str) -> tuple[str, Any]:
+    """A name and its number or word; raises InvalidInputError where there is none."""
+    name, _, value = text.partition("=")
+    if not (name and value):
+        raise InvalidInputError(field="option", problem="must look like test=welch")
+    numbers = [_number(part) for part in value.split(",")]
+    if None in numbers:
+        return name, value
+    return name, numbers[0] if len(numbers) == 1 else numbers
+
+
+def _number(text: str) -> float | int | None:
+    try:
+        return int(text) if text.strip().lstrip("+-").isdecimal() else float(text)
+    except ValueError:
+        return None
+
+
+def _values(texts: list[str]) -> dict[str, list[float]] | None:
+    values = {}
+    for text in texts:
+        name, _, numbers = text.rpartition("=")
+        try:
+            values[name] = [float(number) for number in numbers.split(",")]
+        except ValueError:
+            name = ""
+        if not name:
+            problem = f"{shlex.quote(text[:80])} must look like age=20,40,70"
+            raise InvalidInputError(field="values", problem=problem)
+    return values or None
+
+
+def _say(answered: Answer, as_json: bool) -> None:
+    if as_json:
+        say_json(answered.document())
+        return
+    console.print(answered)
+    if answered.estimates.coefficients is not None:
+        for line in answered.plot().bars():
+            say(line)
+
+
+# generate, synthesize, psi, audit, canaries.
+
+Output = Annotated[
+    Path,
+    typer.Option(
+        "--output",
+        "-o",
+        help="A .csv, .parquet, .dta, .sav or .xlsx file for the rows; or a name without an ending: a "
+        "folder with all documents.",
+    ),
+]
+
+_PREVIEW_ROWS, _PREVIEW_COLUMNS = 5, 8
+
+
+def generate(
+    name: CardName,
+    rows: Annotated[int, typer.Option(help="Number of rows, up to the card's limit.")],
+    output: Output,
+    seed: Annotated[int, typer.Option(help="Random seed. Card, psi and seed determine every byte.")] = 0,
+    values: Annotated[
+        ValueForm,
+        typer.Option(help="Form of attributes with edges: numbers, intervals as levels, or midpoints."),
+    ] = "numbers",
+    replace: Annotated[bool, typer.Option("--replace", help="Overwrite existing files.")] = False,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Generate rows and download them. They are written after their digest and receipt are verified."""
+    file = _file_of(output, replace=replace)
+    with connected(connection) as analyst:
+        card = analyst.card(name)
+        agreed = card.agreement
+        check_rows_fit(file, agreed.coding, agreed.domain.attributes, rows, values)
+        folder.make_folder(output.parent)
+        with tempfile.TemporaryDirectory(dir=output.parent) as scratch:
+            release = card.release(rows, seed=seed, scratch=Path(scratch))
+        _keep(release, output, values=values, replace=replace)
+    _say_written(release, output, values, as_json)
+
+
+def synthesize(
+    dataset: DatasetName,
+    rows: Annotated[int, typer.Option(help="Number of rows.")],
+    output: Output,
+    formula: PlannedFormula = None,
+    kind: AimKind = None,
+    purpose: Annotated[
+        str | None, typer.Option(help="What the data will be used for. Default: the plan in words.")
+    ] = None,
+    generator: Generator = AUTO,
+    seed: Annotated[int, typer.Option(help="Random seed. Card, psi and seed determine every byte.")] = 0,
+    epsilon: Epsilon = None,
+    rho: Rho = None,
+    delta: Delta = None,
+    neighbouring: Relation = None,
+    weight: Weight = None,
+    values: Annotated[
+        ValueForm,
+        typer.Option(help="Form of attributes with edges: numbers, intervals as levels, or midpoints."),
+    ] = "numbers",
+    yes: Annotated[bool, typer.Option("--yes", help="Sign the offer without confirmation.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Overwrite existing files.")] = False,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Generate rows for an analysis, or of all columns: plan, show the offer, confirm, sign, generate.
+
+    A card in force with the same terms is used again. Without a terminal, --yes is required.
+    """
+    file = _file_of(output, replace=replace)
+    folder.make_folder(output.parent)
+    needs("--kind", kind, "a formula", formula)
+    how = measured(epsilon, rho, delta, neighbouring, weight)
+    with connected(connection) as analyst:
+        release = analyst.synthesize(
+            dataset,
+            formula,
+            rows=rows,
+            kind=kind or Analysis.LOGISTIC,
+            purpose=purpose,
+            generator=generator,
+            seed=seed,
+            accept=yes,
+            file=file,
+            values=values,
+            **how,
+        )
+        _keep(release, output, values=values, replace=replace)
+    _say_written(release, output, values, as_json)
+
+
+def _say_written(release: Release, output: Path, values: ValueForm, as_json: bool) -> None:
+    if as_json:
+        say_json({**dict(release.lines()), "Output": str(output)})
+        return
+    console.print(release)
+    names = release.dataset.domain.attributes
+    first, more = release.head(_PREVIEW_ROWS, values=values), len(names) - _PREVIEW_COLUMNS
+    columns = f", {_PREVIEW_COLUMNS} of {len(names)} columns" if more > 0 else ""
+    say(f"The first {len(first)} of {release.receipt.rows:,} rows{columns}:")
+    say_table(names[:_PREVIEW_COLUMNS], [row[:_PREVIEW_COLUMNS] for row in first])
+    say(f"Written: {output}")
+    if output.suffix.lower() == ".csv" and has_apostrophes(release.coding, release.dataset.domain):
+        say(
+            "Empty labels, and those that a spreadsheet would run as formulas, begin with an apostrophe."
+        )
+
+
+def psi(
+    name: CardName,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File to write. Default: standard output.")
+    ] = None,
+    connection: Folder = HERE,
+) -> None:
+    """Download psi, the measured statistics of the card, as JSON."""
+    with connected(connection) as analyst:
+        document = psi_document(analyst.card(name).psi)
+    if output is None:
+        typer.echo(document)
+        return
+    folder.write_bytes(output, document)
+    say(f"Written: {output}")
+
+
+def _file_of(output: Path, *, replace: bool) -> Path:
+    """The file for the rows; raises InvalidInputError for a place or name that cannot be used."""
+    file = output / ROWS if is_folder(output) else output
+    folder.check_free(output, replace=replace)
+    return file
+
+
+def _keep(release: Release, output: Path, *, values: ValueForm, replace: bool) -> None:
+    if is_folder(output):
+        release.save(output, values=values, replace=replace)
+    else:
+        release.write(output, values=values)
+
+
+def audit(
+    name: CardName,
+    black_box: Annotated[
+        str | None, typer.Option(help="Black box. Default: the card's generator.")
+    ] = None,
+    where: Annotated[
+        Where, typer.Option(help="Audit on made-up records, or on the card's real records.")
+    ] = Where.MADE_UP,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    runs: Annotated[
+        int | None, typer.Option(help="Runs on each side of each step. Default: as on the card.")
+    ] = None,
+    resume: Annotated[
+        str, typer.Option(help="With --where card: operation of a cancelled audit to continue.")
+    ] = "",
+    page: Annotated[
+        Path | None, typer.Option("--html", help="Write the report as an HTML page.")
+    ] = None,
+    report: Annotated[Path | None, typer.Option("--report", help="Write the report as JSON.")] = None,
+    attestation: Annotated[
+        Path | None, typer.Option(help="Write the controller's signed verdict.")
+    ] = None,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Audit a black box, or the card's generator. Always exits 0; the verdict is in the output."""
+    paths = [path for path in (page, report, attestation) if path is not None]
+    for path in paths:
+        make_folder(path.parent)
+    with connected(connection) as analyst:
+        outcome = analyst.card(name).audit(black_box, where=where, seed=seed, runs=runs, resume=resume)
+    say_json(dict(outcome.lines())) if as_json else console.print(outcome)
+    if page is not None:
+        outcome.report.save_html(page)
+    if report is not None:
+        outcome.report.save_json(report)
+    if attestation is not None:
+        write_bytes(attestation, outcome.attestation)
+    if paths and not as_json:
+        say(f"Written: {', '.join(map(str, paths))}")
+
+
+def canaries(
+    name: CardName,
+    neighbouring: Annotated[Neighbouring, typer.Option(help="Neighbouring relation of the claims.")],
+    black_box: Annotated[str, typer.Option(help="Black box. Default: the card's generator.")] = "",
+    number: Annotated[int, typer.Option(help="Number of canaries; half of them are inserted.")] = 400,
+    records: Annotated[int, typer.Option(help="Number of made-up records besides the canaries.")] = 400,
+    rows: Annotated[
+        int | None, typer.Option(help="Rows to generate. Default: as many as records.")
+    ] = None,
+    delta: Annotated[float, typer.Option(help="Delta of (epsilon, delta) claims.")] = 1e-6,
+    radius: Annotated[
+        int, typer.Option(help="Number of attributes in which a matching row may differ.")
+    ] = 0,
+    beta: Annotated[float, typer.Option(help="Probability that a bound is too high.")] = 0.05,
+    connection: Folder = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Compute a lower bound of epsilon: insert canaries, run a black box, search for them.
+
+    Always exits 0.
+    """
+    from gencard.client.audit import CanaryTerms, canary_audit  # noqa: PLC0415 - scipy.stats
+
+    terms = CanaryTerms(neighbouring, number, records, rows, delta, radius, beta=beta)
+    with connected(connection) as analyst:
+        outcome = canary_audit(analyst.card(name).agreement, black_box, terms)
+    say_json(outcome.document()) if as_json else console.print(outcome)

@@ -1,1 +1,0 @@
-"""Views and decisions of stewards: queue, cards, answers, budgets, people and log."""
