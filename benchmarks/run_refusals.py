@@ -21,7 +21,7 @@ from gencard.controller.earlier import Earlier
 from gencard.controller.jobs.answering import checked
 from gencard.controller.run_question import Population, RunQuestion
 from gencard.core.policy import USUAL_RULES
-from gencard.wire.documents.answer_document import Question
+from gencard.wire.documents import Question
 
 _SECONDS = 60
 """Most seconds of one run: an analyst waits for it."""

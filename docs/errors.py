@@ -7,7 +7,7 @@ from string import Formatter
 from gencard.core import errors
 from gencard.core.errors import CHANGE_REASONS, GencardError
 from gencard.core.policy import Rule
-from gencard.wire.codecs.error_table import STATUS
+from gencard.wire.error_table import STATUS
 
 PAGE = Path(__file__).with_suffix(".md")
 

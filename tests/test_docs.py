@@ -29,12 +29,12 @@ from gencard.controller.state.log import signed_checkpoint
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.card.privacy import USUAL_CHECKS
 from gencard.core.policy import Policy, Rule
-from gencard.wire.documents.card_document import card_of_document
-from gencard.wire.documents.psi_document import psi_document
-from gencard.wire.documents.receipt import receipt_of_document, receipt_statement
-from gencard.wire.documents.schema_document import coding_document, coding_of_document
-from gencard.wire.signatures.canonical import json_bytes, time_of
-from gencard.wire.signatures.dsse import CHECKPOINT, predicate_of, sign, verify
+from gencard.wire.documents import card_of_document
+from gencard.wire.psi import psi_document
+from gencard.wire.documents import receipt_of_document, receipt_statement
+from gencard.wire.psi import coding_document, coding_of_document
+from gencard.wire.canonical import json_bytes, time_of
+from gencard.wire.dsse import CHECKPOINT, predicate_of, sign, verify
 from tests.printed import lines_of_text, regressions
 
 ROOT = Path(__file__).resolve().parents[1]

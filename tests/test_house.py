@@ -33,14 +33,14 @@ client.agreement              1   550   2  a signed card and its releases
 client.analyst                1   350   1  entry point of analysts and auditors
 client.answers                5  1100  12  questions to psi and to the records
 client.audit                  1   450   4  result of an audit
-client.canary_audit           1   200   2  bounds of epsilon from made-up records
+client.audit           1   200   2  bounds of epsilon from made-up records
 client.card                   1   600   1  a card as the analyst holds it
 client.card_view              1   500   9  how a card is displayed
 client.catalogue              1   350   9  datasets, generators, budget
 client.checking               6  1400  28  signatures, keys, log, receipts, replay
 client.common                12  2800  63  arguments, panels and files of all rooms
 client.connection             7  1450  19  TLS, credentials, calls, errors
-client.evaluation             1   150   2  evaluations of a card
+client.card_report             1   150   2  evaluations of a card
 client.findings               7  1700  18  findings in sentences, plots and pages
 client.planning               1   450   5  from a formula to rows in one call
 client.question               1   150   3  questions and their options
@@ -49,7 +49,7 @@ client.shell                 10  2800   0  the command gencard
 client.steward                1   450   1  entry point of stewards
 client.stewards               3   550  21  what stewards see
 client.terms                  1   550  19  terms from arguments
-client.waiting                1   200   2  waiting for a card
+client.card_view                1   200   2  waiting for a card
 controller                    1    50   0  its door
 controller.answers            4  1100  10  checked runs: judged, released, signed
 controller.audits             3   800   8  audits: run, resumed, pooled
@@ -107,8 +107,8 @@ run                           5   850  25  what a program of an analyst imports
 shell                         2   350  15  commands that are imported when called
 wire                          1    50   0  its door
 wire.black_box                1   200   1  what an author of a black box imports
-wire.box_answer               1   250  11  standard output of a program
-wire.box_request              1   200  10  standard input of a black box
+wire.black_box               1   250  11  standard output of a program
+wire.black_box              1   200  10  standard input of a black box
 wire.codec                    1   550   8  dataclasses as protobuf messages
 wire.codecs                   5   750  18  messages of the core's larger types
 wire.documents                7  1300  50  signed documents

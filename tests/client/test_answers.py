@@ -24,7 +24,7 @@ from gencard.core.statistics.formula import Analysis
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.noise import noisy
 from gencard.measures.evaluation.risk_findings import RowUniquesFinding
-from gencard.wire.signatures.canonical import json_bytes
+from gencard.wire.canonical import json_bytes
 from tests.client.fake_world import CODING, RECORDS
 from tests.client.test_card_report import drawn, report
 from tests.client.test_report import text_of

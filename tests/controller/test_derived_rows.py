@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gencard.analysis.output_checks.inference import SearchOutcome
-from gencard.client.common.files.rows import read_rows, write_rows
+from gencard.client.common.rows import read_rows, write_rows
 from gencard.controller.earlier import Earlier
 from gencard.controller.records.declarations import UnlistedLevels, compared, cut, of_person, recoded
 from gencard.controller.run_question import RunQuestion
@@ -22,7 +22,7 @@ from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.run.levels import Midpoints, Numbers
 from gencard.run.session import frame_of
-from gencard.wire.documents.answer_document import Question
+from gencard.wire.documents import Question
 
 AGE = Attribute("age", Edges((0.0, 10.0, 18.0, 40.0, 65.0, 100.0), decimals=0, missing=True))
 HERE = Attribute("here", Labels(("a", "b", "c")))

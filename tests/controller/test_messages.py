@@ -87,7 +87,7 @@ from gencard.core.types import ignore_progress
 from gencard.measures.evaluation.evaluation import AllowedTogether, Declared
 from gencard.measures.privacy.psi_risk import psi_risk
 from gencard.measures.utility.fidelity import GapWords
-from gencard.wire.documents.answer_document import Question
+from gencard.wire.documents import Question
 
 CANARY = "CANARY-Ann-Smith-HIV"
 CODING = Coding(

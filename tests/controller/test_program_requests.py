@@ -19,7 +19,7 @@ from gencard.core.errors import InvalidInputError
 from gencard.run.levels import Stored, by_levels
 from gencard.run.r_language import bytes_of_r_request
 from gencard.run.session import frame_of
-from gencard.wire.box_request import BoxRequest, BoxTask, bytes_of_request, read_request
+from gencard.wire.black_box import BoxRequest, BoxTask, bytes_of_request, read_request
 
 SALT = b"salt"
 CLAMPED, ROUNDED, SALARY = 51_234.56, 12.345, 498_765.0

@@ -23,7 +23,7 @@ from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import GencardError, NoAnswerError
 from gencard.core.policy import OUTPUT_RULES, USUAL_RULES, Rule
-from gencard.wire.documents.answer_document import Question
+from gencard.wire.documents import Question
 
 CODING = Coding(
     (

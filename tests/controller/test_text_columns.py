@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from gencard.client.common.files.rows import read_rows
+from gencard.client.common.rows import read_rows
 from gencard.controller.drafting.folder import drafted_schema_text
 from gencard.controller.drafting.schema_draft import draft_schema
 from gencard.controller.records.schema_file import schema_of_text
@@ -21,7 +21,7 @@ from gencard.controller.shell.main import app
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.errors import InvalidCodingError, UndeclaredLevelError
 from gencard.run.session import dataset_of_frame
-from gencard.wire.documents.schema_document import coding_digest, coding_document, coding_of_document
+from gencard.wire.psi import coding_digest, coding_document, coding_of_document
 
 TODAY = date(2026, 11, 20)
 RECORDS = 60

@@ -4,7 +4,7 @@ import pytest
 
 from gencard.client import new_request
 from gencard.controller.stewards.desk import Way
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.keys import Identity
 from gencard.wire.steward import Kind
 from tests.page.by_http import http_steward, page_running
 from tests.page.served import uri_of

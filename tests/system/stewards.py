@@ -7,9 +7,9 @@ from google.protobuf import descriptor_pool, message_factory
 
 from gencard.controller.state import results
 from gencard.controller.stewards.desk import Way
-from gencard.wire.documents.card_document import terms_document
-from gencard.wire.signatures.canonical import json_bytes
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.documents import terms_document
+from gencard.wire.canonical import json_bytes
+from gencard.wire.keys import Identity
 from gencard.wire.steward import Action, Kind, action_digest
 from tests.system.raw_calls import call
 

@@ -25,7 +25,7 @@ from gencard.core.statistics.rank import rank
 from gencard.measures.utility.numbers import Source, Statistic
 from gencard.run.levels import Numbers
 from gencard.run.session import frame_of
-from gencard.wire.signatures.canonical import json_bytes
+from gencard.wire.canonical import json_bytes
 from tests.system.house import House, build, survey
 from tests.system.raw_calls import configure
 

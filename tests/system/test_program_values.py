@@ -17,7 +17,7 @@ from gencard.controller.shell.main import app as steward_shell
 from gencard.core.errors import AnswerWaitingError, InvalidInputError
 from gencard.run.levels import Stored, drawn_numbers
 from gencard.run.session import frame_of
-from gencard.wire.signatures.canonical import sha256
+from gencard.wire.canonical import sha256
 from tests.system.house import House, build
 from tests.system.programs import has_r
 from tests.system.raw_calls import configure

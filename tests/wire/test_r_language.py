@@ -20,7 +20,7 @@ from gencard.run import output
 from gencard.run.levels import Midpoints, Stored, drawn_numbers
 from gencard.run.r_language import FIRST_LINE, bytes_of_r_request, check_language, is_r
 from gencard.run.session import frame_of
-from gencard.wire.box_request import BoxRequest, BoxTask, bytes_of_request, read_request
+from gencard.wire.black_box import BoxRequest, BoxTask, bytes_of_request, read_request
 
 needs_r = pytest.mark.skipif(shutil.which("Rscript") is None, reason="R is not installed")
 

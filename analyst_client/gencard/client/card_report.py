@@ -54,7 +54,7 @@ from gencard.measures.evaluation.registry import (
     finding_of_json_object,
     price_in_statistics,
 )
-from gencard.measures.evaluation.tables import FidelityFinding
+from gencard.measures.evaluation.utility_findings import FidelityFinding
 from gencard.v1 import measures_pb2 as pb
 from gencard.wire.canonical import document_of
 from gencard.wire.documents import Receipt, card_document, json_of

@@ -50,7 +50,7 @@ from gencard.core.statistics.noise import USUAL_DELTA, epsilon_of, in_words
 from gencard.wire.canonical import time_text
 
 if TYPE_CHECKING:
-    from gencard.analysis.formulas.predicting import Prediction
+    from gencard.analysis.formulas.answering import Prediction
 
 
 NEXT = {
@@ -129,7 +129,7 @@ class PlannedAnalysis:
         None without noise, if the number of records is not declared, and if the analysis has no standard
         errors or the terms do not give it.
         """
-        from gencard.analysis.formulas.predicting import predicted  # noqa: PLC0415 - loads pandas
+        from gencard.analysis.formulas.answering import predicted
 
         if not isinstance(terms.privacy, AddedNoise) or not entry.records:
             return None

@@ -21,7 +21,7 @@ from gencard.core.card.terms import Tier
 from gencard.core.domain import Clique
 from gencard.measures.evaluation.evaluation import Finding, Group
 from gencard.measures.evaluation.registry import REPORTED
-from gencard.measures.evaluation.tables import TablesFinding
+from gencard.measures.evaluation.utility_findings import TablesFinding
 from gencard.measures.utility.fidelity import FALSE_ALARMS, CellFidelity, MarginalFidelity
 
 

@@ -34,7 +34,7 @@ from gencard.core.statistics.formula import Analysis, Formula, analysis_of
 from gencard.core.statistics.unit_sums import fine_cells
 
 if TYPE_CHECKING:
-    from gencard.analysis.formulas.predicting import Prediction
+    from gencard.analysis.formulas.answering import Prediction
 
 _HEADS = ("Cells", "For")
 _PURPOSES = {Histogram: "values inside levels", Sum: "values of the records"}

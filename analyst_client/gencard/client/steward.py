@@ -46,7 +46,7 @@ from gencard.client.steward_views import (
 )
 from gencard.core.card.budget import Spend
 from gencard.core.errors import GencardError, InvalidInputError, VerificationError
-from gencard.measures.psi_risk.risk import PsiRisk
+from gencard.measures.privacy.psi_risk import PsiRisk
 from gencard.v1 import steward_pb2 as pb
 from gencard.wire import steward
 from gencard.wire.canonical import json_bytes, time_text

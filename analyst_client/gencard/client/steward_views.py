@@ -15,9 +15,9 @@ from gencard.core.card.card import CardState
 from gencard.core.card.privacy import AS_COUNTED
 from gencard.core.errors import GencardError
 from gencard.core.json_codecs import written
-from gencard.core.output_rules import Colour
+from gencard.core.policy import Colour
 from gencard.core.program_outputs import DIGITS, Number
-from gencard.measures.psi_risk.risk import REFUSED
+from gencard.measures.privacy.psi_risk import REFUSED
 from gencard.wire import steward
 from gencard.wire.canonical import time_text
 from gencard.wire.keys import short_name

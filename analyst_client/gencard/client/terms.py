@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any, NamedTuple, TypedDict
 
 from gencard.client.common.arguments import checked, names_only, whole
-from gencard.core.card.analyses import NO_ANALYSES, Analyses
+from gencard.core.card.terms import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Neighbouring, decimal_of, neighbouring_of
 from gencard.core.card.privacy import (
     CURRENCIES,
@@ -27,12 +27,12 @@ from gencard.core.catalogue import CatalogueEntry
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError, advice_on
-from gencard.core.moment import HIGHEST_ORDER, Moment, MomentKind
+from gencard.core.card.sums import HIGHEST_ORDER, Moment, MomentKind
 from gencard.core.policy import NumbersOffer, Policy
 from gencard.core.statistics.linear import LinearStatistic
 from gencard.core.statistics.noise import scales, sum_scales
 from gencard.core.statistics.psi import rounding_stddev
-from gencard.core.statistics.sum_noise import sum_noise
+from gencard.core.statistics.noise import sum_noise
 from gencard.core.statistics.unit_sums import fine_cells
 
 
@@ -404,7 +404,7 @@ def _within(where: str | None, cliques: tuple[Clique, ...], coding: Coding) -> t
     """Each clique with the attributes of a condition, each set once."""
     if not where:
         return cliques
-    from gencard.analysis.formulas.conditions import read_condition  # noqa: PLC0415 - loads pandas
+    from gencard.analysis.formulas.model_matrix import read_condition
 
     attributes, _ = read_condition(where, coding)
     together = (coding.domain.canonical({*clique, *attributes}) for clique in cliques)

@@ -46,7 +46,7 @@ from gencard.core.generators.registry import GENERATORS, generator_digest, most_
 from gencard.core.statistics.linear import Statistic, divided
 from gencard.core.statistics.noise import epsilon_of
 from gencard.core.typed_json import PLAIN
-from gencard.wire.signatures.canonical import digest_of
+from gencard.wire.canonical import digest_of
 
 # Tables of the settings: programs, built-in boxes, reviews and declared guarantees.
 

@@ -46,8 +46,8 @@ from gencard.core.errors import (
     UniqueFreeFailedError,
 )
 from gencard.core.policy import OUTPUT_RULES
-from gencard.wire.codecs.error_table import error_named
-from gencard.wire.signatures.identity import Identity, Role
+from gencard.wire.error_table import error_named
+from gencard.wire.keys import Identity, Role
 
 UNSEEN = (OperationCancelledError, DatasetUnavailableError, DatasetChangedError, NegotiationError)
 """Ends of operations that were called off, or that did not come as far as the records."""

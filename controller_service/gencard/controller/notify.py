@@ -30,7 +30,7 @@ from gencard.controller.state.database import Database
 from gencard.controller.state.stewards import MessageRow, MessageState
 from gencard.controller.stewards.waiting import ANALYST, EVERY_KIND, WaitingList
 from gencard.core.errors import InvalidInputError, StorageError
-from gencard.wire.signatures.canonical import digest_of, time_text
+from gencard.wire.canonical import digest_of, time_text
 from gencard.wire.steward import FirstDecision, Waiting, WaitingKind
 
 # Notices, as kinds and digests, and messages: fixed sentences and a link, without a name, a label, a

@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
-from gencard.core.card.analyses import Analyses
+from gencard.core.card.terms import Analyses
 from gencard.core.card.budget import Claim, Neighbouring, Price, decimal_of, decimal_text, delta_of
 from gencard.core.card.card import CardRecord
 from gencard.core.card.privacy import AS_COUNTED, Mechanism, Privacy, Transform, privacy_with

@@ -17,9 +17,9 @@ from gencard.core.card.terms import Proposal
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError, TooLargeError
 from gencard.core.json_codecs import written
-from gencard.core.output_rules import Colour
+from gencard.core.policy import Colour
 from gencard.core.program_outputs import Number
-from gencard.measures.psi_risk.risk import PsiRisk
+from gencard.measures.privacy.psi_risk import PsiRisk
 from gencard.wire.canonical import digest_of, json_bytes, time_text
 from gencard.wire.documents import Question
 from gencard.wire.keys import Identity

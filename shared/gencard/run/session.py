@@ -34,8 +34,8 @@ from gencard.run.levels import (
     names_of,
 )
 from gencard.wire.black_box import claim_stdout
-from gencard.wire.box_answer import outputs_answer
-from gencard.wire.box_request import NOTHING_STORED, BoxTask, StoredNumbers, read_request
+from gencard.wire.black_box import outputs_answer
+from gencard.wire.black_box import NOTHING_STORED, BoxTask, StoredNumbers, read_request
 
 # Codes <-> data frames with the declared labels and types.
 #

@@ -15,8 +15,8 @@ from typing import Unpack
 from uuid import uuid4
 
 from gencard.analysis.answers.answer import AnalysisAnswer
-from gencard.analysis.answers.noise.bootstrap import Bootstrap
-from gencard.analysis.answers.noise.reconciled import margins_of
+from gencard.analysis.answers.noisy_margins import Bootstrap
+from gencard.analysis.answers.noisy_margins import margins_of
 from gencard.client.agreement import Agreement, Release
 from gencard.client.answers.answer import Answer
 from gencard.client.checking.bundle import Bundle, Keys, checked_schema, receipt_in, signed_card
@@ -26,7 +26,7 @@ from gencard.client.common.display import Displayable, Facts, Grid, Part
 from gencard.client.connection.connection import ProgressDisplay, pages, progress_bar, result_of
 from gencard.client.connection.credentials import Credentials
 from gencard.client.question import AnalystQuestion, AnswerOptions
-from gencard.core.card.analyses import Analyses
+from gencard.core.card.terms import Analyses
 from gencard.core.card.budget import Price
 from gencard.core.card.privacy import Mechanism
 from gencard.core.card.terms import CardTerms
@@ -41,7 +41,7 @@ from gencard.core.errors import (
     VerificationError,
 )
 from gencard.core.generators.contract import rng_of
-from gencard.core.output_rules import OUTPUT_RULES, Rule
+from gencard.core.policy import OUTPUT_RULES, Rule
 from gencard.core.program_outputs import DIGITS, START, Output, Outputs, outputs_to_json
 from gencard.core.statistics.formula import analysis_of
 from gencard.core.statistics.psi import Psi

@@ -33,7 +33,7 @@ from gencard.files import (
     size_of,
     too_large,
 )
-from gencard.files.endings import WRITTEN
+from gencard.files.content import WRITTEN
 from gencard.wire import dsse
 from gencard.wire.canonical import check_json, document_of, json_bytes
 from gencard.wire.documents import Receipt

@@ -26,8 +26,8 @@ from gencard.core.errors import GencardError, InvalidPsiError, NotReplayableErro
 from gencard.core.generators.contract import Generator, Model, rng_of
 from gencard.core.scale import Places
 from gencard.core.statistics.linear import are_functions_of
-from gencard.core.statistics.numbers_agree import check_numbers_agree
-from gencard.core.statistics.places import places_of
+from gencard.core.statistics.numbers import check_numbers_agree
+from gencard.core.statistics.numbers import places_of
 from gencard.core.statistics.psi import Psi
 from gencard.core.statistics.unit_sums import fine_cells
 from gencard.core.types import VersionKind
@@ -502,7 +502,7 @@ def check_delivered_frame(
     places: Mapping[str, Places] | None = None,
 ) -> None:
     """Compare a frame with the one that a release of these rows gives; as ``check_delivered_file``."""
-    from gencard.run.frames import frame_of  # noqa: PLC0415 - loads pandas
+    from gencard.run.session import frame_of
 
     problems = [
         _frame_problem(frame, frame_of(dataset, coding, numbers))

@@ -17,7 +17,7 @@ from gencard.core.card.budget import Neighbouring
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.card.terms import LEAST_RUNS, MOST_ROWS, MOST_RUNS, AuditTerms
 from gencard.core.errors import InvalidInputError, InvalidNumberError, advice_on
-from gencard.core.moment import Moment
+from gencard.core.card.sums import Moment
 from gencard.core.program_outputs import DIGITS
 from gencard.core.statistics.formula import Analysis
 from gencard.run.levels import ValueForm

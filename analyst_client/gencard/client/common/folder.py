@@ -8,7 +8,7 @@ from secrets import token_hex
 from tempfile import TemporaryFile
 
 from gencard.core.errors import InvalidInputError, unwritable
-from gencard.files.endings import WRITTEN
+from gencard.files.content import WRITTEN
 
 CARD, PSI, SCHEMA, RECEIPT = "card.json", "psi.json", "schema.json", "receipt.json"
 CHECKPOINT, VERDICT, KEYS = "checkpoint.json", "verdict.json", "keys.json"

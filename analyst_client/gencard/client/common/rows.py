@@ -52,7 +52,7 @@ from gencard.core.errors import (
 from gencard.core.types import FloatArray
 from gencard.core.values import day_of, float_of
 from gencard.files import size_of
-from gencard.files.endings import PARQUET
+from gencard.files.content import PARQUET
 from gencard.files.stored import is_stored, read_stored
 from gencard.run.levels import (
     UNDECLARED,
@@ -202,7 +202,7 @@ def unread_columns(path: Path, rows: "ReadRows") -> tuple[str, ...]:
 def _read_stored(path: Path, coding: Coding, domain: Domain) -> ReadRows:
     import pandas as pd  # noqa: PLC0415 - slow to load
 
-    from gencard.run.frames import rows_of_frame  # noqa: PLC0415 - loads pandas
+    from gencard.run.session import rows_of_frame
 
     problem = advice = ""
     try:

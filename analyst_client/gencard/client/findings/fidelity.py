@@ -29,12 +29,12 @@ from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import TooLargeError
-from gencard.core.moment import level_values
+from gencard.core.card.sums import level_values
 from gencard.core.typed_json import PLAIN
-from gencard.measures.evaluation.tables import FidelityFinding
-from gencard.measures.utility.analyses import Predictions, analyses
+from gencard.measures.evaluation.utility_findings import FidelityFinding
+from gencard.measures.utility.prediction import Predictions, analyses
 from gencard.measures.utility.fidelity import FALSE_ALARMS, CellFidelity, Fidelity, MarginalFidelity
-from gencard.measures.utility.gap import GapWords, gap_error, gap_of
+from gencard.measures.utility.fidelity import GapWords, gap_error, gap_of
 from gencard.measures.utility.numbers import NumberTable
 from gencard.measures.utility.prediction import Task, split
 from gencard.measures.utility.propensity import Propensity, regression_propensity, tree_propensity

@@ -28,7 +28,7 @@ from gencard.client.shell.terminal import (
     say_next,
     say_table,
 )
-from gencard.core.card.analyses import NO_ANALYSES
+from gencard.core.card.terms import NO_ANALYSES
 from gencard.core.card.budget import decimal_text
 from gencard.core.card.terms import Tier
 from gencard.core.catalogue import DeclaredAttribute

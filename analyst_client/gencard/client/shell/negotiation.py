@@ -51,7 +51,7 @@ from gencard.client.shell.terminal import (
     say_next,
     say_table,
 )
-from gencard.core.card.analyses import NO_ANALYSES
+from gencard.core.card.terms import NO_ANALYSES
 from gencard.core.card.card import CardState
 from gencard.core.card.terms import Tier
 from gencard.core.errors import InvalidInputError, NotAcceptedError

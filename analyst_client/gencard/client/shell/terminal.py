@@ -14,7 +14,7 @@ from gencard.client.common.display import Facts, listing, plain
 from gencard.client.terms import Marginals, Measured, Statistic, all_marginals
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.errors import InvalidInputError
-from gencard.core.moment import Moment, MomentKind
+from gencard.core.card.sums import Moment, MomentKind
 from gencard.core.statistics.formula import Analysis
 from gencard.shell import visible
 

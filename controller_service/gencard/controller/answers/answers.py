@@ -47,10 +47,10 @@ from gencard.core.errors import (
     TooLargeError,
 )
 from gencard.core.policy import RULES_VERSION, Rule
-from gencard.wire.documents.answer_document import Question
-from gencard.wire.signatures.canonical import json_bytes
-from gencard.wire.signatures.dsse import DOCUMENT
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.documents import Question
+from gencard.wire.canonical import json_bytes
+from gencard.wire.dsse import DOCUMENT
+from gencard.wire.keys import Identity
 
 KIND = "run"
 PROGRAM = "program"

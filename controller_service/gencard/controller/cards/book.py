@@ -55,12 +55,12 @@ from gencard.core.domain import Clique
 from gencard.core.errors import CardStateError, DatasetChangedError, NotFoundError, ProposalRefusedError
 from gencard.core.policy import OF_PRESENT
 from gencard.core.statistics.linear import statistics_of
-from gencard.wire.codecs.card_codec import card_bytes, card_of_bytes
-from gencard.wire.documents.answer_document import Question, answer_of_document
-from gencard.wire.documents.card_document import card_document
-from gencard.wire.signatures.canonical import digest_of, document_of, time_text
-from gencard.wire.signatures.dsse import ANSWER, CARD, DOCUMENT, opened, predicate_of, statement
-from gencard.wire.signatures.identity import Identity, Role
+from gencard.wire.codec import card_bytes, card_of_bytes
+from gencard.wire.documents import Question, answer_of_document
+from gencard.wire.documents import card_document
+from gencard.wire.canonical import digest_of, document_of, time_text
+from gencard.wire.dsse import ANSWER, CARD, DOCUMENT, opened, predicate_of, statement
+from gencard.wire.keys import Identity, Role
 
 OUTSIDE = "STATISTIC_WITHOUT_THE_ATTRIBUTES_OF_WHERE"
 

@@ -42,7 +42,7 @@ from gencard.core.errors import InvalidInputError, StorageError
 from gencard.core.generators.registry import BY_CONSTRUCTION
 from gencard.core.statistics.noise import epsilon_of
 from gencard.core.statistics.unit_sums import fine_cells
-from gencard.wire.signatures.identity import Identity, Role
+from gencard.wire.keys import Identity, Role
 
 # A dataset: its table of the settings, with policy and caps, and its schema file.
 

@@ -28,8 +28,8 @@ from gencard.core.generators.contract import Generator, Model, rng_of
 from gencard.core.generators.model_file import model_of, saved_fit
 from gencard.core.generators.registry import generator_named
 from gencard.core.types import Progress
-from gencard.wire.codecs.table_codec import row_bytes
-from gencard.wire.documents.psi_document import psi_of_document
+from gencard.core.dataset import row_bytes
+from gencard.wire.psi import psi_of_document
 
 if TYPE_CHECKING:
     from gencard.controller.sandbox.boxes import Recipe

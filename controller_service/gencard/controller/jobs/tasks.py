@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from gencard.core.program_outputs import Outputs
     from gencard.measures.evaluation.evaluation import AllowedTogether, Declared
     from gencard.measures.privacy.psi_risk import PsiRisk
-    from gencard.wire.documents.answer_document import Question
+    from gencard.wire.documents import Question
 
 _MODULES = {
     "AllowedTogether": "measures.evaluation.evaluation",
@@ -51,7 +51,7 @@ _MODULES = {
     "Outputs": "core.program_outputs",
     "PsiRisk": "measures.privacy.psi_risk",
     "PublicSchema": "controller.records.schema_file",
-    "Question": "wire.documents.answer_document",
+    "Question": "wire.documents",
     "Recipe": "controller.sandbox.boxes",
     "Rounded": "analysis.output_checks.populations",
     "Rules": "core.policy",

@@ -17,7 +17,7 @@ from gencard.core.card.card import CardRecord, CardState, Change
 from gencard.core.card.privacy import AS_COUNTED
 from gencard.core.card.terms import Proposal
 from gencard.measures.privacy.psi_risk import PsiRisk
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.keys import Identity
 from gencard.wire.steward import RiskState, Together
 
 MOST_IN_MAP = 60

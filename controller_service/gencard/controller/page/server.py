@@ -60,8 +60,8 @@ from gencard.controller.settings_tables import PageTable
 from gencard.controller.stewards.desk import Desk
 from gencard.core.errors import GencardError, InternalError, NotFoundError, UnauthenticatedError
 from gencard.shell import as_written, visible
-from gencard.wire.signatures.canonical import sha256
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.canonical import sha256
+from gencard.wire.keys import Identity
 
 # Templates and files of the page, read once; everything that a template prints is escaped.
 

@@ -20,7 +20,7 @@ from gencard.controller.stewards.desk import Desk
 from gencard.controller.stewards.waiting import ANALYST
 from gencard.core.policy import Colour, Rule
 from gencard.core.program_outputs import DIGITS, Number
-from gencard.wire.signatures.identity import Identity
+from gencard.wire.keys import Identity
 from gencard.wire.steward import ReviewedNumber, Waiting, WaitingKind
 
 Context = Mapping[str, Any]

@@ -34,9 +34,9 @@ from gencard.core.json_codecs import ScalarCodec, written
 from gencard.core.statistics.linear import LinearStatistic
 from gencard.core.typed_json import AS_IT_IS
 from gencard.core.types import Progress, ignore_progress
-from gencard.wire.box_answer import AnswerReader, HundredthsReport, error_of_refusal, expected_line
-from gencard.wire.box_request import BoxRequest, BoxTask, Values
-from gencard.wire.signatures.canonical import document_of, json_bytes
+from gencard.wire.black_box import AnswerReader, HundredthsReport, error_of_refusal, expected_line
+from gencard.wire.black_box import BoxRequest, BoxTask, Values
+from gencard.wire.canonical import document_of, json_bytes
 
 
 def values_of_attributes(values: Values, dataset: Dataset) -> Mapping[str, tuple[float, ...]]:

@@ -64,17 +64,12 @@ from gencard.wire.codec import (
     timestamp,
     value_of,
 )
-from gencard.wire.codecs.card_codec import card_message
-from gencard.wire.codecs.psi_codec import psi_chunks
-from gencard.wire.codecs.table_codec import (
-    ACCEPT_PACKED,
-    dataset_of_chunks,
-    encoded_chunks,
-    table_chunks,
-)
-from gencard.wire.documents.answer_document import Question
-from gencard.wire.documents.psi_document import psi_of_document
-from gencard.wire.signatures.canonical import document_of
+from gencard.wire.codec import card_message
+from gencard.wire.tables import psi_chunks
+from gencard.wire.tables import ACCEPT_PACKED, dataset_of_chunks, encoded_chunks, table_chunks
+from gencard.wire.documents import Question
+from gencard.wire.psi import psi_of_document
+from gencard.wire.canonical import document_of
 from gencard.wire.steward import Action, LogLine, check_arguments, kind_of
 
 prepare((CatalogueEntry, catalog.Dataset), (GeneratorEntry, catalog.Generator))

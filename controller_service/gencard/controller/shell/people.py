@@ -35,11 +35,11 @@ from gencard.controller.stewards.effects import RequestView, reachable
 from gencard.core.errors import InvalidInputError
 from gencard.files import KEY_LIMIT, read_file
 from gencard.shell import new_typer
-from gencard.wire.documents import keys as wire
-from gencard.wire.documents.keys import PERSONS, EnrolmentRequest, grouped, request_of_document
-from gencard.wire.signatures.canonical import time_text
-from gencard.wire.signatures.dsse import key_id
-from gencard.wire.signatures.identity import Role
+from gencard.wire import keys as wire
+from gencard.wire.keys import PERSONS, EnrolmentRequest, grouped, request_of_document
+from gencard.wire.canonical import time_text
+from gencard.wire.dsse import key_id
+from gencard.wire.keys import Role
 from gencard.wire.steward import Action, Kind
 
 Fingerprint = Annotated[

@@ -17,8 +17,8 @@ from gencard.core.card.budget import SpendState
 from gencard.core.card.card import USABLE, CardRecord, CardState, Offer, Turn
 from gencard.core.card.terms import CardTerms
 from gencard.core.errors import CardExpiredError, CardStateError, QuotaExceededError, StaleEtagError
-from gencard.wire.documents.card_document import card_of_document
-from gencard.wire.signatures.dsse import CARD, predicate_of
+from gencard.wire.documents import card_of_document
+from gencard.wire.dsse import CARD, predicate_of
 
 # Quotas, and the free space that is kept for ledger and log.
 

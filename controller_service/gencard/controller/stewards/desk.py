@@ -46,10 +46,10 @@ from gencard.core.errors import (
     StaleEtagError,
     UnauthenticatedError,
 )
-from gencard.wire.codecs.card_codec import card_of_bytes
-from gencard.wire.signatures.canonical import Document, digest_of, document_of, json_bytes, sha256
-from gencard.wire.signatures.dsse import DOCUMENT
-from gencard.wire.signatures.identity import Identity, short_name
+from gencard.wire.codec import card_of_bytes
+from gencard.wire.canonical import Document, digest_of, document_of, json_bytes, sha256
+from gencard.wire.dsse import DOCUMENT
+from gencard.wire.keys import Identity, short_name
 from gencard.wire.steward import (
     Action,
     AnswerReview,

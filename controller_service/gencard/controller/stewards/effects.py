@@ -46,11 +46,11 @@ from gencard.core.policy import OUTPUT_RULES
 from gencard.core.policy import TwoStewards
 from gencard.core.program_outputs import DIGITS
 from gencard.files import KEY_LIMIT, read_file
-from gencard.wire.documents.card_document import price_document
-from gencard.wire.documents.keys import LARGEST, request_of_document
-from gencard.wire.signatures.canonical import Document, digest_of, sha256
-from gencard.wire.signatures.dsse import key_id
-from gencard.wire.signatures.identity import Identity, Role
+from gencard.wire.documents import price_document
+from gencard.wire.keys import LARGEST, request_of_document
+from gencard.wire.canonical import Document, digest_of, sha256
+from gencard.wire.dsse import key_id
+from gencard.wire.keys import Identity, Role
 from gencard.wire.steward import (
     Action,
     AnswerReview,

@@ -41,9 +41,9 @@ from gencard.controller.wiring.readiness import check_catalogue
 from gencard.core.errors import DatasetUnavailableError, GencardError
 from gencard.core.generators.model_file import KeptFits
 from gencard.core.generators.registry import GENERATORS
-from gencard.wire.documents.keys import CARDS, LOG
-from gencard.wire.signatures.canonical import json_bytes, sha256
-from gencard.wire.signatures.dsse import key_id
+from gencard.wire.keys import CARDS, LOG
+from gencard.wire.canonical import json_bytes, sha256
+from gencard.wire.dsse import key_id
 
 # Rules in force as short texts, and the log of their changes and of starts of the service.
 #
