@@ -22,7 +22,7 @@ from gencard.client.checking.verify import Outcome as Verdict
 from gencard.client.connection.credentials import Credentials
 from gencard.controller.controller_state import ControllerState
 from gencard.controller.people.keys import LEAF_LIFE
-from gencard.controller.stewards.desk import Way
+from gencard.controller.stewards.desk import DecisionChannel
 from gencard.core.errors import GencardError
 from gencard.wire.keys import Identity, Role
 from gencard.wire.steward import Action, Kind
@@ -80,7 +80,7 @@ def _owner_decides(
     house: House, kind: Kind, resource: str, arguments: Mapping[str, Any]
 ) -> Mapping[str, str]:
     """Result of a decision of the owner of the files."""
-    desk = _state(house).desk(Way("local", "root", emergency=True))
+    desk = _state(house).desk(DecisionChannel("local", "root", emergency=True))
     who = Identity.of("spiffe://gencard.local/service/steward/sam")
     shown = desk.preview(who, kind, resource, arguments).shown
     return desk.decide(who, Action(kind, resource, arguments, "seen", shown), str(uuid4())).result

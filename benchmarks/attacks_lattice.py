@@ -16,7 +16,6 @@ import numpy as np
 from benchmarks.attack import Attack, Outcome
 from gencard.analysis.answers import crosstabs
 from gencard.analysis.answers.answer import AnalysisAnswer
-from gencard.analysis.answers import crosstabs as contingency
 from gencard.controller.earlier import Earlier
 from gencard.controller.jobs.answering import checked
 from gencard.controller.run_question import RunQuestion

@@ -27,19 +27,26 @@ from gencard.controller.shell.main import app as steward_shell
 from gencard.controller.state.ledger import Caps
 from gencard.controller.state.log import signed_checkpoint
 from gencard.core.audit.plan import AuditPlan
-from gencard.core.card.privacy import USUAL_CHECKS
+from gencard.core.card.privacy import NOISES, USUAL_CHECKS
 from gencard.core.policy import Policy, Rule
-from gencard.wire.documents import card_of_document
-from gencard.wire.psi import psi_document
-from gencard.wire.documents import receipt_of_document, receipt_statement
-from gencard.wire.psi import coding_document, coding_of_document
+from gencard.measures.evaluation.registry import EVALUATIONS
 from gencard.wire.canonical import json_bytes, time_of
+from gencard.wire.documents import card_of_document, receipt_of_document, receipt_statement
 from gencard.wire.dsse import CHECKPOINT, predicate_of, sign, verify
+from gencard.wire.psi import coding_document, coding_of_document, psi_document
 from tests.printed import lines_of_text, regressions
 
 ROOT = Path(__file__).resolve().parents[1]
 MOST_WORDS = 17_000
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+
+
+def test_pages_name_every_mechanism_and_every_evaluation_that_reads_records():
+    mechanisms = {noise.mechanism for noise in NOISES}
+    names = {name for name, measure in EVALUATIONS.items() if measure.reads_records}
+    for page, expected in (("methods", mechanisms | names), ("card-format", mechanisms)):
+        text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+        assert [name for name in sorted(expected) if f"`{name}`" not in text] == [], page
 
 
 def test_the_error_page_has_not_drifted():

@@ -24,97 +24,103 @@ from docs.house.trace import trace
 
 BUDGETS = """
 analysis                      1    50   0  its door
-analysis.answers             30  7900  67  answers from marginals and sums, with or without noise
-analysis.formulas            11  3150  20  formulas as in R, and columns of model matrices
-analysis.output_checks       19  5200  38  which numbers about records may leave
-boxes                        23  4150  10  synthesizers that read records
+analysis.answers             17  7650  66  answers from marginals and sums, with or without noise
+analysis.formulas             8  3150  20  formulas as in R, and columns of model matrices
+analysis.output_checks       15  5200  38  which numbers about records may leave
+boxes                        15  3950  10  synthesizers that read records
 client                        1   100   0  its public names
 client.agreement              1   550   2  a signed card and its releases
 client.analyst                1   350   1  entry point of analysts and auditors
-client.answers                5  1100  12  questions to psi and to the records
-client.audit                  1   450   4  result of an audit
-client.audit           1   200   2  bounds of epsilon from made-up records
+client.answers                3  1000  12  questions to psi and to the records
+client.audit                  1   600   5  result of an audit
+client.audit                  1   600   5  bounds of epsilon from made-up records
 client.card                   1   600   1  a card as the analyst holds it
-client.card_view              1   500   9  how a card is displayed
+client.card_report            1   550   5  evaluations of a card
+client.card_view              1   650  11  how a card is displayed
+client.card_view              1   650  11  waiting for a card
 client.catalogue              1   350   9  datasets, generators, budget
-client.checking               6  1400  28  signatures, keys, log, receipts, replay
-client.common                12  2800  63  arguments, panels and files of all rooms
-client.connection             7  1450  19  TLS, credentials, calls, errors
-client.card_report             1   150   2  evaluations of a card
-client.findings               7  1700  18  findings in sentences, plots and pages
+client.checking               4  1300  28  signatures, keys, log, receipts, replay
+client.common                10  2650  63  arguments, panels and files of all rooms
+client.connection             4  1350  19  TLS, credentials, calls, errors
+client.findings               4  1500  17  findings in sentences, plots and pages
+client.pages                  1   400   0  pages of reports and cards
 client.planning               1   450   5  from a formula to rows in one call
 client.question               1   150   3  questions and their options
-client.report                 4   650   2  the report on a card
-client.shell                 10  2800   0  the command gencard
-client.steward                1   450   1  entry point of stewards
-client.stewards               3   550  21  what stewards see
+client.shell                  8  2700   0  the command gencard
+client.steward                1   550   1  entry point of stewards
+client.steward_views          1   400  20  what stewards see
 client.terms                  1   550  19  terms from arguments
-client.card_view                1   200   2  waiting for a card
 controller                    1    50   0  its door
 controller.answers            4  1100  10  checked runs: judged, released, signed
-controller.audits             3   800   8  audits: run, resumed, pooled
-controller.backup             3   600  10  backups and restores
+controller.audit_runs         1   350   2  runs of audits, resumed and remote
+controller.audits             1   400   7  audits: run, resumed, pooled
+controller.backup             1   500  10  backups and restores
 controller.base               6  1150  48  files, secrets, queues, the log of the process
-controller.boxes              4   650  13  black boxes that are admitted
-controller.cards              6  1200  11  proposals judged, offers signed, cards stored
+controller.boxes              1   550  14  black boxes that are admitted
+controller.cards              5  1100  11  proposals judged, offers signed, cards stored
 controller.controller_state   1   200   2  what a steward works at, served or not
-controller.drafting          12  3200  24  init and dataset add: schemas and settings
-controller.jobs              17  3900  18  processes that may read records
+controller.drafting           8  3000  24  init and dataset add: schemas and settings
+controller.earlier            1   450   1  what was released before a run
+controller.failures           1   300   9  failed runs, refunds and refusals
+controller.jobs              15  3550  18  processes that may read records
 controller.noise              1    50   1  OpenDP's exact samplers, and no other
-controller.notify             4   500   8  webhook and mail to stewards
-controller.operations         3   850  13  long operations: queued, run, resumed
-controller.page              17  3100   2  the stewards' page over HTTPS
-controller.people             5  1200  34  identities, certificates, keys
-controller.policy             5  1150  17  rules, quotas and limits for proposals
-controller.questions          3   900   6  questions of runs, by the schema alone
-controller.records           19  5650  46  schema, encoding, versions, the vault
-controller.releases           4  1100   7  psi measured once, rows, receipts
-controller.sandbox           13  3700  26  programs that read records, isolated
-controller.service           11  2250  21  the gRPC edge and its guard
-controller.settings           4   750  12  settings in TOML, checked first
-controller.shell             14  3700   0  the command gencard-controller
-controller.state             12  3600  84  ledger, log, cards, psi, operations
-controller.stewards          13  2700  26  what waits, what stewards see and decide
-controller.wiring             6  1400  20  from settings to a running controller
+controller.notify             1   500   8  webhook and mail to stewards
+controller.operations         1   500   6  long operations: queued, run, resumed
+controller.page               9  2850   2  the stewards' page over HTTPS
+controller.people             3   850  31  identities, certificates, keys
+controller.policy             4  1050  16  rules, quotas and limits for proposals
+controller.records           14  5300  46  schema, encoding, versions, the vault
+controller.releases           4  1000   7  psi measured once, rows, receipts
+controller.run_question       1   450   5  questions of runs, by the schema alone
+controller.sandbox            9  3500  26  programs that read records, isolated
+controller.service            8  2150  21  the gRPC edge and its guard
+controller.settings           1   450   6  settings in TOML, checked first
+controller.settings_tables    1   350   9  tables of the settings: policies and stewards
+controller.shell             11  3500   0  the command gencard-controller
+controller.state             10  3450  84  ledger, log, cards, psi, operations
+controller.stewards           7  2450  27  what waits, what stewards see and decide
+controller.wiring             4  1300  20  from settings to a running controller
 core                          1    50   0  its door
-core.audit                   11  3400  24  does a black box use more than Phi
+core.audit                   10  3400  24  does a black box use more than Phi
 core.blackbox                 1   150   6  the form of a black box
-core.card                     7  1800  66  terms, price, states and steps
+core.card                     6  1950  71  terms, price, states and steps
 core.catalogue                1   200   4  what is offered, in public
 core.coding                   1   650  27  values as codes
-core.dataset                  1   250  12  records as codes
+core.dataset                  1   250  13  records as codes
 core.derived_cells            1   250   8  cells that derived attributes rule out
 core.domain                   1   100   3  attributes and their sizes
 core.errors                   1  1050  91  every error that a person can meet
-core.generators              14  3350  41  generators that see psi only
+core.generators              11  3200  41  generators that see psi only
 core.json_codecs              1   550  13  typed JSON: its codecs
-core.card.sums                   1   150   4  linear statistics by name
-core.policy             1   200  13  rules for a number, and their verdicts
-core.policy                   1   350   5  bounds of a dataset's cards
+core.policy                   1   550  18  rules for a number, and their verdicts
+core.policy                   1   550  18  bounds of a dataset's cards
 core.program_outputs          1   200  15  the shape of a program's outputs
 core.scale                    1   350  12  numbers in steps: levels, cells, places
-core.statistics              12  3150  73  from records to psi, through one door
+core.statistics              10  3050  73  from records to psi, through one door
 core.typed_json               1   200   9  typed JSON: encoder and decoder
 core.types                    1   100   9  names of array types
 core.values                   1   250  30  number, missing value or code
-files                         8  2000  48  files that a person names, read up to a bound
+files                         7  2000  48  files that a person names, read up to a bound
 measures                      1    50   0  its door
-measures.evaluation           8  1850  26  which evaluations exist, and their price
-measures.privacy             17  3850  36  distances, attacks, canaries, disclosure
-measures.psi_risk             4  1250  10  what psi reveals by itself
-measures.utility              9  2900  32  fidelity, propensity, predictions
-run                           5   850  25  what a program of an analyst imports
+measures.evaluation           5  1850  24  which evaluations exist, and their price
+measures.privacy             13  4700  46  distances, attacks, canaries, disclosure
+measures.utility              7  2800  32  fidelity, propensity, predictions
+run                           4   850  25  what a program of an analyst imports
 shell                         2   350  15  commands that are imported when called
 wire                          1    50   0  its door
-wire.black_box                1   200   1  what an author of a black box imports
-wire.black_box               1   250  11  standard output of a program
-wire.black_box              1   200  10  standard input of a black box
-wire.codec                    1   550   8  dataclasses as protobuf messages
-wire.codecs                   5   750  18  messages of the core's larger types
-wire.documents                7  1300  50  signed documents
+wire.black_box                1   550  14  what an author of a black box imports
+wire.black_box                1   550  14  standard output of a program
+wire.black_box                1   550  14  standard input of a black box
+wire.canonical                1   150  14  canonical JSON, and what is signed of it
+wire.codec                    1   550  12  dataclasses as protobuf messages
+wire.documents                1   450  19  signed documents
+wire.dsse                     1   250  21  signed envelopes
+wire.error_table              1   200   4  errors as codes and fields
+wire.keys                     1   600  27  keys, their history, enrolment, identities
 wire.log                      1   350  10  entries of the log, and proofs
-wire.signatures               4   500  37  canonical JSON, identities, DSSE
+wire.psi                      1   300   8  psi and schema as documents
 wire.steward                  1   550  22  what stewards see and decide, as types
+wire.tables                   1   550   9  tables as messages
 """
 """Room, its modules, its lines, its names that other rooms import, and what it does. A change that needs
 more raises the number here, in the same commit and with the reason; one that leaves more than ``SPARE``

@@ -38,8 +38,8 @@ HOUSES: Mapping[str, Mapping[str, Room]] = {
         12 wiring answers audit_runs audits backup base boxes cards controller_state jobs notify \
             operations page people policy records releases sandbox service settings state stewards
         11 backup audits base cards controller_state jobs people settings state
-        11 notify base controller_state settings state stewards
-        11 page base cards controller_state people records settings state stewards
+        11 notify base controller_state settings settings_tables state stewards
+        11 page base cards controller_state records settings_tables state stewards
         11 service answers audit_runs audits base boxes cards controller_state failures operations \
             people records releases settings state stewards
         10 controller_state answers base boxes cards failures operations people settings state \
@@ -50,6 +50,7 @@ HOUSES: Mapping[str, Mapping[str, Room]] = {
         8 audits base boxes cards operations policy records state
         8 releases base cards failures jobs operations policy records sandbox state
         7 operations base failures jobs state
+        6 drafting base boxes people records settings
         6 failures cards jobs records state
         5 cards boxes jobs policy records state
         5 settings base boxes records sandbox settings_tables state

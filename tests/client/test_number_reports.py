@@ -22,8 +22,8 @@ from gencard.measures.utility.fidelity import fidelity
 from gencard.measures.utility.numbers import compare_with_records
 from gencard.run.levels import Midpoints, Numbers
 from gencard.run.session import frame_of, rows_of_frame
-from gencard.wire.psi import coding_document
 from gencard.wire.canonical import json_bytes
+from gencard.wire.psi import coding_document
 from tests.client.test_report import NASTY, Page, text_of
 from tests.client.test_views import rich_text
 from tests.core.test_number_fidelity import coded, psi_of, scaled

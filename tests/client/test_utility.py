@@ -17,7 +17,6 @@ from gencard.core.card.sums import level_values
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.errors import DomainMismatchError, UnknownAttributeError
-from gencard.core.card.sums import level_values
 from gencard.measures.utility.fidelity import Gap, gap_error
 from gencard.measures.utility.table_utility import marginal_error
 from gencard.wire.canonical import json_bytes

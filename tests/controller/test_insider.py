@@ -14,7 +14,6 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from gencard.analysis.answers.answer import AnalysisAnswer
 from gencard.analysis.output_checks.inference import SearchOutcome
 from gencard.analysis.output_checks.rounding import step
-from gencard.analysis.output_checks.inference import SearchOutcome
 from gencard.controller.earlier import Earlier
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.errors import NoAnswerError

@@ -35,8 +35,7 @@ from gencard.core.statistics.psi import HistogramMeasurement, Measurement, Psi
 from gencard.core.statistics.rank import rank
 from gencard.run.levels import Numbers, values_of
 from gencard.run.session import dataset_of_frame, frame_of
-from gencard.wire.psi import psi_document
-from gencard.wire.psi import coding_digest, coding_document, coding_of_document
+from gencard.wire.psi import coding_digest, coding_document, coding_of_document, psi_document
 
 STEPS = st.sampled_from([*map(Decimal, ("1", "0.01", "0.25", "5", "0.1", "1000", "0.0000001", "3"))])
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.controller.base.fair_use import Door, Turns, WorkTurn, working_for
+from gencard.controller.base.fair_use import FairLock, Turns, WorkTurn, working_for
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.core.errors import StorageError
@@ -196,38 +196,38 @@ class TestS11Executor:
         assert gate.order.count("ana") <= 2
 
 
-def order_of(door: Door, owners: Sequence[str]) -> list[str]:
+def order_of(lock: FairLock, owners: Sequence[str]) -> list[str]:
     """Return the order in which owners pass who began to wait one after another."""
     passed: list[str] = []
 
     def wait(owner: str) -> None:
-        with working_for(owner), door.passed():
+        with working_for(owner), lock.passed():
             passed.append(owner)
 
     with ThreadPoolExecutor(len(owners)) as pool:
-        with door.passed():
+        with lock.passed():
             for number, owner in enumerate(owners, 1):
                 pool.submit(wait, owner)
-                assert eventually(lambda n=number: waiting_at(door) == n)
+                assert eventually(lambda n=number: waiting_at(lock) == n)
         pool.shutdown(wait=True)
     return passed
 
 
-def waiting_at(door: Door) -> int:
-    return sum(map(len, door._turns._waiting.values()))
+def waiting_at(lock: FairLock) -> int:
+    return sum(map(len, lock._turns._waiting.values()))
 
 
 class TestS11Door:
     def test_s11_who_has_many_writes_waiting_waits_behind_himself(self):
-        owners = order_of(Door(SECONDS), [*["mallory"] * 10, "ana", "bob", "ana"])
+        owners = order_of(FairLock(SECONDS), [*["mallory"] * 10, "ana", "bob", "ana"])
         assert owners == ["mallory", "ana", "bob", "mallory", "ana", *["mallory"] * 8]
 
     def test_one_at_a_time(self):
-        door, inside, most = Door(SECONDS), [0], [0]
+        lock, inside, most = FairLock(SECONDS), [0], [0]
 
         def pass_often() -> None:
             for _ in range(50):
-                with door.passed():
+                with lock.passed():
                     inside[0] += 1
                     most[0] = max(most[0], inside[0])
                     threading.Event().wait(0)
@@ -239,11 +239,11 @@ class TestS11Door:
         assert most == [1]
 
     def test_who_waits_too_long_or_fails_leaves_the_door_open(self):
-        door = Door(0.01)
-        with door.passed(), ThreadPoolExecutor(1) as pool:
-            late = pool.submit(order_of, door, ["ana"])
+        lock = FairLock(0.01)
+        with lock.passed(), ThreadPoolExecutor(1) as pool:
+            late = pool.submit(order_of, lock, ["ana"])
             assert isinstance(late.exception(SECONDS), StorageError)
-        with pytest.raises(ZeroDivisionError), door.passed():
+        with pytest.raises(ZeroDivisionError), lock.passed():
             raise ZeroDivisionError
-        with door.passed():
-            assert waiting_at(door) == 0
+        with lock.passed():
+            assert waiting_at(lock) == 0

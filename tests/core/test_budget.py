@@ -1,11 +1,23 @@
+from dataclasses import fields
 from decimal import Decimal
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gencard.core.card import privacy
 from gencard.core.card.budget import Neighbouring, Price, decimal_of, delta_of
-from gencard.core.card.privacy import EXACT, Gaussian, Laplace, Mechanism, privacy_with
+from gencard.core.card.privacy import (
+    CURRENCIES,
+    EXACT,
+    NOISES,
+    Gaussian,
+    Laplace,
+    Mechanism,
+    privacy_with,
+    usual_noise,
+)
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 
 amounts = st.decimals(0, 1000, places=9)
@@ -70,6 +82,21 @@ class TestPrivacy:
 
     def test_noise_names_its_relation(self):
         assert Gaussian(Neighbouring.REPLACE_ONE, Decimal("0.1")).rho == Decimal("0.1")
+
+
+class TestCurrencies:
+    def test_they_are_the_amounts_of_a_price_that_noise_spends(self):
+        assert ["statistics", *CURRENCIES] == [field.name for field in fields(Price)]
+        assert {noise.currency for noise in NOISES} == CURRENCIES.keys()
+
+    def test_a_budget_means_the_noise_that_the_policy_offers(self, monkeypatch):
+        """With a second noise that spends rho: named by a policy without the usual one."""
+        second = SimpleNamespace(mechanism="second", currency="rho")
+        monkeypatch.setattr(privacy, "NOISES", (*NOISES, second))
+        assert usual_noise("rho", ["exact", "second"]) == "second"
+        assert usual_noise("rho", ["second", Mechanism.GAUSSIAN]) is Mechanism.GAUSSIAN
+        assert usual_noise("rho", ["exact"]) is usual_noise("rho") is Mechanism.GAUSSIAN
+        assert usual_noise("epsilon", ["second"]) is Mechanism.LAPLACE
 
 
 class TestPrice:

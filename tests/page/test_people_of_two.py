@@ -3,7 +3,7 @@
 import pytest
 
 from gencard.client import new_request
-from gencard.controller.stewards.desk import Way
+from gencard.controller.stewards.desk import DecisionChannel
 from gencard.wire.keys import Identity
 from gencard.wire.steward import Kind
 from tests.page.by_http import http_steward, page_running
@@ -24,7 +24,7 @@ def stewards(house):
 
 def shown(house, kind, resource, **arguments):
     """Digest of what the page shows before a decision."""
-    desk = house.controller.controller_state.desk(Way("page"))
+    desk = house.controller.controller_state.desk(DecisionChannel("page"))
     return desk.preview(Identity.of(uri_of(house, "sam")), Kind(kind), resource, arguments).shown
 
 

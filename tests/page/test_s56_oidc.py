@@ -23,7 +23,7 @@ from gencard.controller.page import server as application
 from gencard.controller.page.security import ATTEMPT, COOKIE
 from gencard.controller.settings import Settings
 from gencard.controller.state.log import event_of
-from gencard.controller.stewards.desk import Way
+from gencard.controller.stewards.desk import DecisionChannel
 from gencard.core.errors import InvalidInputError, UnauthenticatedError
 from gencard.wire.canonical import sha256
 from gencard.wire.steward import Kind
@@ -338,8 +338,8 @@ def test_s56_a_disabled_steward_or_one_with_other_keys_is_out(house, issuer, gue
     issuer.subject = "s-kim"
     enter(guest)
     assert is_in(guest)
-    owner = Way("local", "root", emergency=True)
-    desk = Steward(house.controller.controller_state, way=owner)
+    owner = DecisionChannel("local", "root", emergency=True)
+    desk = Steward(house.controller.controller_state, channel=owner)
     keys = new_request(tmp_path, "kim")
     given = {"request": keys.file.read_text(), "again": True, "address": "localhost:1"}
     desk.decide(Kind.ENROL, "people/kim", fingerprint=keys.fingerprint, **given)

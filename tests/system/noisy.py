@@ -1,5 +1,6 @@
 """A house that offers noise, and what people propose there."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import combinations
@@ -8,6 +9,7 @@ from typing import Any
 
 from gencard.client import Analyst
 from gencard.client.card import Card
+from gencard.core.card.privacy import NOISES
 from tests.system.house import House, build
 from tests.system.raw_calls import configure, enrolled
 
@@ -23,7 +25,8 @@ def noisy(folder: Path, *, cap: str = CAP, largest: str = LARGEST, **policy: str
     """A running house that offers every mechanism, or what the policy says, to ana and to bob."""
     house = build(folder)
     house.edit({"most_per_card": largest, "project": CAP, "analyst": CAP, "dataset": cap})
-    offered = {"mechanisms": '["exact", "laplace", "gaussian"]', "noise": NOISE} | policy
+    every = json.dumps(["exact", *(noise.mechanism for noise in NOISES)])
+    offered = {"mechanisms": every, "noise": NOISE} | policy
     configure(house, "datasets.policy", **offered)
     enrolled(house, "bob")
     try:

@@ -6,9 +6,9 @@ from uuid import uuid4
 from google.protobuf import descriptor_pool, message_factory
 
 from gencard.controller.state import results
-from gencard.controller.stewards.desk import Way
-from gencard.wire.documents import terms_document
+from gencard.controller.stewards.desk import DecisionChannel
 from gencard.wire.canonical import json_bytes
+from gencard.wire.documents import terms_document
 from gencard.wire.keys import Identity
 from gencard.wire.steward import Action, Kind, action_digest
 from tests.system.raw_calls import call
@@ -17,10 +17,10 @@ from tests.system.raw_calls import call
 class Steward:
     """Decides on what stands there now; what ``decide`` returns, and what it changed."""
 
-    def __init__(self, controller_state, uri="spiffe://gencard.local/service/steward/sam", way=None):
+    def __init__(self, controller_state, uri="spiffe://gencard.local/service/steward/sam", channel=None):
         self.state = controller_state
         self.who = Identity.of(uri)
-        self.desk = controller_state.desk(way or Way("local", self.who.name))
+        self.desk = controller_state.desk(channel or DecisionChannel("local", self.who.name))
 
     def decide(self, kind, resource, reason="seen", **arguments):
         shown = self.desk.preview(self.who, kind, resource, arguments).shown

@@ -42,7 +42,7 @@ def test_fifty_operations_of_one_keep_nobody_waiting(house):
     """Bob comes last and is served with the first two; before, he was the fifty-first."""
     operations = house.controller.operations
     starts = Starts(operations._runners["release"])
-    operations.carries("release", starts)
+    operations.register_runner("release", starts)
     with house.analyst() as ana, house.analyst(enrolled(house, "bob")) as bob:
         cards = {"ana": agreed(ana).name, "bob": agreed(bob).name}
     for name in ["ana"] * QUEUED + ["bob"]:

@@ -16,7 +16,7 @@ from google.longrunning.operations_pb2_grpc import add_OperationsServicer_to_ser
 
 from gencard.controller.base.fair_use import BURST_SECONDS, EXEMPT_AT_A_TIME, Bounds, Shares
 from gencard.controller.service import server
-from gencard.controller.service.access import Patience
+from gencard.controller.service.access import CallTimeout
 from gencard.controller.service.guard import KEPT_SECONDS, Guard
 from gencard.core.errors import ServiceBusyError
 from gencard.v1 import synthesis_pb2
@@ -218,7 +218,7 @@ class TestS11Rates:
 
 class TestPatience:
     def test_only_who_is_late_is_cancelled_and_each_once(self):
-        cancelled, patience = Counter(), Patience(0.2)
+        cancelled, timeout = Counter(), CallTimeout(0.2)
         done = threading.Event()
 
         class Context:
@@ -231,31 +231,31 @@ class TestPatience:
                     done.set()
 
         for name in range(50):
-            with patience.waiting(Context(name)):
+            with timeout.waiting(Context(name)):
                 pass
-        with patience.waiting(Context("late")), patience.waiting(Context("later")):
+        with timeout.waiting(Context("late")), timeout.waiting(Context("later")):
             assert done.wait(SECONDS)
-        patience.stop()
+        timeout.stop()
         assert (cancelled["late"], cancelled["later"]) == (1, 1)
 
     def test_a_call_that_is_kept_is_freed_when_its_time_is_over(self):
         """The call is freed if no other call comes: until then, gRPC counts it as a stream."""
-        patience, ended = Patience(0.05), Ended()
+        timeout, ended = CallTimeout(0.05), Ended()
         held = weakref.ref(ended)
-        patience.keep(ended)
+        timeout.keep(ended)
         del ended
         assert held() is not None
         assert eventually(lambda: held() is None, SECONDS)
-        patience.stop()
+        timeout.stop()
 
     def test_a_call_that_ends_in_time_is_freed_at_once(self):
-        patience, ended = Patience(2 * SECONDS), Ended()
+        timeout, ended = CallTimeout(2 * SECONDS), Ended()
         held = weakref.ref(ended)
-        with patience.waiting(ended):
+        with timeout.waiting(ended):
             time.sleep(0.1)  # the thread that looks after calls waits for this one by now
         del ended
         assert held() is None
-        patience.stop()
+        timeout.stop()
 
 
 class Ended:

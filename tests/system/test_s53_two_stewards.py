@@ -18,7 +18,7 @@ from gencard.controller.state import results, stewards
 from gencard.controller.state.log import event_of
 from gencard.controller.state.results import RunRow, RunTier
 from gencard.controller.state.stewards import LIFE
-from gencard.controller.stewards.desk import Way
+from gencard.controller.stewards.desk import DecisionChannel
 from gencard.core.errors import InvalidInputError, SecondStewardError, StaleEtagError
 from gencard.core.policy import TwoStewards
 from gencard.wire.dsse import key_id
@@ -65,7 +65,9 @@ def card(house):
 
 def owner(house):
     """The owner of the controller's files, who decides alone in an emergency."""
-    return Steward(house.controller.controller_state, way=Way("local", "root", emergency=True))
+    return Steward(
+        house.controller.controller_state, channel=DecisionChannel("local", "root", emergency=True)
+    )
 
 
 def state_of(house, name):
@@ -244,7 +246,7 @@ class TestS53:
         state, who = house.controller.controller_state, Identity.of(SAM.format("sam"))
         token = state.passkeys.new_link(who.uri, who.uri)
         key = state.passkeys.add(token, card.encode(), b"public", 0).key
-        desk = state.desk(Way("page"))
+        desk = state.desk(DecisionChannel("page"))
         action = Action(Kind.APPROVE, card, {}, "seen", desk.card(who, card).shown)
         assert not desk.decide(who, action, request_id(), {key}).done
         if passkey == "removed":
@@ -330,13 +332,17 @@ class TestTheLocalWay:
     def test_s53_two_names_of_one_account_are_one_steward(self, house, card):
         state = house.controller.controller_state
         ann = [
-            Steward(state, f"spiffe://gencard.local/service/steward/{name}", Way("local", "ann"))
+            Steward(
+                state, f"spiffe://gencard.local/service/steward/{name}", DecisionChannel("local", "ann")
+            )
             for name in ("one", "two")
         ]
         assert not ann[0].decide(Kind.APPROVE, card).done
         with pytest.raises(SecondStewardError):
             ann[1].decide(Kind.APPROVE, card)
-        bob = Steward(state, "spiffe://gencard.local/service/steward/bob", Way("local", "bob"))
+        bob = Steward(
+            state, "spiffe://gencard.local/service/steward/bob", DecisionChannel("local", "bob")
+        )
         assert bob.decide(Kind.APPROVE, card).done
 
     def test_s53_the_local_shell_asks_for_another_steward_too(self, house, card):
@@ -355,9 +361,9 @@ class TestTheLocalWay:
         state = house.controller.controller_state
         assert not people.sue.decide("approve", card).done
         with pytest.raises(SecondStewardError):
-            Steward(state, "spiffe://gencard.local/service/steward/x", Way("local", "sue")).decide(
-                Kind.APPROVE, card
-            )
+            Steward(
+                state, "spiffe://gencard.local/service/steward/x", DecisionChannel("local", "sue")
+            ).decide(Kind.APPROVE, card)
 
     def test_s53_the_owner_of_the_files_changes_people_in_an_emergency(self, house):
         enrolled(house, "max", Role.STEWARD)
@@ -393,7 +399,7 @@ class TestTheLocalWay:
 
     def test_s53_an_emergency_is_loud_in_the_log(self, house, card):
         state = house.controller.controller_state
-        alone = Steward(state, way=Way("local", "ann", emergency=True))
+        alone = Steward(state, channel=DecisionChannel("local", "ann", emergency=True))
         assert alone.decide(Kind.APPROVE, card, "sue is ill").done
         decided = events_on(house, card)[-2]
         assert decided.action == "decide-emergency"

@@ -17,7 +17,7 @@ from gencard.controller import notify
 from gencard.controller.notify import (
     LONG,
     SENTENCES,
-    Fate,
+    DeliveryOutcome,
     Message,
     Notifier,
     channels_of,
@@ -157,12 +157,12 @@ def test_a_receiver_that_fails_twice_gets_the_same_message(stepped):
     receiver.script[:] = [503, "slow"]
     (channel,) = word.channels
     assert word.collect()
-    fates = []
+    outcomes = []
     for later in (0, 11, 61):
         clock.ahead += timedelta(seconds=later)
-        fates.append(word.deliver(channel).fate)
+        outcomes.append(word.deliver(channel).outcome)
         assert word.deliver(channel) is None, "the next try is not due"
-    assert fates == [Fate.FAILED, Fate.FAILED, Fate.TAKEN]
+    assert outcomes == [DeliveryOutcome.FAILED, DeliveryOutcome.FAILED, DeliveryOutcome.TAKEN]
     assert len(set(names(receiver))) == 1
     assert len({body for _, body in receiver.came}) == 1
     clock.ahead += timedelta(hours=3)
@@ -176,10 +176,10 @@ def test_no_redirect_is_followed_and_410_ends_it(stepped):
     (channel,) = word.channels
     word.collect()
     attempt = word.deliver(channel)
-    assert (attempt.fate, len(receiver.came)) == (Fate.FAILED, 1)
+    assert (attempt.outcome, len(receiver.came)) == (DeliveryOutcome.FAILED, 1)
     assert "redirect" in attempt.problem
     clock.ahead += timedelta(seconds=11)
-    assert word.deliver(channel).fate is Fate.GONE
+    assert word.deliver(channel).outcome is DeliveryOutcome.GONE
     clock.ahead += timedelta(days=1)
     assert word.deliver(channel) is None
 
@@ -206,7 +206,7 @@ def test_a_crash_loses_no_word_and_repeats_it_under_its_name(stepped, monkeypatc
         word.deliver(channel)  # taken by the receiver, and the service dies before it can say so
     monkeypatch.undo()
     clock.ahead += timedelta(seconds=11)
-    assert word.deliver(channel).fate is Fate.TAKEN
+    assert word.deliver(channel).outcome is DeliveryOutcome.TAKEN
     assert len(names(receiver)) == 2
     assert len(set(names(receiver))) == 1
 
@@ -232,9 +232,11 @@ def test_word_is_bounded_however_much_comes_to_wait(house, tmp_path):
         with word.database.reading() as tx:
             assert tx.exec_driver_sql("SELECT count(*) FROM messages").scalar_one() == 2
         clock.ahead += timedelta(days=3)
-        assert word.deliver(channel).fate is Fate.FAILED
+        assert word.deliver(channel).outcome is DeliveryOutcome.FAILED
         receiver.script.clear()
-        assert word.deliver(channel).fate is Fate.TAKEN, "the tried one is lost after two days"
+        assert word.deliver(channel).outcome is DeliveryOutcome.TAKEN, (
+            "the tried one is lost after two days"
+        )
 
 
 def test_quiet_time_gathers_what_comes_to_wait(house, tmp_path):

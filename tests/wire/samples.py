@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gencard.core.card.budget import Claim, Neighbouring, Price
 from gencard.core.card.card import CardRecord, CardState, Change, Offer, Step, Turn
-from gencard.core.card.privacy import EXACT, Gaussian, InsideGenerator, Laplace
+from gencard.core.card.privacy import EXACT, NOISES, Gaussian, InsideGenerator
 from gencard.core.card.sums import Moment, MomentKind
 from gencard.core.card.terms import NO_ANALYSES, Analyses, AuditTerms, CardTerms, Proposal, Tier
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros
@@ -81,8 +81,7 @@ cliques = st.lists(names, min_size=1, max_size=4, unique=True).map(tuple)
 prices = st.builds(Price, whole, amounts, amounts)
 privacies = st.one_of(
     st.just(EXACT),
-    st.builds(Laplace, st.sampled_from(Neighbouring), budgets),
-    st.builds(Gaussian, st.sampled_from(Neighbouring), budgets),
+    *(st.builds(noise, st.sampled_from(Neighbouring), budgets) for noise in NOISES),
 )
 levels = st.integers(1, 999).map(lambda permille: f"0.{permille:03d}")
 audits = st.builds(AuditTerms, st.integers(3, 1_000), st.integers(1, 8), levels)

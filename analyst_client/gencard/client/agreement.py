@@ -135,7 +135,7 @@ class Release(Displayable):
         Raises:
             InvalidInputError: Another form.
         """
-        from gencard.run.session import frame_of
+        from gencard.run.session import frame_of  # noqa: PLC0415 - loads pandas
 
         frame = frame_of(self.dataset, self.coding, self._values(values, self.dataset))
         frame.attrs["gencard"] = self.name
@@ -423,7 +423,7 @@ class Agreement:
             return NumberedRows(data, lambda _name: None)
         if isinstance(data, Release):
             return NumberedRows(data.dataset, data.numbers)
-        from gencard.run.session import rows_of_frame
+        from gencard.run.session import rows_of_frame  # noqa: PLC0415 - loads pandas
 
         return rows_of_frame(data, self.coding, self.domain)
 

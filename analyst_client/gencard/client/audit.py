@@ -40,7 +40,12 @@ from gencard.core.statistics.linear import statistics_of
 from gencard.core.types import Progress, ignore_progress
 from gencard.files import REPORT_LIMIT, read_file
 from gencard.measures.privacy.canaries import FEWEST, plant
-from gencard.measures.privacy.canary_findings import CanaryFinding, CanaryFindings, CanaryPlan, canary_findings
+from gencard.measures.privacy.canary_findings import (
+    CanaryFinding,
+    CanaryFindings,
+    CanaryPlan,
+    canary_findings,
+)
 from gencard.v1 import audit_pb2 as pb
 from gencard.wire.canonical import Document, document_of, integer_of, sha256
 from gencard.wire.codec import part_of

@@ -129,7 +129,7 @@ class PlannedAnalysis:
         None without noise, if the number of records is not declared, and if the analysis has no standard
         errors or the terms do not give it.
         """
-        from gencard.analysis.formulas.answering import predicted
+        from gencard.analysis.formulas.answering import predicted  # noqa: PLC0415 - loads pandas
 
         if not isinstance(terms.privacy, AddedNoise) or not entry.records:
             return None

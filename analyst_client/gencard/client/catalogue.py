@@ -11,7 +11,7 @@ from gencard.client.common.display import Displayable, Entries, Facts, Listed, P
 from gencard.client.connection.connection import Connection, pages
 from gencard.core import catalogue as core_catalogue
 from gencard.core.card.budget import FREE, Price, Spend, counted
-from gencard.core.card.privacy import CURRENCIES, NOISES
+from gencard.core.card.privacy import CURRENCIES, noise_names
 from gencard.core.card.terms import Proposal
 from gencard.core.errors import ModelTooLargeError, NotFoundError, TooLargeError, advice_on
 from gencard.core.json_codecs import written
@@ -265,9 +265,8 @@ class Budget(Displayable):
         """Spending and cap in each currency in use."""
         amounts = [("Exact statistics", Decimal(self.spent.statistics), Decimal(self.cap.statistics))]
         for currency in CURRENCIES:
-            names = ", ".join(noise.__name__ for noise in NOISES if noise.currency == currency)
             spent, cap = getattr(self.spent, currency), getattr(self.cap, currency)
-            amounts.append((f"{currency} ({names})", spent, cap))
+            amounts.append((f"{currency} ({noise_names(currency)})", spent, cap))
         lines = [(name, f"{spent:,f} of {cap:,f}") for name, spent, cap in amounts if spent or cap]
         if self.spent.epsilon or self.spent.rho:
             lines.append(("Total of all noisy cards", in_words(self.together(), USUAL_DELTA)))

@@ -201,11 +201,11 @@ _INCOMPLETE = "Nothing was spent. Plan a smaller formula: `gencard plan` shows w
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """Way in which the analyst agrees to an offer.
+    """Settings by which the analyst agrees to an offer.
 
     Args:
-        accept: Sign without a question.
-        show: Whether to say what happens, on standard error or in the notebook.
+        accept: Whether to sign without confirmation.
+        show: Whether to print each step to standard error or to the notebook.
     """
 
     accept: bool
@@ -219,8 +219,8 @@ class Consent:
         """Show an offer and ask whether to sign it.
 
         Raises:
-            NotAcceptedError: It was declined; nobody can be asked; or, with ``accept``, it does not
-                determine the formula, or measures by another mechanism than the analyst asked for.
+            NotAcceptedError: The analyst declined, or there is no terminal or notebook. With ``accept``:
+                the offer does not determine the formula, or has another mechanism than was proposed.
         """
         card = shown.answer if isinstance(shown, Plan) else shown
         lacking = card.effects.lacking
@@ -315,8 +315,8 @@ def rows_of(
 
     A card of which the measurement was refused is not used again.
 
-    Rows of a card in force are sound to take again: both parties signed these terms, psi was or will
-    be measured once for the card, and rows are computed from psi, so no more is learnt or charged.
+    It is safe to use a card in force again: both parties signed these terms. psi is measured, or a black
+    box is run, once for each card, and rows follow from that result, so nothing more is charged.
 
     Args:
         cards: The analyst's own cards on the dataset.
@@ -324,7 +324,7 @@ def rows_of(
 
     Raises:
         NotAcceptedError: The offer was not signed; see ``Consent``.
-        AwaitingStewardError: The proposal waits for a steward; calling again goes on with it.
+        AwaitingStewardError: The proposal waits for a steward; the same call continues with this card.
         BudgetExceededError: The price exceeds the budget.
     """
     mine = list(cards)
@@ -379,6 +379,7 @@ def _holds(card: Card, plan: Plan, purpose: str) -> bool:
 
 def _facts(card: CardTerms) -> tuple[Any, ...]:
     """Facts that two cards must share so that one gives the rows of the other."""
+    # purpose and rows are compared by the caller; ``_is_current`` leaves out the first two facts
     terms = replace(card.terms, purpose="-", rows=1)
     generator = (card.tier, card.generator_digest, card.parameters, card.claim)
     return terms, card.analyst, card.version, card.coding_digest, generator
@@ -401,6 +402,7 @@ def _agreed(plan: Plan, mine: Iterable[Card], budget: Budget, consent: Consent, 
     with _noted(f"Card {card.name} stays open, and nothing is spent; the same call continues with it."):
         if card.state in WAITING:
             raise AwaitingStewardError(card=card.name)
+        # The analyst agreed to the priced plan. Ask again if the offer to sign has other terms or price.
         if agreed_offer != (card.terms, card.price):
             _check_budget(card, budget)
             consent.ask(card)
@@ -412,7 +414,7 @@ def _agreed(plan: Plan, mine: Iterable[Card], budget: Budget, consent: Consent, 
 
 
 def _is_current(card: Card, plan: Plan) -> bool:
-    """Whether an open card can still be signed: its offer, if any, is of today's records and code."""
+    """Whether an open card has no offer, or an offer on the current records, schema and generator."""
     signed, offered = card.signed, plan.answer.signed
     if signed is None or offered is None:
         return signed is None
@@ -420,14 +422,14 @@ def _is_current(card: Card, plan: Plan) -> bool:
 
 
 def _check_budget(offer: Plan | Card, budget: Budget) -> None:
-    """Refuse before anything is stored what the ledger would refuse after it was signed."""
+    """Raise BudgetExceededError before the card is proposed or signed, not when it is charged."""
     if not (budget.spent + offer.price).fits(budget.cap):
         raise BudgetExceededError(scope="analyst")
 
 
 @contextmanager
 def _noted(note: str) -> Iterator[None]:
-    """Say how things stand to somebody who interrupts."""
+    """Add a note about what was spent or signed to a KeyboardInterrupt."""
     try:
         yield
     except KeyboardInterrupt as stop:

@@ -8,7 +8,6 @@ from itertools import combinations
 from typing import Any, NamedTuple, TypedDict
 
 from gencard.client.common.arguments import checked, names_only, whole
-from gencard.core.card.terms import NO_ANALYSES, Analyses
 from gencard.core.card.budget import Neighbouring, decimal_of, neighbouring_of
 from gencard.core.card.privacy import (
     CURRENCIES,
@@ -21,18 +20,24 @@ from gencard.core.card.privacy import (
     privacy_with,
     usual_noise,
 )
-from gencard.core.card.sums import Histogram, Sum, check_numbers, product_ends
-from gencard.core.card.terms import LARGEST_WEIGHT, AuditTerms, Proposal
+from gencard.core.card.sums import (
+    HIGHEST_ORDER,
+    Histogram,
+    Moment,
+    MomentKind,
+    Sum,
+    check_numbers,
+    product_ends,
+)
+from gencard.core.card.terms import LARGEST_WEIGHT, NO_ANALYSES, Analyses, AuditTerms, Proposal
 from gencard.core.catalogue import CatalogueEntry
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError, advice_on
-from gencard.core.card.sums import HIGHEST_ORDER, Moment, MomentKind
 from gencard.core.policy import NumbersOffer, Policy
 from gencard.core.statistics.linear import LinearStatistic
-from gencard.core.statistics.noise import scales, sum_scales
+from gencard.core.statistics.noise import scales, sum_noise, sum_scales
 from gencard.core.statistics.psi import rounding_stddev
-from gencard.core.statistics.noise import sum_noise
 from gencard.core.statistics.unit_sums import fine_cells
 
 
@@ -203,8 +208,11 @@ _ALIKE = {field.name for field in fields(Proposal)} - {"privacy", "weights", "an
 _WORDS = ("epsilon", "rho", "delta", "neighbouring")
 
 
-def privacy_of(options: Measured) -> Privacy | None:
+def privacy_of(options: Measured, policy: Policy) -> Privacy | None:
     """The measurement that the options state; None if they state none.
+
+    Args:
+        policy: Decides which noise a budget means if several spend its currency.
 
     Raises:
         InvalidInputError: They contradict each other, or one is missing.
@@ -231,7 +239,8 @@ def privacy_of(options: Measured) -> Privacy | None:
         decimal_of(str(options.get(word)), word)
         neighbouring_of(options.get("neighbouring") or "")
     texts = {word: str(options.get(word)) for word in words}
-    return privacy_with(usual_noise(budgets[0]) if budgets else Mechanism.EXACT, texts)
+    noises = [usual_noise(word, policy.mechanisms) for word in budgets]
+    return privacy_with(noises[0] if noises else Mechanism.EXACT, texts)
 
 
 def alike(options: Measured) -> dict[str, Any]:
@@ -371,7 +380,7 @@ def proposed(
     phi = phi_of(marginals, domain)
     phi = phi._replace(marginals=_within(measured.get("where"), phi.marginals, entry.coding))
     check_numbers(entry.coding, phi.histograms, phi.sums)
-    privacy = _for_persons(privacy_of(measured) or EXACT, entry.most_records)
+    privacy = _for_persons(privacy_of(measured, entry.policy) or EXACT, entry.most_records)
     proposal = Proposal(
         dataset=entry.name,
         purpose=purpose,
@@ -404,7 +413,7 @@ def _within(where: str | None, cliques: tuple[Clique, ...], coding: Coding) -> t
     """Each clique with the attributes of a condition, each set once."""
     if not where:
         return cliques
-    from gencard.analysis.formulas.model_matrix import read_condition
+    from gencard.analysis.formulas.model_matrix import read_condition  # noqa: PLC0415 - loads pandas
 
     attributes, _ = read_condition(where, coding)
     together = (coding.domain.canonical({*clique, *attributes}) for clique in cliques)
@@ -419,9 +428,9 @@ def all_columns(entry: CatalogueEntry, measured: Measured) -> tuple[Statistic, .
     those of neighbouring columns come first; where not all fit in price, those with few cells, and then
     histograms. With a condition there are no numbers: histograms and totals are of all records.
     """
-    domain, where = entry.coding.domain, measured.get("where")
-    noisy = (privacy_of(measured) or EXACT).noisy or Mechanism.EXACT not in entry.policy.mechanisms
-    policy = entry.policy.measuring(noisy=noisy)
+    domain, where, offered = entry.coding.domain, measured.get("where"), entry.policy
+    noisy = (privacy_of(measured, offered) or EXACT).noisy or Mechanism.EXACT not in offered.mechanisms
+    policy = offered.measuring(noisy=noisy)
     (condition,) = _within(where, ((),), entry.coding)  # its attributes are in each marginal anyway
 
     def permits(clique: Clique) -> bool:
@@ -500,7 +509,8 @@ def countered(
     domain = entry.coding.domain
     own = Phi(now.marginals, now.moments, now.histograms, now.sums)
     phi = own if marginals is None else phi_of(marginals, domain)
-    privacy = _for_persons(privacy_of(measured) or now.privacy, now.privacy.most_records or 0)
+    stated = privacy_of(measured, entry.policy) or now.privacy
+    privacy = _for_persons(stated, now.privacy.most_records or 0)
     before = now.measured_as(privacy)
     old_weights = before.weights if marginals is None else ()
     analyses = measured.get("analyses")

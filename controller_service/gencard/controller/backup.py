@@ -49,11 +49,19 @@ from gencard.controller.state.tables import CURRENCIES, balances
 from gencard.core.card.budget import Spend, SpendState
 from gencard.core.errors import InvalidInputError, SecondStewardError, StorageError, VerificationError
 from gencard.files import LIST_LIMIT, open_file, read_file
-from gencard.wire.keys import BACKUP, CARDS, LIFE, LOG, RestoreApproval, approval_of
+from gencard.wire.canonical import (
+    document_of,
+    integer_of,
+    json_bytes,
+    sha256,
+    text_of,
+    time_of,
+    time_text,
+    time_text_of,
+)
 from gencard.wire.documents import receipt_of_document
-from gencard.wire.canonical import document_of, integer_of, json_bytes, sha256, text_of, time_of, time_text, time_text_of
 from gencard.wire.dsse import RECEIPT, predicate_of
-from gencard.wire.keys import Identity, Role
+from gencard.wire.keys import BACKUP, CARDS, LIFE, LOG, Identity, RestoreApproval, Role, approval_of
 
 
 def check_state(controller_state: ControllerState, tx: Connection, known: Iterable[bytes] = ()) -> int:

@@ -19,9 +19,15 @@ from pydantic_core import PydanticCustomError
 from gencard.boxes.reference import ReferenceKind, ReferenceRecipe
 from gencard.boxes.registry import BOXES, complete
 from gencard.controller.base.files import Section, Stated, TableOf
+from gencard.controller.sandbox.boxes import (
+    ProgramRecipe,
+    Recipe,
+    built_in_recipe,
+    imports_of,
+    program_recipe,
+)
 from gencard.controller.sandbox.environment import CompiledCopies, Environment, python_environment
 from gencard.controller.sandbox.limits import SandboxLimits, SandboxSettings
-from gencard.controller.sandbox.boxes import ProgramRecipe, Recipe, built_in_recipe, imports_of, program_recipe
 from gencard.core.card.budget import (
     NO_CLAIM,
     ZERO,

@@ -22,14 +22,17 @@ from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.log import Clock, EventLog
 from gencard.controller.state.sharing import SharedFiles
 from gencard.controller.state.stewards import Passkeys
-from gencard.controller.stewards.effects import AnswerEffect
-from gencard.controller.stewards.cards import CardEffect
-from gencard.controller.stewards.desk import Effects, Way
-from gencard.controller.stewards.desk import Desk
+from gencard.controller.stewards.cards import CardEffect, Risks
+from gencard.controller.stewards.desk import DecisionChannel, Desk, Effects
+from gencard.controller.stewards.effects import (
+    AnswerEffect,
+    AuditEffect,
+    KeyEffect,
+    LineEffect,
+    PersonEffect,
+    RefusalEffect,
+)
 from gencard.controller.stewards.log_reading import LogReader
-from gencard.controller.stewards.effects import PersonEffect
-from gencard.controller.stewards.effects import AuditEffect, KeyEffect, LineEffect, RefusalEffect
-from gencard.controller.stewards.cards import Risks
 from gencard.core.card.card import USABLE
 from gencard.core.errors import NotFoundError
 from gencard.core.generators.model_file import KeptFits
@@ -100,7 +103,7 @@ class ControllerState:
 
     def desk(
         self,
-        way: Way = Way(),  # noqa: B008  # frozen
+        channel: DecisionChannel = DecisionChannel(),  # noqa: B008  # frozen
         authority_key: Path | None = None,
         operations: Operations | None = None,
     ) -> Desk:
@@ -113,7 +116,7 @@ class ControllerState:
             Roster(identities).person,
             self.cards.clock,
             frozenset(self.settings.stewards.two),
-            way,
+            channel,
             ledger=self.ledger,
             reader=LogReader(self.log),
             risks=Risks(self.database, self.cards, operations),

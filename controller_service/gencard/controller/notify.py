@@ -130,7 +130,7 @@ SECONDS = 10.0
 """Timeout in seconds of each step of a try: connecting, sending, waiting for a response."""
 
 
-class Fate(StrEnum):
+class DeliveryOutcome(StrEnum):
     """Outcome of a try: accepted, failed and to be retried, or rejected for ever by the receiver."""
 
     TAKEN = "taken"
@@ -147,7 +147,7 @@ class Attempt:
             the message was accepted.
     """
 
-    fate: Fate
+    outcome: DeliveryOutcome
     problem: str = ""
 
 
@@ -194,17 +194,19 @@ class Webhook:
             with client, client.stream("POST", self.url, content=body, headers=headers) as answer:
                 return _attempt_of(answer.status_code)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            return Attempt(Fate.FAILED, type(error).__name__)
+            return Attempt(DeliveryOutcome.FAILED, type(error).__name__)
 
 
 def _attempt_of(status: int) -> Attempt:
     if 200 <= status < 300:
-        return Attempt(Fate.TAKEN)
+        return Attempt(DeliveryOutcome.TAKEN)
     if status == 410:
-        return Attempt(Fate.GONE, "the receiver answers 410: it wants no more messages")
+        return Attempt(DeliveryOutcome.GONE, "the receiver answers 410: it wants no more messages")
     if 300 <= status < 400:
-        return Attempt(Fate.FAILED, f"the receiver answers {status}, a redirect, which is not followed")
-    return Attempt(Fate.FAILED, f"the receiver answers {status}")
+        return Attempt(
+            DeliveryOutcome.FAILED, f"the receiver answers {status}, a redirect, which is not followed"
+        )
+    return Attempt(DeliveryOutcome.FAILED, f"the receiver answers {status}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,8 +228,8 @@ class Mail:
                     server.login(self.table.user, self.password)
                 server.send_message(message.mail(self.table.sender, self.table.to))
         except (smtplib.SMTPException, OSError) as error:
-            return Attempt(Fate.FAILED, type(error).__name__)
-        return Attempt(Fate.TAKEN)
+            return Attempt(DeliveryOutcome.FAILED, type(error).__name__)
+        return Attempt(DeliveryOutcome.TAKEN)
 
     def _connected(self) -> smtplib.SMTP:
         host, port = self.table.host, self.table.port
@@ -346,10 +348,14 @@ class Post:
             return None
         with self.database.transaction() as tx:
             stewards.begin_try(tx, row.name, now + _delay(row.tries))
-        attempt = channel.send(self.message(row), now) if sentences(row.kinds) else Attempt(Fate.TAKEN)
-        if attempt.fate is Fate.FAILED and now - row.created < _GIVE_UP:
+        attempt = (
+            channel.send(self.message(row), now)
+            if sentences(row.kinds)
+            else Attempt(DeliveryOutcome.TAKEN)
+        )
+        if attempt.outcome is DeliveryOutcome.FAILED and now - row.created < _GIVE_UP:
             return attempt
-        state = MessageState.SENT if attempt.fate is Fate.TAKEN else MessageState.LOST
+        state = MessageState.SENT if attempt.outcome is DeliveryOutcome.TAKEN else MessageState.LOST
         with self.database.transaction() as tx:
             stewards.end_message(tx, row.name, state)
         return attempt
@@ -403,7 +409,7 @@ class Notifier:
             attempt = self._post.deliver(channel)
             if attempt is not None and attempt.problem:
                 self._report(f"notify.{channel.name}", secrets.token_hex(8), attempt.problem)
-            return attempt is None or attempt.fate is not Fate.GONE
+            return attempt is None or attempt.outcome is not DeliveryOutcome.GONE
 
         return send
 

@@ -287,7 +287,7 @@ class Operations:
         self._lock = threading.Lock()
         self._stopping = threading.Event()
 
-    def carries(self, kind: str, runner: OperationRunner) -> None:
+    def register_runner(self, kind: str, runner: OperationRunner) -> None:
         """Register the function that runs one kind of operation."""
         self._runners[kind] = runner
 

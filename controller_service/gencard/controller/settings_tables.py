@@ -20,8 +20,7 @@ from gencard.core.card.budget import Neighbouring, Price
 from gencard.core.card.privacy import NOISES, AddedNoise, Mechanism, noise_with
 from gencard.core.errors import InvalidInputError
 from gencard.core.generators.registry import BY_CONSTRUCTION
-from gencard.core.policy import USUAL_RULES
-from gencard.core.policy import AnalysesPolicy, MomentPolicy
+from gencard.core.policy import USUAL_RULES, AnalysesPolicy, MomentPolicy
 from gencard.core.statistics.formula import Analysis
 from gencard.measures.evaluation.registry import EVALUATIONS
 

@@ -11,11 +11,10 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
-from gencard.core.card.terms import Analyses
 from gencard.core.card.budget import Claim, Neighbouring, Price, decimal_of, decimal_text, delta_of
 from gencard.core.card.card import CardRecord
 from gencard.core.card.privacy import AS_COUNTED, Mechanism, Privacy, Transform, privacy_with
-from gencard.core.card.terms import CardTerms, Proposal
+from gencard.core.card.terms import Analyses, CardTerms, Proposal
 from gencard.core.errors import GencardError, InvalidInputError, VerificationError
 from gencard.core.json_codecs import ScalarCodec, entries_of, written
 from gencard.core.typed_json import ANY_JSON, PAIRS_AS_OBJECT

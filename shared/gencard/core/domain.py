@@ -15,12 +15,13 @@ Clique = tuple[str, ...]
 """Attribute names, in the order of the axes of the marginal."""
 
 LARGEST_SIZE = 65_536
-"""Codes are at most 16 bits wide."""
+"""Largest number of levels of an attribute: codes are unsigned integers of at most 16 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Domain:
     """Attribute names and sizes. Public: declared by the controller, never inferred from records.
+    The order is that of columns and table axes, so it decides digests of rows and of psi.
 
     >>> Domain.of({"sex": 2, "age": 8}).project(("age",))
     Domain(attributes=('age',), sizes=(8,))

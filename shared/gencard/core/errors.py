@@ -1,8 +1,8 @@
-"""Every error a person can meet, drawn as one tree.
+"""Every error that a caller or a steward can meet, as one tree.
 
-An error is a *reason* (stable, for programs), a *text* (one public sentence whose blanks are filled
-from ``fields``) and an *advice* (what to do next). Fields hold only what the caller said or what is
-public by declaration: never a record, never a count, never the message of another exception.
+An error has a *reason* (stable code for programs), a *text* (a public sentence with blanks for
+``fields``) and an *advice* (what to do next). Fields contain what the caller sent or what is public:
+never a record, a count of records, or the message of a foreign exception, which could quote a record.
 
     GencardError
     ├── InvalidInputError        the request is wrong; repeating it does not help
@@ -304,7 +304,7 @@ class QuotaExceededError(NegotiationError):
 
 
 class TooManyRefusalsError(NegotiationError):
-    """Stop operations on the records after too many of them failed, until a steward has looked at them.
+    """Stop operations on the records after too many failures, until a steward has reviewed these.
 
     A failure at the records may disclose something about them.
     """
@@ -485,7 +485,7 @@ CHANGE_REASONS: Mapping[str, tuple[str, str]] = {
     ),
     "MECHANISM_NOT_OFFERED": (
         "The policy does not offer this way of measuring.",
-        "Request a mechanism that the catalogue entry lists: exact counts, Laplace or Gaussian noise.",
+        "Request a mechanism that the catalogue entry lists: exact counts or a noise.",
     ),
     "MOMENT_NOT_OFFERED": (
         "The policy does not offer this moment.",
@@ -1017,10 +1017,10 @@ def unwritable(field: str, path: object, verb: str = "write") -> InvalidInputErr
 
 
 def forget_frames(error: BaseException | None) -> None:
-    """Cut the errors of a chain off from the frames that they passed.
+    """Delete the tracebacks of an error and of its causes.
 
-    An error that a frame holds, and that holds the frame by its traceback, keeps the frame and all its
-    callers until the garbage collector runs.
+    A traceback refers to frames, and a frame may refer to the error. This cycle would keep the frames
+    and all their variables in memory until the garbage collector runs.
     """
     while error is not None:
         error.__traceback__, error = None, error.__cause__ or error.__context__

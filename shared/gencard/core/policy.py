@@ -37,7 +37,7 @@ OUTPUT_RULES = "output-rules"
 
 
 class Colour(StrEnum):
-    """Fate of a number: green leaves, amber waits for a steward, red stays."""
+    """DeliveryOutcome of a number: green leaves, amber waits for a steward, red stays."""
 
     GREEN = "green"
     AMBER = "amber"
@@ -356,8 +356,8 @@ class Policy:
             ``[["age", "occupation"]]``.
         mechanisms: How counts may be measured: any of ``exact``, ``laplace`` and ``gaussian``, at
             least one.
-        noise: Default noise; required if ``mechanisms`` contains ``laplace`` or ``gaussian``. All
-            noisy cards have its neighbouring relation.
+        noise: Default noise; required if ``mechanisms`` contains more than ``exact``. All noisy cards
+            have its neighbouring relation.
         transform: Checks and rounding of exact counts.
         moments: Moments on offer. With checked or rounded counts, they are offered only with noise.
         histograms: Counts of numbers with a step by the fine cells of the schema: ``never``,

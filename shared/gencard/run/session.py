@@ -33,9 +33,14 @@ from gencard.run.levels import (
     level_numbers,
     names_of,
 )
-from gencard.wire.black_box import claim_stdout
-from gencard.wire.black_box import outputs_answer
-from gencard.wire.black_box import NOTHING_STORED, BoxTask, StoredNumbers, read_request
+from gencard.wire.black_box import (
+    NOTHING_STORED,
+    BoxTask,
+    StoredNumbers,
+    claim_stdout,
+    outputs_answer,
+    read_request,
+)
 
 # Codes <-> data frames with the declared labels and types.
 #

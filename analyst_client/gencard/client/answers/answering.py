@@ -15,8 +15,7 @@ from typing import Unpack
 from uuid import uuid4
 
 from gencard.analysis.answers.answer import AnalysisAnswer
-from gencard.analysis.answers.noisy_margins import Bootstrap
-from gencard.analysis.answers.noisy_margins import margins_of
+from gencard.analysis.answers.noisy_margins import Bootstrap, margins_of
 from gencard.client.agreement import Agreement, Release
 from gencard.client.answers.answer import Answer
 from gencard.client.checking.bundle import Bundle, Keys, checked_schema, receipt_in, signed_card
@@ -26,10 +25,9 @@ from gencard.client.common.display import Displayable, Facts, Grid, Part
 from gencard.client.connection.connection import ProgressDisplay, pages, progress_bar, result_of
 from gencard.client.connection.credentials import Credentials
 from gencard.client.question import AnalystQuestion, AnswerOptions
-from gencard.core.card.terms import Analyses
 from gencard.core.card.budget import Price
 from gencard.core.card.privacy import Mechanism
-from gencard.core.card.terms import CardTerms
+from gencard.core.card.terms import Analyses, CardTerms
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique
 from gencard.core.errors import (

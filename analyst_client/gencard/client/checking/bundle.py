@@ -62,7 +62,7 @@ ENVELOPES = {CARD: "card", RECEIPT: "receipt", CHECKPOINT: "checkpoint", VERDICT
 """Kind of a signed document, by the type of its statement."""
 
 DAMAGED = "damaged"
-"""Stands for the kind of a file that was meant to hold a document and does not."""
+"""Kind of a file that has the name of a document but not a document's content."""
 
 _ENVELOPE = {"payload", "payloadType", "signatures"}
 _NOT_SIGNED = (
@@ -144,7 +144,7 @@ class Bundle:
         return coding
 
     def psi(self) -> Psi:
-        """The saved psi: what its very bytes are, and not what a lenient reader makes of them."""
+        """Read the saved psi; bytes that are not the canonical form of their content are rejected."""
         if self._card_of_tier(Tier.PRIVATE):
             raise NoPsiError
         content = self.one("psi").content
@@ -161,7 +161,7 @@ class Bundle:
         return self.schema().domain.covered_by(card.terms.cliques)
 
     def _card_of_tier(self, tier: Tier) -> CardTerms | None:
-        """The card, where there is one of this tier; its signatures are for others to check."""
+        """Return the one card if it has this tier, else None; its signatures are not checked here."""
         if len(self.all("card")) != 1:
             return None
         card = card_of_statement(dsse.opened(self.one("card").content)[0])
@@ -258,7 +258,7 @@ def receipt_in(bundle: Bundle, card: CardTerms, file: File, keys: Keys) -> Recei
 
 
 def _walk(paths: Iterable[Path]) -> Iterator[tuple[Path, bool]]:
-    """Files, and whether they were named themselves."""
+    """Yield each file, and whether the caller named the file itself and not its folder."""
     for path in paths:
         if path.is_dir():
             yield from ((file, False) for file in files_in(path, "file") if not file.is_dir())

@@ -26,8 +26,7 @@ from gencard.core.errors import GencardError, InvalidPsiError, NotReplayableErro
 from gencard.core.generators.contract import Generator, Model, rng_of
 from gencard.core.scale import Places
 from gencard.core.statistics.linear import are_functions_of
-from gencard.core.statistics.numbers import check_numbers_agree
-from gencard.core.statistics.numbers import places_of
+from gencard.core.statistics.numbers import check_numbers_agree, places_of
 from gencard.core.statistics.psi import Psi
 from gencard.core.statistics.unit_sums import fine_cells
 from gencard.core.types import VersionKind
@@ -117,7 +116,7 @@ def card_of_statement(payload: bytes) -> CardTerms:
 def card_payload(
     envelope: bytes, controller: KeyHistory, analyst: Sequence[Ed25519PublicKey] = ()
 ) -> bytes:
-    """The statement that the analyst and then the controller signed, and no other.
+    """Return the statement if the analyst signed first, the controller second, and no other key.
 
     Args:
         analyst: The analyst's present key and earlier ones. If none is known, the analyst's signature is
@@ -163,7 +162,8 @@ def checked_signed_answer(
     payload = keys.payload_of(envelope)
     document = predicate_of(payload, ANSWER, compared=True)
     answer = answer_of_document(document)
-    # the document is what the answer is written as: only its bytes could have been others
+    # Decoding is strict, so the answer encodes to this document again. Only the bytes can differ: order
+    # of names, spaces, a repeated name. Other bytes must not have a valid signature for the same answer.
     if statement(ANSWER, answer.name, document) != payload:
         raise VerificationError(problem="the signed answer is not in canonical form")
     if answer.card_digest != card_digest or not answer.name.startswith(f"{card.name}/answers/"):
@@ -178,7 +178,7 @@ def checked_signed_answer(
 
 
 def _check_maker(receipt: Receipt, card: CardTerms) -> None:
-    """A seed for what sees psi alone; else what decided about the rows, as the card says."""
+    """Check that seed, black box and treatment of uniques in a receipt are those of the card."""
     without = card.terms.without_uniques
     seedless = without or card.tier is not Tier.BY_CONSTRUCTION
     if (_tier_of(receipt), receipt.seed is None) != (card.tier, seedless):
@@ -195,7 +195,7 @@ def _check_maker(receipt: Receipt, card: CardTerms) -> None:
 
 
 def _tier_of(receipt: Receipt) -> Tier | None:
-    """The tier that a receipt speaks of; None where it speaks of two."""
+    """Return the tier that a receipt states; None if it names boxes of two tiers."""
     if receipt.audited is not None:
         return None if receipt.private_box else Tier.AUDITED
     return Tier.PRIVATE if receipt.private_box else Tier.BY_CONSTRUCTION
@@ -329,7 +329,7 @@ class LogWatch:
 
 
 _MOST_CELLS = 1_000_000_000
-"""Largest model for a replay; the controller's limit is lower."""
+"""Most cells of a model in a replay; the default of the controller's limit is 50 million."""
 
 
 _ROUNDING = 1e-9
@@ -391,6 +391,8 @@ def _fitted(card: CardTerms, psi: Psi, psi_digest: str, coding: Coding) -> Model
     # loads every generator, for a replay alone
     from gencard.core.generators.model_file import model_of, saved_fit  # noqa: PLC0415
 
+    # All that a fit depends on, so that a replay never uses the fit of another psi, schema or version.
+    # Derivations decide which zeros ``zeros_for`` adds.
     key = f"{psi_digest} {coding_digest(coding)} {card.generator_digest} {bool(card.derivations)}"
     if saved := _fits().fit(card.name, key):
         return model_of(saved)
@@ -502,7 +504,7 @@ def check_delivered_frame(
     places: Mapping[str, Places] | None = None,
 ) -> None:
     """Compare a frame with the one that a release of these rows gives; as ``check_delivered_file``."""
-    from gencard.run.session import frame_of
+    from gencard.run.session import frame_of  # noqa: PLC0415 - loads pandas
 
     problems = [
         _frame_problem(frame, frame_of(dataset, coding, numbers))

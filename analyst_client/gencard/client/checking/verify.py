@@ -341,7 +341,7 @@ def _checkpoint(file: File, keys: Keys, known: dict[int, Checkpoint]) -> Checkpo
 def evidence_time(bundle: Bundle, keys: Keys) -> str:
     """Time of the newest checkpoint, receipt, answer or verdict that the controller signed, or empty.
 
-    A later revocation cannot be among the files.
+    If no revocation is among the files, they cannot show a revocation after this time.
     """
     times = []
     for kinds, history in (({"checkpoint"}, keys.log), (_DATED, keys.controller)):

@@ -14,10 +14,9 @@ from os import PathLike
 from typing import Any, NoReturn, ParamSpec, TypeVar, get_args
 
 from gencard.core.card.budget import Neighbouring
-from gencard.core.card.sums import Histogram, Sum
+from gencard.core.card.sums import Histogram, Moment, Sum
 from gencard.core.card.terms import LEAST_RUNS, MOST_ROWS, MOST_RUNS, AuditTerms
 from gencard.core.errors import InvalidInputError, InvalidNumberError, advice_on
-from gencard.core.card.sums import Moment
 from gencard.core.program_outputs import DIGITS
 from gencard.core.statistics.formula import Analysis
 from gencard.run.levels import ValueForm

@@ -14,8 +14,7 @@ from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError, UndeclaredLevelError
 from gencard.core.values import EXACT, day_of, number_of
 from gencard.files import MOST_COLUMNS, lines_of
-from gencard.files.content import open_text_content
-from gencard.files.content import ENDINGS, WRITTEN, ending_of
+from gencard.files.content import ENDINGS, WRITTEN, ending_of, open_text_content
 from gencard.files.layout import (
     DATES,
     DAY_OR_MONTH_FIRST,

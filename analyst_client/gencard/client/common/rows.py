@@ -202,7 +202,7 @@ def unread_columns(path: Path, rows: "ReadRows") -> tuple[str, ...]:
 def _read_stored(path: Path, coding: Coding, domain: Domain) -> ReadRows:
     import pandas as pd  # noqa: PLC0415 - slow to load
 
-    from gencard.run.session import rows_of_frame
+    from gencard.run.session import rows_of_frame  # noqa: PLC0415 - loads pandas
 
     problem = advice = ""
     try:

@@ -25,18 +25,24 @@ from gencard.client.findings.findings import (
     sentence,
     unseen_words,
 )
+from gencard.core.card.sums import level_values
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import TooLargeError
-from gencard.core.card.sums import level_values
 from gencard.core.typed_json import PLAIN
 from gencard.measures.evaluation.utility_findings import FidelityFinding
-from gencard.measures.utility.prediction import Predictions, analyses
-from gencard.measures.utility.fidelity import FALSE_ALARMS, CellFidelity, Fidelity, MarginalFidelity
-from gencard.measures.utility.fidelity import GapWords, gap_error, gap_of
+from gencard.measures.utility.fidelity import (
+    FALSE_ALARMS,
+    CellFidelity,
+    Fidelity,
+    GapWords,
+    MarginalFidelity,
+    gap_error,
+    gap_of,
+)
 from gencard.measures.utility.numbers import NumberTable
-from gencard.measures.utility.prediction import Task, split
+from gencard.measures.utility.prediction import Predictions, Task, analyses, split
 from gencard.measures.utility.propensity import Propensity, regression_propensity, tree_propensity
 from gencard.measures.utility.table_utility import marginal_error, mean_measure, table_utilities
 

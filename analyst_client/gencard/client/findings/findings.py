@@ -13,7 +13,10 @@ from gencard.core.coding import Coding, Edges, date_of_days, time_text
 from gencard.core.domain import Clique
 from gencard.core.typed_json import PLAIN
 from gencard.core.types import UNDEFINED
-from gencard.measures.evaluation import risk_findings as attacks, risk_findings as distances, utility_findings as models, utility_findings as tables
+from gencard.measures.evaluation import risk_findings as attacks
+from gencard.measures.evaluation import risk_findings as distances
+from gencard.measures.evaluation import utility_findings as models
+from gencard.measures.evaluation import utility_findings as tables
 from gencard.measures.evaluation.evaluation import Finding
 from gencard.measures.utility.fidelity import Fidelity
 from gencard.measures.utility.numbers import NumberFigure, NumberTable, Source, Statistic
@@ -307,7 +310,7 @@ EXPLANATIONS = {
         "Another target, or another model, may give another result.",
     ),
 }
-"""By evaluation, in the order of a report."""
+"""By evaluation."""
 
 
 @singledispatch

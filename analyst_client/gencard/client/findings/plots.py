@@ -17,9 +17,12 @@ from gencard.client.common.display import named, percent
 from gencard.client.findings.findings import NumberReport, figure_name, sentence
 from gencard.core.audit.report import AuditReport, PlantedEvidence, UniquesEvidence
 from gencard.core.types import UNDEFINED
-from gencard.measures.evaluation import risk_findings as attacks, risk_findings as distances, utility_findings as models, utility_findings as tables
-from gencard.measures.evaluation.risk_findings import BINS, RATIO_BINS, STEP
+from gencard.measures.evaluation import risk_findings as attacks
+from gencard.measures.evaluation import risk_findings as distances
+from gencard.measures.evaluation import utility_findings as models
+from gencard.measures.evaluation import utility_findings as tables
 from gencard.measures.evaluation.evaluation import Finding
+from gencard.measures.evaluation.risk_findings import BINS, RATIO_BINS, STEP
 from gencard.measures.evaluation.utility_findings import MOST_LINES, FidelityFinding
 from gencard.measures.utility.fidelity import Fidelity, MarginalFidelity
 from gencard.measures.utility.numbers import NumberFigure

@@ -63,8 +63,8 @@ from gencard.core.errors import (
 )
 from gencard.core.scale import Places
 from gencard.core.statistics.formula import Analysis, analysis_of
-from gencard.measures.utility.fidelity import fidelity as fidelity_to
 from gencard.measures.utility.fidelity import GapWords
+from gencard.measures.utility.fidelity import fidelity as fidelity_to
 from gencard.measures.utility.numbers import compare_with_records
 from gencard.shell import visible
 from gencard.wire import dsse

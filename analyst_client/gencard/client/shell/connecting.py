@@ -28,9 +28,8 @@ from gencard.client.shell.terminal import (
     say_next,
     say_table,
 )
-from gencard.core.card.terms import NO_ANALYSES
 from gencard.core.card.budget import decimal_text
-from gencard.core.card.terms import Tier
+from gencard.core.card.terms import NO_ANALYSES, Tier
 from gencard.core.catalogue import DeclaredAttribute
 from gencard.core.errors import InvalidInputError
 from gencard.core.policy import NumbersOffer, Policy

@@ -51,9 +51,8 @@ from gencard.client.shell.terminal import (
     say_next,
     say_table,
 )
-from gencard.core.card.terms import NO_ANALYSES
 from gencard.core.card.card import CardState
-from gencard.core.card.terms import Tier
+from gencard.core.card.terms import NO_ANALYSES, Tier
 from gencard.core.errors import InvalidInputError, NotAcceptedError
 from gencard.wire.canonical import Document
 from gencard.wire.documents import json_of

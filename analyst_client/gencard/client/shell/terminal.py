@@ -12,9 +12,8 @@ from rich.console import Console
 from gencard.client.analyst import Analyst
 from gencard.client.common.display import Facts, listing, plain
 from gencard.client.terms import Marginals, Measured, Statistic, all_marginals
-from gencard.core.card.sums import Histogram, Sum
+from gencard.core.card.sums import Histogram, Moment, MomentKind, Sum
 from gencard.core.errors import InvalidInputError
-from gencard.core.card.sums import Moment, MomentKind
 from gencard.core.statistics.formula import Analysis
 from gencard.shell import visible
 

@@ -47,8 +47,8 @@ from gencard.core.errors import (
     TooLargeError,
 )
 from gencard.core.policy import RULES_VERSION, Rule
-from gencard.wire.documents import Question
 from gencard.wire.canonical import json_bytes
+from gencard.wire.documents import Question
 from gencard.wire.dsse import DOCUMENT
 from gencard.wire.keys import Identity
 

@@ -30,8 +30,8 @@ from gencard.core.errors import CardStateError, InvalidInputError
 from gencard.core.policy import OUTPUT_RULES, RULES_VERSION, USUAL_RULES, Colour, Rule, Rules
 from gencard.core.program_outputs import Number, Outputs, outputs_of_json, outputs_to_json, significant
 from gencard.core.typed_json import PLAIN
-from gencard.wire.documents import AnswerVerdict, SignedAnswer, answer_statement
 from gencard.wire.canonical import digest_of, time_text
+from gencard.wire.documents import AnswerVerdict, SignedAnswer, answer_statement
 from gencard.wire.dsse import sign
 from gencard.wire.steward import ReviewedNumber
 

@@ -131,7 +131,7 @@ class Turns(Generic[Item]):
         return None
 
 
-class Door:
+class FairLock:
     """A fair lock: one thread holds it at a time, and waiting threads are served by owners in turn."""
 
     def __init__(self, seconds: float) -> None:

@@ -35,7 +35,6 @@ from gencard.controller.state.cards import (
 )
 from gencard.controller.state.database import Database
 from gencard.controller.state.log import EventLog
-from gencard.controller.state.cards import Quotas
 from gencard.controller.state.results import RunRow, RunState, RunTier
 from gencard.core.card.card import (
     STEWARD,
@@ -55,10 +54,9 @@ from gencard.core.domain import Clique
 from gencard.core.errors import CardStateError, DatasetChangedError, NotFoundError, ProposalRefusedError
 from gencard.core.policy import OF_PRESENT
 from gencard.core.statistics.linear import statistics_of
-from gencard.wire.codec import card_bytes, card_of_bytes
-from gencard.wire.documents import Question, answer_of_document
-from gencard.wire.documents import card_document
 from gencard.wire.canonical import digest_of, document_of, time_text
+from gencard.wire.codec import card_bytes, card_of_bytes
+from gencard.wire.documents import Question, answer_of_document, card_document
 from gencard.wire.dsse import ANSWER, CARD, DOCUMENT, opened, predicate_of, statement
 from gencard.wire.keys import Identity, Role
 
@@ -334,7 +332,7 @@ class CardBook:
 
 def _check_part(terms: Proposal, dataset_entry: DatasetEntry) -> None:
     """Refuse a card about a part of the records if a statistic cannot be restricted to that part."""
-    from gencard.analysis.formulas.model_matrix import read_condition
+    from gencard.analysis.formulas.model_matrix import read_condition  # noqa: PLC0415 - loads pandas
 
     attributes, _ = read_condition(terms.where, dataset_entry.schema.coding)
     groups = [*terms.cliques, *(one.by for one in terms.sums), *(() for _ in terms.histograms)]

@@ -20,7 +20,7 @@ from gencard.controller.base.disk import write_whole
 from gencard.controller.jobs.tasks import BlackBoxJob, RowsResult, SynthesisJob
 from gencard.core.blackbox import BlackBox, canonicalise
 from gencard.core.coding import StructuralZeros
-from gencard.core.dataset import Dataset, wire_codes, wire_dtype
+from gencard.core.dataset import Dataset, row_bytes, wire_codes, wire_dtype
 from gencard.core.derived_cells import with_computed
 from gencard.core.domain import Domain
 from gencard.core.errors import BlackBoxError, GencardError, JobLimitError, StorageError
@@ -28,7 +28,6 @@ from gencard.core.generators.contract import Generator, Model, rng_of
 from gencard.core.generators.model_file import model_of, saved_fit
 from gencard.core.generators.registry import generator_named
 from gencard.core.types import Progress
-from gencard.core.dataset import row_bytes
 from gencard.wire.psi import psi_of_document
 
 if TYPE_CHECKING:

@@ -44,9 +44,8 @@ from gencard.controller.page.views import ChangeResult
 from gencard.controller.state.stewards import Passkey, Passkeys, key_of
 from gencard.controller.stewards.desk import Desk
 from gencard.core.errors import InvalidInputError, PermissionDeniedError, UnauthenticatedError
-from gencard.wire.keys import grouped
 from gencard.wire.canonical import sha256
-from gencard.wire.keys import Identity, Role
+from gencard.wire.keys import Identity, Role, grouped
 from gencard.wire.steward import Action, Kind
 
 # Sessions of the page: kept in memory, by the digest of a secret that only the browser has.

@@ -34,10 +34,9 @@ from gencard.core.audit.report import AuditReport, CheckResult, Verdict
 from gencard.core.audit.wording import QUESTIONS, effect_sentence, limits, opening, p_value_text
 from gencard.core.errors import InvalidInputError, InvalidNumberError, NotFoundError
 from gencard.core.types import UNDEFINED
-from gencard.wire.keys import CARDS, LOG, PERSONS, grouped
 from gencard.wire.documents import Receipt
+from gencard.wire.keys import CARDS, LOG, PERSONS, Identity, grouped
 from gencard.wire.log import log_entry_document
-from gencard.wire.keys import Identity
 from gencard.wire.steward import Kind, Person
 
 # Releases and audits: receipts with their signatures, verdicts with their evidence.

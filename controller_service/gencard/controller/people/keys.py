@@ -37,10 +37,9 @@ from gencard.controller.state.database import Database
 from gencard.controller.state.log import EventLog, add_change, all_changes, newest_change
 from gencard.core.errors import InvalidInputError, NotFoundError, StorageError, UnauthenticatedError
 from gencard.files import KEY_LIMIT, read_file
-from gencard.wire.keys import KeyChange, KeyHistory, key_change_of
 from gencard.wire.canonical import time_text
 from gencard.wire.dsse import key_id
-from gencard.wire.keys import Identity
+from gencard.wire.keys import Identity, KeyChange, KeyHistory, key_change_of
 
 AUTHORITY_LIFE = timedelta(days=730)
 LEAF_LIFE = timedelta(days=90)

@@ -42,6 +42,7 @@ from pydantic import Field
 
 from gencard.controller.base.files import Section
 from gencard.core.card.budget import decimal_text
+from gencard.core.card.sums import level_values
 from gencard.core.coding import (
     BOOLEANS,
     MOST_DECIMALS,
@@ -55,7 +56,6 @@ from gencard.core.coding import (
 )
 from gencard.core.domain import LARGEST_SIZE, Clique
 from gencard.core.errors import InvalidCodingError
-from gencard.core.card.sums import level_values
 from gencard.core.scale import CLAMPS, Scale, problem_of_steps, shortest, steps_of
 
 Levels = Mapping[str, tuple[str, ...]]

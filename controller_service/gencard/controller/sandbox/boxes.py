@@ -34,8 +34,15 @@ from gencard.core.json_codecs import ScalarCodec, written
 from gencard.core.statistics.linear import LinearStatistic
 from gencard.core.typed_json import AS_IT_IS
 from gencard.core.types import Progress, ignore_progress
-from gencard.wire.black_box import AnswerReader, HundredthsReport, error_of_refusal, expected_line
-from gencard.wire.black_box import BoxRequest, BoxTask, Values
+from gencard.wire.black_box import (
+    AnswerReader,
+    BoxRequest,
+    BoxTask,
+    HundredthsReport,
+    Values,
+    error_of_refusal,
+    expected_line,
+)
 from gencard.wire.canonical import document_of, json_bytes
 
 

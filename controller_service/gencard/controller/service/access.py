@@ -170,7 +170,7 @@ def _caller_in(pem: bytes) -> Caller:
     return Caller(identity, tls_key, begins, ends)
 
 
-class Patience:
+class CallTimeout:
     """Cancels calls that take longer than so many seconds, in a single thread for all calls."""
 
     def __init__(self, seconds: float) -> None:
@@ -212,7 +212,7 @@ class Patience:
             number = next(self._numbers)
             self._waiting[number] = time.monotonic() + self._seconds, context
             if self._watcher is None:
-                self._watcher = threading.Thread(target=self._watch, name="patience", daemon=True)
+                self._watcher = threading.Thread(target=self._watch, name="call-timeout", daemon=True)
                 self._watcher.start()
             elif self._asleep:  # else it waits for an earlier end already
                 self._changed.notify()

@@ -31,8 +31,8 @@ from gencard.controller.service.access import (
     UNQUEUED,
     Admits,
     Caller,
+    CallTimeout,
     OpenCalls,
-    Patience,
     caller_of,
 )
 from gencard.core.errors import (
@@ -234,19 +234,19 @@ class Guard(grpc.ServerInterceptor):
     _open: OpenCalls = field(init=False)
     _shares: Shares = field(init=False)
     _turns: CallTurns = field(default_factory=CallTurns)
-    _patience: Patience = field(init=False)
-    _kept: Patience = field(init=False)
+    _timeout: CallTimeout = field(init=False)
+    _kept: CallTimeout = field(init=False)
 
     def __post_init__(self) -> None:
         self._open = OpenCalls(self._check)
         self._shares = Shares(self.bounds)
-        self._patience = Patience(self.bounds.request_seconds)
-        self._kept = Patience(KEPT_SECONDS)
+        self._timeout = CallTimeout(self.bounds.request_seconds)
+        self._kept = CallTimeout(KEPT_SECONDS)
 
     def stop(self) -> None:
         """Stop watching open calls."""
         self._open.stop()
-        self._patience.stop()
+        self._timeout.stop()
         self._kept.stop()
 
     def intercept_service(
@@ -298,7 +298,7 @@ class Guard(grpc.ServerInterceptor):
                     if time.monotonic() - checked >= CHECKED_EVERY:
                         self._check(_caller())
                         checked = time.monotonic()
-                    with self._patience.waiting(context):
+                    with self._timeout.waiting(context):
                         yield answer
                     answer = self._next(answers, who, method)
             if caught:
@@ -321,7 +321,7 @@ class Guard(grpc.ServerInterceptor):
     def _each(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
         """Yield requests as they arrive, each checked; a late request ends the call."""
         while True:
-            with self._patience.waiting(context):
+            with self._timeout.waiting(context):
                 request = next(requests, None)
             if request is None:
                 return

@@ -55,7 +55,9 @@ from gencard.v1 import (
 from gencard.v1 import audit_pb2 as audit
 from gencard.v1 import catalog_pb2 as catalog
 from gencard.v1 import common_pb2 as common
+from gencard.wire.canonical import document_of
 from gencard.wire.codec import (
+    card_message,
     message_of,
     messages_of,
     part_of,
@@ -64,13 +66,16 @@ from gencard.wire.codec import (
     timestamp,
     value_of,
 )
-from gencard.wire.codec import card_message
-from gencard.wire.tables import psi_chunks
-from gencard.wire.tables import ACCEPT_PACKED, dataset_of_chunks, encoded_chunks, table_chunks
 from gencard.wire.documents import Question
 from gencard.wire.psi import psi_of_document
-from gencard.wire.canonical import document_of
 from gencard.wire.steward import Action, LogLine, check_arguments, kind_of
+from gencard.wire.tables import (
+    ACCEPT_PACKED,
+    dataset_of_chunks,
+    encoded_chunks,
+    psi_chunks,
+    table_chunks,
+)
 
 prepare((CatalogueEntry, catalog.Dataset), (GeneratorEntry, catalog.Generator))
 

@@ -34,8 +34,8 @@ from gencard.controller.state import results
 from gencard.controller.state.cards import list_cards
 from gencard.controller.state.ledger import Account, Scope
 from gencard.controller.state.results import AuditRow
-from gencard.controller.stewards.effects import summary_of
 from gencard.controller.stewards.cards import worst_of
+from gencard.controller.stewards.effects import summary_of
 from gencard.core.audit.report import Verdict
 from gencard.core.card.budget import FREE
 from gencard.core.card.card import CardRecord, CardState

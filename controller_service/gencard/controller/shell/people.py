@@ -36,10 +36,9 @@ from gencard.core.errors import InvalidInputError
 from gencard.files import KEY_LIMIT, read_file
 from gencard.shell import new_typer
 from gencard.wire import keys as wire
-from gencard.wire.keys import PERSONS, EnrolmentRequest, grouped, request_of_document
 from gencard.wire.canonical import time_text
 from gencard.wire.dsse import key_id
-from gencard.wire.keys import Role
+from gencard.wire.keys import PERSONS, EnrolmentRequest, Role, grouped, request_of_document
 from gencard.wire.steward import Action, Kind
 
 Fingerprint = Annotated[

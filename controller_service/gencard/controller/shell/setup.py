@@ -56,6 +56,7 @@ from gencard.controller.shell.terminal import (
 )
 from gencard.controller.state.log import Event, ahead_of
 from gencard.controller.stewards.effects import reachable
+from gencard.controller.wiring.opening import RefusedDataset, Reload, SettingsWatch, digest_of
 from gencard.controller.wiring.readiness import (
     check_apart,
     check_caps,
@@ -63,7 +64,6 @@ from gencard.controller.wiring.readiness import (
     check_evaluations,
     check_policies,
 )
-from gencard.controller.wiring.opening import RefusedDataset, Reload, SettingsWatch, digest_of
 from gencard.controller.wiring.serving import Controller, lead, report, report_refused, tls_files
 from gencard.controller.wiring.serving import serve as serve_settings
 from gencard.core.card.privacy import AS_COUNTED, Mechanism

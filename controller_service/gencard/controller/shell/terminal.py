@@ -26,11 +26,14 @@ from gencard.controller.people.enrolment import read_identities
 from gencard.controller.settings import Settings
 from gencard.controller.state.log import Event, kept_rules
 from gencard.controller.state.sharing import fence_of_machine
-from gencard.controller.stewards.desk import Way
-from gencard.controller.stewards.desk import Desk
-from gencard.controller.wiring.opening import open_controller_state
-from gencard.controller.wiring.opening import InForce, digest_of
-from gencard.controller.wiring.opening import RuleLog, rules_of
+from gencard.controller.stewards.desk import DecisionChannel, Desk
+from gencard.controller.wiring.opening import (
+    InForce,
+    RuleLog,
+    digest_of,
+    open_controller_state,
+    rules_of,
+)
 from gencard.core.errors import GencardError, InvalidInputError, StorageError
 from gencard.wire.keys import Identity, Role
 from gencard.wire.steward import Action, Kind
@@ -142,8 +145,8 @@ def local_desk(
     with controller_state(config) as state:
         _log_rules(state, steward)
         who = Identity.of(steward_uri(state.settings, steward))
-        way = Way("local", pwd.getpwuid(os.getuid()).pw_name, emergency)
-        yield LocalDesk(state, state.desk(way, authority_key), who)
+        channel = DecisionChannel("local", pwd.getpwuid(os.getuid()).pw_name, emergency)
+        yield LocalDesk(state, state.desk(channel, authority_key), who)
 
 
 AHEAD_ADVICE = (

@@ -29,9 +29,7 @@ from gencard.controller.backup import (
 from gencard.controller.base.disk import StateFiles, check_space, free_bytes
 from gencard.controller.base.files import secret_bytes
 from gencard.controller.controller_state import utc_now
-from gencard.controller.notify import Channel, Fate, channels_of
-from gencard.controller.notify import TEST, Message
-from gencard.controller.notify import link_of
+from gencard.controller.notify import TEST, Channel, DeliveryOutcome, Message, channels_of, link_of
 from gencard.controller.people.keys import certificate_ends
 from gencard.controller.records.records import check_rights
 from gencard.controller.records.table_address import TableAddress
@@ -462,4 +460,4 @@ def _problem(channel: Channel, settings: Settings) -> str:
     message = Message(name, (TEST,), domain, link_of(settings), now)
     with console.status(f"Sending by {channel.name}"):
         attempt = channel.send(message, now)
-    return "" if attempt.fate is Fate.TAKEN else attempt.problem
+    return "" if attempt.outcome is DeliveryOutcome.TAKEN else attempt.problem

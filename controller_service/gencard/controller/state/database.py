@@ -28,7 +28,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.schema import CreateColumn
 
-from gencard.controller.base.fair_use import Door
+from gencard.controller.base.fair_use import FairLock
 from gencard.controller.state.tables import announced, leader, measures, metadata, revision
 from gencard.core.errors import (
     InvalidInputError,
@@ -166,7 +166,7 @@ class Database:
 
     def __init__(self, url: str, fence: "Fence | None" = None) -> None:
         self._fence = fence
-        self._door = Door(_BUSY_SECONDS)
+        self._write_lock = FairLock(_BUSY_SECONDS)
         with translated():
             address = make_url(url)
             if address.get_backend_name() == "sqlite":
@@ -209,7 +209,7 @@ class Database:
         overtaken.
         """
         writing = self._engine.execution_options(**{_WRITES: True})
-        with self._while_leading(), translated(), self._door.passed(), writing.begin() as tx:
+        with self._while_leading(), translated(), self._write_lock.passed(), writing.begin() as tx:
             yield tx
 
     @contextmanager

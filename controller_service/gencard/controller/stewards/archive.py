@@ -25,10 +25,10 @@ from gencard.core.audit.wording import report_of_json_object
 from gencard.core.card.budget import ZERO, Price, Spend, SpendState
 from gencard.core.card.card import CardRecord
 from gencard.core.errors import GencardError, VerificationError
-from gencard.wire.keys import CARDS, LOG, KeyHistory
-from gencard.wire.documents import Receipt, receipt_of_document
 from gencard.wire import dsse
+from gencard.wire.documents import Receipt, receipt_of_document
 from gencard.wire.dsse import RECEIPT, predicate_of
+from gencard.wire.keys import CARDS, LOG, KeyHistory
 from gencard.wire.steward import BudgetAccount
 
 # The budget as stewards watch it: what is spent of each cap, how it grew, when it will be gone.

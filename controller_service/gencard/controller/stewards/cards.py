@@ -48,8 +48,8 @@ from gencard.core.errors import (
 from gencard.core.policy import TwoStewards
 from gencard.core.typed_json import PLAIN
 from gencard.measures.privacy.psi_risk import PsiRisk
-from gencard.wire.documents import price_document, terms_document, terms_of_document, transform_document
 from gencard.wire.canonical import Document, digest_of, sha256, time_text
+from gencard.wire.documents import price_document, terms_document, terms_of_document, transform_document
 from gencard.wire.dsse import REVOCATION, sign, statement
 from gencard.wire.keys import Identity
 from gencard.wire.steward import Action, CertainKey, Kind, RiskReview, RiskState, Together

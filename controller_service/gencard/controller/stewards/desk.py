@@ -46,8 +46,8 @@ from gencard.core.errors import (
     StaleEtagError,
     UnauthenticatedError,
 )
-from gencard.wire.codec import card_of_bytes
 from gencard.wire.canonical import Document, digest_of, document_of, json_bytes, sha256
+from gencard.wire.codec import card_of_bytes
 from gencard.wire.dsse import DOCUMENT
 from gencard.wire.keys import Identity, short_name
 from gencard.wire.steward import (
@@ -78,8 +78,8 @@ _OTHER_DIGEST = (
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """Way in which stewards come to a desk: service, page or local.
+class DecisionChannel:
+    """DecisionChannel in which stewards come to a desk: service, page or local.
 
     Args:
         account: In a local shell, the account of the operating system, whatever name was given.
@@ -129,7 +129,7 @@ class Deciding:
     person: Callable[[Identity], Enrolled | None]
     clock: Callable[[], datetime]
     two: frozenset[str] = frozenset()
-    way: Way = field(default_factory=Way)
+    channel: DecisionChannel = field(default_factory=DecisionChannel)
 
     def preview(self, who: Identity, kind: Kind, resource: str, arguments: Mapping[str, Any]) -> Preview:
         """Return the document that has to be seen before a decision, as it is now.
@@ -209,7 +209,7 @@ class Deciding:
         own_keys = self._keys(who, keys)
         self._check_not_own(who, own_keys, demands.subject)
         needs_two, first = self._needs_two(demands), None
-        alone = self.way.emergency or (needs_two and self._is_setup(demands))
+        alone = self.channel.emergency or (needs_two and self._is_setup(demands))
         if needs_two and not alone:
             first = self._counting(tx, action, now)
             if first is None:
@@ -239,12 +239,12 @@ class Deciding:
 
     def _is_setup(self, demands: Demands) -> bool:
         """Whether the owner of the files changes people while no two stewards could agree."""
-        is_local = self.way.name == LOCAL
+        is_local = self.channel.name == LOCAL
         return is_local and demands.changes_people and not self.effects.people.has_two_stewards()
 
     def _keys(self, who: Identity, others: Collection[str]) -> frozenset[str]:
-        if self.way.account:
-            return frozenset({f"{ACCOUNT}{self.way.account}"})
+        if self.channel.account:
+            return frozenset({f"{ACCOUNT}{self.channel.account}"})
         person = self.person(who)
         return frozenset(others) | (frozenset() if person is None else person.keys)
 
@@ -300,13 +300,13 @@ class Deciding:
         now: datetime,
         first: FirstDecision | None,
     ) -> None:
-        details = DOCUMENT.write(action) | {"digest": action.digest, "way": self.way.name}
+        details = DOCUMENT.write(action) | {"digest": action.digest, "way": self.channel.name}
         del details["arguments"]  # texts alone are logged; the digest is of the arguments too
         names = {"action": step, "actor": who.uri, "resource": details.pop("resource")}
         if first is not None:
             details["first"] = short_name(first.by)
-        if self.way.account:
-            details["account"] = self.way.account
+        if self.channel.account:
+            details["account"] = self.channel.account
         if step == EMERGENCY:
             details["emergency"] = "one steward decided alone"
         self.log.append(tx, **names, details=details, now=now)

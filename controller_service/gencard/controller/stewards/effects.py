@@ -18,7 +18,6 @@ from sqlalchemy import Connection
 from gencard.controller.answers.decisions import STEWARD, Decisions, Review, RunOutcome
 from gencard.controller.cards.book import question_of
 from gencard.controller.failures import Refusals, Refused
-from gencard.controller.people.keys import LEAF_LIFE, read_authority
 from gencard.controller.people.enrolment import (
     Enrolled,
     Enrolment,
@@ -29,28 +28,26 @@ from gencard.controller.people.enrolment import (
     write,
 )
 from gencard.controller.people.enrolment import EnrolmentKind as Enrolling
-from gencard.controller.state.stewards import Passkeys
-from gencard.controller.people.keys import KeyRotation
+from gencard.controller.people.keys import LEAF_LIFE, KeyRotation, read_authority
 from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state import results
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.log import EventLog
 from gencard.controller.state.results import RunRow, RunTier
+from gencard.controller.state.stewards import Passkeys
 from gencard.core.errors import (
     AuthorityElsewhereError,
     InvalidInputError,
     NotFoundError,
     PermissionDeniedError,
 )
-from gencard.core.policy import OUTPUT_RULES
-from gencard.core.policy import TwoStewards
+from gencard.core.policy import OUTPUT_RULES, TwoStewards
 from gencard.core.program_outputs import DIGITS
 from gencard.files import KEY_LIMIT, read_file
-from gencard.wire.documents import price_document
-from gencard.wire.keys import LARGEST, request_of_document
 from gencard.wire.canonical import Document, digest_of, sha256
+from gencard.wire.documents import price_document
 from gencard.wire.dsse import key_id
-from gencard.wire.keys import Identity, Role
+from gencard.wire.keys import LARGEST, Identity, Role, request_of_document
 from gencard.wire.steward import (
     Action,
     AnswerReview,

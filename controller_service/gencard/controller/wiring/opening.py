@@ -26,6 +26,7 @@ from gencard.controller.records.catalogue import PREFIX, Catalogue, DatasetEntry
 from gencard.controller.records.records import check_rights, entry_of
 from gencard.controller.records.schema_file import read_schema
 from gencard.controller.settings import DatasetTable, Settings
+from gencard.controller.state.cards import Quotas
 from gencard.controller.state.database import Database, Fence
 from gencard.controller.state.ledger import Caps, Ledger
 from gencard.controller.state.log import (
@@ -36,14 +37,13 @@ from gencard.controller.state.log import (
     keep_rules,
     kept_rules,
 )
-from gencard.controller.state.cards import Quotas
 from gencard.controller.wiring.readiness import check_catalogue
 from gencard.core.errors import DatasetUnavailableError, GencardError
 from gencard.core.generators.model_file import KeptFits
 from gencard.core.generators.registry import GENERATORS
-from gencard.wire.keys import CARDS, LOG
 from gencard.wire.canonical import json_bytes, sha256
 from gencard.wire.dsse import key_id
+from gencard.wire.keys import CARDS, LOG
 
 # Rules in force as short texts, and the log of their changes and of starts of the service.
 #

@@ -17,8 +17,7 @@ from gencard.controller.answers.programs import ProgramRun, Programs
 from gencard.controller.audit_runs import AuditRun, RemoteRuns
 from gencard.controller.audits import KIND as AUDIT
 from gencard.controller.audits import Audits, Journals, tidy
-from gencard.controller.backup import state_lock
-from gencard.controller.backup import check_restored
+from gencard.controller.backup import check_restored, state_lock
 from gencard.controller.base.fair_use import Bounds
 from gencard.controller.base.files import secret_bytes
 from gencard.controller.base.listening import TlsFiles
@@ -59,11 +58,11 @@ from gencard.controller.service.servicers import (
     answer_response,
 )
 from gencard.controller.settings import Settings
-from gencard.controller.state.sharing import Leadership
 from gencard.controller.state.log import Clock, Event, ahead_of
+from gencard.controller.state.sharing import Leadership
 from gencard.controller.stewards.cards import KIND as RISK
 from gencard.controller.stewards.cards import RiskRun, Risks
-from gencard.controller.stewards.desk import Way
+from gencard.controller.stewards.desk import DecisionChannel
 from gencard.controller.wiring.opening import (
     InForce,
     Reload,
@@ -104,10 +103,12 @@ def servicers(
     boxes = BoxRelease(database, audits.card_audits, jobs, controller_state.files)
     releases = _releases(controller_state, operations, jobs, audits, boxes)
     evaluations = Evaluations(cards, controller_state.ledger, operations)
-    operations.carries(EVALUATION, EvaluationRun(evaluations, jobs, work, boxes, evaluation_response))
+    operations.register_runner(
+        EVALUATION, EvaluationRun(evaluations, jobs, work, boxes, evaluation_response)
+    )
     risks = Risks(database, cards, operations)
     risks.tidy()
-    operations.carries(RISK, RiskRun(risks, operations, jobs))
+    operations.register_runner(RISK, RiskRun(risks, operations, jobs))
     lent_boxes = frozenset(settings.lending.black_boxes)
     remote_runs = RemoteRuns(audits, jobs, executor, work, settings.limits.upload_rows, lent_boxes)
     signing_key = Roster(settings.signing.identities).signing_key
@@ -148,7 +149,7 @@ def _audits(controller_state: ControllerState, operations: Operations, jobs: Des
     )
     with controller_state.database.reading() as tx:
         tidy(tx, controller_state.cards, audits.journals)
-    operations.carries(AUDIT, AuditRun(audits, jobs, audit_response))
+    operations.register_runner(AUDIT, AuditRun(audits, jobs, audit_response))
     return audits
 
 
@@ -171,7 +172,7 @@ def _releases(
         controller_state.settings.limits.card_release_mib,
         controller_state.fits,
     )
-    operations.carries(RELEASE, ReleaseRun(releases, jobs, state.work, boxes, release_response))
+    operations.register_runner(RELEASE, ReleaseRun(releases, jobs, state.work, boxes, release_response))
     return releases
 
 
@@ -181,9 +182,9 @@ def _answers(
     settings = controller_state.settings
     answers = Answers(controller_state.decisions, operations)
     checked = AnswerRun(answers, jobs, answer_response)
-    operations.carries(RUN, checked)
+    operations.register_runner(RUN, checked)
     sandbox = settings.cell.limits, settings.cell.isolation
-    operations.carries(
+    operations.register_runner(
         PROGRAM,
         ProgramRun(checked, controller_state.files, settings.state.work, *sandbox, answer_response),
     )
@@ -416,7 +417,7 @@ def _page(controller_state: ControllerState, operations: Operations) -> "PageSer
     except ModuleNotFoundError:
         problem = "needs more libraries: pip install 'gencard[page]'"
         raise InvalidInputError(field="page", problem=problem) from None
-    desk = controller_state.desk(Way("page"), operations=operations)
+    desk = controller_state.desk(DecisionChannel("page"), operations=operations)
     return start_page(table, controller_state, desk, tls, report)
 
 

@@ -74,11 +74,11 @@ from gencard.analysis.answers.regressions import (
     multinomial_answer,
     poisson_answer,
 )
+from gencard.core.card.sums import level_values
 from gencard.core.coding import MISSING, MISSING_BESIDE, Edges
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError, InvalidInputError, NoAnswerError, NoEstimateError
-from gencard.core.card.sums import level_values
 from gencard.core.statistics.formula import SUMMED_TERMS, Analysis
 from gencard.core.types import FloatArray, IntArray
 

@@ -39,6 +39,7 @@ from gencard.analysis.formulas.formula_values import (
 )
 from gencard.analysis.formulas.formulas import read_factors
 from gencard.analysis.formulas.numbers import CONSTANT, NumbersUsed
+from gencard.core.card.sums import level_values
 from gencard.core.coding import Coding, Edges, Labels
 from gencard.core.domain import Clique
 from gencard.core.errors import FEWER_TERMS, InvalidFormulaError, InvalidInputError, TooLargeError

@@ -19,7 +19,7 @@ from gencard.core.statistics.marginals import coefficients, count, count_all, ta
 from gencard.core.types import FloatArray, IntArray
 
 _ROUNDING = 1e-13
-"""Above it is every difference of one record."""
+"""Coordinates, in shares of the records, that differ by less are taken as equal."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,9 +171,9 @@ class Basis:
 
 
 _WIDEST = 60
-"""Columns of a matrix; the numbers in its kernel grow with them."""
+"""Most cells of a circuit; its exact numbers grow with the cells, and must stay below ``_LARGEST``."""
 
-_LARGEST = 2**62
+_LARGEST = 2**62  # fits into the 64-bit integers of counts
 
 MOST_TABLE_CELLS = 2_000
 """Cells of the full table up to which circuits are looked for."""
@@ -269,9 +269,9 @@ def _steepest(
 
 
 def only_change(matrix: IntArray, signs: FloatArray) -> IntArray | None:
-    """The one vector that the matrix takes to zero, in smallest whole numbers with these signs.
+    """Return the kernel vector of a matrix in smallest whole numbers with these signs.
 
-    None where there is not one, or it has other signs.
+    None if the kernel does not have dimension 1, or its vector has other signs.
     """
     if not 2 <= matrix.shape[1] <= _WIDEST:
         return None

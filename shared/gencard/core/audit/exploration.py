@@ -63,6 +63,7 @@ def welch(low: FloatArray, high: FloatArray) -> Comparison:
     """
     gap = float(high.mean() - low.mean())
     if np.ptp(low) == 0 and np.ptp(high) == 0:
+        # Not ``gap != 0``: means of equal constants may differ in the last bit.
         unequal = bool(low[0] != high[0])
         return Comparison(gap if unequal else 0.0, 0.0, 1.0, 0.0 if unequal else 1.0)
     parts = np.array([low.var(ddof=1) / len(low), high.var(ddof=1) / len(high)])
@@ -140,6 +141,7 @@ def pooled_p_value(evidence: Sequence[Evidence]) -> float:
     if not directions.all():
         return float(scipy.special.chdtrc(2 * len(evidence), -2 * np.log(p_values).sum()))
     weights = np.array([one.weight for one in evidence])
+    # Equal to ndtri(1 - p / 2), where small p-values would be lost to rounding.
     z = directions * -scipy.special.ndtri(p_values / 2)
     return 2 * float(scipy.special.ndtr(-abs(float(weights @ z)) / sqrt(float(weights @ weights))))
 
@@ -219,10 +221,10 @@ class BlockEvidence:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
-    """The outputs of one side in step 1, as far as they are looked at.
+    """Summary of the outputs of one side in step 1.
 
     Args:
-        coordinates: One row for each run.
+        coordinates: In the basis, shape ``(runs, dimensions)``.
         shares: Mean marginal on each clique.
         neighbours: Mean of ``neighbour_shares``.
     """
@@ -280,7 +282,7 @@ class Findings:
     def towards(self, difference: FloatArray) -> Direction:
         """The direction along ``difference``, each block weighted by its expected reproduction.
 
-        What comes out in blocks in which the inputs do not differ follows the others, all of them.
+        Output differences where the inputs are equal may follow any block, so they add to every weight.
         """
         vector = np.zeros_like(difference)
         for part, response in zip(self.basis.parts, self.response, strict=True):
@@ -322,6 +324,7 @@ def explore(basis: Basis, pair: ExtremalPair, low: Sample, high: Sample) -> Find
         np.concatenate([block.aside for block in blocks]),
         np.concatenate([low.coordinates, high.coordinates]).mean(axis=0),
         shares,
+        # The share of one record keeps pairs of levels that never occur from a division by 0.
         (high.neighbours - low.neighbours) / (high.neighbours + low.neighbours + 1 / len(pair.low)),
     )
 
@@ -406,7 +409,7 @@ def inverse_variance(table: FloatArray, shares: FloatArray) -> FloatArray:
 
 
 def within_blocks(basis: Basis, vector: FloatArray, shares: Sequence[FloatArray]) -> FloatArray:
-    """The same for every block, kept inside it, so that no block speaks for another.
+    """Apply ``inverse_variance`` in each block and keep only the part inside the block.
 
     Args:
         vector: Coordinates of the difference.

@@ -188,7 +188,7 @@ class _Draw:
 
 
 _MOST_SECONDS = 10.0
-"""Time limit, in seconds, of the integer program for the farthest dataset of a small table."""
+"""Time limit in seconds of the integer program; at the limit, the pair depends on the machine."""
 
 PASSES = 2
 """Number of passes through every set of moves."""

@@ -235,7 +235,7 @@ def _partners(
     faces = faces[_stable_order(key[faces])]
     is_odd, ordered = odd[faces], key[faces]
     even, odds = faces[~is_odd], faces[is_odd]
-    begins = np.flatnonzero(np.diff(ordered, prepend=-1))
+    begins = np.flatnonzero(np.diff(ordered, prepend=-1))  # keys are not negative: 0 begins a group, too
     odds_before: IntArray = np.cumsum(is_odd)[begins] - is_odd[begins]
     of_key: IntArray = np.diff(odds_before, append=len(odds))
     evens = np.diff(begins, append=len(faces)) - of_key

@@ -25,7 +25,7 @@ _TERMS = AuditTerms()
 
 @dataclass(frozen=True, slots=True)
 class AuditPlan:
-    """Settings of one audit; with box and dataset they determine every number of its report.
+    """Settings of one audit. With box and dataset they fix its report, except time and earlier tries.
 
     Args:
         cliques: Phi, the marginals that the card releases; with ``linear``, its linear statistics.
@@ -33,8 +33,8 @@ class AuditPlan:
         seed: From which the audit's own choices and the seeds of all runs derive, 0 to 2**64 - 1.
         terms: Runs on each side, highest order of the blocks, level over all tries.
         attempt: Which try of the family of black boxes this is on the dataset, from 1.
-        structural_zeros: Cells that cannot occur. The audit puts no record there: a box may refuse one,
-            and what it does with one tells nothing about real records.
+        structural_zeros: Cells that cannot occur. The audit puts no record there: a box may reject
+            such a record, and its output on such a record is no evidence about real records.
 
     Raises:
         InvalidCliqueError: Phi is empty.
@@ -79,15 +79,15 @@ def level(alpha: float, attempt: int) -> float:
 
 
 class Side(IntEnum):
-    """Dataset that the box is given; of planted ones ``LOW`` is the even and ``HIGH`` the odd one."""
+    """Dataset that the box is given. Values enter ``run_seed``; callers unpack them in this order."""
 
-    LOW = 0
-    HIGH = 1
+    LOW = 0  # among the planted datasets: the even one
+    HIGH = 1  # among the planted datasets: the odd one
     ORIGINAL = 2
 
 
 class AuditStep(IntEnum):
-    """Step of an audit: the purpose of some of its runs."""
+    """Step of an audit in which a run is made; its value enters ``run_seed``."""
 
     LOOK = 1
     TEST = 2
@@ -137,7 +137,7 @@ class Runner:
             yield in_domain(_next(outputs), dataset.domain, self.plan.rows)
 
     def weigh(self, step: AuditStep, side: Side, values: FloatArray) -> None:
-        """Tell a box that checks its runs which numbers each run led to.
+        """Give a box that repeats some of its runs the numbers that the audit computed from each run.
 
         Args:
             values: Shape ``(runs, numbers)``.
@@ -149,7 +149,7 @@ class Runner:
         return [run_seed(self.plan.seed, step, side, run) for run in range(self.plan.terms.runs)]
 
     def skip(self, step: AuditStep, side: Side) -> None:
-        """Tell progress as if the box were run: whether it is may depend on records."""
+        """Report progress as if the box had run, because whether it runs may depend on records."""
         for run in range(self.plan.terms.runs):
             self._report_call(step, side, run)
 
@@ -172,9 +172,9 @@ def _next(outputs: Iterator[Dataset]) -> object:
 
 
 def run_seed(seed: int, step: AuditStep, side: Side, run: int) -> int:
-    """The seed that the box is given for one run: derived from the plan's, and its own.
+    """Return the seed of one run, derived from the plan's seed; every run has another seed.
 
-    Being different on the two sides, equal outputs mean more than an equal stream of random numbers.
+    The sides have different seeds, so that equal outputs are not due to equal random numbers.
     """
     sequence = np.random.SeedSequence([seed, int(step), int(side), run])
     return int(sequence.generate_state(1, np.uint64)[0])

@@ -1,4 +1,7 @@
-"""The report of an audit: its evidence and verdict."""
+"""The report of an audit: its evidence and verdict.
+
+Names of fields and values of enumerations are the JSON of stored reports: do not rename them.
+"""
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -34,8 +37,8 @@ class PlantedEvidence:
         rare: Records of both sides whose cells were expected to hold fewer than 0.05 rows of a run.
         one_in: A box that copies one unique record in so many is found by ``Check.PLANTED`` in about
             8 of 10 such audits; 0 where not even one that copies all of them is.
-        alone: Number of planted records of which ``Check.CANARY`` detects a single one that every run
-            reproduces.
+        alone: Number of planted records that ``Check.CANARY`` would detect, each alone, if every run on
+            its side reproduced the record.
     """
 
     cubes: int

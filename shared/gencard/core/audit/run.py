@@ -115,6 +115,7 @@ def trial(findings: Findings, dataset: Dataset, pair: ExtremalPair) -> Trial:
     basis = findings.basis
     low, high, original = (basis.shares(side) for side in (pair.low, pair.high, dataset))
     difference = basis.coordinates(high) - basis.coordinates(low)
+    # Mixes in the inputs by what is copied: a cell that only this pair fills would weigh too much.
     copied = min(1.0, float(np.abs(findings.response).max()))
     spread = _mixed(findings.shares, _mixed(low, high, 0.5), copied / (1 + copied))
     expected = _expected(findings, difference)

@@ -301,6 +301,7 @@ def findable_alone(own: BoolArray, other: BoolArray, level: float) -> int:
     findable = 0
     for p_value, own_total in zip(smallest, np.searchsorted(totals, seen), strict=True):
         attained = np.where(tails <= p_value * _TIE, tails, 0.0).max(axis=1)
+        # The p-value of ``best_single`` with this record's total replaced; ``+`` binds before ``<=``.
         findable += attained @ others - attained[own_total] + p_value <= level
     return int(findable)
 
@@ -415,7 +416,7 @@ class PlantedArm:
     ) -> tuple[tuple[CheckResult, ...], PlantedEvidence | None]:
         """Run the box on both datasets, and test the reproduced records.
 
-        Where nothing can be planted progress is told all the same: it depends on no record.
+        If nothing can be planted, the same progress is reported, so that it discloses nothing.
 
         Raises:
             BlackBoxError: An output is not what the contract of the box says.
@@ -442,6 +443,7 @@ def planted_checks(
         level: Level of the whole audit.
     """
     planted = len(pair.even_corners)
+    # Reversed columns: the odd records are the own ones there. Copying makes both surpluses positive.
     even, odd = _runs(on_even, planted), _runs(on_odd[:, ::-1], planted)
     compared = welch(-_surplus(odd), _surplus(even))
     own = np.hstack([on_even[:, :planted], on_odd[:, planted:]])

@@ -1,4 +1,7 @@
-"""The report in words, with what it must never say, and as an object of JSON types, without loss."""
+"""Sentences of an audit report, and the report as a JSON object, without loss.
+
+Stored reports contain ``wording`` and ``summary``: a changed sentence makes them unreadable.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

@@ -6,7 +6,7 @@ in simulations, ``analysis/answers/noisy_margins.py`` says.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from decimal import Decimal
 from enum import StrEnum
@@ -33,6 +33,9 @@ from gencard.core.card.budget import (
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 from gencard.core.json_codecs import written
 from gencard.core.types import IntArray
+
+CURRENCIES = {"epsilon": 1, "rho": 2}
+"""Currencies that noise spends, fields of ``Price``, and the power of k that ``for_person`` grows by."""
 
 _LEAST_STDDEV = 1e-9
 """Noise too small to be seen is noise all the same: a stddev of 0 would say that counts are exact."""
@@ -81,7 +84,7 @@ class AddedNoise(ABC):
     noisy: ClassVar = True
     terms: ClassVar = frozenset({"weights", "histograms", "sums"})
     currency: ClassVar[str]
-    """Currency of the ledger in which budgets add up: a field of this class and of ``Price``."""
+    """One of ``CURRENCIES``, in which budgets add up in the ledger, and a field of this class."""
 
     norm: ClassVar[int]
     """1 where noise follows from the L1 sensitivity, 2 where from the square of the L2 one."""
@@ -155,7 +158,9 @@ class AddedNoise(ABC):
                Theorem 2.2.
             .. [2] M. Bun, T. Steinke, "Concentrated Differential Privacy", TCC 2016, Prop. 1.9.
         """
-        grown: dict[str, Any] = {self.currency: self.budget * most_records**self.norm}
+        # The currency decides, not the norm: Laplace noise that spends rho would grow by k^2, too.
+        growth = most_records ** CURRENCIES[self.currency]
+        grown: dict[str, Any] = {self.currency: self.budget * growth}
         return replace(self, **grown, most_records=most_records)
 
     @classmethod
@@ -286,12 +291,24 @@ class Gaussian(AddedNoise):
 NOISES: tuple[type[AddedNoise], ...] = (Laplace, Gaussian)
 """Every noise on counts; of those with one currency the first is the usual one."""
 
-CURRENCIES = tuple(dict.fromkeys(noise.currency for noise in NOISES))
+
+def usual_noise(currency: str, offered: Collection[Mechanism] = ()) -> Mechanism:
+    """The noise that is meant where a budget in this currency is all that is given.
+
+    Args:
+        offered: Mechanisms of a policy: if several noises spend this currency, one of these is meant.
+    """
+    spenders = [noise.mechanism for noise in NOISES if noise.currency == currency]
+    return next((mechanism for mechanism in spenders if mechanism in offered), spenders[0])
 
 
-def usual_noise(currency: str) -> Mechanism:
-    """The noise that is meant where a budget in this currency is all that is given."""
-    return next(noise.mechanism for noise in NOISES if noise.currency == currency)
+def noise_names(currency: str) -> str:
+    """Name the noises that spend a currency, for people.
+
+    >>> noise_names("rho")
+    'Gaussian'
+    """
+    return " or ".join(one.mechanism.capitalize() for one in NOISES if one.currency == currency)
 
 
 def laplace(epsilon: Decimal | int | str, *, neighbouring: Neighbouring | str) -> Laplace:
@@ -412,7 +429,7 @@ def privacy_with(mechanism: Mechanism, given: Mapping[str, str]) -> Privacy:
         _check_parameters(given, None)
         return EXACT
     if mechanism is Mechanism.GENERATOR:
-        currency = next((name for name in reversed(CURRENCIES) if name in given), CURRENCIES[0])
+        currency = next((name for name in reversed(CURRENCIES) if name in given), next(iter(CURRENCIES)))
         return InsideGenerator(noise_with(usual_noise(currency), given))
     return noise_with(mechanism, given)
 
@@ -443,10 +460,8 @@ def _check_parameters(given: Mapping[str, str], kind: type[AddedNoise] | None) -
         if required.get(name, False) > (name in given) or (name in given and name not in required):
             owners = [str(noise.mechanism) for noise in NOISES if name in _names(noise)]
             wrong = problem.format(" or ".join(owners))
-            advice = (
-                "Give epsilon (Laplace noise) or rho (Gaussian noise) together with "
-                "neighbouring; for exact counts, give none of them."
-            )
+            budgets = " or ".join(f"{one} ({noise_names(one)} noise)" for one in CURRENCIES)
+            advice = f"Give {budgets} together with neighbouring; for exact counts, give none of them."
             raise InvalidInputError(field=f"privacy.{name}", problem=wrong, advice=advice)
 
 

@@ -11,10 +11,10 @@ from math import comb
 
 import numpy as np
 
+from gencard.core.card.sums import level_values
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError, InvalidPsiError, TooLargeError
 from gencard.core.json_codecs import written
-from gencard.core.card.sums import level_values
 from gencard.core.statistics.marginals import count, count_all
 from gencard.core.types import FloatArray
 from gencard.measures.evaluation.evaluation import (
