@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gencard.boxes.reference import AddsMarginal, Honest
-from gencard.client.audit import WAITS, Clock, NoticedBox
+from gencard.client.audit import WAITS, AuditProgress, NoticedBox
 from gencard.client.common.arguments import Where
 from gencard.core import errors
 from gencard.core.audit.report import Verdict
@@ -92,13 +92,13 @@ class TestFromAfar:
     def test_a_person_reads_what_time_is_left_and_a_function_the_stage(self):
         seconds = iter([0.0, 2.0, 6.0])
         told = []
-        clock = Clock(lambda stage, share: told.append(stage), now=lambda: next(seconds))
+        clock = AuditProgress(lambda stage, share: told.append(stage), now=lambda: next(seconds))
         for stage in ("pair", "look, run 1 of 70", "look, run 2 of 70", "look, run 4 of 70"):
             clock(stage, 0.1)
         assert told[:2] == ["pair", "look, run 1 of 70"]
         assert told[2] == "look, run 2 of 70, about 2 min 20 s left"  # 69 runs of 2 s
         assert told[3] == "look, run 4 of 70, about 2 min 10 s left"  # 67 runs of 2 s
-        Clock(lambda stage, share: told.append(stage), is_shown=False)("look, run 9 of 70", 0.5)
+        AuditProgress(lambda stage, share: told.append(stage), is_shown=False)("look, run 9 of 70", 0.5)
         assert told[4] == "look, run 9 of 70"
 
 
@@ -106,7 +106,7 @@ class TestLongRuns:
     def test_a_person_is_given_a_reason_for_a_run_without_an_answer(self, monkeypatch):
         monkeypatch.setattr("gencard.client.audit.PATIENCE", 0.01)
         stages, answered = [], threading.Event()
-        clock = Clock(lambda stage, share: (stages.append((stage, share)), answered.set()))
+        clock = AuditProgress(lambda stage, share: (stages.append((stage, share)), answered.set()))
         clock("look, run 3 of 70", 0.2)
         answered.clear()
 
@@ -124,7 +124,7 @@ class TestLongRuns:
 class TestEstimate:
     def test_a_person_reads_what_all_runs_will_take_before_the_first(self):
         seconds, told = iter([1.0, 3.5]), []
-        clock = Clock(lambda stage, share: told.append(stage), now=lambda: next(seconds))
+        clock = AuditProgress(lambda stage, share: told.append(stage), now=lambda: next(seconds))
         clock.expect(42, lambda: None)
         assert told == ["42 runs, about 1 min 40 s"]  # of 2.5 s
 
@@ -132,8 +132,8 @@ class TestEstimate:
         def rehearsal():
             raise AssertionError
 
-        Clock(ignore_progress).expect(42, rehearsal)
-        Clock(lambda stage, share: None, is_shown=False).expect(42, rehearsal)
+        AuditProgress(ignore_progress).expect(42, rehearsal)
+        AuditProgress(lambda stage, share: None, is_shown=False).expect(42, rehearsal)
 
     @pytest.mark.parametrize("where", ["made-up", "card"])
     def test_a_terminal_shows_it(self, card, world, monkeypatch, where):
@@ -150,7 +150,7 @@ class TestEstimate:
             raise BlackBoxError(problem="it raised an error")
 
         told = []
-        Clock(lambda stage, share: told.append(stage)).expect(42, rehearsal)
+        AuditProgress(lambda stage, share: told.append(stage)).expect(42, rehearsal)
         assert told == []
 
 

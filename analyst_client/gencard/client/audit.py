@@ -214,7 +214,7 @@ def _at_made_up_records(
     zeros = agreement.structural_zeros
     plan = AuditPlan(terms.marginals, rows, seed, audit_terms, linear=linear, structural_zeros=zeros)
     with progress_bar("Auditing", progress) as display:
-        begin, clock = time.monotonic(), Clock(display, is_shown=not callable(progress))
+        begin, clock = time.monotonic(), AuditProgress(display, is_shown=not callable(progress))
         remote = RemoteBox(agreement.connection, agreement.card.name, black_box)
         box = NoticedBox(remote, clock.notice)
         if records is None:
@@ -266,7 +266,7 @@ def _at_card(
         request_id=str(uuid4()),
     )
     with progress_bar("Auditing", progress) as display:
-        clock = Clock(display, is_shown=not callable(progress))
+        clock = AuditProgress(display, is_shown=not callable(progress))
         if not resume:
             runs = calls(agreement.card.terms.audit.sufficient.runs)
             clock.expect(runs, partial(_rehearse, agreement, black_box, seed))
@@ -313,7 +313,7 @@ _RUN = re.compile(r"run (\d+) of (\d+)")
 
 
 @dataclass(slots=True)
-class Clock:
+class AuditProgress:
     """Function that reports the progress of an audit with an estimate of the time left.
 
     Args:

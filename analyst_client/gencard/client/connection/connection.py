@@ -166,7 +166,7 @@ class Connection:
         """Turn to the next address if the controller is unavailable; return whether to call again."""
         if not isinstance(self.channel, Channels) or not isinstance(error, ServiceUnavailableError):
             return False
-        self.channel.turn(address)
+        self.channel.use_next(address)
         return time.monotonic() < deadline
 
     def _error_of(self, failed: grpc.RpcError) -> GencardError:
@@ -462,10 +462,10 @@ class Channels(grpc.Channel):
     def present(self) -> grpc.Channel:
         return self._channels[self._place]
 
-    def turn(self, failed: str) -> None:
+    def use_next(self, failed: str) -> None:
         """Send the next calls to the address after the one that failed; pause after each round."""
         with self._lock:
-            if self.address == failed:  # of many calls that fail at once, only the first turns
+            if self.address == failed:  # of many calls that fail at once, only the first moves on
                 self._place = (self._place + 1) % len(self._channels)
             pause = self._place == 0
         if pause:
