@@ -207,7 +207,7 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
         "gencard.client.common.psi_tables",
         "gencard.client.common.parquet:_column",
         "gencard.client.connection.tables:_reserve",
-        "gencard.client.connection.connection:Channels.turn",
+        "gencard.client.connection.connection:Channels.use_next",
     ),
 }
 """Topic -> places, in the order in which a reader meets them."""
