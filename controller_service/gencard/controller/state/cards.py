@@ -176,8 +176,8 @@ def insert_card(
     now: datetime,
 ) -> None:
     """Raises StorageError, at the end of the transaction's block, if the name is taken."""
-    row = {"name": name, "dataset": dataset, "analyst": analyst, "state": state, "body": body}
-    tx.execute(insert(cards).values(row | {"etag": etag, "created": now, "changed": now}))
+    row = insert(cards).values(name=name, dataset=dataset, analyst=analyst, state=state, body=body)
+    tx.execute(row.values(etag=etag, created=now, changed=now))
 
 
 def update_card(

@@ -147,15 +147,11 @@ def create_operation(
     tx: Connection, name: str, *, owner: str, kind: str, resource: str, request: bytes, now: datetime
 ) -> None:
     """Put an operation in the queue."""
-    row: dict[str, Any] = {
-        "name": name,
-        "owner": owner,
-        "kind": kind,
-        "resource": resource,
-        "request": request,
-    }
-    row |= {"state": OperationState.QUEUED, "stage": "", "permille": 0, "created": now, "changed": now}
-    tx.execute(insert(operations).values(row))
+    row = insert(operations).values(
+        name=name, owner=owner, kind=kind, resource=resource, request=request
+    )
+    queued = row.values(state=OperationState.QUEUED, stage="", permille=0, created=now, changed=now)
+    tx.execute(queued)
 
 
 def report_progress(tx: Connection, name: str, stage: str, permille: int, now: datetime) -> bool:

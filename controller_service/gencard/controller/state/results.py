@@ -245,15 +245,10 @@ def begin_audit(
     """Write an audit down before it runs; which attempt it is, from 1."""
     # counted before the run: an audit that is stopped when it looks bad still counts
     attempt = count_attempts(tx, dataset, submitter) + 1
-    row: dict[str, Any] = {
-        "name": name,
-        "card": card,
-        "dataset": dataset,
-        "submitter": submitter,
-        "created": now,
-    }
-    row |= {"black_box": box.name, "box_digest": box.digest, "author": box.author, "attempt": attempt}
-    tx.execute(insert(audits).values(row))
+    row = insert(audits).values(
+        name=name, card=card, dataset=dataset, submitter=submitter, created=now, attempt=attempt
+    )
+    tx.execute(row.values(black_box=box.name, box_digest=box.digest, author=box.author))
     return attempt
 
 
