@@ -14,6 +14,8 @@ from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from docs.house.sources import SOURCES
+
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LOCKS = {
@@ -156,6 +158,20 @@ def test_the_analysts_install_is_thin():
 def test_commands_are_there(target):
     module, _, name = target.partition(":")
     assert callable(getattr(import_module(module), name))
+
+
+def test_modules_that_images_pages_and_manifests_run_exist():
+    """A module that moved is named by its new place in each file that runs it."""
+    command = re.compile(r"""-m[\s"',\[]+(gencard\.[a-z_.]+[a-z_])""")
+    named = {
+        (str(path.relative_to(ROOT)), module)
+        for path in tracked()
+        if not path.is_relative_to(ROOT / "tests")
+        for module in command.findall(path.read_text(errors="ignore"))
+    }
+    files = {Path(name).name for name, _ in named}
+    assert files >= {"Dockerfile", "images", "controller.yaml", "deploy.md"}
+    assert not {(name, module) for name, module in named if module not in SOURCES}
 
 
 def test_no_place_of_anybodys_machine_is_named():
