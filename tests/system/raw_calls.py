@@ -30,6 +30,7 @@ from gencard.controller import audits
 from gencard.controller.people.keys import KeyPair, certify, issue, read_authority
 from gencard.controller.service.access import MAY_CALL
 from gencard.controller.service.guard import TRACE
+from gencard.controller.state.requests import UNFINISHED
 from gencard.wire.error_table import error_of
 from gencard.wire.keys import Role
 from tests.system.house import House
@@ -213,11 +214,18 @@ def state_of(house: House, tables: Iterable[str] = TABLES) -> str:
     return digest.hexdigest()
 
 
+def _unfinished(house: House) -> int:
+    with closing(sqlite3.connect(house.folder / "state" / "state.sqlite")) as connection:
+        query = "SELECT count(*) FROM operations WHERE state IN (?, ?)"
+        return int(connection.execute(query, UNFINISHED).fetchone()[0])
+
+
 @contextmanager
 def state_unchanged(house: House, tables: Iterable[str] = TABLES) -> Iterator[None]:
     controller = house.controller
     assert controller is not None
-    assert eventually(lambda: not controller.operations._runs), "work goes on"
+    # Between two operations no coordinator runs one, and the next one waits in the queue.
+    assert eventually(lambda: not (controller.operations._runs or _unfinished(house))), "work goes on"
     before = state_of(house, tables)
     yield
     assert state_of(house, tables) == before
