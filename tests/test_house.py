@@ -132,7 +132,7 @@ MOST_FLAT_FOLDERS = 0
 MOST_EXCESS_FILES = 0
 """Files above 16 in a folder, all folders together."""
 
-MOST_SMALL_MODULES = 0.15
+MOST_SMALL_MODULES = 0.13
 """Share of modules under 60 lines."""
 
 MOST_SMALL_WITH_ONE_IMPORTER = 0
@@ -141,16 +141,16 @@ MOST_SMALL_WITH_ONE_IMPORTER = 0
 UNREACHABLE: set[str] = set()
 """Last parts of the names of modules that only tests and benchmarks import; none may be added."""
 
-MOST_PAIRS = 8
+MOST_PAIRS = 7
 """Pairs of classes that share most of their fields."""
 
 LEFT = 0
 """Docstrings of product code, tests, benchmarks, docs and examples that open badly; it only falls."""
 
 MOST_REPEATED_NAMES = 0
-MOST_CONVERSION_LINES = 175
+MOST_CONVERSION_LINES = 165
 
-MOST_RUN = {"propose": 59, "generate": 104, "run": 114, "audit": 105}
+MOST_RUN = {"propose": 54, "generate": 95, "run": 100, "audit": 96}
 """Files that one call runs, on both sides; two more than seen, for what runs now and then."""
 
 MOST_CODEC_CALLS = {"propose": 119, "again": 118, "run": 560}
