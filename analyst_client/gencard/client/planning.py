@@ -263,9 +263,9 @@ def _bounds(card: Card) -> str:
 
 
 def check_mechanism(card: Card) -> None:
-    """Refuse to sign, without a question, an offer of another mechanism than the proposal's.
+    """Check that an offer to be signed without a question has the mechanism of the proposal.
 
-    A generator that adds noise of its own is signed if the proposal has its name.
+    An offer whose generator adds its own noise is accepted if the proposal names this generator.
     """
     proposal = card.negotiation.proposed
     proposed, offered = proposal.privacy, card.terms.privacy

@@ -193,7 +193,7 @@ _REVIEWED = instance("str", "AnswerReview", advice="Write answer=steward.answer(
 class Steward(Party):
     """A steward's connection to a controller. Use it in a ``with`` block, or close it.
 
-    Each decision names what was looked at: pass the review, or the name with ``shown``, its digest.
+    Each decision names the reviewed document: pass the review, or the name with ``shown``, its digest.
     If it has changed since, the decision is refused with StaleEtagError.
 
     with Steward.connect(folder="sam") as steward:
@@ -530,7 +530,7 @@ class Steward(Party):
         shown: str | None,
         **arguments: Any,
     ) -> Decision:
-        """A decision on what was looked at; arguments that are None, false or empty are left out."""
+        """Decide on the reviewed document; arguments that are None, false or empty are left out."""
         if isinstance(subject, str) and shown is None:
             advice = "Pass the review that you read, or its digest as shown=."
             raise InvalidInputError(field="shown", problem="is required with a name", advice=advice)

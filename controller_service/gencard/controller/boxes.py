@@ -455,7 +455,7 @@ class Boxes:
     def author(self, name: str) -> str:
         """Return the author of a generator or black box; empty if the settings name none.
 
-        Families of black boxes are told apart by name and author, whatever their bytes.
+        Families of black boxes differ by name and author; their bytes do not count.
         """
         box = self._boxes.get(name)
         return box.author if isinstance(box, ProgramBox) else OURS

@@ -99,8 +99,8 @@ class Bundle:
         """Sort files, and the files of folders.
 
         Raises:
-            InvalidInputError: A file is missing, irregular or too large, or all together are; or it was
-                named by itself, and nobody signs what it holds.
+            InvalidInputError: A file is missing, not regular or too large, or all files together are too
+                large. Or the caller named a file that is no document of a release.
         """
         bundle, walk, left = cls(), list(_walk(paths)), BUNDLE_LIMIT.most
         for path, is_named in walk:
@@ -170,13 +170,12 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Trusted keys. They must not come from the bundle itself.
+    """Trusted keys. They must not come from the bundle: its author could exchange keys and signatures.
 
     Args:
-        analyst: The analyst's present key and earlier ones; empty where they are not known, and the
-            analyst's signature is then not checked.
-        log: None where it is not known; checkpoints are then not believed.
-        analyst_source: Where the analyst's keys come from: who has to be believed about them.
+        analyst: The analyst's present and earlier keys. If empty, the signature is not checked.
+        log: None if the log's key is not known; every checkpoint then fails its check.
+        analyst_source: Source of the analyst's keys, shown to the reader, who has to trust it.
     """
 
     controller: KeyHistory

@@ -83,7 +83,7 @@ def checked_answer(answer: CardRecord, proposal: Proposal) -> CardRecord:
 
 
 def checked_offer(card: CardRecord, offer: Offer, entry: CatalogueEntry, *, analyst: str) -> bytes:
-    """The statement to sign, once its bytes are found to mean the offer as it is shown, and no more."""
+    """Return the statement to sign, after checking that its bytes state the offer that is displayed."""
     stated = card_of_statement(offer.statement)
     agreements = {
         "terms": stated.terms == offer.terms,

@@ -81,7 +81,7 @@ class AnsweredOnline:
 
     Args:
         facts: Signed facts about the card: verdicts and revocations.
-        problem: Why it does not say whether the card is revoked, such as a card of another analyst.
+        problem: Reason for which the controller gave no answer, such as a card of another analyst.
     """
 
     facts: tuple[bytes, ...] = ()
@@ -197,7 +197,7 @@ def _logged(
     """The checkpoint that covers the log entry of a receipt or an answer.
 
     Args:
-        check: Raises VerificationError where an entry says something else than what was signed.
+        check: Raises VerificationError if an entry differs from the signed document.
     """
     entries = [wire_log.log_entry_of_document(file.content) for file in bundle.all("log entry")]
     own = [entry for entry in entries if wire_log.resource_of(entry.body) == signed.name]

@@ -89,7 +89,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 @contextmanager
 def appearing(path: Path, field: str = "file") -> Iterator[Path]:
-    """A place to write what then appears at ``path``, whole or not at all, whoever else writes there."""
+    """Yield a place to write; its content appears at ``path`` whole, also beside other writers."""
     part = _part_of(path, field)
     try:
         yield part

@@ -551,7 +551,7 @@ def confirmed(
     reason: str | None,
     yes: bool,
 ) -> tuple[str, str]:
-    """The digest of what was looked at, and the reason; a terminal shows it and asks."""
+    """Return the digest of the reviewed document, and the reason; a terminal asks for them."""
     if yes or not is_interactive():
         for option, value, advice in (
             ("--shown", shown, _LOOK_FIRST),

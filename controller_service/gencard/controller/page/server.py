@@ -119,7 +119,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals["asset"] = asset_address
-    # its result counts as safe, and is not where it stands in an attribute
+    # its result counts as safe HTML, which it is not inside an attribute
     del environment.filters["tojson"]
     environment.filters |= {
         "ago": ago,

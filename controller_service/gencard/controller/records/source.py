@@ -94,7 +94,7 @@ class Persons:
             f"coalesce({_word('person', 1)}, 0) AS person_high",
             f"coalesce({_word('person', 17)}, 0) AS person_low",
             f"{_word('hash', 1)} AS place",
-            "person IS NULL AS nobody",
+            "person IS NULL AS lacks_person",
         ]
         query = f"SELECT {', '.join(inner)}, {person} AS person FROM records"  # noqa: S608 - quoted
         return f"SELECT {', '.join(outer)} FROM (SELECT *, {place} AS hash FROM ({query}))"  # noqa: S608
@@ -108,8 +108,8 @@ class Persons:
         ranges: list[list[list[NDArray[Any]]]] = [[] for _ in range(_RANGES)]
         records = 0
         with closing(batches):  # a refusal ends what a database sends
-            for *batch, nobody in batches:
-                if np.any(nobody):
+            for *batch, lacks_person in batches:
+                if np.any(lacks_person):
                     raise UndeclaredLevelError(attribute=self.column)
                 records += len(batch[0])
                 check_number(records)
@@ -318,8 +318,8 @@ class StreamedRecords(ABC):
         with suppress(UndeclaredLevelError):
             tables = self.count(checked_cliques(self.coding))
         if not tables:
-            nobody = self.persons.column if self.persons else ""
-            raise UndeclaredLevelError(attribute=", ".join(self._undeclared()) or nobody)
+            persons = self.persons.column if self.persons else ""
+            raise UndeclaredLevelError(attribute=", ".join(self._undeclared()) or persons)
         check_zeros(self.coding, tables)
 
     def adjustments(self) -> dict[str, Adjustments]:
