@@ -19,7 +19,6 @@ from typer.testing import CliRunner
 from gencard.client.answers.answering import text_of
 from gencard.client.audit import Report
 from gencard.client.checking.bundle import Bundle
-from gencard.client.common import parquet as rows_in_parquet
 from gencard.client.common import rows
 from gencard.client.common.rows import read_rows
 from gencard.client.connection.credentials import public_key, read_answer
@@ -201,7 +200,6 @@ class TestRows:
         (tmp_path / "rows.csv").write_text("a\n" + "x\n" * 11)
         parquet.write_table(pa.table({"a": ["x"] * 11}), tmp_path / "rows.parquet")
         monkeypatch.setattr(rows, "MOST_CELLS", 10)
-        monkeypatch.setattr(rows_in_parquet, "MOST_CELLS", 10)
         for name in ("rows.csv", "rows.parquet"):
             with pytest.raises(InvalidInputError, match="more than 10 cells"):
                 read_rows(tmp_path / name, CODING, CODING.domain)

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from pyarrow import compute as pc
 from pyarrow import parquet
 
-from gencard.client.common.rows import BATCH_ROWS, MOST_CELLS, ReadColumn, batches
+from gencard.client.common.rows import BATCH_ROWS, ReadColumn, batches, check_cells
 from gencard.core.coding import Attribute, Coding, Edges, codes_of_numbers
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import DomainMismatchError, InvalidInputError, UndeclaredLevelError
+from gencard.core.errors import DomainMismatchError, UndeclaredLevelError
 from gencard.core.types import FloatArray
 from gencard.files import ParquetSize, check_footer, open_file, size_of
 from gencard.run.levels import (
@@ -87,8 +87,7 @@ def _check_size(path: Path) -> None:
         unpacked = sum(group.total_byte_size for group in groups)
         size = ParquetSize(size_of(path, "file"), unpacked, metadata.num_rows, metadata.num_columns)
     size.check("file")
-    if size.rows * size.columns > MOST_CELLS:
-        raise InvalidInputError(field="file", problem=f"has more than {MOST_CELLS:,} cells: {path}")
+    check_cells(path, size.rows * size.columns)
 
 
 def difference(path: Path, again: Path) -> str | None:

@@ -216,8 +216,7 @@ def _read_stored(path: Path, coding: Coding, domain: Domain) -> ReadRows:
             raise
     if problem:
         raise InvalidInputError(field="file", problem=problem, advice=advice)
-    if table.num_rows * table.num_columns > MOST_CELLS:
-        raise _too_many_cells(path)
+    check_cells(path, table.num_rows * table.num_columns)
     # labels, texts and numbers; dates are days since 1970-01-01, times of day minutes
     here = [one for one in coding.attributes if one.name in table.column_names]
     columns = {one.name: _series_of(table.column(one.name), one.coding) for one in here}
@@ -229,8 +228,10 @@ _ONE_SHEET = "Leave one sheet visible, or save the sheet as CSV."
 _ONE_TABLE = "Keep one row of names directly above the records, and nothing else in the sheet."
 
 
-def _too_many_cells(path: Path) -> InvalidInputError:
-    return InvalidInputError(field="file", problem=f"has more than {MOST_CELLS:,} cells: {path}")
+def check_cells(path: Path, cells: int) -> None:
+    """Check that the cells of a file may be held in memory; raises InvalidInputError."""
+    if cells > MOST_CELLS:
+        raise InvalidInputError(field="file", problem=f"has more than {MOST_CELLS:,} cells: {path}")
 
 
 def _series_of(column: Any, coding: Labels | Edges) -> Any:
@@ -277,7 +278,7 @@ def difference(path: Path, again: Path) -> str | None:
             case ".xlsx":
                 problem = _workbook().difference(path, again)
             case _:
-                problem = _statistics().difference(path, again)
+                problem = _statistics().difference(path, again, MOST_CELLS)
     except _UNREADABLE:
         return "it cannot be read"
     return problem
@@ -411,8 +412,7 @@ def read_csv(
             if any(len(line) != len(heads) for line in lines):
                 raise ValueError
             rows += len(lines)
-            if rows * len(columns) > MOST_CELLS:
-                raise _too_many_cells(path)
+            check_cells(path, rows * len(columns))
             for column in columns:
                 column.append(lines)
     return list(columns)

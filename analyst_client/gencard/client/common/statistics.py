@@ -18,7 +18,6 @@ import pyreadstat
 from numpy.typing import NDArray
 
 from gencard.client.common.formats import is_text, numbers_of_levels
-from gencard.client.common.rows import MOST_CELLS
 from gencard.core.coding import Attribute, Coding, Edges
 from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError
@@ -211,12 +210,12 @@ _TIME_FORMATS = ("%td", "%tcHH:MM", "SDATE10", "TIME5")
 """Formats of dates and times of day, without which they are other numbers."""
 
 
-def difference(path: Path, again: Path) -> str | None:
+def difference(path: Path, again: Path, most_cells: int) -> str | None:
     """Return what a file holds otherwise than the same rows written again: names, values, labels.
 
     Descriptions are not compared: no signed schema has them.
     """
-    file, expected = (read_statistics(one, MOST_CELLS) for one in (path, again))
+    file, expected = (read_statistics(one, most_cells) for one in (path, again))
     if list(file.values.columns) != list(expected.values.columns):
         return "the columns or their order"
     for name in expected.values.columns:
