@@ -70,10 +70,7 @@ def accuracies(name: str, dataset: Dataset, peers: Peers) -> tuple[dict[str, Acc
     """
     psi = measure_dataset(dataset, pairs(dataset))
     by_root = [round(100 * m.values.size**0.5) for m in psi.measurements]
-    own = {
-        "gencard": ours(dataset, psi),
-        "gencard, parts by root of cells": ours(dataset, psi, by_root),
-    }
+    own = {"gencard": ours(dataset, psi), "gencard, parts by root of cells": ours(dataset, psi, by_root)}
     recorded = [
         peers.peer(
             f"dpmm {mechanism}",

@@ -20,11 +20,7 @@ _LEFT_OUT = ("fnlwgt", "split")
 
 _LEVELS = 32
 
-_RANGES = {
-    "age": (16, 96, _LEVELS),
-    "education-num": (1, 17, 16),
-    "hours-per-week": (0, 100, _LEVELS),
-}
+_RANGES = {"age": (16, 96, _LEVELS), "education-num": (1, 17, 16), "hours-per-week": (0, 100, _LEVELS)}
 """Lowest value, the value after the highest, number of intervals."""
 
 _MOSTLY_ZERO = {"capital-gain": 100_000, "capital-loss": 4_400}

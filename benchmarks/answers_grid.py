@@ -22,13 +22,7 @@ from gencard.analysis.answers.kinds import answered, plain_answer
 from gencard.analysis.answers.margins import Margins, PsiMargins
 from gencard.analysis.answers.noisy_estimates import name_of
 from gencard.analysis.answers.noisy_margins import NoisyMargins, simulated
-from gencard.analysis.answers.noisy_numbers import (
-    Address,
-    Use,
-    numbers_of,
-    rule_of,
-    use_of,
-)
+from gencard.analysis.answers.noisy_numbers import Address, Use, numbers_of, rule_of, use_of
 from gencard.core.card.privacy import Gaussian, Laplace, Mechanism
 from gencard.core.errors import GencardError
 from gencard.core.statistics.formula import Analysis

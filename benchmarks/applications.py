@@ -59,10 +59,9 @@ class Application:
     def boxes(self) -> dict[str, BlackBox]:
         honest = self.honest()
         shares = {"copies 100 %": 1.0, "copies 10 %": 0.1, "copies 3 %": 0.03, "copies 1 %": 0.01}
-        return {
-            "honest": honest,
-            "dishonest": AddsMarginal(ipf(), self.cliques, self.smuggled),
-        } | {name: CopiesRows(honest, share) for name, share in shares.items()}
+        return {"honest": honest, "dishonest": AddsMarginal(ipf(), self.cliques, self.smuggled)} | {
+            name: CopiesRows(honest, share) for name, share in shares.items()
+        }
 
 
 def applications() -> tuple[Application, ...]:

@@ -99,10 +99,7 @@ def _honest_rows(quick: bool) -> Outcome:
 
 
 def _one_answer(quick: bool) -> Outcome:
-    lies: list[Callable[[Path], Lie]] = [
-        lambda _: Replay(bound=False),
-        lambda _: Replay(bound=True),
-    ]
+    lies: list[Callable[[Path], Lie]] = [lambda _: Replay(bound=False), lambda _: Replay(bound=True)]
     return _lied(lies * (2 if quick else 10))
 
 

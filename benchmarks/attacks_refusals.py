@@ -344,14 +344,7 @@ ATTACKS = (
         20,
         partial(searched, oracle=answers, most=None),
     ),
-    Attack(
-        "A4",
-        "the target's cell added to an answered population",
-        "not tried",
-        0.5,
-        20,
-        _added,
-    ),
+    Attack("A4", "the target's cell added to an answered population", "not tried", 0.5, 20, _added),
     Attack(
         "A3",
         "reason, price and size of a refusal, each kind on the file's numbers",

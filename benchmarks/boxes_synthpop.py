@@ -28,10 +28,7 @@ from gencard.boxes.synthpop import Options, SynthPop
 
 _SCRIPT = Path(__file__).with_name("sequential_trees.R")
 
-_VARIANTS = {
-    "gencard": Options(),
-    "gencard, pruned as rpart": Options(pruning="misclassification"),
-}
+_VARIANTS = {"gencard": Options(), "gencard, pruned as rpart": Options(pruning="misclassification")}
 
 
 @dataclass(frozen=True, slots=True)

@@ -221,14 +221,7 @@ def _adult_table(runs: list[Run]) -> bench.Table:
         "Adult, 13 mixed attributes, synthetic to train (~ scaled from fewer records)",
         ("program", "records", "CPU seconds", "x ours", "measured at", "peak MiB there"),
         [
-            (
-                r.name,
-                f"{r.rows:,}",
-                r.shown,
-                r.seconds / ours[r.rows],
-                f"{r.given:,}",
-                r.peak,
-            )
+            (r.name, f"{r.rows:,}", r.shown, r.seconds / ours[r.rows], f"{r.given:,}", r.peak)
             for r in runs
         ],
     )

@@ -111,10 +111,7 @@ def first_hour(records: Path, folder: Path) -> Hour:
         _first_hour(hour, records, folder)
     except FailedError as error:
         hour.failed = str(error)
-    except (
-        LookupError,
-        ValueError,
-    ) as error:  # a column, a coefficient or all records are missing
+    except (LookupError, ValueError) as error:  # a column, a coefficient or all records are missing
         hour.failed = f"not compared: {error!r}"
     return hour
 
@@ -188,11 +185,7 @@ def _compared(rows: Path, file: pd.DataFrame, schema: Declared, written: Declare
 
 
 def _type_sums(
-    hour: Hour,
-    name: str,
-    numbers: Sequence[str],
-    wanted: Sequence[object],
-    connection: Sequence[object],
+    hour: Hour, name: str, numbers: Sequence[str], wanted: Sequence[object], connection: Sequence[object]
 ) -> None:
     """Rows again, of a card that has the sums of some numbers, too; raises FailedError."""
     kinds = [

@@ -302,12 +302,7 @@ def run(quick: bool, peers: bool = False) -> bench.Result:
     ]
     targets.append(bench.Target("time with a histogram", slower, 3.0, "at most", "times"))
     return bench.Result(
-        [
-            *_exact_tables(exacts),
-            _table_beside(exacts, compared),
-            _noisy_table(noises),
-            others.table(),
-        ],
+        [*_exact_tables(exacts), _table_beside(exacts, compared), _noisy_table(noises), others.table()],
         targets,
         {"exact": {title: found for title, (found, _) in exacts.items()}, "noise": noises},
     )

@@ -89,10 +89,7 @@ METHODS = (
         {**_PRIVATE, "degree": "1"},
     ),
     Method(
-        "CTGAN",
-        Printed(3.62e-3, 0.170, (0.288, 0.380), (0.329, 0.383), 0.89),
-        "ctgan",
-        {"epochs": "10"},
+        "CTGAN", Printed(3.62e-3, 0.170, (0.288, 0.380), (0.329, 0.383), 0.89), "ctgan", {"epochs": "10"}
     ),
     Method(
         "PATE-GAN",

@@ -194,13 +194,7 @@ class Fit:
 
 
 def fitted(
-    program: str,
-    psi: Psi,
-    domain: Domain,
-    *,
-    iterations: int = 0,
-    repeats: int = 1,
-    processes: int = 1,
+    program: str, psi: Psi, domain: Domain, *, iterations: int = 0, repeats: int = 1, processes: int = 1
 ) -> Fit:
     """Run a program of ``fit_once`` in fresh processes, ours in our environment, others in theirs."""
     ours = program.startswith("gencard")

@@ -434,9 +434,7 @@ def run(quick: bool) -> Result:
     ahead = max(float(one.ahead.max()) for one in results if one.setting.made_up)
     title = f"Noise said and done in {len(SETTINGS)} settings, {draws:,} draws each"
     return Result(
-        [
-            Table(title, _COLUMNS, [one.cells for one in results]),
-        ],
+        [Table(title, _COLUMNS, [one.cells for one in results])],
         [
             *_targets(judged, alarms, quick),
             Target(

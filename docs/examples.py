@@ -21,15 +21,7 @@ from gencard.core.statistics.measure import measure_dataset
 from gencard.core.types import VersionKind
 from gencard.wire.canonical import digest_of, document_of, json_bytes, sha256, time_text
 from gencard.wire.documents import Receipt, card_document, card_statement, receipt_statement
-from gencard.wire.dsse import (
-    CHECKPOINT,
-    ENROLMENT_REQUEST,
-    REVOCATION,
-    VERDICT,
-    key_id,
-    sign,
-    statement,
-)
+from gencard.wire.dsse import CHECKPOINT, ENROLMENT_REQUEST, REVOCATION, VERDICT, key_id, sign, statement
 from gencard.wire.keys import CARDS, KeyChange
 from gencard.wire.psi import coding_digest, coding_document, psi_document
 

@@ -191,10 +191,7 @@ gencard verify no/such/folder
 gencard datasets -c no/such/folder
 """.splitlines()
 
-_SHAPES = (
-    (r"localhost:\d+", "HOST:PORT"),
-    (r"cards/(?!0{16})[0-9a-f]{16}", "cards/CARD"),
-)
+_SHAPES = ((r"localhost:\d+", "HOST:PORT"), (r"cards/(?!0{16})[0-9a-f]{16}", "cards/CARD"))
 
 
 @contextmanager

@@ -130,9 +130,7 @@ def negotiate_and_release(meter: WireMeter) -> str:
 
 def read_catalogue(meter: WireMeter, analyst: Analyst) -> None:
     chapter(
-        "The analyst reads the catalogue",
-        f"export GENCARD_CONNECTION={ANA}",
-        "gencard datasets fair",
+        "The analyst reads the catalogue", f"export GENCARD_CONNECTION={ANA}", "gencard datasets fair"
     )
     dataset = analyst.dataset("fair")
     say(f"{dataset.title}: {len(dataset.coding.attributes)} attributes, with schema and policy.")

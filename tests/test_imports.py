@@ -302,10 +302,7 @@ def test_the_name_gencard_belongs_to_nobody():
         ("gencard.core.generators.x", "import gencard.core.statistics.measure"),
         ("gencard.core.generators.x", "from gencard.core.blackbox import BlackBox"),
         ("gencard.core.generators.x", "from gencard.core import audit"),
-        (
-            "gencard.core.statistics.x",
-            "from gencard.core.generators.family import ipf",
-        ),
+        ("gencard.core.statistics.x", "from gencard.core.generators.family import ipf"),
         ("gencard.core.domain", "from gencard.core.statistics.psi import Psi"),
         ("gencard.core.blackbox.x", "from gencard.core.audit.plan import AuditPlan"),
         ("gencard.core.audit.x", "from gencard.wire.psi import psi_document"),

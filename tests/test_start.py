@@ -20,10 +20,7 @@ HEAVY = frozenset(
         *("opendp", "pandas", "pyarrow", "pydantic", "rich", "scipy", "sklearn", "sqlalchemy", "torch"),
     )
 )
-SHELLS = {
-    "gencard.client.shell.main": client_shell,
-    "gencard.controller.shell.main": steward_shell,
-}
+SHELLS = {"gencard.client.shell.main": client_shell, "gencard.controller.shell.main": steward_shell}
 COMMANDS = [(shell, name) for shell, app in SHELLS.items() for name in get_command(app).commands]
 
 

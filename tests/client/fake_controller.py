@@ -14,13 +14,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from google.longrunning import operations_pb2, operations_pb2_grpc
 from google.protobuf import empty_pb2
 
-from gencard.controller.people.keys import (
-    issue,
-    new_authority,
-    new_signing_key,
-    public_pem,
-    write_new,
-)
+from gencard.controller.people.keys import issue, new_authority, new_signing_key, public_pem, write_new
 from gencard.core.card.budget import Price
 from gencard.core.card.card import CardRecord, CardState, Turn
 from gencard.core.card.terms import Proposal

@@ -135,12 +135,7 @@ class TestFromPsi:
             (LINEAR, {"kind": "linear", "bootstrap": 100}, errors.InvalidInputError, "exact"),
             ("health ~ sex", {"where": "sex ="}, errors.InvalidInputError, "where"),
             (LINEAR, {"values": {"age": [1, 2, 1e300]}}, errors.InvalidInputError, "one number"),
-            (
-                LINEAR,
-                {"values": {"age": [1, 2, float("nan")]}},
-                errors.InvalidInputError,
-                "one num",
-            ),
+            (LINEAR, {"values": {"age": [1, 2, float("nan")]}}, errors.InvalidInputError, "one num"),
             ("health ~ sex", {"values": {"age": "old"}}, errors.InvalidInputError, "for each level"),
         ],
     )

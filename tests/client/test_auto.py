@@ -24,8 +24,7 @@ def test_the_card_names_the_choice(ana, world):
 
 
 @pytest.mark.parametrize(
-    "refusal",
-    [errors.ModelTooLargeError(limit=5, largest="x"), errors.NotFittableError(remedy="x")],
+    "refusal", [errors.ModelTooLargeError(limit=5, largest="x"), errors.NotFittableError(remedy="x")]
 )
 def test_the_next_one_is_proposed_where_one_is_refused(ana, world, monkeypatch, refusal):
     monkeypatch.setattr(

@@ -47,9 +47,7 @@ def test_what_was_written_reads_as_the_same(formula):
 
 
 EXPRESSIONS = st.recursive(
-    st.sampled_from("abcd1"),
-    lambda inner: st.tuples(inner, st.sampled_from("+*:"), inner),
-    max_leaves=5,
+    st.sampled_from("abcd1"), lambda inner: st.tuples(inner, st.sampled_from("+*:"), inner), max_leaves=5
 )
 
 

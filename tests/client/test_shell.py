@@ -8,11 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    PublicFormat,
-    load_pem_private_key,
-)
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 from typer.testing import CliRunner
 
 from gencard import core, wire

@@ -125,10 +125,7 @@ REFUSED = {
     "a short line": (joined(PLAIN) + "weiblich,1\n", "line 6"),
     "a long line": (joined(PLAIN) + "weiblich,1,0.5,2020-01-01,more\n", "line 6"),
     "two delimiters": ("sex;x,sex\nweiblich;y,weiblich\n", "has the names|no attribute"),
-    "an undeclared number with marks": (
-        "sex;pay;score;day\n" + "weiblich;1,5;x;2020-01-01\n",
-        "score",
-    ),
+    "an undeclared number with marks": ("sex;pay;score;day\n" + "weiblich;1,5;x;2020-01-01\n", "score"),
 }
 
 
@@ -186,11 +183,7 @@ def test_commands_that_read_files_of_rows_read_them_by_one_function():
         for path in folder.rglob("*.py")
         if re.search(r"\bread_(rows|numbered)\(", path.read_text())
     }
-    assert users == {
-        "common/rows.py",
-        "checking/verify.py",
-        "shell/checking.py",
-    }
+    assert users == {"common/rows.py", "checking/verify.py", "shell/checking.py"}
     assert {*COMMANDS} <= {*typer.main.get_command(app).commands}
     others = [path for path in folder.rglob("*.py") if "csv.reader" in path.read_text()]
     assert [path.name for path in others] == ["formats.py"]

@@ -181,8 +181,7 @@ class TestNotebook:
         assert set(NEXT) == set(CardState)
 
     @pytest.mark.parametrize(
-        ("price", "text"),
-        [(Price(), "nothing"), (Price(1_234), "1,234 exact statistics")],
+        ("price", "text"), [(Price(), "nothing"), (Price(1_234), "1,234 exact statistics")]
     )
     def test_prices(self, price, text):
         assert str(price) == text

@@ -281,10 +281,7 @@ class TestStored:
         [
             ({"formula": "region ~ sex"}, "is not a number with declared edges"),
             ({"kind": "quantiles", "formula": "log(income) ~ sex"}, "cannot be combined with functions"),
-            (
-                {"options": STORED | {"values": {"income": [1, 2, 3, 4]}}},
-                "no option of runs on records",
-            ),
+            ({"options": STORED | {"values": {"income": [1, 2, 3, 4]}}}, "no option of runs on records"),
             ({"options": {"response": "raw"}}, "levels, stored, coded"),
             ({"kind": "logistic", "formula": "ill ~ income"}, "no option 'response'"),
             ({"kind": "anova", "options": STORED | {"test": "kruskal"}}, "levels in their order"),
@@ -300,11 +297,7 @@ class TestStored:
         path.write_bytes(survey.read_bytes())
         run = asking(path)
         path.unlink()
-        usual = {
-            "kind": "means",
-            "formula": "income ~ sex",
-            "options": STORED,
-        }
+        usual = {"kind": "means", "formula": "income ~ sex", "options": STORED}
         with pytest.raises(InvalidInputError, match=words):
             run(**usual | question)
 

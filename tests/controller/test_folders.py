@@ -187,10 +187,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize(
         ("name", "problem"),
-        [
-            ("a=1/a=2/0.parquet", "each once"),
-            ("SEX=f/0.parquet", "a column inside its files"),
-        ],
+        [("a=1/a=2/0.parquet", "each once"), ("SEX=f/0.parquet", "a column inside its files")],
     )
     def test_partitions_that_mean_two_things(self, tmp_path, name, problem):
         _write(name)(tmp_path / "records")

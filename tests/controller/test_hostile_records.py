@@ -16,12 +16,7 @@ from gencard.controller.records import vault
 from gencard.controller.records.file_format import check_path, hmac_of
 from gencard.controller.records.vault import OpenRecords
 from gencard.controller.shell.main import app
-from gencard.core.errors import (
-    DatasetUnavailableError,
-    GencardError,
-    InvalidInputError,
-    TooLargeError,
-)
+from gencard.core.errors import DatasetUnavailableError, GencardError, InvalidInputError, TooLargeError
 
 ROWS = "".join(f"{number % 7},{'xy'[number % 2]}\n" for number in range(200))
 

@@ -216,9 +216,7 @@ class TestLaws:
     )
     def test_a_moment_alone_is_refused_with_its_reason(self, changes, reason):
         policy = replace(
-            POLICY,
-            generators=("maximum-entropy",),
-            moments=MomentPolicy((MomentKind.MOMENT,), 4),
+            POLICY, generators=("maximum-entropy",), moments=MomentPolicy((MomentKind.MOMENT,), 4)
         )
         asked = proposal(moments=(Moment(MomentKind.MOMENT, ("b",), 4),), generator="maximum-entropy")
         assert isinstance(judge(asked, policy, FIVE, LIMITS, {}), CounterOffer)

@@ -366,8 +366,5 @@ def test_a_level_that_nobody_has_ends_as_a_refusal_and_not_as_an_error(formula):
     question = RunQuestion.new(Question("linear", named, missing="drop"), coding)
     rows = {name: MANY.column(name) for name in NAMES} | {"age": np.arange(4_000) % 2}
     dataset = Dataset.of_columns(coding.domain, [rows[name] for name in NAMES])
-    for rules in (
-        USUAL_RULES,
-        replace(USUAL_RULES, checks=replace(USUAL_RULES.checks, zeros=False)),
-    ):
+    for rules in (USUAL_RULES, replace(USUAL_RULES, checks=replace(USUAL_RULES.checks, zeros=False))):
         assert checked(question, Earlier(coding, (), ()), dataset, {}, rules).answer is None

@@ -386,10 +386,7 @@ def test_a_refusal_says_where_and_what(tmp_path):
             "black_boxes: an entry has the name of a gen",
         ),
         ("[limits]\nmemory_mib = 9\n", "limits.memory_mib: must be 1024 or more."),
-        (
-            '[lending]\nblack_boxes = ["canary"]\n',
-            "lending.black_boxes: must name black boxes",
-        ),
+        ('[lending]\nblack_boxes = ["canary"]\n', "lending.black_boxes: must name black boxes"),
         ('[cell]\nisolation = "CANARY"\n', "cell.isolation: is not 'namespaces' or 'processes'."),
         ('[[black_boxes]]\nname = "x"\nkind = "CANARY"\n', "kind, not one of 'honest', 'adds_marginal'"),
         ('[[black_boxes]]\nname = "x"\nkind = "honest"\ngenerator = "canary"\n', "docs/methods.md"),

@@ -10,12 +10,7 @@ import pytest
 from gencard.controller.drafting.schema_draft import draft_schema
 from gencard.controller.records.file_format import FileFormat
 from gencard.controller.records.vault import OpenRecords, Vault, check_detected
-from gencard.core.errors import (
-    DatasetUnavailableError,
-    GencardError,
-    InvalidInputError,
-    TooLargeError,
-)
+from gencard.core.errors import DatasetUnavailableError, GencardError, InvalidInputError, TooLargeError
 from gencard.files.content import open_content
 
 TODAY = datetime(2026, 11, 28, tzinfo=UTC).date()

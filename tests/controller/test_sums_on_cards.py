@@ -131,11 +131,7 @@ class TestJudgement:
                 {"TRANSFORM_REQUIRED", "ROUNDING"},
             ),
             (
-                {
-                    "histograms": "exact",
-                    "sums": "exact",
-                    "most_per_card": Price(statistics=13),
-                },
+                {"histograms": "exact", "sums": "exact", "most_per_card": Price(statistics=13)},
                 {"privacy": EXACT},
                 {"PRICE_TOO_HIGH"},
             ),

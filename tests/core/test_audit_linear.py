@@ -18,12 +18,7 @@ from gencard.core.card.terms import AuditTerms
 from gencard.core.coding import Attribute, Coding, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.errors import (
-    ComputationError,
-    InvalidInputError,
-    NoExtremalPairError,
-    TooLargeError,
-)
+from gencard.core.errors import ComputationError, InvalidInputError, NoExtremalPairError, TooLargeError
 from gencard.core.generators.moments import MaximumEntropy
 from gencard.core.statistics.linear import covariance, mean, moment, variance
 from gencard.core.statistics.marginals import coefficients

@@ -204,8 +204,7 @@ class TestChains:
         pay = [*([3] * 200), 500, 510, 520, 530, 540]
         some = records(np.asarray(pay))
         loose = replace(
-            NO_INFLUENCE,
-            checks=replace(NO_INFLUENCE.checks, dominance_percent=100, remainder_percent=0),
+            NO_INFLUENCE, checks=replace(NO_INFLUENCE.checks, dominance_percent=100, remainder_percent=0)
         )
         assert rules_of([OF_PAY], some, loose) == [set()]
         for released in (

@@ -25,9 +25,7 @@ from gencard.core.statistics.measure import measure_dataset
 from tests.core.strategies import datasets, domains, linear_statistics, workloads
 
 matrices = hnp.arrays(
-    np.int64,
-    st.tuples(st.integers(1, 5), st.integers(1, 7)),
-    elements=st.integers(-9, 9),
+    np.int64, st.tuples(st.integers(1, 5), st.integers(1, 7)), elements=st.integers(-9, 9)
 )
 LINE = Domain.of({"x": 11})
 POWERS = LinearStatistic(

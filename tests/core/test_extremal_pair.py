@@ -27,12 +27,7 @@ from gencard.core.audit.uniques import made_up, uniform
 from gencard.core.coding import StructuralZeros, impossible_cells, impossible_records
 from gencard.core.dataset import Cells, Dataset, key_of
 from gencard.core.domain import Domain
-from gencard.core.errors import (
-    ComputationError,
-    InvalidNumberError,
-    NoExtremalPairError,
-    TooLargeError,
-)
+from gencard.core.errors import ComputationError, InvalidNumberError, NoExtremalPairError, TooLargeError
 from gencard.core.generators.family import ipf
 from gencard.core.statistics.marginals import count, count_all
 from tests.core.strategies import datasets, domains, structural_zeros, workloads

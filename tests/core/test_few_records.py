@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 
 from gencard.core.generators.contract import synthesise
-from gencard.core.generators.registry import (
-    GENERATORS,
-    generator_digest,
-    generator_named,
-    is_digest_of,
-)
+from gencard.core.generators.registry import GENERATORS, generator_digest, generator_named, is_digest_of
 from gencard.core.generators.support import SupportRaking
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement, Psi

@@ -25,13 +25,7 @@ from gencard.core.errors import (
     TooLargeError,
 )
 from gencard.core.generators.contract import Generator, rng_of, synthesise
-from gencard.core.generators.family import (
-    graphical,
-    independent,
-    ipf,
-    saturated,
-    spanning_tree,
-)
+from gencard.core.generators.family import graphical, independent, ipf, saturated, spanning_tree
 from gencard.core.generators.model_file import bytes_of, model_of
 from gencard.core.generators.moments import MaximumEntropy, ReducedSpace
 from gencard.core.generators.registry import GENERATORS
@@ -350,15 +344,7 @@ def test_rows_and_words_are_checked(row):
 
 @pytest.mark.parametrize(
     "method",
-    [
-        independent,
-        spanning_tree,
-        graphical,
-        SupportRaking,
-        saturated,
-        MaximumEntropy,
-        ReducedSpace,
-    ],
+    [independent, spanning_tree, graphical, SupportRaking, saturated, MaximumEntropy, ReducedSpace],
 )
 def test_settings_are_checked(method):
     with pytest.raises(InvalidNumberError):

@@ -26,10 +26,7 @@ from gencard.core.policy import USUAL_RULES
 from gencard.core.statistics.formula import Analysis
 
 CODING = Coding(
-    (
-        Attribute("sex", Labels(("f", "m"), ordered=True)),
-        Attribute("age", Edges((0.0, 2.0, 4.0, 6.0))),
-    )
+    (Attribute("sex", Labels(("f", "m"), ordered=True)), Attribute("age", Edges((0.0, 2.0, 4.0, 6.0))))
 )
 CHECKS = Transform(threshold=5, zeros=True, rounding=5)
 ALL = np.ones(6, dtype=bool)

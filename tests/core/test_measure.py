@@ -55,13 +55,7 @@ def test_the_records_are_looked_at_once():
 
 @pytest.mark.parametrize(
     "tables",
-    [
-        ([1, 1],),
-        ([1, 1], [1, 1]),
-        ([1, 1], [1, 1, 1]),
-        ([3, -1], [1, 0, 1]),
-        ([1.5, 0.5], [1, 0, 1]),
-    ],
+    [([1, 1],), ([1, 1], [1, 1]), ([1, 1], [1, 1, 1]), ([3, -1], [1, 0, 1]), ([1.5, 0.5], [1, 0, 1])],
     ids=["too few", "wrong shape", "other total", "negative", "not counts"],
 )
 def test_a_source_that_cannot_be_right_is_refused(tables):

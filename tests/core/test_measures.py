@@ -123,10 +123,7 @@ class TestEveryMeasure:
         assert finding_of_json_object(name, json.loads(text)) == finding
 
     def test_no_more_numbers_leave_than_are_paid_for(self, name):
-        measure, document = (
-            REPORTED[name],
-            finding_to_json_object(finding_of(name, copied=True)),
-        )
+        measure, document = (REPORTED[name], finding_to_json_object(finding_of(name, copied=True)))
         paid = measure.numbers(len(CODING.attributes), len(CLIQUES))
         assert bool(paid) is measure.reads_records
         if measure.reads_records:

@@ -7,11 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.core.errors import (
-    DomainMismatchError,
-    InvalidDatasetError,
-    InvalidNumberError,
-)
+from gencard.core.errors import DomainMismatchError, InvalidDatasetError, InvalidNumberError
 from gencard.measures.privacy.attacks import Tables
 from gencard.measures.privacy.distances import gower_of
 from gencard.measures.privacy.neighbours import Membership, membership

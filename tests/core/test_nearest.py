@@ -129,8 +129,7 @@ def test_a_hundred_thousand_equal_records_are_compared_once():
 
 def test_twins_are_numbered_without_what_weighs_nothing():
     records = Records(
-        ("a", "b", "c"),
-        (np.array([0.0, -0.0, np.nan, np.nan]), np.array([9, 9, -1, -1]), np.arange(4)),
+        ("a", "b", "c"), (np.array([0.0, -0.0, np.nan, np.nan]), np.array([9, 9, -1, -1]), np.arange(4))
     )
     gower = Gower(("a", "b", "c"), (1.0, None, None), (1.0, 1.0, 0.0))
     numbers = twin_numbers(records, gower)

@@ -24,12 +24,7 @@ from gencard.boxes.nets import (
 from gencard.boxes.registry import box_named
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.errors import (
-    BlackBoxError,
-    InvalidDatasetError,
-    InvalidInputError,
-    InvalidNumberError,
-)
+from gencard.core.errors import BlackBoxError, InvalidDatasetError, InvalidInputError, InvalidNumberError
 from gencard.core.generators.model_file import archived, unarchived
 from tests.core.seeded_noise import SeededNoise
 from tests.core.strategies import datasets

@@ -156,10 +156,7 @@ JUDGED = {
         "interval": "means.lower, means.mean, means.std_mean, means.upper",
         "spread": "means.nobs, means.std, means.var, n",
     },
-    "quantiles": {
-        "spread": "cumulative shares.*, n",
-        "left out": "lower.*, quantiles.*, upper.*",
-    },
+    "quantiles": {"spread": "cumulative shares.*, n", "left out": "lower.*, quantiles.*, upper.*"},
     "ttest": {
         "interval": (
             "coefficients, means.lower, means.mean, means.std_mean, means.upper, "
@@ -200,13 +197,13 @@ JUDGED = {
         "spread": (
             "attributes.mean, attributes.std, components.*, explained_variance.cumulative, "
             "explained_variance.eigenvalue, explained_variance.ratio, loadings.*, n"
-        ),
+        )
     },
     "correspondence": {
         "spread": (
             "contributions.*, coordinates.*, inertias.adjusted, inertias.adjusted_ratio, "
             "inertias.burt, inertias.indicator, masses.mass, n"
-        ),
+        )
     },
     "naive-bayes": {
         "spread": (

@@ -8,15 +8,7 @@ from hypothesis import strategies as st
 from gencard.analysis.output_checks import rounding, rule_checks
 from gencard.core.card.privacy import USUAL_CHECKS, Transform
 from gencard.core.errors import InvalidNumberError
-from gencard.core.policy import (
-    PASSED,
-    USUAL_RULES,
-    Colour,
-    Rule,
-    Rules,
-    RuleVerdict,
-    together,
-)
+from gencard.core.policy import PASSED, USUAL_RULES, Colour, Rule, Rules, RuleVerdict, together
 
 finite = st.floats(-1e9, 1e9).filter(lambda number: abs(number) > 1e-6)
 errors = st.floats(1e-6, 1e6)

@@ -388,11 +388,7 @@ class TestBadInput:
 
     @pytest.mark.parametrize(
         "wrong",
-        [
-            {"permutations": 0},
-            {"settings": TreeSettings(leaf=0)},
-            {"settings": TreeSettings(price=1.0)},
-        ],
+        [{"permutations": 0}, {"settings": TreeSettings(leaf=0)}, {"settings": TreeSettings(price=1.0)}],
     )
     def test_tree_settings(self, wrong):
         one = drawn(1, 5, (0.2, 0.3, 0.5))

@@ -38,11 +38,7 @@ def test_moments_need_a_method_that_takes_them():
     )
 
 
-@given(
-    st.lists(st.integers(2, 40), min_size=2, max_size=8),
-    st.integers(1, 8),
-    st.integers(10, 10**8),
-)
+@given(st.lists(st.integers(2, 40), min_size=2, max_size=8), st.integers(1, 8), st.integers(10, 10**8))
 def test_what_is_named_fits_and_what_is_not_does_not(sizes, step, max_cells):
     domain = Domain.of({f"a{index}": size for index, size in enumerate(sizes)})
     cliques = [*combinations(domain.attributes, 2)][::step]

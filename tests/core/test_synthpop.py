@@ -20,9 +20,7 @@ from gencard.core.card.budget import Claim
 from gencard.core.card.terms import AuditTerms
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.errors import (
-    OperationCancelledError,
-)
+from gencard.core.errors import OperationCancelledError
 from gencard.core.statistics.marginals import count
 from gencard.measures.utility.table_utility import mean_table_utility, table_utility
 from tests.core.oracles import coded

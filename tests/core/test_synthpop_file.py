@@ -12,8 +12,7 @@ from gencard.core.generators.model_file import archived, unarchived
 NAN = float("nan")
 DOMAIN = Domain.of({"a": 3, "b": 2, "c": 4})
 BOX = SynthPop(
-    Options(smoothing="density", rules=(CodeRule("b", 1, (("a", (0,)),)),)),
-    {"c": (1.0, 2.0, 3.0, NAN)},
+    Options(smoothing="density", rules=(CodeRule("b", 1, (("a", (0,)),)),)), {"c": (1.0, 2.0, 3.0, NAN)}
 )
 
 

@@ -11,12 +11,7 @@ from hypothesis import strategies as st
 
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.core.errors import (
-    DomainMismatchError,
-    InvalidInputError,
-    InvalidNumberError,
-    TooLargeError,
-)
+from gencard.core.errors import DomainMismatchError, InvalidInputError, InvalidNumberError, TooLargeError
 from gencard.core.statistics.marginals import count
 from gencard.measures.utility.table_utility import (
     expected_jensen_shannon,

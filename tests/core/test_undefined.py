@@ -11,11 +11,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from gencard.analysis.answers import crosstabs
-from gencard.analysis.answers.correlations import (
-    correlation_pvalue,
-    kendall_pvalue,
-    kendall_tau,
-)
+from gencard.analysis.answers.correlations import correlation_pvalue, kendall_pvalue, kendall_tau
 from gencard.client.findings import plots
 from gencard.client.findings.fidelity import UtilityOptions, utility_report
 from gencard.client.findings.findings import sentence

@@ -18,11 +18,7 @@ LOG_KEY = ("--log-key", "people/ana/log_key.pub")
 WITH_FIDELITY = {"ipf", "gaussian", "moments"}
 """Bundles whose distance from psi is kept."""
 
-STEWARDS = (
-    ("cards", "--json"),
-    ("ledger", "--json"),
-    ("audits", "--json"),
-)
+STEWARDS = (("cards", "--json"), ("ledger", "--json"), ("audits", "--json"))
 """Commands of `gencard-controller emergency`, at the stored state."""
 
 SENTENCES = frozenset(

@@ -28,10 +28,7 @@ MAX_CELLS = 10_000_000
 ROWS = 100_000
 """Number of rows: so many that a change of a probability by 1e-5 changes a row."""
 ZEROS: Mapping[str, tuple[StructuralZeros, ...]] = {
-    "zeros": (
-        StructuralZeros(("a", "b"), ((0, 1), (1, 2))),
-        StructuralZeros(("c",), ((3,),)),
-    ),
+    "zeros": (StructuralZeros(("a", "b"), ((0, 1), (1, 2))), StructuralZeros(("c",), ((3,),)))
 }
 """Structural zeros that go with psi of this name; none with the others."""
 

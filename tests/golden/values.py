@@ -162,10 +162,7 @@ CARDS_BY_NAME: Mapping[str, CardTerms] = {
         {
             "tier": Tier.PRIVATE,
             "claim": Claim(
-                "Every sample of one fit.",
-                Decimal("2.5"),
-                Decimal("0.000001"),
-                Neighbouring.ADD_REMOVE,
+                "Every sample of one fit.", Decimal("2.5"), Decimal("0.000001"), Neighbouring.ADD_REMOVE
             ),
         },
         privacy=InsideGenerator(_RHO),

@@ -55,13 +55,7 @@ MUTANTS = (
         "left + rate * (now - before)",
         RATES,
     ),
-    mutant(
-        "unknown fields are not seen",
-        GUARD,
-        "message.ByteSize() != size",
-        "False",
-        REQUESTS,
-    ),
+    mutant("unknown fields are not seen", GUARD, "message.ByteSize() != size", "False", REQUESTS),
     mutant(
         "a list counts as one part, however long",
         GUARD,

@@ -25,11 +25,7 @@ MUTANTS = (
         CORE_TESTS,
     ),
     mutant(
-        "a seed of 65 bits is accepted",
-        CORE,
-        "0 <= seed < _SEEDS",
-        "0 <= seed <= _SEEDS",
-        CORE_TESTS,
+        "a seed of 65 bits is accepted", CORE, "0 <= seed < _SEEDS", "0 <= seed <= _SEEDS", CORE_TESTS
     ),
     mutant(
         "psi is not compared with the receipt",

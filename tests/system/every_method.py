@@ -253,10 +253,7 @@ def main_job(ana: Visitor, dataset: str) -> tuple[str, synthesis_pb2.Release]:
     granted = common.Analyses(kinds=["linear"], checked_runs=5)
     rich = ana.proposed(dataset, cliques=combinations(DOMAIN.attributes, 3), analyses=granted)
     counter = negotiation_pb2.CounterCardRequest(
-        name=rich.name,
-        etag=rich.etag,
-        terms=terms(dataset, analyses=granted),
-        request_id=request_id(),
+        name=rich.name, etag=rich.etag, terms=terms(dataset, analyses=granted), request_id=request_id()
     )
     card = ana.accepted(ana.negotiation.CounterCard(counter, timeout=120).card).name
     release = ana.released(card)

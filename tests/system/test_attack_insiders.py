@@ -23,11 +23,7 @@ from gencard.controller.state import results
 from gencard.controller.state.database import Database
 from gencard.controller.wiring.serving import serve
 from gencard.core.card.budget import SpendState
-from gencard.core.errors import (
-    GencardError,
-    ProposalRefusedError,
-    TooManyRefusalsError,
-)
+from gencard.core.errors import GencardError, ProposalRefusedError, TooManyRefusalsError
 from gencard.v1 import answers_pb2 as pb
 from gencard.v1.synthesis_pb2 import OperationProgress
 from gencard.wire.canonical import sha256

@@ -82,9 +82,7 @@ def test_the_size_of_all_cards_has_a_bound(house, monkeypatch):
 def test_below_the_reserve_nothing_new_is_stored_and_what_is_agreed_goes_on(tmp_path, monkeypatch):
     free = [1 << 40]
     monkeypatch.setattr(
-        opening,
-        "quotas_of",
-        lambda settings: replace(quotas_of(settings), free=lambda _: free[0]),
+        opening, "quotas_of", lambda settings: replace(quotas_of(settings), free=lambda _: free[0])
     )
     house = build(tmp_path).start()
     try:

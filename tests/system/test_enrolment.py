@@ -16,12 +16,7 @@ from gencard.controller.service.health import is_serving
 from gencard.controller.state.log import event_of
 from gencard.core.errors import InvalidInputError, UnauthenticatedError
 from gencard.wire.dsse import key_id
-from gencard.wire.keys import (
-    answer_of_document,
-    grouped,
-    request_document,
-    request_of_document,
-)
+from gencard.wire.keys import answer_of_document, grouped, request_document, request_of_document
 from tests.system.house import House, build
 from tests.system.people import answered, enrolled_person, person, request_in, steward
 

@@ -118,8 +118,5 @@ def test_a_tree_that_is_too_large_is_refused_with_the_sets_that_cause_it(small_h
         pytest.raises(errors.ModelTooLargeError) as caught,
     ):
         analyst.propose("survey", CLIQUES, purpose="To see", generator="graphical")
-    assert caught.value.fields == {
-        "largest": "24 on (sex, health, work); 2 on (region)",
-        "limit": "23",
-    }
+    assert caught.value.fields == {"largest": "24 on (sex, health, work); 2 on (region)", "limit": "23"}
     assert 'generator="auto"' in str(caught.value)

@@ -16,10 +16,7 @@ from gencard.core.audit.report import Verdict
 from gencard.core.card.budget import Price
 from gencard.core.card.card import CardState
 from gencard.core.card.terms import AuditTerms
-from gencard.core.errors import (
-    InvalidCodingError,
-    ProposalRefusedError,
-)
+from gencard.core.errors import InvalidCodingError, ProposalRefusedError
 from gencard.core.statistics.linear import statistics_of
 from tests.system.house import House, build, running, survey
 from tests.system.raw_calls import configure, known_seeds, state_unchanged

@@ -45,14 +45,7 @@ from gencard.core.errors import (
 )
 from gencard.core.generators.contract import rng_of
 from gencard.core.statistics import measure as door
-from gencard.v1 import (
-    audit_pb2,
-    catalog_pb2,
-    ledger_pb2,
-    measures_pb2,
-    negotiation_pb2,
-    synthesis_pb2,
-)
+from gencard.v1 import audit_pb2, catalog_pb2, ledger_pb2, measures_pb2, negotiation_pb2, synthesis_pb2
 from tests.system.consistency import assert_consistent, lines_of
 from tests.system.house import House, build, survey
 from tests.system.raw_calls import Ending, call, configure

@@ -135,10 +135,7 @@ def test_s10_a_page_is_bounded(wide_house, path):
 
 @pytest.mark.parametrize(
     ("marginals", "order", "reason"),
-    [
-        ([(name,) for name in NAMES[:7]], 7, "TOO_LARGE"),
-        ([("x0", "x1")], 3, "NO_EXTREMAL_PAIR"),
-    ],
+    [([(name,) for name in NAMES[:7]], 7, "TOO_LARGE"), ([("x0", "x1")], 3, "NO_EXTREMAL_PAIR")],
     ids=["a basis of 1e7 cells", "nothing to look at"],
 )
 def test_s10_an_audit_is_bounded_before_it_counts_as_an_attempt(wide_house, marginals, order, reason):

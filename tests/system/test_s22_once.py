@@ -92,10 +92,7 @@ class TestS22Once:
             other.terms.rows = 11
         with state_unchanged(house):
             ending = call(house.channel(), path, other)
-        assert (ending.code, ending.reason) == (
-            grpc.StatusCode.INVALID_ARGUMENT,
-            "REQUEST_ID_REUSED",
-        )
+        assert (ending.code, ending.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "REQUEST_ID_REUSED")
 
     def test_s22_the_same_id_for_another_method_is_refused(self, house, mutating):
         call(house.channel(), PROPOSE, mutating[PROPOSE])

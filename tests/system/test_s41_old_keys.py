@@ -29,14 +29,7 @@ from gencard.wire.keys import Identity, Role
 from gencard.wire.steward import Kind
 from tests.system.house import House, build
 from tests.system.people import answered, request_in
-from tests.system.raw_calls import (
-    call,
-    certificate,
-    channel_of,
-    eventually,
-    methods,
-    own_key,
-)
+from tests.system.raw_calls import call, certificate, channel_of, eventually, methods, own_key
 from tests.system.stewards import Steward as LocalSteward
 
 LIST = "/gencard.v1.CatalogService/ListDatasets"

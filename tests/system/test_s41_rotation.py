@@ -24,12 +24,7 @@ from gencard.controller.people.keys import SigningKey, key_history
 from gencard.controller.shell.main import app
 from gencard.controller.state.log import event_of
 from gencard.controller.wiring.opening import open_controller_state
-from gencard.core.errors import (
-    InvalidInputError,
-    StorageError,
-    UnauthenticatedError,
-    VerificationError,
-)
+from gencard.core.errors import InvalidInputError, StorageError, UnauthenticatedError, VerificationError
 from gencard.wire.dsse import key_id, opened
 from gencard.wire.keys import CARDS, LOG, Role
 from tests.system.consistency import assert_consistent, assert_ledger_and_log

@@ -16,12 +16,7 @@ from gencard.controller.drafting.schema_draft import draft_schema
 from gencard.controller.records.schema_file import PLACEHOLDER, read_schema
 from gencard.controller.shell.main import app, run_shell
 from gencard.core.card.budget import Price
-from gencard.core.errors import (
-    CardStateError,
-    InvalidInputError,
-    StaleEtagError,
-    UndeclaredLevelError,
-)
+from gencard.core.errors import CardStateError, InvalidInputError, StaleEtagError, UndeclaredLevelError
 from tests.system.house import SPENDING, build, spending
 from tests.system.raw_calls import configure
 from tests.system.test_s25_checks import COUNTS, RUNS, housed

@@ -80,8 +80,7 @@ whole = st.integers(0, 2**63 - 1)
 cliques = st.lists(names, min_size=1, max_size=4, unique=True).map(tuple)
 prices = st.builds(Price, whole, amounts, amounts)
 privacies = st.one_of(
-    st.just(EXACT),
-    *(st.builds(noise, st.sampled_from(Neighbouring), budgets) for noise in NOISES),
+    st.just(EXACT), *(st.builds(noise, st.sampled_from(Neighbouring), budgets) for noise in NOISES)
 )
 levels = st.integers(1, 999).map(lambda permille: f"0.{permille:03d}")
 audits = st.builds(AuditTerms, st.integers(3, 1_000), st.integers(1, 8), levels)
@@ -136,8 +135,7 @@ _plain_proposals = st.builds(
 proposals = _reading_once_more(_plain_proposals)
 deltas = st.integers(0, 10**18 - 1).map(lambda atto: Decimal(atto).scaleb(-18))
 claims = st.one_of(
-    st.builds(Claim, texts),
-    st.builds(Claim, texts, budgets, deltas, st.sampled_from(Neighbouring)),
+    st.builds(Claim, texts), st.builds(Claim, texts, budgets, deltas, st.sampled_from(Neighbouring))
 )
 parameters = st.dictionaries(names, texts, max_size=3).map(lambda found: tuple(sorted(found.items())))
 private = st.builds(

@@ -70,12 +70,7 @@ READ_MODELS = {
         st.dictionaries(texts, texts, max_size=2),
     ),
     steward_pb2.Action: st.builds(
-        steward.Action,
-        st.sampled_from(steward.Kind),
-        texts,
-        json_objects,
-        st.just("seen"),
-        texts,
+        steward.Action, st.sampled_from(steward.Kind), texts, json_objects, st.just("seen"), texts
     ),
     steward_pb2.Preview: st.builds(
         steward.Preview,
@@ -130,12 +125,7 @@ READ_MODELS = {
         st.dictionaries(texts, texts, max_size=2),
     ),
     ledger_pb2.Spend: st.builds(
-        Spend,
-        st.integers(1, 2**53),
-        *[texts] * 5,
-        prices,
-        st.sampled_from(SpendState),
-        times,
+        Spend, st.integers(1, 2**53), *[texts] * 5, prices, st.sampled_from(SpendState), times
     ),
     catalog_pb2.Generator: st.builds(
         GeneratorEntry,
@@ -221,27 +211,15 @@ def act(arguments):
         (GeneratorEntry, catalog_pb2.Generator(name="x"), InvalidInputError),
         (steward.Action, steward_pb2.Action(kind="burn", reason="seen"), InvalidInputError),
         (steward.Action, steward_pb2.Action(kind="approve"), InvalidInputError),
-        (
-            steward.Action,
-            act(b"[]"),
-            InvalidInputError,
-        ),
-        (
-            steward.Action,
-            act(b"{"),
-            InvalidInputError,
-        ),
+        (steward.Action, act(b"[]"), InvalidInputError),
+        (steward.Action, act(b"{"), InvalidInputError),
         (steward.RiskReview, steward_pb2.RiskReview(state="ready", report=b"{"), InvalidInputError),
         (steward.RiskReview, steward_pb2.RiskReview(state="ready", report=b"{}"), InvalidInputError),
         (steward.RiskReview, steward_pb2.RiskReview(state="late"), InvalidInputError),
         (Reading, catalog_pb2.Reading(age_at="2026-02-30"), InvalidInputError),
         (Attribute, catalog_pb2.Attribute(name="a"), InvalidInputError),
         (steward.CardReview, steward_pb2.CardReview(), InvalidInputError),
-        (
-            steward.ReviewedNumber,
-            steward_pb2.ReviewedNumber(mark="blue"),
-            InvalidInputError,
-        ),
+        (steward.ReviewedNumber, steward_pb2.ReviewedNumber(mark="blue"), InvalidInputError),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -11,15 +11,7 @@ from hypothesis import strategies as st
 from gencard.core.errors import VerificationError
 from gencard.wire import dsse
 from gencard.wire.dsse import CARD, KEY_CHANGE, RECEIPT, statement
-from gencard.wire.keys import (
-    CARDS,
-    LOG,
-    KeyChange,
-    KeyHistory,
-    changes_file,
-    changes_in,
-    key_change_of,
-)
+from gencard.wire.keys import CARDS, LOG, KeyChange, KeyHistory, changes_file, changes_in, key_change_of
 
 KEYS = [Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32) for seed in range(1, 6)]
 PUBLIC = [key.public_key() for key in KEYS]

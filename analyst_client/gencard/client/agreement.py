@@ -405,9 +405,7 @@ class Agreement:
 
     def fidelity(self, data: "pd.DataFrame | Release | Dataset | NumberedRows") -> "FidelityReport":
         """Compare the marginals of rows with psi, and their numbers if the data have them."""
-        from gencard.client.findings.fidelity import (  # noqa: PLC0415 - scipy.special only where wanted
-            FidelityReport,
-        )
+        from gencard.client.findings.fidelity import FidelityReport  # noqa: PLC0415 - scipy.special only where wanted
         from gencard.measures.utility.fidelity import fidelity  # noqa: PLC0415 - as above
 
         about = data.name if isinstance(data, Release) else self.card.name

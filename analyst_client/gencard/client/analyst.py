@@ -98,13 +98,7 @@ class Analyst(Party):
                 AnalystQuestion(formula, kind, where=where, missing=missing), entry.coding
             )
         proposal = proposed(
-            entry,
-            marginals,
-            measured,
-            purpose=purpose,
-            generator=generator,
-            rows=rows,
-            audit=audit,
+            entry, marginals, measured, purpose=purpose, generator=generator, rows=rows, audit=audit
         )
         negotiation = catalogue.with_generator(
             self._connection, entry, proposal, partial(self._sent, dry_run=dry_run)
@@ -113,9 +107,7 @@ class Analyst(Party):
 
     def _sent(self, proposal: Proposal, *, dry_run: bool) -> CardRecord:
         request = pb.ProposeCardRequest(
-            terms=message_of(proposal, common_pb2.Terms),
-            request_id=str(uuid4()),
-            validate_only=dry_run,
+            terms=message_of(proposal, common_pb2.Terms), request_id=str(uuid4()), validate_only=dry_run
         )
         with catalogue.suggesting_generators(self._connection, proposal.generator):
             answer = self._connection.call(self._connection.negotiation.ProposeCard, request)
@@ -170,13 +162,7 @@ class Analyst(Party):
     ) -> Card:
         """The card that would be offered; nothing is stored."""
         return self.propose(
-            dataset,
-            marginals,
-            purpose="price",
-            generator=generator,
-            rows=rows,
-            dry_run=True,
-            **measured,
+            dataset, marginals, purpose="price", generator=generator, rows=rows, dry_run=True, **measured
         )
 
     @checked()

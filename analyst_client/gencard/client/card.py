@@ -34,12 +34,7 @@ from gencard.core.card.budget import SpendState
 from gencard.core.card.card import USABLE, CardRecord, CardState
 from gencard.core.card.terms import AuditTerms, Proposal
 from gencard.core.dataset import Dataset
-from gencard.core.errors import (
-    CardStateError,
-    GencardError,
-    InvalidInputError,
-    LackingMarginalsError,
-)
+from gencard.core.errors import CardStateError, GencardError, InvalidInputError, LackingMarginalsError
 from gencard.run.levels import ValueForm
 from gencard.v1 import common_pb2
 from gencard.v1 import negotiation_pb2 as pb
@@ -243,12 +238,7 @@ class Card(CardView):
 
     @checked()
     def release(
-        self,
-        rows: int,
-        *,
-        seed: int = 0,
-        progress: ProgressDisplay = True,
-        scratch: Path | None = None,
+        self, rows: int, *, seed: int = 0, progress: ProgressDisplay = True, scratch: Path | None = None
     ) -> Release:
         """Generate rows, download them, and verify digest and receipt.
 
@@ -510,10 +500,7 @@ class Card(CardView):
             InvalidInputError: An evaluation is unknown, or the card has no release yet.
             BudgetExceededError: The price exceeds the budget.
         """
-        from gencard.client.card_report import (  # noqa: PLC0415 - loads scipy
-            known_measures,
-            run_measures,
-        )
+        from gencard.client.card_report import known_measures, run_measures  # noqa: PLC0415 - loads scipy
 
         if names is None:
             return known_measures(self._connection, self.name)

@@ -396,10 +396,7 @@ def _of_tier(card: CardTerms | None) -> list[tuple[str, str]]:
     """Tier, guarantee, and facts about a generator that reads records."""
     if card is None:
         return []
-    lines = [
-        ("Tier", f"{card.tier}: {_FROM[card.tier]}"),
-        ("Reliable for", card.tier.holds_against),
-    ]
+    lines = [("Tier", f"{card.tier}: {_FROM[card.tier]}"), ("Reliable for", card.tier.holds_against)]
     lines += [("Records", card.counted)] if card.most_records else []
     if card.tier is Tier.BY_CONSTRUCTION:
         return lines

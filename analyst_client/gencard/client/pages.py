@@ -44,10 +44,7 @@ def rendered(template: str, **values: object) -> str:
     return environment.get_template(template).render(**values)
 
 
-_TITLES = {
-    Verdict.LEAKAGE: "Evidence of leakage",
-    Verdict.NO_EVIDENCE: "No evidence of leakage",
-}
+_TITLES = {Verdict.LEAKAGE: "Evidence of leakage", Verdict.NO_EVIDENCE: "No evidence of leakage"}
 _AROUND = {
     "made-up": "made-up records; no real record was read",
     "card": "the real records, at the controller",
@@ -166,11 +163,7 @@ def fidelity_page(
 
 
 def utility_page(
-    *,
-    about: str,
-    lines: list[tuple[str, str]],
-    grid: Grid,
-    numbers: NumberReport | None,
+    *, about: str, lines: list[tuple[str, str]], grid: Grid, numbers: NumberReport | None
 ) -> str:
     """The page as HTML; arguments as in ``UtilityReport``."""
     section = numbers_section(numbers)

@@ -176,11 +176,7 @@ class Decision(steward.Decision, Displayable):
         return f"<Decision {self.kind} {self.resource}: {'done' if self.done else 'waits for another'}>"
 
 
-_COMMANDS = {
-    "release-answer": "release",
-    "refuse-answer": "refuse",
-    "dismiss-refusal": "dismiss",
-}
+_COMMANDS = {"release-answer": "release", "refuse-answer": "refuse", "dismiss-refusal": "dismiss"}
 _FILE = "request"
 """An argument that is a file: too long to be typed, and written beside the name."""
 

@@ -496,11 +496,7 @@ def _all_numbers(
 
 
 def countered(
-    now: Proposal,
-    entry: CatalogueEntry,
-    marginals: Marginals | None,
-    measured: Measured,
-    **others: Any,
+    now: Proposal, entry: CatalogueEntry, marginals: Marginals | None, measured: Measured, **others: Any
 ) -> Proposal:
     """Terms that replace the offered ones; arguments that are None keep the offered value.
 

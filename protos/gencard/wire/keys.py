@@ -32,14 +32,7 @@ from gencard.core.json_codecs import written
 from gencard.core.typed_json import text_scalar
 from gencard.core.types import Time
 from gencard.wire import dsse
-from gencard.wire.canonical import (
-    document_of,
-    integer_of,
-    json_bytes,
-    sha256,
-    text_of,
-    time_text_of,
-)
+from gencard.wire.canonical import document_of, integer_of, json_bytes, sha256, text_of, time_text_of
 from gencard.wire.dsse import (
     DOCUMENT,
     ENROLMENT_REQUEST,
@@ -430,11 +423,7 @@ def request_document(
     )
     facts = DOCUMENT.write(
         _RequestFacts(
-            request.public_bytes(Encoding.PEM).decode(),
-            name,
-            project,
-            role,
-            signing_key.public_key(),
+            request.public_bytes(Encoding.PEM).decode(), name, project, role, signing_key.public_key()
         )
     )
     payload = statement(ENROLMENT_REQUEST, f"people/{name}", facts, fingerprint)

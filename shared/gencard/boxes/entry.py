@@ -17,9 +17,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 from gencard.core.statistics.marginals import count_all
-from gencard.core.statistics.noise import (
-    noisy_marginal as with_noise,
-)
+from gencard.core.statistics.noise import noisy_marginal as with_noise
 from gencard.core.statistics.noise import rho_of
 from gencard.core.statistics.psi import Measurement
 from gencard.core.types import FloatArray, IntArray

@@ -258,9 +258,7 @@ class Rows:
 
 
 def layout_of(
-    domain: Domain,
-    values: Mapping[str, tuple[float, ...]],
-    modes_of: Callable[[int, FloatArray], Modes],
+    domain: Domain, values: Mapping[str, tuple[float, ...]], modes_of: Callable[[int, FloatArray], Modes]
 ) -> Layout:
     """The layout of a domain.
 

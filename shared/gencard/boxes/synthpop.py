@@ -305,11 +305,7 @@ def step_of(
     free = np.flatnonzero(fixed == FREE)
     records = dataset.take(free) if 0 < len(free) < len(dataset) else dataset
     grow = partial(
-        conditional,
-        predictors=plan.predictors,
-        scales=scales,
-        growth=growth,
-        random_state=random_state,
+        conditional, predictors=plan.predictors, scales=scales, growth=growth, random_state=random_state
     )
     scale = scales.get(plan.attribute)
     axis = dataset.domain.axis(plan.attribute)

@@ -4,12 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 
-from gencard.core.errors import (
-    InvalidCliqueError,
-    InvalidDomainError,
-    UnknownAttributeError,
-    advice_on,
-)
+from gencard.core.errors import InvalidCliqueError, InvalidDomainError, UnknownAttributeError, advice_on
 
 Clique = tuple[str, ...]
 """Attribute names, in the order of the axes of the marginal."""

@@ -54,12 +54,5 @@ def insert_card(
     dataset: str = DATASET,
 ) -> None:
     insert_stored(
-        tx,
-        name,
-        dataset=dataset,
-        analyst=analyst,
-        state=state,
-        body=b"{}",
-        etag="etag-1",
-        now=NOW,
+        tx, name, dataset=dataset, analyst=analyst, state=state, body=b"{}", etag="etag-1", now=NOW
     )

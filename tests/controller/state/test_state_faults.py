@@ -34,13 +34,7 @@ def decide(tx):
         results.put_psi(tx, CARD, b"{}", "digest", NOW)
         ledger.settle(tx, line, NOW)
         requests.create_operation(
-            tx,
-            "operations/o",
-            owner=ANA,
-            kind="generate",
-            resource=CARD,
-            request=b"{}",
-            now=NOW,
+            tx, "operations/o", owner=ANA, kind="generate", resource=CARD, request=b"{}", now=NOW
         )
         return LOG.checkpoint(tx, NOW)
 

@@ -13,12 +13,7 @@ from gencard.controller.state.database import Database
 from gencard.controller.state.ledger import Account, Caps, Ledger, Scope, columns_of, price_of
 from gencard.controller.state.tables import balances
 from gencard.core.card.budget import Price, SpendState
-from gencard.core.errors import (
-    BudgetExceededError,
-    InvalidInputError,
-    InvalidNumberError,
-    NotFoundError,
-)
+from gencard.core.errors import BudgetExceededError, InvalidInputError, InvalidNumberError, NotFoundError
 from tests.controller.state import crasher, postgres, spender
 from tests.controller.state.samples import ALL_OF_IT, ANA, BEN, DATASET, NOW, ledger_of, reserve
 

@@ -17,12 +17,7 @@ from gencard.controller.state.log import (
     verify,
 )
 from gencard.controller.state.tables import events
-from gencard.core.errors import (
-    InvalidInputError,
-    InvalidNumberError,
-    StorageError,
-    VerificationError,
-)
+from gencard.core.errors import InvalidInputError, InvalidNumberError, StorageError, VerificationError
 from gencard.wire import log as merkle
 from gencard.wire.canonical import time_text
 from gencard.wire.keys import LOG, KeyHistory

@@ -18,12 +18,7 @@ from gencard.core.audit import report
 from gencard.core.audit.report import Verdict
 from gencard.core.card.budget import Price
 from gencard.core.card.card import CardState
-from gencard.core.errors import (
-    InvalidInputError,
-    NotFoundError,
-    StaleEtagError,
-    StorageError,
-)
+from gencard.core.errors import InvalidInputError, NotFoundError, StaleEtagError, StorageError
 from tests.controller.state.samples import ANA, BEN, CARD, DATASET, NOW, insert_card, ledger_of, reserve
 
 

@@ -21,14 +21,7 @@ from gencard.core.errors import UndeclaredLevelError
 pytest.importorskip("ibis")
 from gencard.controller.records.databases import open_table
 from gencard.controller.records.table_address import TableAddress
-from tests.controller.state.test_tables import (  # noqa: F401  # fixtures
-    SALT,
-    both,
-    engine,
-    opened,
-    socket,
-    stored,
-)
+from tests.controller.state.test_tables import SALT, both, engine, opened, socket, stored  # noqa: F401  # fixtures
 
 NUMBERS = tuple(scales_of(CODING))
 BY = ((), ("sex",), ("alive", "count"), ("rate", "left_at", "word"))

@@ -196,11 +196,7 @@ OF_FILES = TYPES | {
         "",
         NO_ZONE,
     ),
-    "local nanoseconds": (
-        pa.array([1_357_017_300 * 10**9], pa.timestamp("ns")),
-        NO_OFFSET,
-        UNDECLARED,
-    ),
+    "local nanoseconds": (pa.array([1_357_017_300 * 10**9], pa.timestamp("ns")), NO_OFFSET, UNDECLARED),
     "midnights in nanoseconds": (pa.array([1_356_998_400 * 10**9], pa.timestamp("ns")), NO_OFFSET, ""),
     "midnights in milliseconds": (pa.array([MIDNIGHT], pa.timestamp("ms")), NO_OFFSET, ""),
     "texts of instants": (pa.array([f"{INSTANT}+09:00"]), "", UNDECLARED),

@@ -37,15 +37,7 @@ from gencard.files.content import WRITTEN
 from gencard.wire import dsse
 from gencard.wire.canonical import check_json, document_of, json_bytes
 from gencard.wire.documents import Receipt
-from gencard.wire.dsse import (
-    ANSWER,
-    CARD,
-    CHECKPOINT,
-    RECEIPT,
-    REVOCATION,
-    VERDICT,
-    subject_digest,
-)
+from gencard.wire.dsse import ANSWER, CARD, CHECKPOINT, RECEIPT, REVOCATION, VERDICT, subject_digest
 from gencard.wire.keys import CARDS, LINKS, LOG, KeyHistory, changes_in
 from gencard.wire.log import is_log_entry
 from gencard.wire.psi import (

@@ -45,15 +45,7 @@ from gencard.wire.documents import (
     receipt_of_document,
     receipt_statement,
 )
-from gencard.wire.dsse import (
-    ANSWER,
-    CARD,
-    RECEIPT,
-    VERDICT,
-    predicate_of,
-    statement,
-    subject_digest,
-)
+from gencard.wire.dsse import ANSWER, CARD, RECEIPT, VERDICT, predicate_of, statement, subject_digest
 from gencard.wire.keys import KeyHistory
 from gencard.wire.log import (
     LogEntry,
@@ -408,10 +400,7 @@ def generator_of(card: CardTerms, coding: Coding) -> Generator:
 
     zeros = zeros_for(card, coding)
     return registry.generator_named(
-        card.terms.generator,
-        structural_zeros=zeros,
-        max_cells=_MOST_CELLS,
-        digest=card.generator_digest,
+        card.terms.generator, structural_zeros=zeros, max_cells=_MOST_CELLS, digest=card.generator_digest
     )
 
 

@@ -306,10 +306,7 @@ def _marks(axes: Axes, values: Sequence[float | None]) -> None:
 
 
 def _draw_with_records(
-    axes: Axes,
-    names: Sequence[str],
-    release: Sequence[float | None],
-    records: Sequence[float | None],
+    axes: Axes, names: Sequence[str], release: Sequence[float | None], records: Sequence[float | None]
 ) -> None:
     """Shares in per cent, a line for each name, the first on top: bars, with marks for the records."""
     places = range(len(names))

@@ -10,13 +10,7 @@ import numpy as np
 import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from gencard.client.checking.bundle import (
-    OWN_KEY,
-    Bundle,
-    Keys,
-    rebuild,
-    with_fingerprint,
-)
+from gencard.client.checking.bundle import OWN_KEY, Bundle, Keys, rebuild, with_fingerprint
 from gencard.client.checking.checks import Replayed, card_of_statement, check_delivered_file, places_by
 from gencard.client.checking.verify import AnsweredOnline, CheckLine, Outcome, evidence_time
 from gencard.client.checking.verify import verify as verify_bundle
@@ -371,8 +365,7 @@ def replay(
     receipt: Annotated[Path | None, typer.Option(help="The signed receipt.")] = None,
     schema: Annotated[Path | None, typer.Option(help="The schema. Default: beside the card.")] = None,
     data: Annotated[
-        Path | None,
-        typer.Option(help="File of rows to compare. Default: those in the folder."),
+        Path | None, typer.Option(help="File of rows to compare. Default: those in the folder.")
     ] = None,
     controller_key: ControllerKey = None,
     analyst_key: AnalystKey = None,

@@ -58,11 +58,7 @@ class Commands(LazyGroup):
             "answer",
             "Answer an analysis from psi: free, any number of times, and offline for a saved release.",
         ),
-        "run": Home(
-            RESULTS,
-            "run",
-            "Run an analysis on the records, once, through output rules.",
-        ),
+        "run": Home(RESULTS, "run", "Run an analysis on the records, once, through output rules."),
         "answers": Home(RESULTS, "answers", "List the runs on the records under a card, newest first."),
         "fidelity": Home(
             CHECKING,

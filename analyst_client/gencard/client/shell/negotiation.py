@@ -101,13 +101,7 @@ def propose(
     analysis = aim(formula, kind, missing)
     with connected(connection) as analyst:
         card = analyst.propose(
-            dataset,
-            marginals,
-            purpose=purpose,
-            generator=generator,
-            rows=rows,
-            **analysis,
-            **how,
+            dataset, marginals, purpose=purpose, generator=generator, rows=rows, **analysis, **how
         )
         if accept and card.state is CardState.OFFERED:
             try:
@@ -325,10 +319,7 @@ def _document(card: Card) -> Document:
     }
 
 
-_NO_OFFER: Document = {
-    **dict.fromkeys(("price", "measuresPrice", "expires", "sha256")),
-    "heldBy": [],
-}
+_NO_OFFER: Document = {**dict.fromkeys(("price", "measuresPrice", "expires", "sha256")), "heldBy": []}
 
 
 def plan(

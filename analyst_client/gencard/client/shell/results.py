@@ -137,8 +137,7 @@ def run(
     ] = None,
     seed: Annotated[int, typer.Option(help="Random seed of the program.")] = 0,
     save: Annotated[
-        Path | None,
-        typer.Option(help="Write the signed answer into this folder, for `gencard verify`."),
+        Path | None, typer.Option(help="Write the signed answer into this folder, for `gencard verify`.")
     ] = None,
     values: WithdrawnValues = None,
     where: WhereFormula = "",
@@ -170,13 +169,7 @@ def run(
 
 
 def _run_program(
-    card: str,
-    given: dict[str, Any],
-    connection: Path,
-    save: Path | None,
-    *,
-    dry: bool,
-    as_json: bool,
+    card: str, given: dict[str, Any], connection: Path, save: Path | None, *, dry: bool, as_json: bool
 ) -> None:
     with connected(connection) as analyst:
         if not dry:

@@ -70,16 +70,12 @@ class StewardCommands(LazyGroup):
             _HERE, "answers", "List answers waiting for a steward, or show the numbers of one."
         ),
         "release": Home(
-            _HERE,
-            "release",
-            "Release an answer: green and amber numbers, unless options say otherwise.",
+            _HERE, "release", "Release an answer: green and amber numbers, unless options say otherwise."
         ),
         "refuse": Home(_HERE, "refuse", "Refuse an answer: no number is released."),
         "ledger": Home(_HERE, "ledger", "Show budgets, and lines of the ledger, newest first."),
         "settle": Home(
-            _HERE,
-            "settle",
-            "Charge a reservation for which something may have been released.",
+            _HERE, "settle", "Charge a reservation for which something may have been released."
         ),
         "void": Home(_HERE, "void", "Refund a reservation for which nothing was released."),
         "people": Home(_HERE, "people", "List enrolled people."),
@@ -286,8 +282,7 @@ Reason = Annotated[
     str | None, typer.Option(help="Reason, in one line, for the log. Default: a terminal asks for it.")
 ]
 Shown = Annotated[
-    str | None,
-    typer.Option(metavar="DIGEST", help="Digest of what you reviewed, as `show` prints it."),
+    str | None, typer.Option(metavar="DIGEST", help="Digest of what you reviewed, as `show` prints it.")
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="With --shown: do not ask for confirmation.")]
 Remark = Annotated[str, typer.Option(help="Short remark, shown to the analyst.")]
@@ -544,12 +539,7 @@ def _decided(
 
 
 def confirmed(
-    verb: str,
-    look: Callable[[str], Review],
-    name: str,
-    shown: str | None,
-    reason: str | None,
-    yes: bool,
+    verb: str, look: Callable[[str], Review], name: str, shown: str | None, reason: str | None, yes: bool
 ) -> tuple[str, str]:
     """Return the digest of the reviewed document, and the reason; a terminal asks for them."""
     if yes or not is_interactive():

@@ -148,8 +148,7 @@ Rows = Annotated[int | None, typer.Option(help="Most rows in one release. Defaul
 AimFormula = Annotated[
     str | None,
     typer.Option(
-        "--formula",
-        help="Analysis that the card is for: the offer says what noise and levels do to it.",
+        "--formula", help="Analysis that the card is for: the offer says what noise and levels do to it."
     ),
 ]
 AimKind = Annotated[
@@ -192,11 +191,7 @@ def measured(
             raise InvalidInputError(field="weight", problem="must look like sex,health=3")
         weights.append((names_in(marginal), int(number)))
     return Measured(
-        epsilon=epsilon,
-        rho=rho,
-        delta=delta,
-        neighbouring=neighbouring,
-        weights=dict(weights),
+        epsilon=epsilon, rho=rho, delta=delta, neighbouring=neighbouring, weights=dict(weights)
     )
 
 

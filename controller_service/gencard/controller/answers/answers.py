@@ -234,10 +234,7 @@ def check_question(question: Question, card: CardRecord, dataset_entry: DatasetE
         raise InvalidInputError(
             field="kind", problem=f"is not granted by the card; granted kinds: {granted}"
         )
-    from gencard.controller.run_question import (  # noqa: PLC0415 - loads formulaic and pandas
-        NoisyRun,
-        RunQuestion,
-    )
+    from gencard.controller.run_question import NoisyRun, RunQuestion  # noqa: PLC0415 - loads formulaic and pandas
 
     policy, coding = dataset_entry.policy, dataset_entry.schema.coding
     permitted = policy.analyses.stored

@@ -162,10 +162,7 @@ def ordinal_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswe
 
 
 def _fitted(
-    table: _JointTable,
-    of_levels: FloatArray,
-    names: tuple[str, ...],
-    where: Callable[[FloatArray], str],
+    table: _JointTable, of_levels: FloatArray, names: tuple[str, ...], where: Callable[[FloatArray], str]
 ) -> Maximum:
     slopes = table.matrix.shape[1]
     upper = _bound(table, table.ranks)

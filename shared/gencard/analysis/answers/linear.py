@@ -17,12 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from gencard.analysis.answers.answer import (
-    AnalysisAnswer,
-    Scalar,
-    coefficients_of,
-    finite,
-)
+from gencard.analysis.answers.answer import AnalysisAnswer, Scalar, coefficients_of, finite
 from gencard.analysis.answers.design import (
     INTERCEPT,
     Block,
@@ -588,9 +583,5 @@ def fitter(
 def of_columns(m: Moments, places: IntArray) -> Moments:
     """The moments of some of the columns, the first being the constant."""
     return replace(
-        m,
-        centres=m.centres[places],
-        xx=m.xx[np.ix_(places, places)],
-        xy=m.xy[places],
-        x1=m.x1[places],
+        m, centres=m.centres[places], xx=m.xx[np.ix_(places, places)], xy=m.xy[places], x1=m.x1[places]
     )

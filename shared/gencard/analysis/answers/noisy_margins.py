@@ -495,8 +495,5 @@ def _with_intervals(
     else:  # some draw lacks a coefficient
         known = None
     return replace(
-        answer,
-        coefficients=known,
-        tables=(*answer.tables, table),
-        notes=(*answer.notes, note),
+        answer, coefficients=known, tables=(*answer.tables, table), notes=(*answer.notes, note)
     )

@@ -10,13 +10,7 @@ from math import log
 import numpy as np
 from scipy import special, stats
 
-from gencard.analysis.answers.answer import (
-    AnalysisAnswer,
-    Scalar,
-    coefficients_of,
-    finite,
-    table_of,
-)
+from gencard.analysis.answers.answer import AnalysisAnswer, Scalar, coefficients_of, finite, table_of
 from gencard.analysis.answers.design import (
     INTERCEPT,
     CheckedQuestion,

@@ -21,14 +21,7 @@ from gencard.analysis.answers.levels import (
     level_means,
     quantiles_inside_levels,
 )
-from gencard.analysis.answers.margins import (
-    Margins,
-    Mask,
-    check_determined,
-    records_of,
-    summed,
-    within,
-)
+from gencard.analysis.answers.margins import Margins, Mask, check_determined, records_of, summed, within
 from gencard.analysis.answers.noisy_margins import (
     Bootstrap,
     bootstrapped,
@@ -52,20 +45,9 @@ from gencard.analysis.formulas.summing import AnswerRequest, dropped_of, takes_r
 from gencard.core.card.sums import Sum
 from gencard.core.coding import Coding, Edges
 from gencard.core.domain import Clique
-from gencard.core.errors import (
-    GencardError,
-    InvalidFormulaError,
-    InvalidInputError,
-    NoiseDrownsError,
-)
+from gencard.core.errors import GencardError, InvalidFormulaError, InvalidInputError, NoiseDrownsError
 from gencard.core.scale import Scale, shortest, steps_of
-from gencard.core.statistics.formula import (
-    Analysis,
-    Formula,
-    Written,
-    sufficient_cliques,
-    written_name,
-)
+from gencard.core.statistics.formula import Analysis, Formula, Written, sufficient_cliques, written_name
 from gencard.core.statistics.marginals import Counter
 from gencard.core.statistics.psi import HistogramMeasurement, Measurement, Psi, SumMeasurement
 from gencard.core.statistics.unit_sums import UnitSums, unit_bounds

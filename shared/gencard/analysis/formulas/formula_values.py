@@ -70,10 +70,7 @@ BINARY: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.BitAnd: np.logical_and,
     ast.BitOr: np.logical_or,
 }
-UNARY: dict[type[ast.AST], Callable[[Any], Any]] = {
-    ast.UAdd: np.positive,
-    ast.USub: np.negative,
-}
+UNARY: dict[type[ast.AST], Callable[[Any], Any]] = {ast.UAdd: np.positive, ast.USub: np.negative}
 COMPARED: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
@@ -328,10 +325,7 @@ THREE_VALUED = Logic(
 
 
 def evaluated(
-    code: str,
-    numbers: Mapping[str, FloatArray],
-    labels: Mapping[str, Levels],
-    logic: Logic = TWO_VALUED,
+    code: str, numbers: Mapping[str, FloatArray], labels: Mapping[str, Levels], logic: Logic = TWO_VALUED
 ) -> Factor:
     """The value of a function in each cell.
 

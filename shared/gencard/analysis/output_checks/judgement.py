@@ -25,16 +25,7 @@ from gencard.analysis.output_checks.populations import Condition, cell_numbers
 from gencard.analysis.output_checks.slopes import slopes_of
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
-from gencard.core.policy import (
-    PASSED,
-    Colour,
-    Mark,
-    Rule,
-    Rules,
-    RuleVerdict,
-    breaking,
-    together,
-)
+from gencard.core.policy import PASSED, Colour, Mark, Rule, Rules, RuleVerdict, breaking, together
 from gencard.core.statistics.formula import Analysis
 from gencard.core.types import FloatArray, IntArray
 
@@ -153,10 +144,7 @@ def _of_group_sums(
     own = cells[tuple(margins.dataset.column(name) for name in attributes)]
     held, place = np.unique(own, return_inverse=True)
     groups = rule_checks.contributions(
-        place,
-        response,
-        cells=len(held),
-        most=max(rules.checks.dominance_count, 1),
+        place, response, cells=len(held), most=max(rules.checks.dominance_count, 1)
     )
     return together(rule_checks.verdicts(rule_checks.of_sums(groups, rules)))
 

@@ -306,12 +306,7 @@ def numbers_in(answer: AnalysisAnswer) -> int:
     return 1 + of_model + of_tables + of_scalars
 
 
-ROUNDED_FIRST = {
-    Analysis.CROSSTAB,
-    Analysis.NAIVE_BAYES,
-    Analysis.CORRESPONDENCE,
-    Analysis.CHOW_LIU,
-}
+ROUNDED_FIRST = {Analysis.CROSSTAB, Analysis.NAIVE_BAYES, Analysis.CORRESPONDENCE, Analysis.CHOW_LIU}
 """Kinds all of whose numbers are computed from counts that are rounded before."""
 
 _NOTE = "all numbers are computed from counts that are rounded to multiples of {base}"

@@ -12,11 +12,7 @@ import scipy
 from numpy.typing import NDArray
 
 from gencard.core.audit.exploration import Comparison, welch
-from gencard.core.audit.extremal_pair import (
-    ExtremalPair,
-    candidate_cubes,
-    check_equal_psi,
-)
+from gencard.core.audit.extremal_pair import ExtremalPair, candidate_cubes, check_equal_psi
 from gencard.core.audit.moves import minimal, outside
 from gencard.core.audit.plan import AuditPlan, AuditStep, Runner, Side
 from gencard.core.audit.report import (
@@ -50,11 +46,7 @@ _MOST_DRAWS = 100
 
 
 def made_up(
-    domain: Domain,
-    records: int,
-    *,
-    zeros: Sequence[StructuralZeros] = (),
-    rng: np.random.Generator,
+    domain: Domain, records: int, *, zeros: Sequence[StructuralZeros] = (), rng: np.random.Generator
 ) -> Dataset:
     """Records that are uniform over a random grid of the domain, dense enough for moves.
 
@@ -83,11 +75,7 @@ def made_up(
 
 
 def uniform(
-    domain: Domain,
-    records: int,
-    *,
-    zeros: Sequence[StructuralZeros] = (),
-    rng: np.random.Generator,
+    domain: Domain, records: int, *, zeros: Sequence[StructuralZeros] = (), rng: np.random.Generator
 ) -> Dataset:
     """Records that are uniform over the whole domain: hardly two are equal where it has many cells.
 

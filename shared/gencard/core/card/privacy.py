@@ -321,10 +321,7 @@ def laplace(epsilon: Decimal | int | str, *, neighbouring: Neighbouring | str) -
 
 
 def gaussian(
-    rho: Decimal | int | str,
-    *,
-    neighbouring: Neighbouring | str,
-    delta: Decimal | str | None = None,
+    rho: Decimal | int | str, *, neighbouring: Neighbouring | str, delta: Decimal | str | None = None
 ) -> Gaussian:
     """Discrete Gaussian noise that spends ``rho`` (zCDP) over all marginals of a card.
 
@@ -536,11 +533,6 @@ AS_COUNTED = Transform()
 """Counts as they are, whatever they are."""
 
 USUAL_CHECKS = Transform(
-    threshold=10,
-    freedom=10,
-    dominance_count=2,
-    dominance_percent=90,
-    remainder_percent=10,
-    rounding=5,
+    threshold=10, freedom=10, dominance_count=2, dominance_percent=90, remainder_percent=10, rounding=5
 )
 """Limits that statistical offices usually set for a table before its release (SACRO's defaults)."""

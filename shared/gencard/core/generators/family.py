@@ -36,12 +36,7 @@ from gencard.core.generators.fitting import (
     relax,
     three_parts,
 )
-from gencard.core.generators.junction_tree import (
-    JunctionTree,
-    check_cells,
-    edges,
-    heaviest_tree,
-)
+from gencard.core.generators.junction_tree import JunctionTree, check_cells, edges, heaviest_tree
 from gencard.core.generators.models import TableModel, TreeModel
 from gencard.core.generators.targets import (
     TargetMarginal,

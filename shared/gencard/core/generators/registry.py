@@ -16,13 +16,7 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, NotConvergedError, NotFittableError, TooLargeError
 from gencard.core.generators.contract import ApproximateGenerator, Generator, LinearGenerator, rng_of
-from gencard.core.generators.family import (
-    graphical,
-    independent,
-    ipf,
-    saturated,
-    spanning_tree,
-)
+from gencard.core.generators.family import graphical, independent, ipf, saturated, spanning_tree
 from gencard.core.generators.moments import MaximumEntropy, ReducedSpace
 from gencard.core.generators.support import SupportRaking
 from gencard.core.statistics.marginals import count_all

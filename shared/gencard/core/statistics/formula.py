@@ -142,10 +142,7 @@ _SUMMED_IN_PAIRS = {Analysis.LINEAR, Analysis.CORRELATION, Analysis.COMPONENTS}
 SUMMED_TERMS = {*_SUMMED_IN_PAIRS, Analysis.DISCRIMINANT}
 """Kinds that sum numbers of terms, not only of the response."""
 
-SUMMED_KINDS = {
-    *(Analysis.MEANS, Analysis.TTEST, Analysis.ANOVA, Analysis.POISSON),
-    *_SUMMED_IN_PAIRS,
-}
+SUMMED_KINDS = {*(Analysis.MEANS, Analysis.TTEST, Analysis.ANOVA, Analysis.POISSON), *_SUMMED_IN_PAIRS}
 """Kinds whose response is summed."""
 
 _JOINT = {Analysis.LOGISTIC, Analysis.MULTINOMIAL, Analysis.POISSON}

@@ -80,10 +80,7 @@ def with_numbers(psi: Psi, source: NumberSource, histograms: Sequence[str], sums
         tuple(HistogramMeasurement(name, tuple(counts.tolist()), 0.0) for name, counts in pairs),
         tuple(
             SumMeasurement(
-                one,
-                cells.values,
-                0.0,
-                cells.counts if one.counts_beside(psi.cliques, coding) else (),
+                one, cells.values, 0.0, cells.counts if one.counts_beside(psi.cliques, coding) else ()
             )
             for one, cells in zip(sums, summed.totals(), strict=True)
         ),

@@ -86,10 +86,7 @@ def _blocks_of(coding: Coding, name: str, *, apart: bool) -> _Blocks:
 
 
 def rank(
-    coding: Coding,
-    marginals: Iterable[Clique],
-    histograms: Iterable[str] = (),
-    sums: Sequence[Sum] = (),
+    coding: Coding, marginals: Iterable[Clique], histograms: Iterable[str] = (), sums: Sequence[Sum] = ()
 ) -> int:
     """Return the number of independent statistics in exact marginals, histograms and sums.
 

@@ -114,8 +114,7 @@ def evaluation_named(name: str) -> Evaluation:
 def _named(name: str, evaluations: Mapping[str, Evaluation]) -> Evaluation:
     if name not in evaluations:
         raise InvalidInputError(
-            field="measures",
-            problem=f"unknown evaluation '{name[:40]}'; docs/methods.md lists them",
+            field="measures", problem=f"unknown evaluation '{name[:40]}'; docs/methods.md lists them"
         )
     return evaluations[name]
 

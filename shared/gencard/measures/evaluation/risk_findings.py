@@ -106,10 +106,7 @@ class AttackFinding(Finding):
 def singling_out_finding(material: Material) -> AttackFinding:
     width = min(WIDTH, len(material.synthetic.domain))
     result = singling_out(
-        material.tables,
-        width=width,
-        attacks=material.declared.attacks,
-        rng=material.rng("singling-out"),
+        material.tables, width=width, attacks=material.declared.attacks, rng=material.rng("singling-out")
     )
     return _finding(result)
 
@@ -133,10 +130,7 @@ def inference_finding(material: Material) -> AttackFinding:
     """All attributes but the declared target are known."""
     tables, target = material.tables, material.declared.target
     attacks, controls = (
-        min(
-            material.targets(table),
-            int(np.sum(present(table.columns[table.attributes.index(target)]))),
-        )
+        min(material.targets(table), int(np.sum(present(table.columns[table.attributes.index(target)]))))
         for table in (tables.train, tables.holdout)
     )
     ask = partial(inference, tables, material.gower, target, rng=material.rng("inference"))

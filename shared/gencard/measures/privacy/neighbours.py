@@ -47,14 +47,7 @@ from numpy.typing import NDArray
 
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidCliqueError, InvalidDatasetError, InvalidNumberError
-from gencard.measures.privacy.attacks import (
-    Attack,
-    Proportion,
-    Tables,
-    check_known,
-    drawn,
-    quantile,
-)
+from gencard.measures.privacy.attacks import Attack, Proportion, Tables, check_known, drawn, quantile
 from gencard.measures.privacy.distances import Gower, Positions, pairs_of
 from gencard.measures.privacy.nearest import nearest
 from gencard.measures.privacy.records import Column, Records, present

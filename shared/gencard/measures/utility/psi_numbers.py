@@ -166,9 +166,7 @@ class PsiNumbers:
         return 0.0 if cells is None else cells.kurtosis
 
     def quantile(self, name: str, share: float) -> Known | None:
-        from gencard.analysis.answers.levels import (  # noqa: PLC0415 - loads scipy.stats
-            quantile_of_cells,
-        )
+        from gencard.analysis.answers.levels import quantile_of_cells  # noqa: PLC0415 - loads scipy.stats
 
         cells = self._cells(name)
         if cells is None:
