@@ -214,18 +214,19 @@ def state_of(house: House, tables: Iterable[str] = TABLES) -> str:
     return digest.hexdigest()
 
 
-def _unfinished(house: House) -> int:
+def is_idle(house: House) -> bool:
+    """No operation runs, and none waits in the queue for the coordinator that will run it."""
+    controller = house.controller
+    assert controller is not None
     with closing(sqlite3.connect(house.folder / "state" / "state.sqlite")) as connection:
         query = "SELECT count(*) FROM operations WHERE state IN (?, ?)"
-        return int(connection.execute(query, UNFINISHED).fetchone()[0])
+        unfinished = connection.execute(query, UNFINISHED).fetchone()[0]
+    return not (unfinished or controller.operations._runs)
 
 
 @contextmanager
 def state_unchanged(house: House, tables: Iterable[str] = TABLES) -> Iterator[None]:
-    controller = house.controller
-    assert controller is not None
-    # Between two operations no coordinator runs one, and the next one waits in the queue.
-    assert eventually(lambda: not (controller.operations._runs or _unfinished(house))), "work goes on"
+    assert eventually(lambda: is_idle(house)), "work goes on"
     before = state_of(house, tables)
     yield
     assert state_of(house, tables) == before

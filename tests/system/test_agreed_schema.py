@@ -8,7 +8,7 @@ from gencard.core.domain import Domain
 from gencard.v1 import audit_pb2, synthesis_pb2
 from gencard.wire.tables import table_chunks
 from tests.system.house import SCHEMA, build, request_id
-from tests.system.raw_calls import agreed, call, eventually, state_unchanged
+from tests.system.raw_calls import agreed, call, eventually, is_idle, state_unchanged
 
 GENERATE = "/gencard.v1.SynthesisService/GenerateRelease"
 RUN_AUDIT = "/gencard.v1.AuditService/RunAudit"
@@ -23,7 +23,7 @@ def changed_house(tmp_path_factory):
     with house.analyst() as analyst:
         cards = [agreed(analyst, ("sex", "age"), ("sex", "work")).name for _ in range(2)]
         analyst.card(cards[1]).generate(5, progress=False)
-        assert eventually(lambda: not house.controller.operations._runs)
+        assert eventually(lambda: is_idle(house))
     house.stop()
     (house.folder / "schema.toml").write_text(FINER)
     yield house.start(), cards

@@ -30,7 +30,7 @@ from gencard.wire.canonical import sha256
 from tests.controller.state import postgres
 from tests.system.consistency import assert_balanced, lines_of
 from tests.system.house import Clock, build, request_id, survey
-from tests.system.raw_calls import call, configure, enrolled, eventually
+from tests.system.raw_calls import call, configure, enrolled, eventually, is_idle
 from tests.system.receivers import https_receiver
 from tests.system.stewards import Steward
 from tests.system.test_word import tell
@@ -390,7 +390,7 @@ def seen_in(folder, frame, *question):
         with served(house), house.analyst() as ana:
             card = agreed(ana)
             end = end_of(card, *question)
-            assert eventually(lambda: not house.controller.operations._runs)
+            assert eventually(lambda: is_idle(house))
             stub = operations_pb2_grpc.OperationsStub(house.channel())
             (listed,) = stub.ListOperations(operations_pb2.ListOperationsRequest(page_size=9)).operations
             got, progress = operation(house, listed.name)

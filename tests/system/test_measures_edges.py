@@ -16,7 +16,7 @@ from gencard.core.errors import CardExpiredError, CardStateError
 from gencard.v1 import audit_pb2, measures_pb2, synthesis_pb2
 from gencard.v1.synthesis_pb2 import OperationProgress
 from tests.system.house import Clock, build, declare, request_id, survey
-from tests.system.raw_calls import LASTING, call, configure, eventually, state_unchanged
+from tests.system.raw_calls import LASTING, call, configure, eventually, is_idle, state_unchanged
 from tests.system.raw_calls import state_of as state_of_tables
 from tests.system.stewards import Steward
 
@@ -238,7 +238,7 @@ class TestQueues:
             for name in found:
                 cancel(person._connection, name)
         held.goes_on.set()
-        assert eventually(lambda: not house.controller.operations._runs)
+        assert eventually(lambda: is_idle(house))
         assert set(run_measures(aud._connection, other.name, ["clones"], False).findings) == {"clones"}
 
 
@@ -251,7 +251,7 @@ class TestStops:
         for name in reversed(names):
             cancel(ana._connection, name)
         held.goes_on.set()
-        assert eventually(lambda: not house.controller.operations._runs)
+        assert eventually(lambda: is_idle(house))
         assert {state_of(ana, name) for name in names} == {OperationProgress.STATE_CANCELLED}
         assert spent.states(ana) == [SpendState.VOIDED] * 3
 

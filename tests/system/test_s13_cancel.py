@@ -19,7 +19,7 @@ from gencard.v1.synthesis_pb2 import OperationProgress as Progress
 from gencard.wire.tables import table_chunks
 from tests.memory import endless_records
 from tests.system.house import House, request_id, running
-from tests.system.raw_calls import agreed, call, eventually, is_alive
+from tests.system.raw_calls import agreed, call, eventually, is_alive, is_idle
 from tests.system.stewards import Steward
 
 GENERATE = "/gencard.v1.SynthesisService/GenerateRelease"
@@ -120,7 +120,7 @@ def test_s13_what_waits_in_the_queue_ends_at_once(slow_house, card):
     for name in first:
         cancel(slow_house, name)
     assert eventually(lambda: not workers(slow_house), 5)
-    assert eventually(lambda: not slow_house.controller.operations._runs)
+    assert eventually(lambda: is_idle(slow_house))
 
 
 def test_s13_one_of_two_releases_keeps_the_price_that_the_other_waits_for(slow_house, card):

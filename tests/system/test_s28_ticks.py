@@ -10,7 +10,7 @@ from gencard.controller.operations import Run
 from gencard.core.card.budget import SpendState
 from gencard.v1.synthesis_pb2 import OperationProgress as Progress
 from tests.system.house import build
-from tests.system.raw_calls import agreed, configure, eventually
+from tests.system.raw_calls import agreed, configure, eventually, is_idle
 from tests.system.test_bad_records import BAD, add_dataset
 from tests.system.test_s13_cancel import GENERATE, RUN_AUDIT, begun, cancel, is_in, lines
 
@@ -57,7 +57,7 @@ def gates(house, monkeypatch):
     monkeypatch.setattr(Run, "_hold", hold)
     yield gates
     gates.open()
-    assert eventually(lambda: not house.controller.operations._runs)
+    assert eventually(lambda: is_idle(house))
 
 
 def state(house):
@@ -102,4 +102,4 @@ def test_s28_a_cancel_before_the_tick_tells_nothing(house, held):
     cancel(house, name)
     assert is_in(house, name, Progress.STATE_CANCELLED)()
     assert lines(house, card) == [SpendState.VOIDED]
-    assert eventually(lambda: not house.controller.operations._runs)
+    assert eventually(lambda: is_idle(house))

@@ -10,7 +10,7 @@ from gencard.core.card.budget import SpendState
 from gencard.core.errors import MeasurementRefusedError, NotFoundError, TooManyRefusalsError
 from gencard.v1.synthesis_pb2 import GenerateReleaseRequest
 from tests.system.house import build, request_id
-from tests.system.raw_calls import agreed, call, configure, enrolled, eventually
+from tests.system.raw_calls import agreed, call, configure, enrolled, eventually, is_idle
 from tests.system.test_bad_records import BAD, add_dataset
 from tests.system.test_s13_cancel import GENERATE, lines
 
@@ -92,7 +92,7 @@ def test_s29_many_at_once_are_refused_no_oftener(house):
     for card in cards:
         asked = GenerateReleaseRequest(card=card, rows=5, request_id=request_id())
         assert call(house.channel("cem"), GENERATE, asked).answers
-    assert eventually(lambda: not house.controller.operations._runs, 300)
+    assert eventually(lambda: is_idle(house), 300)
     states = [state for card in cards for state in lines(house, card)]
     assert len(states) == len(cards)
     assert MOST <= states.count(SpendState.SETTLED) <= MOST + 1

@@ -25,7 +25,7 @@ from gencard.core.errors import (
 from gencard.measures.privacy.disclosure import replicated_rows
 from gencard.v1 import synthesis_pb2
 from tests.system.house import build, request_id
-from tests.system.raw_calls import configure, eventually, state_unchanged
+from tests.system.raw_calls import configure, eventually, is_idle, state_unchanged
 
 WIDE = """
 title = "Many levels"
@@ -167,5 +167,5 @@ class TestOneTry:
             card.release(1, progress=False)
         cancel(ana._connection, first.name)
         goes_on.set()
-        assert eventually(lambda: not house.controller.operations._runs)
+        assert eventually(lambda: is_idle(house))
         assert len(card.release(SEVERAL, progress=False).dataset) == SEVERAL
