@@ -96,20 +96,15 @@ class DerivedTable(Section):
         if sum(map(bool, ways)) != 1 or (self.recode and not self.of):
             problem = "it needs one of: of (with recode or edges), compare, any, number"
             raise InvalidCodingError(attribute=name, problem=problem)
-        for source in (*self.compare, *([self.of] if self.of else ())):
-            if source not in stored.domain:
-                raise InvalidCodingError(attribute=name, problem=f"'{source}' is not stored")
+        sources = (*self.compare, *([self.of] if self.of else ()))
+        if absent := [source for source in sources if source not in stored.domain]:
+            raise InvalidCodingError(attribute=name, problem=f"'{absent[0]}' is not stored")
         if self.sources and coding is not None:
             derivation = Derivation(self.sources, self.codes, self.per_person)
             return Attribute(name, coding, derivation=derivation)
         edges = coding if isinstance(coding, Edges) else None
         if self.any is not None:
             return of_person(name, stored, self.any, None)
-        return self._with_edges(name, stored, edges, form)
-
-    def _with_edges(
-        self, name: str, stored: Coding, edges: Edges | None, form: UnlistedLevels
-    ) -> Attribute:
         if self.compare:
             if len(self.compare) != 2:
                 raise InvalidCodingError(attribute=name, problem="it compares two attributes")
@@ -328,6 +323,7 @@ class DeclaredScale:
                 raise ValueError(f"{key} has a value that points has too: {self._text(point)}")
 
     def _fine(self) -> tuple[Decimal, ...]:
+        """Return the edges of the histogram's cells; none if they are the levels."""
         first, last = self.edges[0], self.edges[-1]
         if self.fine is None:
             return ()
@@ -341,7 +337,8 @@ class DeclaredScale:
             raise ValueError(problem)
         if (last - first) / self.fine > LARGEST_SIZE:
             raise ValueError(f"fine makes more than {LARGEST_SIZE:,} cells")
-        return widths(first, last, self.fine)
+        number = ceil(Fraction(last - first) / Fraction(self.fine))  # the last cell may be narrower
+        return (*(first + self.fine * count for count in range(number)), last)
 
     def _check_fine(self, fine: tuple[Decimal, ...]) -> None:
         if not fine:
@@ -416,17 +413,9 @@ def ladder(edges: Sequence[Decimal], step: Decimal) -> tuple[Decimal, ...]:
     least = max(step, min((abs(edge) for edge in edges if edge), default=step) / 10)
     powers = range(least.adjusted(), max(first.copy_abs(), last.copy_abs()).adjusted() + 1)
     rungs = [rung.scaleb(power) for power in powers for rung in _RUNGS]
-    above = {Decimal(0), *(on_step(rung, step) for rung in rungs if rung >= least)}
+    # the multiples of the step nearest to the rungs, half up
+    half = Fraction(1, 2)
+    on_step = (floor(Fraction(rung) / Fraction(step) + half) * step for rung in rungs if rung >= least)
+    above = {Decimal(0), *on_step}
     both = {*above, *(-rung for rung in above)}
     return (first, *sorted(rung for rung in both if first < rung < last), last)
-
-
-def widths(first: Decimal, last: Decimal, width: Decimal) -> tuple[Decimal, ...]:
-    """Return edges of cells of one width, of which the last one may be narrower."""
-    number = ceil(Fraction(last - first) / Fraction(width))
-    return (*(first + width * count for count in range(number)), last)
-
-
-def on_step(number: Decimal, step: Decimal) -> Decimal:
-    """Return the multiple of the step nearest to a number, half up."""
-    return floor(Fraction(number) / Fraction(step) + Fraction(1, 2)) * step

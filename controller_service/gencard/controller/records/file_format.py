@@ -103,25 +103,21 @@ class FileFormat:
             lookup(self.encoding)
         except LookupError:
             raise InvalidInputError(field="format.encoding", problem="is not known") from None
-        for name in ("delimiter", "quote", "escape", "comment", "thousands"):
-            if len(getattr(self, name) or "") > 1:
-                problem = "must be one character or empty"
-                raise InvalidInputError(field=f"format.{name}", problem=problem)
-        if self.decimal not in (".", ",") or self.thousands == self.decimal:
-            problem = "must be a point or a comma, and differ from the thousands separator"
-            raise InvalidInputError(field="format.decimal", problem=problem)
-        if self.skip < 0:
-            raise InvalidInputError(field="format.skip", problem="must be 0 or more")
-        if self.file_mib < 1:
-            raise InvalidInputError(field="format.file_mib", problem="must be 1 or more")
-        if self.line_ends not in ("", "mixed"):
-            raise InvalidInputError(field="format.line_ends", problem="must be mixed or empty")
-        self._check_marks()
-
-    def _check_marks(self) -> None:
+        one_mark = ("delimiter", "quote", "escape", "comment", "thousands")
+        long = [name for name in one_mark if len(getattr(self, name) or "") > 1]
+        separate = "must be a point or a comma, and differ from the thousands separator"
+        separators = self.decimal not in (".", ",") or self.thousands == self.decimal
         marks = [mark for mark in (self.delimiter, self.quote, self.comment) if mark]
-        if len(set(marks)) < len(marks):
-            raise InvalidInputError(field="format.quote", problem="must differ from the other marks")
+        for name, is_wrong, problem in (
+            *((name, True, "must be one character or empty") for name in long),
+            ("decimal", separators, separate),
+            ("skip", self.skip < 0, "must be 0 or more"),
+            ("file_mib", self.file_mib < 1, "must be 1 or more"),
+            ("line_ends", self.line_ends not in ("", "mixed"), "must be mixed or empty"),
+            ("quote", len(set(marks)) < len(marks), "must differ from the other marks"),
+        ):
+            if is_wrong:
+                raise InvalidInputError(field=f"format.{name}", problem=problem)
         if self.comment and (self.line_ends or not self.is_utf8):
             problem = "is possible in UTF-8 only, and if all lines end alike"
             raise InvalidInputError(field="format.comment", problem=problem)
@@ -477,18 +473,14 @@ class ParquetFolder:
         options = f"binary_as_string = true, union_by_name = true, hive_partitioning = {hive}"
         return f"read_parquet({self.listed}, {options})"
 
-    @property
-    def columns_query(self) -> str:
-        """SQL for the names of the columns of each file, a row for every different list of them.
+    def check_columns(self, rows: Callable[[str], list[tuple[Any, ...]]]) -> None:
+        """Raise InvalidInputError if the columns of the files differ, or one names a partition's key.
 
         A column that one file lacks would be read as missing values.
         """
         columns = f"FROM parquet_schema({self.listed}) WHERE coalesce(num_children, 0) = 0"
-        lists = f"SELECT list_sort(list(name)) AS names {columns} GROUP BY file_name"
-        return f"SELECT DISTINCT names FROM ({lists}) LIMIT 2"  # noqa: S608  # no text of a caller
-
-    def check_columns(self, lists: list[tuple[list[str]]]) -> None:
-        """Raise InvalidInputError if lists of ``columns_query`` differ, or name a partition's key."""
+        names_by_file = f"SELECT list_sort(list(name)) AS names {columns} GROUP BY file_name"
+        lists = rows(f"SELECT DISTINCT names FROM ({names_by_file}) LIMIT 2")  # noqa: S608  # our text
         if len(lists) > 1:
             raise _refusal("must have the same columns in all its files")
         if {key.lower() for key in self.keys} & {name.lower() for (names,) in lists for name in names}:

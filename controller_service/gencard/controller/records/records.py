@@ -11,9 +11,8 @@ from gencard.controller.records.catalogue import PREFIX, DatasetEntry, DatasetSo
 from gencard.controller.records.encoding import are_plain_days, without_offset, without_zone
 from gencard.controller.records.file_format import enough_memory
 from gencard.controller.records.schema_file import PublicSchema, place_of, read_schema
-from gencard.controller.records.source import RecordSource
 from gencard.controller.records.table_address import TableAddress, secret_of
-from gencard.controller.records.vault import Vault, check_detected, open_source
+from gencard.controller.records.vault import RecordSource, Vault, check_detected, open_source
 from gencard.core.card.sums import Histogram, cell_names
 from gencard.core.coding import PLAIN
 from gencard.core.domain import Clique, Domain

@@ -216,18 +216,18 @@ class _AttributeTable(DerivedTable):
     def attribute(self, stored: Coding | None = None) -> Attribute:
         """Return the attribute, derived from stored attributes if its table says so."""
         # zone and time of day must not contradict the other keys
-        if self.is_derived and (self.zone is not None or self.time_of is not None):
+        zoned, timed = self.zone is not None, self.time_of is not None
+        if self.is_derived and (zoned or timed):
             raise self._refusal("zone and time_of are not allowed with a derived attribute")
-        if self.time_of is not None and (self.edges is None or self.zone is not None):
+        if timed and (self.edges is None or zoned):
             raise self._refusal("time_of needs edges of times of day, and has the zone of its source")
-        if self.time_of is not None and self.age_at is not None:
+        if timed and self.age_at is not None:
             raise self._refusal("time_of and age_at are two ways to read a value: leave one out")
-        if self.zone is not None and self.dates is None:
+        if zoned and self.dates is None:
             raise self._refusal("zone is allowed only with dates, whose values are instants")
-        if self.zone is not None and self.zone not in zones():
-            raise self._refusal(
-                "zone is not a name of the IANA database of zones, such as America/New_York"
-            )
+        if zoned and self.zone not in zones():
+            problem = "zone is not a name of the IANA database of zones, such as America/New_York"
+            raise self._refusal(problem)
         coding = self._given()
         if self.is_derived and stored is not None:
             derived = self.derived(
@@ -371,15 +371,6 @@ class _SchemaTable(Section):
                 problem = f"time_of names '{one.time_of}', which has no zone"
                 raise InvalidCodingError(attribute=one.name, problem=problem)
 
-    def check_person(self) -> None:
-        """Raise InvalidCodingError for ``person`` without ``most_records``, or as an attribute."""
-        one_alone = bool(self.person) != bool(self.most_records)
-        if one_alone or self.person in {part.name for part in self.attributes}:
-            problem = (
-                "identifies the person of a record: it must not be an attribute, and needs most_records"
-            )
-            raise InvalidCodingError(attribute=self.person or "person", problem=problem)
-
 
 def read_schema(path: Path) -> PublicSchema:
     """Return the schema in a file; raises InvalidInputError, InvalidCodingError, InvalidDomainError."""
@@ -427,7 +418,12 @@ def _line_of(text: str, name: str) -> int:
 def schema_of_table(table: Table, file: str = "") -> PublicSchema:
     """Return the schema of a table; errors name its file; raises as ``read_schema``."""
     entry = validated(_SchemaTable, table, file)
-    entry.check_person()
+    one_alone = bool(entry.person) != bool(entry.most_records)
+    if one_alone or entry.person in {part.name for part in entry.attributes}:
+        problem = (
+            "identifies the person of a record: it must not be an attribute, and needs most_records"
+        )
+        raise InvalidCodingError(attribute=entry.person or "person", problem=problem)
     coding = entry.coding()
     entry.check_times()
     readings = {
@@ -465,10 +461,12 @@ def table_of_schema(schema: PublicSchema) -> Table:
             for attribute in schema.coding.attributes
         ],
     }
-    if schema.coding.structural_zeros:
-        table["structural_zeros"] = [
-            _zeros_table(zeros, schema.coding) for zeros in schema.coding.structural_zeros
-        ]
+    levels = {one.name: one.coding.level_names for one in schema.coding.attributes}
+    for zeros in schema.coding.structural_zeros:
+        names = [levels[name] for name in zeros.clique]
+        cells = [[own[code] for own, code in zip(names, cell, strict=True)] for cell in zeros.cells]
+        entry = {"clique": list(zeros.clique), "cells": cells}
+        table.setdefault("structural_zeros", []).append(entry)
     return table
 
 
@@ -489,28 +487,18 @@ def _attribute_table(attribute: Attribute, reading: Reading, groups: Groups) -> 
             table |= {} if reading.age_at is None else {"age_at": reading.age_at.isoformat()}
         case Edges(edges, missing, dates=True):
             table["dates"] = [date_of_days(day).isoformat() for day in edges]
+        case Edges(edges, missing, decimals) if reading.age_at is not None:
+            table |= {"age_at": reading.age_at.isoformat(), "edges": list(map(int, edges))}
+        case Edges(edges, missing, decimals=0):
+            table |= {"edges": list(map(int, edges)), "integer": True}
         case Edges(edges, missing, decimals):
-            table |= _number_table(edges, decimals, reading.age_at)
+            table |= {"edges": list(edges)} | ({} if decimals is None else {"decimals": decimals})
     if (how := attribute.derivation) is not None:
         table |= {"sources": list(how.sources), "codes": list(how.codes)}
         table |= {"per_person": True} if how.per_person else {}
     if missing:
         table["missing"] = list(reading.absent) or True
     table |= {"drafted": attribute.drafted} if attribute.drafted else {}
-    if groups:
-        table["groups"] = {name: list(labels) for name, labels in groups.items()}
-    return table
-
-
-def _number_table(edges: tuple[float, ...], decimals: int | None, age_at: date | None) -> Table:
-    if age_at is not None:
-        return {"age_at": age_at.isoformat(), "edges": list(map(int, edges))}
-    if decimals == 0:
-        return {"edges": list(map(int, edges)), "integer": True}
-    return {"edges": list(edges)} | ({} if decimals is None else {"decimals": decimals})
-
-
-def _zeros_table(zeros: StructuralZeros, coding: Coding) -> Table:
-    levels = [coding.attribute(name).coding.level_names for name in zeros.clique]
-    cells = [[names[code] for names, code in zip(levels, cell, strict=True)] for cell in zeros.cells]
-    return {"clique": list(zeros.clique), "cells": cells}
+    return table | (
+        {"groups": {name: list(labels) for name, labels in groups.items()}} if groups else {}
+    )

@@ -33,18 +33,9 @@ _FILES = ("password_file", "sslrootcert", "sslcert", "sslkey", "parquet")
 _VERIFIED = ("verify-ca", "verify-full")
 
 
-def is_address(text: str) -> bool:
-    """Whether a text of the settings is an address, and not a path of a file.
-
-    >>> [is_address(text) for text in ("postgresql://db/office?table=people", "people.csv")]
-    [True, False]
-    """
-    return "://" in text
-
-
 def place_of(text: str) -> "Path | TableAddress":
     """Return the place that a text of the settings names; InvalidInputError quotes none of it."""
-    return TableAddress(text) if is_address(text) else Path(text)
+    return TableAddress(text) if "://" in text else Path(text)
 
 
 @dataclass(frozen=True, slots=True)

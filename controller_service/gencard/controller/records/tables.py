@@ -14,9 +14,9 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from hashlib import sha256
-from itertools import combinations, islice
+from itertools import chain, combinations, islice
 from operator import and_, mul, or_
-from typing import Any
+from typing import Any, ClassVar
 
 import duckdb
 import numpy as np
@@ -116,15 +116,13 @@ class IbisTable:
     instants: Collection[str] = ()
     _kept: dict[Clique, _Counts] = field(default_factory=dict, init=False, repr=False)
     _looks: list[str] = field(default_factory=list, init=False, repr=False)
+    covers_values: ClassVar[bool] = False
+    """Whether records with any other value are another version: no, a version covers codes and, if
+    attributes have a step, whole units. Stored numbers of two states could be subtracted."""
 
     @property
     def version_kind(self) -> VersionKind:
         return VersionKind.SNAPSHOT if self.snapshot else VersionKind.FINGERPRINT
-
-    @property
-    def covers_values(self) -> bool:
-        """False: the version covers codes and, if attributes have a step, whole units."""
-        return False
 
     def digest(self, salt: bytes) -> str:
         """Return the HMAC-SHA256 of the table's place, in hex: datasets on one table share records."""
@@ -188,32 +186,33 @@ class IbisTable:
         """Count values of attributes of dates that lack a zone, or the offset that a zone needs."""
         names = of_dates(self.coding)  # instants that have a zone are dates here
         columns = dict(zip(names, self.columns(names), strict=True))
-        columns = {name: column for name, column in columns.items() if column.type().is_timestamp()}
-        if not columns:
-            return {}
-        tests = (
-            (column.notnull() if name in self.instants else is_timed(column)).fill_null(False)
-            & ~reduce(or_, absences(column, self._reading(name).absent))
-            for name, column in columns.items()
+        return self._counted_values(
+            {
+                name: (column.notnull() if name in self.instants else is_timed(column)).fill_null(False)
+                for name, column in columns.items()
+                if column.type().is_timestamp()
+            }
         )
-        query = self.records.aggregate(**{f"t{axis}": test.sum() for axis, test in enumerate(tests)})
-        (batch,) = self._batches(query)
-        return {name: int(column[0] or 0) for name, column in zip(columns, batch, strict=True)}
 
     def texts_by_value(self) -> dict[str, int]:
         """Count values of text columns that are compared with labels as numbers."""
         names = by_value(self.coding)
         columns = dict(zip(names, self.columns(names), strict=True))
-        columns = {name: column for name, column in columns.items() if column.type().is_string()}
-        if not columns:
-            return {}
-        tests = (
-            ~reduce(or_, absences(column, self._reading(name).absent))
-            for name, column in columns.items()
+        return self._counted_values(
+            {name: True for name, column in columns.items() if column.type().is_string()}
         )
-        query = self.records.aggregate(**{f"t{axis}": test.sum() for axis, test in enumerate(tests)})
+
+    def _counted_values(self, tests: Mapping[str, Any]) -> dict[str, int]:
+        """Count the values of each attribute that are not missing and pass its test."""
+        if not tests:
+            return {}
+        counted = (
+            ~reduce(or_, absences(self.records[name], self._reading(name).absent)) & test
+            for name, test in tests.items()
+        )
+        query = self.records.aggregate(**{f"t{axis}": one.sum() for axis, one in enumerate(counted)})
         (batch,) = self._batches(query)
-        return {name: int(column[0] or 0) for name, column in zip(columns, batch, strict=True)}
+        return {name: int(column[0] or 0) for name, column in zip(tests, batch, strict=True)}
 
     def count(self, cliques: Sequence[Clique]) -> list[_Counts]:
         """Marginals on the cliques, in their order: a ``MarginalSource``."""
@@ -223,7 +222,11 @@ class IbisTable:
         self._check_columns(sources_of(self.coding, domain.covered_by(cliques).attributes))
         marginals: dict[Clique, _Counts] = {}
         undeclared: set[str] = set()
-        for inside, table in self._tables(cliques):
+        # tables on sets of attributes such that every clique lies inside one set
+        rest = [one for one in cliques if not any(set(one) <= set(names) for names in self._kept)]
+        sets = cover(self._with_undeclared(), rest, _TABLE_CELLS)
+        counted = ((names, self._counted(names)) for names in sets)
+        for inside, table in chain(self._kept.items(), counted):
             for clique in {tuple(one) for one in cliques if set(one) <= set(inside)} - marginals.keys():
                 marginal = project(table, inside, clique)
                 undeclared |= {name for axis, name in enumerate(clique) if marginal.take(0, axis).any()}
@@ -383,13 +386,6 @@ class IbisTable:
         text_counts = query.aggregate(records=lambda table: table.count())
         batches = ((texts.tolist(), counts.tolist()) for texts, counts in self._batches(text_counts))
         return {text: count for batch in batches for text, count in zip(*batch, strict=True)}
-
-    def _tables(self, cliques: Sequence[Clique]) -> Iterator[tuple[Clique, _Counts]]:
-        """Yield tables on sets of attributes such that every clique lies inside one set."""
-        rest = [one for one in cliques if not any(set(one) <= set(names) for names in self._kept)]
-        yield from self._kept.items()
-        for names in cover(self._with_undeclared(), rest, _TABLE_CELLS):
-            yield names, self._counted(names)
 
     def _with_undeclared(self) -> Domain:
         """Domain with an additional first level of each attribute: undeclared values."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 import duckdb
 import numpy as np
@@ -23,7 +23,6 @@ from gencard.controller.records.encoding import (
     EngineColumn,
     adjusted_numbers,
     by_value,
-    columns_of,
     encoders_of,
     how_read,
     of_dates,
@@ -42,7 +41,7 @@ from gencard.controller.records.file_format import (
     silently,
 )
 from gencard.controller.records.schema_file import PublicSchema
-from gencard.controller.records.source import Persons, RecordSource, StreamedRecords, check_version
+from gencard.controller.records.source import Persons, StreamedRecords, check_version
 from gencard.controller.records.table_address import TableAddress
 from gencard.core.coding import PLAIN, Coding, Edges, Labels, Reading
 from gencard.core.domain import Clique
@@ -61,6 +60,8 @@ from gencard.files.stored import StoredColumn, check_names, is_stored, read_stor
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from gencard.controller.records.tables import IbisTable, PersonTable
 
 _BATCH = 1 << 16  # records
 
@@ -98,6 +99,7 @@ class Vault(StreamedRecords):
     persons: Persons | None = None
     memory: "_ReadNumbers | None" = None
     note: str = ""
+    version_kind: ClassVar = VersionKind.BYTES
 
     def held(self, progress: Callable[[int], None] = lambda _: None) -> "Vault":
         """Read the file, and return the same records in memory, if they do not take too much."""
@@ -113,10 +115,6 @@ class Vault(StreamedRecords):
             progress(records)
         memory = _ReadNumbers(self.coding.stored, tuple(tests), tuple(batches))
         return replace(self, memory=memory, note=" ".join(notes))
-
-    @property
-    def version_kind(self) -> VersionKind:
-        return VersionKind.BYTES
 
     def digest(self, salt: bytes) -> str:
         """HMAC-SHA256 of the file, in hex: says whether two files are the same, and no more.
@@ -162,7 +160,9 @@ class Vault(StreamedRecords):
 
     def _counted(self, kind: str) -> "dict[_Test, list[int]]":
         if self.memory is not None and not self.persons:
-            counts = self.memory.counted()
+            memory, first = self.memory, len(self.memory.stored)
+            places = slice(first, first + len(memory.tests))
+            counts = _counted(memory.tests, (batch[places] for batch in memory.batches))
             return {test: signs for test, signs in counts.items() if test.kind == kind}
         with OpenRecords(self.path, self.format) as records:
             tests = {test: sql for test, sql in self._tests(records).items() if test.kind == kind}
@@ -220,7 +220,9 @@ class Vault(StreamedRecords):
         with OpenRecords(self.path, self.format) as records:
             if notes is not None and records.note:
                 notes.append(records.note)
-            columns = records.columns_named(columns_of(names, self.readings))
+            columns = records.columns_named(
+                [self.readings.get(name, PLAIN).time_of or name for name in names]
+            )
             encoders = zip(
                 stored_names,
                 encoders_of(self.coding, self.readings, stored_names),
@@ -279,9 +281,13 @@ class _ReadNumbers:
             added = batch[len(self.stored) + len(self.tests) :]
             yield [*(batch[place] for place in places), *added]
 
-    def counted(self) -> dict[_Test, list[int]]:
-        places = slice(len(self.stored), len(self.stored) + len(self.tests))
-        return _counted(self.tests, (batch[places] for batch in self.batches))
+
+RecordSource: TypeAlias = "Vault | IbisTable | PersonTable"
+"""Records under a public schema: they can be counted, checked, and read up to a bound.
+
+Every method may raise DatasetUnavailableError, MissingAttributeError, UndeclaredLevelError and
+EmptyDatasetError.
+"""
 
 
 @contextmanager
@@ -354,22 +360,19 @@ class OpenRecords:
     def __enter__(self) -> "OpenRecords":
         check_path(self._path)
         folder = self._folder = folder_at(self._path)
+        files = folder.files if folder else (self._path,)
+        is_parquet = folder is not None or ending_of(self._path) in PARQUET
         if folder is None:
             self._check_bytes(silently(lambda: self._path.stat().st_size))
-        if folder is not None or ending_of(self._path) in PARQUET:
-            for file in folder.files if folder else (self._path,):
-                silently(partial(_check_footer, file))
+        for file in files if is_parquet else ():
+            silently(partial(_check_footer, file))
         self._engine = silently(self._open)
-        if folder is not None or ending_of(self._path) in PARQUET:
+        if is_parquet:
             # refused if it would unpack to far more than its size says
-            files = self._folder.files if self._folder else (self._path,)
-            listed = self._folder.listed if self._folder else literal(str(self._path))
+            listed = folder.listed if folder else literal(str(self._path))
             # a file without rows has no column, which is for others to refuse
-            chunks = f"FROM parquet_metadata({listed})"
-            ((unpacked, columns),) = self.rows(
-                "SELECT coalesce(sum(total_uncompressed_size), 0), count(DISTINCT path_in_schema) "
-                + chunks
-            )
+            sums = "coalesce(sum(total_uncompressed_size), 0), count(DISTINCT path_in_schema)"
+            ((unpacked, columns),) = self.rows(f"SELECT {sums} FROM parquet_metadata({listed})")  # noqa: S608
             ((rows,),) = self.rows(
                 f"SELECT coalesce(sum(num_rows), 0) FROM parquet_file_metadata({listed})"  # noqa: S608  # quoted
             )
@@ -378,7 +381,7 @@ class OpenRecords:
             if unpacked:
                 self._check_bytes(int(unpacked))
         if folder is not None:
-            folder.check_columns(self.rows(folder.columns_query))
+            folder.check_columns(self.rows)
         self.columns = [
             EngineColumn(name.strip() if self._format.trim else name, kind, self._format, name)
             for name, kind, *_ in self.rows("DESCRIBE records")
