@@ -6,22 +6,7 @@ from math import isnan, nan
 from pathlib import Path
 
 from gencard.boxes.reference import ReferenceRecipe
-from gencard.controller.jobs.tasks import (
-    NOTHING_BEFORE,
-    AnswerJob,
-    AuditJob,
-    Before,
-    BlackBoxJob,
-    ClusterPart,
-    CompareJob,
-    MeasureJob,
-    ProgramJob,
-    ProgramPart,
-    RecordsSource,
-    RehearsalJob,
-    RiskJob,
-    SynthesisJob,
-)
+from gencard.controller.jobs import tasks
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.records.table_address import TableAddress, secret_of
 from gencard.controller.sandbox.analyses import AnalysisRecipe
@@ -46,20 +31,24 @@ class Descriptions:
     salt: bytes = field(repr=False)
     model_cells: int
     most_records: int = 2_000_000
-    cluster: ClusterPart | None = None
+    cluster: tasks.ClusterPart | None = None
 
     @property
     def workers(self) -> Mapping[str, str]:
         return self.cluster.workers if self.cluster else {}
 
     def measure(
-        self, dataset_entry: DatasetEntry, version: str, terms: Proposal, before: Before = NOTHING_BEFORE
-    ) -> MeasureJob:
+        self,
+        dataset_entry: DatasetEntry,
+        version: str,
+        terms: Proposal,
+        before: tasks.Before = tasks.NOTHING_BEFORE,
+    ) -> tasks.MeasureJob:
         """Describe a measurement of the card's version: records that changed since are not measured."""
         judged = bool(terms.sums) and not terms.privacy.noisy
         linear = tuple(statistics_of(terms.moments, dataset_entry.schema.coding))
         records, weights = self.records(dataset_entry, version), tuple(terms.weights)
-        return MeasureJob(
+        return tasks.MeasureJob(
             records,
             terms.marginals,
             linear,
@@ -69,7 +58,7 @@ class Descriptions:
             terms.histograms,
             terms.sums,
             dataset_entry.policy.sum_rules if judged else None,
-            before if judged else NOTHING_BEFORE,
+            before if judged else tasks.NOTHING_BEFORE,
         )
 
     def synthesise(
@@ -83,13 +72,13 @@ class Descriptions:
         rows_file: Path,
         fit: bytes = b"",
         keep: bool = False,
-    ) -> SynthesisJob:
+    ) -> tasks.SynthesisJob:
         """Describe a fit to psi; of the dataset, only the cells that cannot occur are named."""
         coding, generator = dataset_entry.schema.coding, card.terms.generator
         digest = card.generator_digest
         zeros, computed = tuple(zeros_for(card, coding)), computed_for(card, coding)
         cells = self.model_cells
-        return SynthesisJob(
+        return tasks.SynthesisJob(
             psi, generator, zeros, computed, rows, seed, cells, rows_file, fit, keep, digest
         )
 
@@ -103,11 +92,11 @@ class Descriptions:
         *,
         journal: Path,
         workers: Mapping[str, str] | None = None,
-    ) -> AuditJob:
+    ) -> tasks.AuditJob:
         """Describe an audit; its runs are kept in ``journal``, and none of them is made again."""
         cluster = replace(self.cluster, workers=dict(workers)) if self.cluster and workers else None
         records, whole = self.records(dataset_entry, version), self.whole(recipe, dataset_entry)
-        return AuditJob(records, whole, plan, tuple(versions), journal, cluster)
+        return tasks.AuditJob(records, whole, plan, tuple(versions), journal, cluster)
 
     def compare(
         self,
@@ -118,7 +107,7 @@ class Descriptions:
         psi: bytes,
         card: CardTerms,
         seed: int,
-    ) -> CompareJob:
+    ) -> tasks.CompareJob:
         """Records and holdout are named only if an evaluation reads them."""
         needs = {need for measure in measures for need in measure.needs}
         policy, holdout = dataset_entry.policy, dataset_entry.holdout
@@ -127,7 +116,7 @@ class Descriptions:
             records = self.records(dataset_entry, card.version)
         if Need.HOLDOUT in needs and holdout is not None:
             other = self.records(replace(dataset_entry, data=holdout.data), holdout.version)
-        return CompareJob(
+        return tasks.CompareJob(
             rows_file,
             tuple(measure.name for measure in measures),
             psi,
@@ -149,12 +138,12 @@ class Descriptions:
         *,
         privacy: Privacy | None,
         numbers: int,
-        before: Before,
-    ) -> AnswerJob:
+        before: tasks.Before,
+    ) -> tasks.AnswerJob:
         """Describe one checked run, which is judged with all earlier disclosures of the same records."""
         records, rules = self.records(dataset_entry, version), dataset_entry.run_rules
         stored = dataset_entry.policy.analyses.stored
-        return AnswerJob(records, question, privacy, numbers, before, rules, stored)
+        return tasks.AnswerJob(records, question, privacy, numbers, before, rules, stored)
 
     def look(
         self,
@@ -163,16 +152,16 @@ class Descriptions:
         own: Proposal | None = None,
         *,
         histograms: Clique = (),
-        before: Before = NOTHING_BEFORE,
+        before: tasks.Before = tasks.NOTHING_BEFORE,
         with_step: Clique = (),
-    ) -> RiskJob:
+    ) -> tasks.RiskJob:
         """Describe a look at the risk of tables of the present records; see ``RiskJob``."""
         version, limit = dataset_entry.version, dataset_entry.run_rules.influence
         records, marginals = self.records(dataset_entry, version), own.marginals if own else ()
         transform = AS_COUNTED if own is None else own.transform
         has_numbers = own is not None and own.numbers
         numbers = self.measure(dataset_entry, version, own, before) if own and has_numbers else None
-        return RiskJob(
+        return tasks.RiskJob(
             records, tuple(cliques), marginals, transform, histograms, numbers, with_step, limit
         )
 
@@ -185,10 +174,10 @@ class Descriptions:
         rows: int,
         seed: int,
         rows_file: Path,
-    ) -> BlackBoxJob:
+    ) -> tasks.BlackBoxJob:
         """Describe a lent run; the upload is a rows file over the attributes that the card names."""
         whole, errors_file = self.whole(recipe, dataset_entry), rows_file.with_name("errors")
-        return BlackBoxJob(whole, upload, rows, seed, rows_file, errors_file)
+        return tasks.BlackBoxJob(whole, upload, rows, seed, rows_file, errors_file)
 
     def program(
         self,
@@ -201,20 +190,22 @@ class Descriptions:
         seed: int,
         rows_file: Path,
         drawing_seed: int,
-    ) -> tuple[RehearsalJob, ProgramJob]:
+    ) -> tuple[tasks.RehearsalJob, tasks.ProgramJob]:
         """Return a program's two jobs: on the rows of a release, and on the same attributes' records."""
         analyses, domain = terms.analyses, dataset_entry.domain
-        program = ProgramPart(recipe, agreed, analyses.program_numbers, seed, tuple(analyses.columns))
+        program = tasks.ProgramPart(
+            recipe, agreed, analyses.program_numbers, seed, tuple(analyses.columns)
+        )
         attributes = domain.covered_by(terms.cliques).attributes
         return (
-            RehearsalJob(program, rows_file, dataset_entry.schema, drawing_seed),
-            ProgramJob(program, self.records(dataset_entry, version), attributes),
+            tasks.RehearsalJob(program, rows_file, dataset_entry.schema, drawing_seed),
+            tasks.ProgramJob(program, self.records(dataset_entry, version), attributes),
         )
 
-    def records(self, dataset_entry: DatasetEntry, version: str) -> RecordsSource:
+    def records(self, dataset_entry: DatasetEntry, version: str) -> tasks.RecordsSource:
         """Describe the records, of which a job reads this version or none."""
         place = dataset_entry.data
-        return RecordsSource(
+        return tasks.RecordsSource(
             str(place),
             isinstance(place, TableAddress),
             dataset_entry.format,

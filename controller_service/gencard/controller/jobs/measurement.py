@@ -89,24 +89,22 @@ def measured(
     transform: Transform = AS_COUNTED,
 ) -> Psi:
     """Return statistics of the records that a job describes, of the version that the job names."""
+    noise: Noise | None = None
+    if privacy.noisy:
+        from gencard.controller.noise import OpenDpNoise  # noqa: PLC0415 - the import of OpenDP is slow
+
+        noise = OpenDpNoise()
     with opened(records) as source:
         return door.measure(
             source,
             statistics,
             source.coding.domain,
             privacy,
-            noise=_noise() if privacy.noisy else None,
+            noise=noise,
             weights=weights,
             transform=transform,
             zeros=source.coding.structural_zeros,
         )
-
-
-def _noise() -> Noise:
-    """Import OpenDP only if noise is drawn, because the import is slow."""
-    from gencard.controller.noise import OpenDpNoise  # noqa: PLC0415 - see above
-
-    return OpenDpNoise()
 
 
 def records_over(cliques: Iterable[Clique], records: RecordsSource) -> Dataset:

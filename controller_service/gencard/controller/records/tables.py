@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from gencard.controller.records import table_codes as sql
 from gencard.controller.records.encoding import (
     EngineColumn,
     TextEncoder,
@@ -46,26 +47,6 @@ from gencard.controller.records.source import (
     check_version,
     check_zeros,
     checked_cliques,
-)
-from gencard.controller.records.table_codes import (
-    UNDECLARED,
-    absences,
-    adjustments,
-    bounded_number,
-    cell_of,
-    code_of,
-    computed_once,
-    derived_code,
-    is_timed,
-    key_text,
-    numbers_of_stored,
-    steps_about,
-    stored_number,
-    sum_of_hashes,
-    text_of,
-    total,
-    unit_of,
-    value_of,
 )
 from gencard.core.card.sums import Sum, scale_of
 from gencard.core.coding import PLAIN, Coding, Reading
@@ -155,7 +136,7 @@ class IbisTable:
         if scales_of(self.coding):
             # the sum of the hashes of all records, of their codes and units
             records, _, _ = self._with_units(self.coding.stored, tuple(scales_of(self.coding)))
-            (batch,) = self._batches(sum_of_hashes(records))
+            (batch,) = self._batches(sql.sum_of_hashes(records))
             fingerprint.update(f"gencard.numbers.v1 {int(batch[0][0])}".encode())
         self._looks.append(fingerprint.hexdigest())
         return self._looks[-1]
@@ -174,7 +155,7 @@ class IbisTable:
         self._check_columns(names)
         tests: dict[str, Any] = {}
         for axis, name in enumerate(names):
-            own = adjustments(self.records[name], self.coding.attribute(name), self._reading(name))
+            own = sql.adjustments(self.records[name], self.coding.attribute(name), self._reading(name))
             tests |= {f"t{axis}_{place}": test.fill_null(False).sum() for place, test in enumerate(own)}
         if not names:
             return {}
@@ -188,7 +169,9 @@ class IbisTable:
         columns = dict(zip(names, self.columns(names), strict=True))
         return self._counted_values(
             {
-                name: (column.notnull() if name in self.instants else is_timed(column)).fill_null(False)
+                name: (column.notnull() if name in self.instants else sql.is_timed(column)).fill_null(
+                    False
+                )
                 for name, column in columns.items()
                 if column.type().is_timestamp()
             }
@@ -207,7 +190,7 @@ class IbisTable:
         if not tests:
             return {}
         counted = (
-            ~reduce(or_, absences(self.records[name], self._reading(name).absent)) & test
+            ~reduce(or_, sql.absences(self.records[name], self._reading(name).absent)) & test
             for name, test in tests.items()
         )
         query = self.records.aggregate(**{f"t{axis}": one.sum() for axis, one in enumerate(counted)})
@@ -248,7 +231,7 @@ class IbisTable:
             table, codes, units = self._with_units((name,), (name,))
             scale = scale_of(self.coding, name)
             starts = [first for first, _ in unit_bounds(scale, scale.cells[:-1])]
-            cell = cell_of(units[name], starts)
+            cell = sql.cell_of(units[name], starts)
             if self.coding.attribute(name).coding.missing:
                 missing = codes[name] == self.coding.domain.size(name) - 1
                 cell = ibis.cases((missing, len(starts)), else_=cell)
@@ -278,7 +261,10 @@ class IbisTable:
             columns[f"p{axis}"] = ibis.cases((inside, product), else_=0).cast("int64")
         grouped = table.select(cell=cell, **columns).group_by("cell")
         query = grouped.aggregate(
-            **{f"t{axis}": lambda own, name=name: total(own[name]) for axis, name in enumerate(columns)}
+            **{
+                f"t{axis}": lambda own, name=name: sql.total(own[name])
+                for axis, name in enumerate(columns)
+            }
         )
         for cells, *totals in self._batches(query):
             for axis, place in enumerate(places):
@@ -290,29 +276,30 @@ class IbisTable:
 
         scales = {name: scale_of(self.coding, name) for name in numbers}
         values = {
-            f"v{axis}": bounded_number(
+            f"v{axis}": sql.bounded_number(
                 self.records[name], self.coding.attribute(name), scales[name], self._reading(name)
             )
             for axis, name in enumerate(numbers)
         }
         coded, codes = self._coded(names, **values)
         # each step has a name, so that no engine computes it again in the next
-        coded = computed_once(coded)
+        coded = sql.computed_once(coded)
         columns = {f"c{axis}": code for axis, code in enumerate(codes)}
         columns |= {value: coded[value] for value in values}
         columns |= {
-            f"w{axis}": steps_about(coded[f"v{axis}"], scales[name]) for axis, name in enumerate(numbers)
+            f"w{axis}": sql.steps_about(coded[f"v{axis}"], scales[name])
+            for axis, name in enumerate(numbers)
         }
-        table = computed_once(coded.select(**columns))
+        table = sql.computed_once(coded.select(**columns))
         own = {name: table[f"c{axis}"] for axis, name in enumerate(names)}
         units = {}
         for axis, name in enumerate(numbers):
             attribute = self.coding.attribute(name).coding
             present = own[name].between(0, attribute.size - 1 - attribute.missing)
-            unit = unit_of(table[f"v{axis}"], table[f"w{axis}"], scales[name])
+            unit = sql.unit_of(table[f"v{axis}"], table[f"w{axis}"], scales[name])
             units[f"u{axis}"] = ibis.cases((present, unit), else_=0).cast("int64")
         codes_named = {f"c{axis}": own[name] for axis, name in enumerate(names)}
-        table = computed_once(table.select(**codes_named, **units))
+        table = sql.computed_once(table.select(**codes_named, **units))
         return (
             table,
             {name: table[f"c{axis}"] for axis, name in enumerate(names)},
@@ -334,7 +321,7 @@ class IbisTable:
         self._check_columns(sources_of(self.coding, names))
         check_numbers(self.coding, uncoded)
         values = {
-            f"v{axis}": stored_number(
+            f"v{axis}": sql.stored_number(
                 self.records[name], self.coding.attribute(name), self._reading(name)
             )
             for axis, name in enumerate(uncoded)
@@ -349,7 +336,7 @@ class IbisTable:
         if len(columns[0]) > most_records:
             raise TooManyRecordsError(limit=most_records)
         codes = dict(zip(names, columns[: len(names)], strict=True))
-        self._refuse({name for name in names if codes[name].min() == UNDECLARED})
+        self._refuse({name for name in names if codes[name].min() == sql.UNDECLARED})
         sources = zip(uncoded, columns[len(names) :], strict=True)
         numbers = {name: self._numbers(name, values, codes[name]) for name, values in sources}
         order = np.lexsort([*numbers.values(), *codes.values()][::-1])
@@ -380,9 +367,9 @@ class IbisTable:
     def undeclared(self, name: str) -> dict[str, int]:
         """Values of an attribute that have no level, as text, and their counts: for stewards alone."""
         self._check_columns([name])
-        text = text_of(self.records[name]).fill_null("")
+        text = sql.text_of(self.records[name]).fill_null("")
         coded = self.records.select(value=text, code=self._code(name))
-        query = coded.filter(coded.code == UNDECLARED).group_by("value")
+        query = coded.filter(coded.code == sql.UNDECLARED).group_by("value")
         text_counts = query.aggregate(records=lambda table: table.count())
         batches = ((texts.tolist(), counts.tolist()) for texts, counts in self._batches(text_counts))
         return {text: count for batch in batches for text, count in zip(*batch, strict=True)}
@@ -420,15 +407,15 @@ class IbisTable:
         for name in names:
             if (how := self.coding.attribute(name).derivation) is not None:
                 sizes = self.coding.domain.project(how.sources).sizes
-                codes[name] = derived_code([codes[source] for source in how.sources], sizes, how)
+                codes[name] = sql.derived_code([codes[source] for source in how.sources], sizes, how)
         return coded, [codes[name] for name in names]
 
     def _code(self, name: str) -> Any:
-        return code_of(self.records[name], self.coding.attribute(name), self._reading(name))
+        return sql.code_of(self.records[name], self.coding.attribute(name), self._reading(name))
 
     def _numbers(self, name: str, values: NDArray[Any], codes: NDArray[Any]) -> FloatArray:
         attribute = self.coding.attribute(name)
-        stored = numbers_of_stored(values, attribute, self._reading(name))
+        stored = sql.numbers_of_stored(values, attribute, self._reading(name))
         (numbers,) = adjusted_numbers(self.coding, (name,), [stored])
         if attribute.coding.missing:
             numbers[codes == attribute.coding.size - 1] = np.nan
@@ -567,11 +554,11 @@ class PersonTable(StreamedRecords):
     def _numbers(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:
         stored_attributes = [self.coding.attribute(name) for name in self.coding.stored]
         columns = self.table.columns((*self.coding.stored, self.persons.column))
-        columns_sent = {_PERSON: key_text(columns.pop(), self.persons.column)}
+        columns_sent = {_PERSON: sql.key_text(columns.pop(), self.persons.column)}
         numbers: dict[str, str] = {}
         for axis, (attribute, column) in enumerate(zip(stored_attributes, columns, strict=True)):
             reading = self.readings.get(attribute.name, PLAIN)
-            sent = columns_sent[f"s{axis}"] = value_of(column, attribute, reading)
+            sent = columns_sent[f"s{axis}"] = sql.value_of(column, attribute, reading)
             encoder = encoder_of(attribute, replace(reading, absent=()))
             if isinstance(encoder, TextEncoder):
                 numbers[attribute.name] = quoted(f"s{axis}", '"')
