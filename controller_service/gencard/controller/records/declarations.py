@@ -95,10 +95,10 @@ class DerivedTable(Section):
         ways = [self.of, self.compare, self.any is not None, self.number is not None, self.sources]
         if sum(map(bool, ways)) != 1 or (self.recode and not self.of):
             problem = "it needs one of: of (with recode or edges), compare, any, number"
-            raise InvalidCodingError(attribute=name, problem=problem)
+            raise _refusal(name, problem)
         sources = (*self.compare, *([self.of] if self.of else ()))
         if absent := [source for source in sources if source not in stored.domain]:
-            raise InvalidCodingError(attribute=name, problem=f"'{absent[0]}' is not stored")
+            raise _refusal(name, f"'{absent[0]}' is not stored")
         if self.sources and coding is not None:
             derivation = Derivation(self.sources, self.codes, self.per_person)
             return Attribute(name, coding, derivation=derivation)
@@ -107,15 +107,13 @@ class DerivedTable(Section):
             return of_person(name, stored, self.any, None)
         if self.compare:
             if len(self.compare) != 2:
-                raise InvalidCodingError(attribute=name, problem="it compares two attributes")
+                raise _refusal(name, "it compares two attributes")
             one, other = map(stored.attribute, self.compare)
             return compared(name, one, other, missing=form.missing)
         if self.of and not edges:
             return recoded(name, stored.attribute(self.of), self.recode, form)
         if edges is None or self.recode:
-            raise InvalidCodingError(
-                attribute=name, problem="it needs edges, and cannot also have recode"
-            )
+            raise _refusal(name, "it needs edges, and cannot also have recode")
         if self.of:
             return cut(name, stored.attribute(self.of), edges.edges, missing=form.missing)
         return of_person(name, stored, self.number or {}, edges)
@@ -130,14 +128,14 @@ def recoded(name: str, source: Attribute, recode: Levels, form: UnlistedLevels) 
     labels = tuple(dict.fromkeys((*recode, *([other] if other else []))))
     codes = {level: labels.index(label) for label, levels in recode.items() for level in levels}
     if len(codes) < sum(map(len, recode.values())):
-        raise InvalidCodingError(attribute=name, problem="it lists a level twice")
+        raise _refusal(name, "it lists a level twice")
     _check_levels(name, source, codes)
     of_level = dict.fromkeys(source.coding.level_names, labels.index(other)) if other else {}
     if missing:  # the name of the source's missing level, if there is one
         of_level |= dict.fromkeys(source.coding.level_names[len(_values(source)) :], len(labels))
     of_level |= codes
     if unplaced := [level for level in source.coding.level_names if level not in of_level]:
-        raise InvalidCodingError(attribute=name, problem=f"it has no label for '{unplaced[0]}'")
+        raise _refusal(name, f"it has no label for '{unplaced[0]}'")
     derivation = Derivation((source.name,), tuple(map(of_level.__getitem__, source.coding.level_names)))
     return Attribute(name, Labels(labels, missing=missing), derivation=derivation)
 
@@ -146,24 +144,19 @@ def cut(name: str, source: Attribute, edges: Sequence[float], *, missing: bool) 
     """Return an attribute with wider intervals of the source's numbers."""
     numbers = level_values(Coding((replace(source, derivation=None),))).get(source.name)
     if numbers is None:
-        raise InvalidCodingError(
-            attribute=name,
-            problem=f"'{source.name}' is not a number, so it cannot be cut into intervals",
-        )
+        raise _refusal(name, f"'{source.name}' is not a number, so it cannot be cut into intervals")
     like = source.coding if isinstance(source.coding, Edges) else Edges((0.0, 1.0), decimals=0)
     if like.times:
         problem = f"'{source.name}' is a time of day, which cannot be cut into intervals: use recode"
-        raise InvalidCodingError(attribute=name, problem=problem)
+        raise _refusal(name, problem)
     if like.scale is not None:  # what is derived has neither histogram nor sums
         like = replace(like, scale=None, decimals=min(like.decimals or 0, MOST_DECIMALS))
     if isinstance(source.coding, Edges) and not set(edges) <= set(source.coding.edges):
-        raise InvalidCodingError(attribute=name, problem=f"an edge is not one of '{source.name}'")
+        raise _refusal(name, f"an edge is not one of '{source.name}'")
     coding = replace(like, edges=tuple(edges), missing=missing)
     last = len(edges) - 1
     if not all(missing if isnan(one) else edges[0] <= one <= edges[last] for one in numbers):
-        raise InvalidCodingError(
-            attribute=name, problem=f"a level of '{source.name}' lies outside the edges"
-        )
+        raise _refusal(name, f"a level of '{source.name}' lies outside the edges")
     codes = tuple(
         last if isnan(one) else min(sum(edge <= one for edge in edges), last) - 1 for one in numbers
     )
@@ -173,12 +166,9 @@ def cut(name: str, source: Attribute, edges: Sequence[float], *, missing: bool) 
 def compared(name: str, one: Attribute, other: Attribute, *, missing: bool) -> Attribute:
     """Return an attribute that says which of two is greater, or if without order, whether they agree."""
     if _values(one) != _values(other):
-        raise InvalidCodingError(attribute=name, problem="it compares attributes with different levels")
+        raise _refusal(name, "it compares attributes with different levels")
     if not missing and (one.coding.missing or other.coding.missing):
-        raise InvalidCodingError(
-            attribute=name,
-            problem="it compares attributes that may be missing, so it may be missing too",
-        )
+        raise _refusal(name, "it compares attributes that may be missing, so it may be missing too")
     ordered = isinstance(one.coding, Edges) or one.coding.ordered
     labels, values = (_ORDERS if ordered else _SAME), len(_values(one))
 
@@ -196,7 +186,7 @@ def of_person(name: str, stored: Coding, levels: Levels, edges: Edges | None) ->
     """Return an attribute that counts a person's records with these levels; any, without edges."""
     sources: Clique = tuple(one for one in stored.domain.attributes if one in levels)
     if unknown := set(levels) - set(sources):
-        raise InvalidCodingError(attribute=name, problem=f"'{min(unknown)}' is not stored")
+        raise _refusal(name, f"'{min(unknown)}' is not stored")
     sources = sources or stored.domain.attributes[:1]
     rows = []
     for source in map(stored.attribute, sources):
@@ -207,11 +197,13 @@ def of_person(name: str, stored: Coding, levels: Levels, edges: Edges | None) ->
     return Attribute(name, edges or Labels(BOOLEANS, boolean=True), derivation=derivation)
 
 
+def _refusal(name: str, problem: str) -> InvalidCodingError:
+    return InvalidCodingError(attribute=name, problem=problem)
+
+
 def _check_levels(name: str, source: Attribute, levels: "Mapping[str, int] | Sequence[str]") -> None:
     if unknown := [level for level in levels if level not in source.coding.level_names]:
-        raise InvalidCodingError(
-            attribute=name, problem=f"'{unknown[0]}' is not a level of '{source.name}'"
-        )
+        raise _refusal(name, f"'{unknown[0]}' is not a level of '{source.name}'")
 
 
 def _values(one: Attribute) -> tuple[object, ...]:

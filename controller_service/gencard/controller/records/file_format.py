@@ -141,14 +141,10 @@ class FileFormat:
         """Whether the engine reads the file as it is."""
         return lookup(self.encoding).name in _UTF8
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether numbers are written as in programs: 1234.5."""
-        return self.decimal == "." and not self.thousands
-
     def number(self, text: str) -> str:
         """SQL for the text of a number as programs write it; NULL where the text is none."""
-        if self.is_plain:  # as numbers, the engine would read 1_000 and +-5 too
+        if self.decimal == "." and not self.thousands:
+            # as numbers, the engine would read 1_000 and +-5 too
             marked = f"contains({text}, '_') OR contains({text}, '+-')"
             # Shorter ones are no numbers for the engine either, and to look into a text takes time.
             in_range = _in_range(text, text)

@@ -23,21 +23,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from gencard.controller.records import encoding
 from gencard.controller.records import table_codes as sql
-from gencard.controller.records.encoding import (
-    EngineColumn,
-    TextEncoder,
-    adjusted_numbers,
-    by_value,
-    check_numbers,
-    encoder_of,
-    encoders_of,
-    how_read,
-    of_dates,
-    quoted,
-    scales_of,
-    sources_of,
-)
 from gencard.controller.records.file_format import CLOSED_ENGINE, USUAL, silently
 from gencard.controller.records.source import (
     Gathered,
@@ -133,9 +120,9 @@ class IbisTable:
             cells = np.flatnonzero(table)
             fingerprint.update(np.column_stack([cells, table.ravel()[cells]]).astype("<i8").tobytes())
             self._kept.setdefault(names, table)
-        if scales_of(self.coding):
+        if encoding.scales_of(self.coding):
             # the sum of the hashes of all records, of their codes and units
-            records, _, _ = self._with_units(self.coding.stored, tuple(scales_of(self.coding)))
+            records, _, _ = self._with_units(self.coding.stored, tuple(encoding.scales_of(self.coding)))
             (batch,) = self._batches(sql.sum_of_hashes(records))
             fingerprint.update(f"gencard.numbers.v1 {int(batch[0][0])}".encode())
         self._looks.append(fingerprint.hexdigest())
@@ -151,7 +138,7 @@ class IbisTable:
 
     def adjustments(self) -> dict[str, Adjustments]:
         """Return how many values of each attribute on a scale are rounded and clamped."""
-        names = tuple(scales_of(self.coding))
+        names = tuple(encoding.scales_of(self.coding))
         self._check_columns(names)
         tests: dict[str, Any] = {}
         for axis, name in enumerate(names):
@@ -165,7 +152,7 @@ class IbisTable:
 
     def unzoned(self) -> dict[str, int]:
         """Count values of attributes of dates that lack a zone, or the offset that a zone needs."""
-        names = of_dates(self.coding)  # instants that have a zone are dates here
+        names = encoding.of_dates(self.coding)  # instants that have a zone are dates here
         columns = dict(zip(names, self.columns(names), strict=True))
         return self._counted_values(
             {
@@ -179,7 +166,7 @@ class IbisTable:
 
     def texts_by_value(self) -> dict[str, int]:
         """Count values of text columns that are compared with labels as numbers."""
-        names = by_value(self.coding)
+        names = encoding.by_value(self.coding)
         columns = dict(zip(names, self.columns(names), strict=True))
         return self._counted_values(
             {name: True for name, column in columns.items() if column.type().is_string()}
@@ -202,7 +189,7 @@ class IbisTable:
         domain = self.coding.domain
         if sum(domain.project(clique).cells for clique in cliques) > MOST_CELLS:
             raise TooLargeError(what="The number of cells of the marginals", limit=MOST_CELLS)
-        self._check_columns(sources_of(self.coding, domain.covered_by(cliques).attributes))
+        self._check_columns(encoding.sources_of(self.coding, domain.covered_by(cliques).attributes))
         marginals: dict[Clique, _Counts] = {}
         undeclared: set[str] = set()
         # tables on sets of attributes such that every clique lies inside one set
@@ -318,8 +305,8 @@ class IbisTable:
         A table has no order: the records are sorted. Else as ``StreamedRecords.read``.
         """
         names = tuple(dict.fromkeys((*attributes, *uncoded)))
-        self._check_columns(sources_of(self.coding, names))
-        check_numbers(self.coding, uncoded)
+        self._check_columns(encoding.sources_of(self.coding, names))
+        encoding.check_numbers(self.coding, uncoded)
         values = {
             f"v{axis}": sql.stored_number(
                 self.records[name], self.coding.attribute(name), self._reading(name)
@@ -400,7 +387,7 @@ class IbisTable:
         Derived attributes are expressions of named codes, so that no engine computes a code again in
         each case.
         """
-        sources = sources_of(self.coding, names)
+        sources = encoding.sources_of(self.coding, names)
         short = {name: f"s{axis}" for axis, name in enumerate(sources)}
         coded = self.records.select(**{short[name]: self._code(name) for name in sources}, **values)
         codes = {name: coded[short[name]] for name in sources}
@@ -416,7 +403,7 @@ class IbisTable:
     def _numbers(self, name: str, values: NDArray[Any], codes: NDArray[Any]) -> FloatArray:
         attribute = self.coding.attribute(name)
         stored = sql.numbers_of_stored(values, attribute, self._reading(name))
-        (numbers,) = adjusted_numbers(self.coding, (name,), [stored])
+        (numbers,) = encoding.adjusted_numbers(self.coding, (name,), [stored])
         if attribute.coding.missing:
             numbers[codes == attribute.coding.size - 1] = np.nan
         return numbers
@@ -431,7 +418,7 @@ class IbisTable:
     def _refuse(self, undeclared: set[str]) -> None:
         """Raise UndeclaredLevelError, which names stored attributes, not derived ones."""
         if undeclared:
-            sources = sources_of(self.coding, tuple(undeclared))
+            sources = encoding.sources_of(self.coding, tuple(undeclared))
             names = [name for name in sources if name in undeclared or self._counted((name,))[0]]
             raise UndeclaredLevelError(attribute=", ".join(names))
 
@@ -506,7 +493,7 @@ class PersonTable(StreamedRecords):
         check_version(now, version)
 
     def _fingerprint(self, salt: bytes, places: int) -> str:
-        reading = how_read(USUAL, self.readings, self.persons.rule)
+        reading = encoding.how_read(USUAL, self.readings, self.persons.rule)
         text = f"gencard.person_table.v1 {self.version_kind} {reading} {places % 2**64}"
         return hmac.new(salt, text.encode(), sha256).hexdigest()
 
@@ -539,7 +526,7 @@ class PersonTable(StreamedRecords):
     def _codes(self, held: _Held) -> Generator[list[NDArray[Any]], None, None]:
         """Yield codes of stored attributes, then other columns; note undeclared values in ``held``."""
         names = self.coding.stored
-        encoders = encoders_of(self.coding, self.readings, names)
+        encoders = encoding.encoders_of(self.coding, self.readings, names)
         for batch in self._numbers(names):
             held.places += _sum(batch)
             for axis, (name, encoder) in enumerate(zip(names, encoders, strict=True)):
@@ -559,15 +546,15 @@ class PersonTable(StreamedRecords):
         for axis, (attribute, column) in enumerate(zip(stored_attributes, columns, strict=True)):
             reading = self.readings.get(attribute.name, PLAIN)
             sent = columns_sent[f"s{axis}"] = sql.value_of(column, attribute, reading)
-            encoder = encoder_of(attribute, replace(reading, absent=()))
-            if isinstance(encoder, TextEncoder):
-                numbers[attribute.name] = quoted(f"s{axis}", '"')
+            encoder = encoding.encoder_of(attribute, replace(reading, absent=()))
+            if isinstance(encoder, encoding.TextEncoder):
+                numbers[attribute.name] = encoding.quoted(f"s{axis}", '"')
                 continue
             kind = (
                 "VARCHAR" if sent.type().is_string() else "DATE" if sent.type().is_date() else "DOUBLE"
             )
-            numbers[attribute.name] = encoder.expression(EngineColumn(f"s{axis}", kind))
-        query = self.persons.query(EngineColumn(_PERSON, "VARCHAR"), numbers, attributes)
+            numbers[attribute.name] = encoder.expression(encoding.EngineColumn(f"s{axis}", kind))
+        query = self.persons.query(encoding.EngineColumn(_PERSON, "VARCHAR"), numbers, attributes)
         batches = self.table.stream(columns_sent)
         with closing(silently(_engine)) as engine:  # reaches nothing but the batches
             for batch in batches:

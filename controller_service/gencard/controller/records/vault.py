@@ -18,16 +18,7 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.controller.records.encoding import (
-    Encoder,
-    EngineColumn,
-    adjusted_numbers,
-    by_value,
-    encoders_of,
-    how_read,
-    of_dates,
-    query_of,
-)
+from gencard.controller.records import encoding
 from gencard.controller.records.file_format import (
     CLOSED_ENGINE,
     USUAL,
@@ -133,8 +124,10 @@ class Vault(StreamedRecords):
         ``digest`` is that of the file, if it is known.
         """
         digest = digest or self.digest(salt)
-        reading = how_read(self.format, self.readings, self.persons.rule if self.persons else None)
-        if reading == how_read(USUAL, {}):
+        reading = encoding.how_read(
+            self.format, self.readings, self.persons.rule if self.persons else None
+        )
+        if reading == encoding.how_read(USUAL, {}):
             return digest
         if not self.format.is_utf8 and len(self.coding.stored) == 1:
             reading += " empty lines are records"  # before, they were none if the file has one column
@@ -146,12 +139,12 @@ class Vault(StreamedRecords):
 
     def unzoned(self) -> dict[str, int]:
         """Count values of attributes of dates that lack a zone, or the offset that a zone needs."""
-        counts = self._counted("zone") if of_dates(self.coding) else {}
+        counts = self._counted("zone") if encoding.of_dates(self.coding) else {}
         return {test.name: sum(signs) for test, signs in counts.items()}
 
     def texts_by_value(self) -> dict[str, int]:
         """Count values of text columns, such as 007, that are compared with labels as numbers."""
-        counts = self._counted("text") if by_value(self.coding) else {}
+        counts = self._counted("text") if encoding.by_value(self.coding) else {}
         # a file that says which columns are texts needs no other sign
         return {
             test.name: sum(shown_rules(*signs).values() if len(signs) > 1 else signs)
@@ -166,7 +159,7 @@ class Vault(StreamedRecords):
             return {test: signs for test, signs in counts.items() if test.kind == kind}
         with OpenRecords(self.path, self.format) as records:
             tests = {test: sql for test, sql in self._tests(records).items() if test.kind == kind}
-            batches = records.batches(query_of([*tests.values()])) if tests else ()
+            batches = records.batches(encoding.query_of([*tests.values()])) if tests else ()
             return _counted(tuple(tests), batches)
 
     def _tests(self, records: "OpenRecords") -> "dict[_Test, str]":
@@ -175,7 +168,7 @@ class Vault(StreamedRecords):
         A test is a whole number: bit k is set if a value shows sign k.
         """
         tests: dict[_Test, str] = {}
-        names = (*of_dates(self.coding), *by_value(self.coding))
+        names = (*encoding.of_dates(self.coding), *encoding.by_value(self.coding))
         for name, column in zip(names, records.columns_named(names), strict=True):
             absent = column.absent(self.readings.get(name, PLAIN).absent)
             signs: tuple[str, ...]
@@ -203,12 +196,12 @@ class Vault(StreamedRecords):
         if self.memory is None or self.persons:
             yield from StreamedRecords._coded(self, stored, uncoded)
             return
-        encoders = encoders_of(self.coding, self.readings, stored)
+        encoders = encoding.encoders_of(self.coding, self.readings, stored)
         codes = [self.memory.codes(encoder) for encoder in encoders]
         for place, numbers in enumerate(self.memory.numbers(uncoded)):
             yield [
                 *(column[place] for column in codes),
-                *adjusted_numbers(self.coding, uncoded, numbers[: len(uncoded)]),
+                *encoding.adjusted_numbers(self.coding, uncoded, numbers[: len(uncoded)]),
             ]
 
     def _read(
@@ -225,7 +218,7 @@ class Vault(StreamedRecords):
             )
             encoders = zip(
                 stored_names,
-                encoders_of(self.coding, self.readings, stored_names),
+                encoding.encoders_of(self.coding, self.readings, stored_names),
                 columns,
                 strict=False,
             )
@@ -234,7 +227,7 @@ class Vault(StreamedRecords):
             tests = {} if tested is None else self._tests(records)
             if tested is not None:
                 tested += tests
-            of_all = query_of([*(numbers[name] for name in attributes), *tests.values()])
+            of_all = encoding.query_of([*(numbers[name] for name in attributes), *tests.values()])
             yield from records.batches(of_persons or of_all)
 
 
@@ -267,7 +260,7 @@ class _ReadNumbers:
     batches: tuple[list[NDArray[Any]], ...]
     coded: dict[str, list[NDArray[Any]]] = field(default_factory=dict)
 
-    def codes(self, encoder: Encoder) -> list[NDArray[Any]]:
+    def codes(self, encoder: encoding.Encoder) -> list[NDArray[Any]]:
         """Codes of an attribute by batch, computed once; raises UndeclaredLevelError."""
         if encoder.name not in self.coded:
             place = self.stored.index(encoder.name)
@@ -383,7 +376,7 @@ class OpenRecords:
         if folder is not None:
             folder.check_columns(self.rows)
         self.columns = [
-            EngineColumn(name.strip() if self._format.trim else name, kind, self._format, name)
+            encoding.EngineColumn(name.strip() if self._format.trim else name, kind, self._format, name)
             for name, kind, *_ in self.rows("DESCRIBE records")
         ]
         return self
@@ -413,7 +406,7 @@ class OpenRecords:
         engine.execute(_UNCOPIED)
         return engine
 
-    def parts(self) -> Iterator[list[EngineColumn]]:
+    def parts(self) -> Iterator[list[encoding.EngineColumn]]:
         """Copy the columns into memory, as many at once as fit; yield these.
 
         Until the next part, ``records`` is the copy and has no other columns. A column that does not
@@ -429,7 +422,7 @@ class OpenRecords:
                 width = (width + 1) // 2
         self.uncopy()
 
-    def _copy(self, columns: Sequence[EngineColumn]) -> bool:
+    def _copy(self, columns: Sequence[encoding.EngineColumn]) -> bool:
         """Copy some columns as they are stored; return False if they take too much memory."""
         self.uncopy()
         names = ", ".join(column.sql for column in columns)
@@ -462,7 +455,7 @@ class OpenRecords:
             file = self._folder.files[0] if self._folder else self._path
             check_names(silently(lambda: read_schema(file).names), "data", "")
 
-    def columns_named(self, names: Sequence[str]) -> list[EngineColumn]:
+    def columns_named(self, names: Sequence[str]) -> list[encoding.EngineColumn]:
         """Raises MissingAttributeError, which names all that the file lacks."""
         columns = self.columns[::-1]
         by_name = {column.name: column for column in columns}

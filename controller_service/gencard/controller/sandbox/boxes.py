@@ -46,10 +46,6 @@ from gencard.wire.black_box import (
 from gencard.wire.canonical import document_of, json_bytes
 
 
-def values_of_attributes(values: Values, dataset: Dataset) -> Mapping[str, tuple[float, ...]]:
-    return {name: values[name] for name in dataset.domain.attributes if name in values}
-
-
 def ignore_hundredths(_hundredths: int) -> None:
     """Drop the progress of a program: it may depend on records."""
 
@@ -122,7 +118,8 @@ class SandboxedProgram:
     def _request(
         self, task: BoxTask, dataset: Dataset, rows: int, seed: int, saved: bytes = b""
     ) -> BoxRequest:
-        values = values_of_attributes(self.values, dataset)
+        names = dataset.domain.attributes
+        values = {name: self.values[name] for name in names if name in self.values}
         parameters = self.program.parameters
         return BoxRequest(task, dataset, rows, seed, parameters, self.workload, values, saved)
 
@@ -303,18 +300,6 @@ class SandboxedFit:
         domain = {"attributes": list(self.domain.attributes), "sizes": list(self.domain.sizes)}
         return json_bytes(domain) + b"\n" + self.inner
 
-    @classmethod
-    def load(cls, sampling: Sampling, saved: bytes) -> "SandboxedFit":
-        """Load a fit from ``save``; raises BlackBoxError for other bytes."""
-        head, _, inner = saved.partition(b"\n")
-        try:
-            header = document_of(head, "fit")
-            domain = Domain(tuple(header["attributes"]), tuple(header["sizes"]))
-            return cls(sampling, domain, inner)
-        except (GencardError, KeyError, TypeError):
-            pass
-        raise BlackBoxError(problem="the bytes are not a saved fit")
-
 
 class FittingProgram(BuiltInProgram):
     """See ``core.blackbox.FittingBox``; fits and samples are made in sandboxes of their own."""
@@ -331,8 +316,18 @@ class FittingProgram(BuiltInProgram):
         return SandboxedFit(self.sampled, dataset.domain, saved)
 
     def load(self, saved: bytes) -> SandboxedFit:
-        """Return a fit that was saved; the box checks the bytes when it samples."""
-        return SandboxedFit.load(self.sampled, saved)
+        """Return a fit from the bytes of ``SandboxedFit.save``; raises BlackBoxError for other bytes.
+
+        The box checks its own bytes when it samples.
+        """
+        head, _, inner = saved.partition(b"\n")
+        try:
+            header = document_of(head, "fit")
+            domain = Domain(tuple(header["attributes"]), tuple(header["sizes"]))
+            return SandboxedFit(self.sampled, domain, inner)
+        except (GencardError, KeyError, TypeError):
+            pass
+        raise BlackBoxError(problem="the bytes are not a saved fit")
 
     def sampled(self, none: Dataset, saved: bytes, rows: int, seed: int) -> Dataset:
         """Rows of a fit, over the domain of a dataset without records."""

@@ -463,12 +463,6 @@ def root_of(environment: Environment) -> Iterator[str]:
         )
 
 
-def closing_of(environment: Environment) -> Iterator[str]:
-    """Yield the options that need a complete sandbox: hidden folders become read-only."""
-    for path in environment.hidden:
-        yield from ("--remount-ro", path)
-
-
 def _folders_above(path: Path, made: set[Path]) -> Iterator[str]:
     """Empty folders above a path that is not the system's, which others than root may pass too."""
     for above in reversed(path.parents[:-1]):
