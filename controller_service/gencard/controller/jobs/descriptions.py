@@ -39,15 +39,15 @@ class Descriptions:
 
     def measure(
         self,
-        dataset_entry: DatasetEntry,
+        entry: DatasetEntry,
         version: str,
         terms: Proposal,
         before: tasks.Before = tasks.NOTHING_BEFORE,
     ) -> tasks.MeasureJob:
         """Describe a measurement of the card's version: records that changed since are not measured."""
         judged = bool(terms.sums) and not terms.privacy.noisy
-        linear = tuple(statistics_of(terms.moments, dataset_entry.schema.coding))
-        records, weights = self.records(dataset_entry, version), tuple(terms.weights)
+        linear = tuple(statistics_of(terms.moments, entry.schema.coding))
+        records, weights = self.records(entry, version), tuple(terms.weights)
         return tasks.MeasureJob(
             records,
             terms.marginals,
@@ -57,13 +57,13 @@ class Descriptions:
             terms.transform,
             terms.histograms,
             terms.sums,
-            dataset_entry.policy.sum_rules if judged else None,
+            entry.policy.sum_rules if judged else None,
             before if judged else tasks.NOTHING_BEFORE,
         )
 
     def synthesise(
         self,
-        dataset_entry: DatasetEntry,
+        entry: DatasetEntry,
         *,
         psi: bytes,
         card: CardTerms,
@@ -74,7 +74,7 @@ class Descriptions:
         keep: bool = False,
     ) -> tasks.SynthesisJob:
         """Describe a fit to psi; of the dataset, only the cells that cannot occur are named."""
-        coding, generator = dataset_entry.schema.coding, card.terms.generator
+        coding, generator = entry.schema.coding, card.terms.generator
         digest = card.generator_digest
         zeros, computed = tuple(zeros_for(card, coding)), computed_for(card, coding)
         cells = self.model_cells
@@ -84,7 +84,7 @@ class Descriptions:
 
     def audit(
         self,
-        dataset_entry: DatasetEntry,
+        entry: DatasetEntry,
         version: str,
         recipe: Recipe,
         plan: AuditPlan,
@@ -95,12 +95,12 @@ class Descriptions:
     ) -> tasks.AuditJob:
         """Describe an audit; its runs are kept in ``journal``, and none of them is made again."""
         cluster = replace(self.cluster, workers=dict(workers)) if self.cluster and workers else None
-        records, whole = self.records(dataset_entry, version), self.whole(recipe, dataset_entry)
+        records, whole = self.records(entry, version), self.whole(recipe, entry)
         return tasks.AuditJob(records, whole, plan, tuple(versions), journal, cluster)
 
     def compare(
         self,
-        dataset_entry: DatasetEntry,
+        entry: DatasetEntry,
         measures: Sequence[Evaluation],
         *,
         rows_file: Path,
@@ -110,19 +110,19 @@ class Descriptions:
     ) -> tasks.CompareJob:
         """Records and holdout are named only if an evaluation reads them."""
         needs = {need for measure in measures for need in measure.needs}
-        policy, holdout = dataset_entry.policy, dataset_entry.holdout
+        policy, holdout = entry.policy, entry.holdout
         records = other = None
         if Need.RECORDS in needs:
-            records = self.records(dataset_entry, card.version)
+            records = self.records(entry, card.version)
         if Need.HOLDOUT in needs and holdout is not None:
-            other = self.records(replace(dataset_entry, data=holdout.data), holdout.version)
+            other = self.records(replace(entry, data=holdout.data), holdout.version)
         return tasks.CompareJob(
             rows_file,
             tuple(measure.name for measure in measures),
             psi,
             card.terms.marginals,
-            dataset_entry.schema,
-            dataset_entry.declared,
+            entry.schema,
+            entry.declared,
             AllowedTogether(tuple(policy.forbidden), policy.measuring(noisy=False).largest_order),
             seed,
             records,
@@ -132,7 +132,7 @@ class Descriptions:
 
     def answer(
         self,
-        dataset_entry: DatasetEntry,
+        entry: DatasetEntry,
         version: str,
         question: Question,
         *,
@@ -141,13 +141,13 @@ class Descriptions:
         before: tasks.Before,
     ) -> tasks.AnswerJob:
         """Describe one checked run, which is judged with all earlier disclosures of the same records."""
-        records, rules = self.records(dataset_entry, version), dataset_entry.run_rules
-        stored = dataset_entry.policy.analyses.stored
+        records, rules = self.records(entry, version), entry.run_rules
+        stored = entry.policy.analyses.stored
         return tasks.AnswerJob(records, question, privacy, numbers, before, rules, stored)
 
     def look(
         self,
-        dataset_entry: DatasetEntry,
+        entry: DatasetEntry,
         cliques: Sequence[Clique],
         own: Proposal | None = None,
         *,
@@ -156,32 +156,25 @@ class Descriptions:
         with_step: Clique = (),
     ) -> tasks.RiskJob:
         """Describe a look at the risk of tables of the present records; see ``RiskJob``."""
-        version, limit = dataset_entry.version, dataset_entry.run_rules.influence
-        records, marginals = self.records(dataset_entry, version), own.marginals if own else ()
+        version, limit = entry.version, entry.run_rules.influence
+        records, marginals = self.records(entry, version), own.marginals if own else ()
         transform = AS_COUNTED if own is None else own.transform
         has_numbers = own is not None and own.numbers
-        numbers = self.measure(dataset_entry, version, own, before) if own and has_numbers else None
+        numbers = self.measure(entry, version, own, before) if own and has_numbers else None
         return tasks.RiskJob(
             records, tuple(cliques), marginals, transform, histograms, numbers, with_step, limit
         )
 
     def run_black_box(
-        self,
-        dataset_entry: DatasetEntry,
-        recipe: Recipe,
-        *,
-        upload: Path,
-        rows: int,
-        seed: int,
-        rows_file: Path,
+        self, entry: DatasetEntry, recipe: Recipe, *, upload: Path, rows: int, seed: int, rows_file: Path
     ) -> tasks.BlackBoxJob:
         """Describe a lent run; the upload is a rows file over the attributes that the card names."""
-        whole, errors_file = self.whole(recipe, dataset_entry), rows_file.with_name("errors")
+        whole, errors_file = self.whole(recipe, entry), rows_file.with_name("errors")
         return tasks.BlackBoxJob(whole, upload, rows, seed, rows_file, errors_file)
 
     def program(
         self,
-        dataset_entry: DatasetEntry,
+        entry: DatasetEntry,
         version: str,
         recipe: AnalysisRecipe,
         *,
@@ -192,33 +185,33 @@ class Descriptions:
         drawing_seed: int,
     ) -> tuple[tasks.RehearsalJob, tasks.ProgramJob]:
         """Return a program's two jobs: on the rows of a release, and on the same attributes' records."""
-        analyses, domain = terms.analyses, dataset_entry.domain
+        analyses, domain = terms.analyses, entry.domain
         program = tasks.ProgramPart(
             recipe, agreed, analyses.program_numbers, seed, tuple(analyses.columns)
         )
         attributes = domain.covered_by(terms.cliques).attributes
         return (
-            tasks.RehearsalJob(program, rows_file, dataset_entry.schema, drawing_seed),
-            tasks.ProgramJob(program, self.records(dataset_entry, version), attributes),
+            tasks.RehearsalJob(program, rows_file, entry.schema, drawing_seed),
+            tasks.ProgramJob(program, self.records(entry, version), attributes),
         )
 
-    def records(self, dataset_entry: DatasetEntry, version: str) -> tasks.RecordsSource:
+    def records(self, entry: DatasetEntry, version: str) -> tasks.RecordsSource:
         """Describe the records, of which a job reads this version or none."""
-        place = dataset_entry.data
+        place = entry.data
         return tasks.RecordsSource(
             str(place),
             isinstance(place, TableAddress),
-            dataset_entry.format,
-            dataset_entry.schema,
+            entry.format,
+            entry.schema,
             version,
             self.salt,
             self.most_records,
             secret_of(place),  # read for each job: the password may be another by now
         )
 
-    def whole(self, recipe: Recipe, dataset_entry: DatasetEntry) -> Recipe:
+    def whole(self, recipe: Recipe, entry: DatasetEntry) -> Recipe:
         """Return the recipe with numbers for a sandbox, else with structural zeros and a bound."""
-        coding = dataset_entry.schema.coding
+        coding = entry.schema.coding
         if isinstance(recipe, ReferenceRecipe):
             return replace(recipe, zeros=coding.structural_zeros, max_cells=self.model_cells)
         values = {

@@ -76,14 +76,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo
 from pydantic_core import PydanticCustomError
 
 from gencard.controller.base.files import Section, Table, read_text, table_of_text, validated
-from gencard.controller.records.declarations import (
-    TEN_A_DECADE,
-    DeclaredScale,
-    DerivedTable,
-    Fine,
-    UnlistedLevels,
-    declared_scale,
-)
+from gencard.controller.records import declarations
 from gencard.controller.records.encoding import zones
 from gencard.controller.records.source import Persons
 from gencard.core.card.budget import MOST_RECORDS
@@ -175,16 +168,16 @@ def _edges(values: object, info: ValidationInfo) -> object:
     return values
 
 
-def _fine(value: object, info: ValidationInfo) -> Fine:
-    if value == TEN_A_DECADE:
-        return TEN_A_DECADE
+def _fine(value: object, info: ValidationInfo) -> declarations.Fine:
+    if value == declarations.TEN_A_DECADE:
+        return declarations.TEN_A_DECADE
     return _numbers(value, info) if isinstance(value, list | tuple) else _number(value)
 
 
 Numbers = Annotated[tuple[Decimal, ...], BeforeValidator(_numbers)]
 
 
-class _AttributeTable(DerivedTable):
+class _AttributeTable(declarations.DerivedTable):
     name: str
     description: str = ""
     time_of: str | None = None  # before edges, which are times of day beside it
@@ -231,7 +224,7 @@ class _AttributeTable(DerivedTable):
         coding = self._given()
         if self.is_derived and stored is not None:
             derived = self.derived(
-                self.name, stored, coding, UnlistedLevels(self.other, bool(self.missing))
+                self.name, stored, coding, declarations.UnlistedLevels(self.other, bool(self.missing))
             )
             return replace(derived, description=self.description)
         if coding is None:
@@ -294,16 +287,10 @@ class _AttributeTable(DerivedTable):
         dates, times = self.dates is not None, self.time_of is not None
         if (dates or self.age_at is not None) and step != 1:
             raise self._refusal("the step of dates and ages is 1")
-        declared = DeclaredScale(
-            step,
-            tuple(map(shortest, edges)),
-            self.points or (),
-            self.fine,
-            self.fine_points or (),
-            self.above is not None,
-            self.below is not None,
-            times,
-        )
+        points, fine_points = self.points or (), self.fine_points or ()
+        flags = (self.above is not None, self.below is not None, times)
+        in_edges = tuple(map(shortest, edges))
+        declared = declarations.DeclaredScale(step, in_edges, points, self.fine, fine_points, *flags)
         try:
             return declared.edges_of(missing=bool(self.missing), dates=dates)
         except ValueError as error:
@@ -328,9 +315,8 @@ class _ZerosTable(Section):
         for cell in self.cells:
             known = len(cell) == len(levels)
             if not known or any(name not in names for name, names in zip(cell, levels, strict=True)):
-                raise InvalidCodingError(
-                    attribute=", ".join(self.clique), problem="a structural zero names an unknown level"
-                )
+                problem = "a structural zero names an unknown level"
+                raise InvalidCodingError(attribute=", ".join(self.clique), problem=problem)
             cells.append(tuple(names.index(name) for name, names in zip(cell, levels, strict=True)))
         return StructuralZeros(self.clique, tuple(cells))
 
@@ -481,7 +467,7 @@ def _attribute_table(attribute: Attribute, reading: Reading, groups: Groups) -> 
             table |= {"other": reading.other} if reading.other else {}
         case Edges(missing=missing, scale=Scale() as scale):
             coding = attribute.coding
-            table |= declared_scale(coding, scale).keys(dates=coding.dates)
+            table |= declarations.declared_scale(coding, scale).keys(dates=coding.dates)
             zone = {"time_of": reading.time_of} if reading.time_of else {"zone": reading.zone}
             table |= zone if reading.zone else {}
             table |= {} if reading.age_at is None else {"age_at": reading.age_at.isoformat()}

@@ -58,9 +58,8 @@ class TableAddress:
         if not all(self.table_parts) or len(self.table_parts) > 3:
             raise _refusal("must name the table as NAME, SCHEMA.NAME or CATALOGUE.SCHEMA.NAME")
         if self.engine == "duckdb" and (urlsplit(self.text).netloc or not self.path.name):
-            raise _refusal(
-                "must name the file of DuckDB with three slashes, as in duckdb:///srv/x.duckdb"
-            )
+            problem = "must name the file of DuckDB with three slashes, as in duckdb:///srv/x.duckdb"
+            raise _refusal(problem)
         if not self.is_protected:
             how = "use_ssl=true" if self.engine == "sc" else f"sslmode={' or '.join(_VERIFIED)}"
             raise _refusal(f"is on another machine: it needs {how}")

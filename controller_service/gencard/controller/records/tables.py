@@ -23,6 +23,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+try:
+    import ibis
+except ImportError:  # the extra ``ibis``, which opening a table names
+    ibis = None
+
 from gencard.controller.records import encoding
 from gencard.controller.records import table_codes as sql
 from gencard.controller.records.file_format import CLOSED_ENGINE, USUAL, silently
@@ -153,24 +158,19 @@ class IbisTable:
     def unzoned(self) -> dict[str, int]:
         """Count values of attributes of dates that lack a zone, or the offset that a zone needs."""
         names = encoding.of_dates(self.coding)  # instants that have a zone are dates here
-        columns = dict(zip(names, self.columns(names), strict=True))
-        return self._counted_values(
-            {
-                name: (column.notnull() if name in self.instants else sql.is_timed(column)).fill_null(
-                    False
-                )
-                for name, column in columns.items()
-                if column.type().is_timestamp()
-            }
-        )
+        columns = zip(names, self.columns(names), strict=True)
+        tests = {
+            name: column.notnull() if name in self.instants else sql.is_timed(column)
+            for name, column in columns
+            if column.type().is_timestamp()
+        }
+        return self._counted_values({name: test.fill_null(False) for name, test in tests.items()})
 
     def texts_by_value(self) -> dict[str, int]:
         """Count values of text columns that are compared with labels as numbers."""
         names = encoding.by_value(self.coding)
-        columns = dict(zip(names, self.columns(names), strict=True))
-        return self._counted_values(
-            {name: True for name, column in columns.items() if column.type().is_string()}
-        )
+        columns = zip(names, self.columns(names), strict=True)
+        return self._counted_values({name: True for name, one in columns if one.type().is_string()})
 
     def _counted_values(self, tests: Mapping[str, Any]) -> dict[str, int]:
         """Count the values of each attribute that are not missing and pass its test."""
@@ -206,8 +206,6 @@ class IbisTable:
 
     def summed(self, sums: Sequence[Sum], histograms: Sequence[str]) -> UnitSums:
         """Exact sums, all checked, and histograms of attributes with a step, added in the database."""
-        import ibis  # noqa: PLC0415 - the extra ``ibis``
-
         summed = UnitSums(self.coding, sums, histograms)
         names = dict.fromkeys((*histograms, *(name for one in sums for name in one.attributes)))
         self.count([(name,) for name in names])  # refuses what is undeclared
@@ -228,8 +226,6 @@ class IbisTable:
         return summed
 
     def _add_sums(self, summed: UnitSums, by: Clique, places: Sequence[int]) -> None:
-        import ibis  # noqa: PLC0415 - the extra ``ibis``
-
         sums = [summed.sums[place] for place in places]
         numbers = tuple(dict.fromkeys(name for one in sums for name in one.of))
         names = tuple(dict.fromkeys((*by, *numbers, *(name for one in sums for name in one.present))))
@@ -259,8 +255,6 @@ class IbisTable:
 
     def _with_units(self, names: Clique, numbers: Clique) -> tuple[Any, dict[str, Any], dict[str, Any]]:
         """Return records of codes and units, and both columns by name; a missing value's unit is 0."""
-        import ibis  # noqa: PLC0415 - the extra ``ibis``
-
         scales = {name: scale_of(self.coding, name) for name in numbers}
         values = {
             f"v{axis}": sql.bounded_number(

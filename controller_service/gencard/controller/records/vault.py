@@ -216,12 +216,8 @@ class Vault(StreamedRecords):
             columns = records.columns_named(
                 [self.readings.get(name, PLAIN).time_of or name for name in names]
             )
-            encoders = zip(
-                stored_names,
-                encoding.encoders_of(self.coding, self.readings, stored_names),
-                columns,
-                strict=False,
-            )
+            encoders_here = encoding.encoders_of(self.coding, self.readings, stored_names)
+            encoders = zip(stored_names, encoders_here, columns, strict=False)
             numbers = {name: encoder.expression(column) for name, encoder, column in encoders}
             of_persons = self.persons and self.persons.query(columns[-1], numbers, attributes)
             tests = {} if tested is None else self._tests(records)
@@ -308,9 +304,8 @@ def open_source(
 
     usual = replace(USUAL, file_mib=file_format.file_mib)
     if replace(file_format, dates=tuple(file_format.dates)) != usual:  # a job has lists
-        raise InvalidInputError(
-            field="format", problem="applies to files only, not to tables of a database"
-        )
+        problem = "applies to files only, not to tables of a database"
+        raise InvalidInputError(field="format", problem=problem)
     with open_table(place, secret, schema.coding, schema.readings) as table:
         yield PersonTable(table, schema.coding, table.readings, persons) if persons else table
 
@@ -338,13 +333,9 @@ class OpenRecords:
 
     def _stored(self) -> "pa.Table":
         with suppress(*(() if self._explains else (InvalidInputError, TooLargeError))):
-            stored = read_stored(
-                self._path,
-                "data",
-                sheet=self._format.sheet,
-                skip=self._format.skip,
-                most_bytes=self._format.most_bytes,
-            )
+            form = self._format
+            how: dict[str, Any] = {"sheet": form.sheet, "skip": form.skip, "most_bytes": form.most_bytes}
+            stored = read_stored(self._path, "data", **how)
             self.described = {one.name: one for one in stored.columns}
             self.note = stored.note
             return stored.table

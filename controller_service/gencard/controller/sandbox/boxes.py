@@ -61,16 +61,19 @@ class SandboxedProgram:
     Args:
         workload: The cliques of the card.
         values: For ordered attributes, the number that each code stands for, NaN for missing.
+        relays: Whether its refusals of public input are raised as they are. Only a program that comes
+            with Gencard may: a refusal in another program's own text may disclose records.
     """
 
     program: Program
     sandbox: Sandbox
     workload: tuple[Clique, ...] = ()
     values: Values = field(default_factory=dict)
+    relays: bool = False
 
     def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
         """Return the program's rows; its progress is dropped, because it may depend on records."""
-        return self.ask(BoxTask.RUN, dataset, rows, seed).rows()
+        return self.ask(self.request(BoxTask.RUN, dataset, rows, seed)).rows()
 
     def runs_by_seed(self, dataset: Dataset, rows: int, *, seeds: Sequence[int]) -> Iterator[Dataset]:
         """Yield the result of a call with each seed, one after the other; raises as a call does.
@@ -81,7 +84,8 @@ class SandboxedProgram:
         waiting: list[Dataset] = []
         checked = time.monotonic()
         for number, seed in enumerate(seeds, start=1):
-            waiting.append(self.ask(BoxTask.RUN, dataset, rows, seed, checks=False).rows())
+            request = self.request(BoxTask.RUN, dataset, rows, seed)
+            waiting.append(self.ask(request, checks=False).rows())
             if number == len(seeds) or time.monotonic() - checked >= _MOMENT:
                 self.sandbox.check()
                 checked = time.monotonic()
@@ -89,33 +93,34 @@ class SandboxedProgram:
                 waiting.clear()
 
     def ask(
-        self,
-        task: BoxTask,
-        dataset: Dataset,
-        rows: int,
-        seed: int,
-        *,
-        saved: bytes = b"",
-        report: HundredthsReport = ignore_hundredths,
-        checks: bool = True,
+        self, request: BoxRequest, *, report: HundredthsReport = ignore_hundredths, checks: bool = True
     ) -> AnswerReader:
-        request = self._request(task, dataset, rows, seed, saved)
         answer = self.sandbox.ask(self.program, request, report=report, checks=checks)
-        return self._accepted(answer)
+        if self.relays and (refusal := answer.refusal()):
+            raise error_of_refusal(*refusal)
+        return answer
 
     def explanation(
         self, error: BlackBoxError | JobLimitError, dataset: Dataset, rows: int, seed: int
     ) -> tuple[GencardError, str]:
-        """Return the error of a run on made-up records with its cause, and the program's standard error.
+        """Return the error of a run on made-up records, with cause and advice, and its standard error.
 
-        The program is run once more. This must never be called on real records.
+        The program is run once more. This must never be called on real records. The cause is a limit,
+        the end of the process, or the first fault of the answer.
         """
-        request, seen = self._request(BoxTask.RUN, dataset, rows, seed), Observed(error=error)
+        request, seen = self.request(BoxTask.RUN, dataset, rows, seed), Observed(error=error)
+        limits = self.sandbox.limits
         if isinstance(error, BlackBoxError):
             seen = self.sandbox.observed(self.program, request)
-        return explained(seen, request, self.sandbox.limits)
+        written = seen.written.decode(errors="replace")
+        if isinstance(seen.error, JobLimitError):
+            return _limit_error(seen.error, limits), written
+        problem, advice = _cause(seen, request, limits, written)
+        if written.strip():
+            advice += " Below is what the program wrote to standard error."
+        return BlackBoxError(problem=problem, advice=advice), written
 
-    def _request(
+    def request(
         self, task: BoxTask, dataset: Dataset, rows: int, seed: int, saved: bytes = b""
     ) -> BoxRequest:
         names = dataset.domain.attributes
@@ -123,29 +128,9 @@ class SandboxedProgram:
         parameters = self.program.parameters
         return BoxRequest(task, dataset, rows, seed, parameters, self.workload, values, saved)
 
-    def _accepted(self, answer: AnswerReader) -> AnswerReader:
-        """Return the answer unchanged; a refusal in the program's own text may disclose records."""
-        return answer
-
 
 _SHOWN = 60
 """Characters of an answer that are quoted."""
-
-
-def explained(
-    observed: Observed, request: BoxRequest, limits: SandboxLimits
-) -> tuple[GencardError, str]:
-    """Return the error of a run on made-up records, with cause and advice, and its standard error.
-
-    The cause is a limit, the end of the process, or the first fault of the answer.
-    """
-    written = observed.written.decode(errors="replace")
-    if isinstance(observed.error, JobLimitError):
-        return _limit_error(observed.error, limits), written
-    problem, advice = _cause(observed, request, limits, written)
-    if written.strip():
-        advice += " Below is what the program wrote to standard error."
-    return BlackBoxError(problem=problem, advice=advice), written
 
 
 def _limit_error(error: JobLimitError, limits: SandboxLimits) -> JobLimitError:
@@ -186,15 +171,7 @@ def _cause(
             "In Python end the script with NAME.main(), where NAME is the decorated function, and do not"
             " call exit or os._exit before; in other languages write the header line and the codes.",
         )
-    return _fault_of_answer(observed.answer, request) or (
-        observed.error.fields["problem"],
-        "Correct the program.",
-    )
-
-
-def _fault_of_answer(answer: bytes, request: BoxRequest) -> tuple[str, str] | None:
-    expected = expected_line(request)
-    line, end, body = answer.partition(b"\n")
+    line, end, body = observed.answer.partition(b"\n")
     while line.startswith(b'{"done":') and end:  # lines of progress come before the header
         line, end, body = body.partition(b"\n")
     line += end
@@ -204,9 +181,9 @@ def _fault_of_answer(answer: bytes, request: BoxRequest) -> tuple[str, str] | No
             "Write nothing else to standard output: in Python print only after NAME.main() has begun, or"
             " to sys.stderr.",
         )
-    if wrong := _wrong_code(body, request):
-        return wrong, "Give whole numbers from 0 to one less than the size of the attribute."
-    return None
+    wrong = _wrong_code(body, request)
+    advice = "Give whole numbers from 0 to one less than the size of the attribute."
+    return (wrong, advice) if wrong else (observed.error.fields["problem"], "Correct the program.")
 
 
 def _quoted(line: bytes) -> str:
@@ -267,18 +244,6 @@ def _wrong_code(body: bytes, request: BoxRequest) -> str:
     return ""
 
 
-class BuiltInProgram(SandboxedProgram):
-    """A program that comes with Gencard: its refusals are relayed, because they disclose no record."""
-
-    __slots__ = ()
-
-    def _accepted(self, answer: AnswerReader) -> AnswerReader:
-        """Raise the box's refusal of its public input, if the answer is one."""
-        if refusal := answer.refusal():
-            raise error_of_refusal(*refusal)
-        return answer
-
-
 Sampling = Callable[[Dataset, bytes, int, int], Dataset]
 """From a dataset without records, over the domain of the fit; the fit; rows; and seed."""
 
@@ -301,7 +266,7 @@ class SandboxedFit:
         return json_bytes(domain) + b"\n" + self.inner
 
 
-class FittingProgram(BuiltInProgram):
+class FittingProgram(SandboxedProgram):
     """See ``core.blackbox.FittingBox``; fits and samples are made in sandboxes of their own."""
 
     __slots__ = ()
@@ -312,7 +277,7 @@ class FittingProgram(BuiltInProgram):
         def report(hundredths: int) -> None:
             progress("fit", hundredths / 100)
 
-        saved = self.ask(BoxTask.FIT, dataset, 0, seed, report=report).saved()
+        saved = self.ask(self.request(BoxTask.FIT, dataset, 0, seed), report=report).saved()
         return SandboxedFit(self.sampled, dataset.domain, saved)
 
     def load(self, saved: bytes) -> SandboxedFit:
@@ -331,7 +296,7 @@ class FittingProgram(BuiltInProgram):
 
     def sampled(self, none: Dataset, saved: bytes, rows: int, seed: int) -> Dataset:
         """Rows of a fit, over the domain of a dataset without records."""
-        return self.ask(BoxTask.SAMPLE, none, rows, seed, saved=saved).rows()
+        return self.ask(self.request(BoxTask.SAMPLE, none, rows, seed, saved)).rows()
 
 
 _BUILT_IN = """# {name}, version {version}
@@ -367,12 +332,12 @@ def sandboxed_box(
     *,
     workload: tuple[Clique, ...] = (),
     values: Values | None = None,
-) -> BuiltInProgram:
+) -> SandboxedProgram:
     """Return a box of the registry, in a sandbox; raises as ``built_in_program``."""
     program = built_in_program(name, parameters)
     fits = isinstance(_unconfined(name, parameters), FittingBox)
-    kind = FittingProgram if fits else BuiltInProgram
-    return kind(program, sandbox, workload, values or {})
+    kind = FittingProgram if fits else SandboxedProgram
+    return kind(program, sandbox, workload, values or {}, relays=True)
 
 
 def _unconfined(name: str, parameters: Parameters) -> BlackBox:

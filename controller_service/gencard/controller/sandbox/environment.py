@@ -455,12 +455,8 @@ def root_of(environment: Environment) -> Iterator[str]:
     for name, target in environment.links:
         yield from (*_folders_above(Path(name), folders), "--symlink", target, name)
     if environment.compiled:
-        yield from (
-            *_folders_above(Path(COMPILED), folders),
-            "--ro-bind",
-            environment.compiled,
-            COMPILED,
-        )
+        yield from _folders_above(Path(COMPILED), folders)
+        yield from ("--ro-bind", environment.compiled, COMPILED)
 
 
 def _folders_above(path: Path, made: set[Path]) -> Iterator[str]:

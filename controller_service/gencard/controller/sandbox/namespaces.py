@@ -201,6 +201,8 @@ Requests of devices and file systems are refused.
 _MADVISE = (0, 1, 2, 3, 4, 8, 9, 10, 11, 13, 14, 15, 16, 17, 18, 19, 22, 23, 24, 25, 102, 103)
 """All but MERGEABLE, COLD, PAGEOUT and the tests of failing memory."""
 
+_OUTLIVES = "makes shared memory that outlives what is seen of it"
+_STARTS = "starts a process with memory of its own"
 _MAKES = "makes namespaces, or a descriptor that shows how many processes the machine has had"
 
 ARGUMENTS = (
@@ -208,14 +210,7 @@ ARGUMENTS = (
     Argument("fcntl", (72, 25), 1, _ALL, _FCNTL, "tells of others at the same file"),
     Argument("ioctl", (16, 29), 1, _ALL, _IOCTL, "shows devices and file systems of the machine"),
     Argument("madvise", (28, 233), 2, _ALL, _MADVISE, "merges pages with other cells, or evicts pages"),
-    Argument(
-        "mmap",
-        (9, 222),
-        3,
-        _SHARED | _ANONYMOUS,
-        (0, _SHARED, _ANONYMOUS),
-        "makes shared memory that outlives what is seen of it",
-    ),
+    Argument("mmap", (9, 222), 3, _SHARED | _ANONYMOUS, (0, _SHARED, _ANONYMOUS), _OUTLIVES),
 )
 
 OF_SEVERAL: Mapping[str, Numbers] = {
@@ -229,14 +224,7 @@ OF_SEVERAL: Mapping[str, Numbers] = {
 Pipes are numbered by one counter of the whole machine, which a later cell can read at its own.
 """
 
-THREADS_ALONE = Argument(
-    "clone",
-    (56, 220),
-    0,
-    _NAMESPACES | _PIDFD | _THREAD,
-    (_THREAD,),
-    "starts a process with memory of its own",
-)
+THREADS_ALONE = Argument("clone", (56, 220), 0, _NAMESPACES | _PIDFD | _THREAD, (_THREAD,), _STARTS)
 """Replacement of the entry of ``clone`` above in a sandbox of one process."""
 
 
@@ -355,6 +343,9 @@ PROGRAM = Path("/cell/program")
 
 ZYGOTE = Path("/cell/zygote.py")
 
+Files = Sequence[tuple[str, bytes]]
+"""Path below the program's folder, and content."""
+
 _MIB = 1 << 20
 _AT_MOST = 2.0
 """Seconds for a namespace to end."""
@@ -376,12 +367,7 @@ class Namespaces:
         self._user = ExitStack()
 
     def start(
-        self,
-        command: Sequence[str],
-        files: Sequence[tuple[str, bytes]],
-        limits: SandboxLimits,
-        *,
-        errors: bool = False,
+        self, command: Sequence[str], files: Files, limits: SandboxLimits, *, errors: bool = False
     ) -> subprocess.Popen[bytes]:
         """Start a program in the process group of its parent; it dies with the parent."""
         with ExitStack() as resources, MemoryFiles() as memory:
@@ -394,7 +380,7 @@ class Namespaces:
             return self._process
 
     def start_zygote(
-        self, command: Sequence[str], files: Sequence[tuple[str, bytes]], control: socket.socket
+        self, command: Sequence[str], files: Files, control: socket.socket
     ) -> subprocess.Popen[bytes]:
         """Start a program of Gencard that closes the sandbox of each run itself; see ``zygote``.
 
@@ -402,24 +388,13 @@ class Namespaces:
         """
         with MemoryFiles() as memory:
             text = str(memory.of(Path(zygote.__file__).read_bytes()))
-            work = [
-                "--perms",
-                "0755",
-                "--dir",
-                str(WORK),
-                "--perms",
-                "0444",
-                "--file",
-                text,
-                str(ZYGOTE),
-            ]
+            work = ["--perms", "0755", "--dir", str(WORK)]
+            work += ["--perms", "0444", "--file", text, str(ZYGOTE)]
             words = [*_closed(_OF_ZYGOTE), *self._root(files, memory, work)]
             self._start(words, command, memory, control)
             return self._process
 
-    def _root(
-        self, files: Sequence[tuple[str, bytes]], memory: MemoryFiles, work: Sequence[str]
-    ) -> list[str]:
+    def _root(self, files: Files, memory: MemoryFiles, work: Sequence[str]) -> list[str]:
         """Return options of the root, without /proc: it shows the machine's memory, load and pages."""
         placed = [
             word

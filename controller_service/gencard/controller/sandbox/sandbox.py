@@ -36,6 +36,7 @@ from gencard.controller.sandbox.limits import (
 from gencard.controller.sandbox.namespaces import (
     PROGRAM,
     ZYGOTE,
+    Files,
     Namespaces,
     await_end,
     call_filter,
@@ -80,11 +81,7 @@ class Zygote:
     """
 
     def __init__(
-        self,
-        environment: Environment,
-        files: Sequence[tuple[str, bytes]],
-        modules: Sequence[str],
-        imports: Sequence[str] = (),
+        self, environment: Environment, files: Files, modules: Sequence[str], imports: Sequence[str] = ()
     ) -> None:
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         keeper = Namespaces(environment)
@@ -195,14 +192,12 @@ class Forks:
         self._user = ExitStack()
 
     def start(
-        self,
-        command: Sequence[str],
-        files: Sequence[tuple[str, bytes]],  # noqa: ARG002  # they are there
-        limits: SandboxLimits,
-        *,
-        errors: bool = False,
+        self, command: Sequence[str], _files: Files, limits: SandboxLimits, *, errors: bool = False
     ) -> ForkedRun:
-        """Return the program, as the next fork; ``command`` begins with how Python is started."""
+        """Return the program, as the next fork; ``command`` begins with how Python is started.
+
+        The files are there already.
+        """
         with ExitStack() as resources:
             root = os.geteuid() == 0
             calls = call_filter(platform.machine(), one_process=limits.processes == 1)
@@ -325,12 +320,7 @@ class Processes:
         self.program_folder = self._folder / "box"
 
     def start(
-        self,
-        command: Sequence[str],
-        files: Sequence[tuple[str, bytes]],
-        limits: SandboxLimits,
-        *,
-        errors: bool = False,
+        self, command: Sequence[str], files: Files, limits: SandboxLimits, *, errors: bool = False
     ) -> subprocess.Popen[bytes]:
         """Start the program in a session of its own, whose leader dies with its parent."""
         work = self._folder / "work"
