@@ -30,13 +30,13 @@ integer = true
 A missing level of the other attribute is missing, if ``missing = true``.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise, product
 from math import ceil, floor, isnan
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import Field
 
@@ -62,13 +62,6 @@ Levels = Mapping[str, tuple[str, ...]]
 """Names -> names of levels."""
 
 
-class UnlistedLevels(NamedTuple):
-    """Label of levels that are not listed, and whether there is a missing level."""
-
-    other: str | None = None
-    missing: bool = False
-
-
 _ORDERS = ("less", "equal", "greater")
 _SAME = ("same", "different")
 
@@ -89,9 +82,14 @@ class DerivedTable(Section):
     per_person: bool = False
 
     def derived(
-        self, name: str, stored: Coding, coding: Labels | Edges | None, form: UnlistedLevels
+        self, name: str, stored: Coding, coding: Labels | Edges | None, other: str | None, missing: bool
     ) -> Attribute:
-        """Return the derived attribute; InvalidCodingError for keys that contradict each other."""
+        """Return the derived attribute; InvalidCodingError for keys that contradict each other.
+
+        Args:
+            other: Label of levels that are not listed.
+            missing: Whether there is a missing level.
+        """
         ways = [self.of, self.compare, self.any is not None, self.number is not None, self.sources]
         if sum(map(bool, ways)) != 1 or (self.recode and not self.of):
             problem = "it needs one of: of (with recode or edges), compare, any, number"
@@ -108,23 +106,25 @@ class DerivedTable(Section):
         if self.compare:
             if len(self.compare) != 2:
                 raise _refusal(name, "it compares two attributes")
-            one, other = map(stored.attribute, self.compare)
-            return compared(name, one, other, missing=form.missing)
+            return compared(name, *map(stored.attribute, self.compare), missing=missing)
         if self.of and not edges:
-            return recoded(name, stored.attribute(self.of), self.recode, form)
+            return recoded(name, stored.attribute(self.of), self.recode, other, missing=missing)
         if edges is None or self.recode:
             raise _refusal(name, "it needs edges, and cannot also have recode")
         if self.of:
-            return cut(name, stored.attribute(self.of), edges.edges, missing=form.missing)
+            return cut(name, stored.attribute(self.of), edges.edges, missing=missing)
         return of_person(name, stored, self.number or {}, edges)
 
 
-def recoded(name: str, source: Attribute, recode: Levels, form: UnlistedLevels) -> Attribute:
+def recoded(
+    name: str, source: Attribute, recode: Levels, other: str | None, *, missing: bool
+) -> Attribute:
     """Return an attribute whose labels group levels of the source.
 
-    The source's missing level is missing here if the form has a missing level, unless it is listed.
+    Args:
+        other: Label of levels that are not listed.
+        missing: Whether the source's missing level is missing here, unless it is listed.
     """
-    other, missing = form
     labels = tuple(dict.fromkeys((*recode, *([other] if other else []))))
     codes = {level: labels.index(label) for label, levels in recode.items() for level in levels}
     if len(codes) < sum(map(len, recode.values())):
@@ -301,9 +301,7 @@ class DeclaredScale:
     def _text(self, number: Decimal) -> str:
         return time_text(number) if self.times else decimal_text(number)
 
-    def _check_points(
-        self, key: str, points: Sequence[Decimal], others: Collection[Decimal] = ()
-    ) -> None:
+    def _check_points(self, key: str, points: Sequence[Decimal], others: Sequence[Decimal] = ()) -> None:
         if problem := problem_of_steps(self.step, points, f"one of {key}"):
             raise ValueError(problem)
         for number, point in enumerate(points):

@@ -204,7 +204,15 @@ def open_table(engine: duckdb.DuckDBPyConnection, path: Path, file_format: FileF
         return f"read_parquet({literal(str(path))}, binary_as_string = true)"
     if file_format.is_utf8 and not (is_packed(path) or file_format.line_ends):
         with suppress(InvalidInputError):  # it names the path, which callers must not learn
-            return _csv_table(path, stated(path, file_format))
+            form = stated(path, file_format)
+            names, skip = _columns(path, form)
+            # nothing of what the file counts is left to be detected
+            texts = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
+            marks = map(literal, (form.delimiter, form.quote, form.escape_mark, form.comment))
+            named = zip(("delim", "quote", "escape", "comment"), marks, strict=True)
+            options = ", ".join(f"{option} = {mark}" for option, mark in named)
+            options += f", header = {str(form.header).lower()}, skip = {skip}, columns = {{{texts}}}"
+            return f"read_csv({literal(str(path))}, auto_detect = false, {options})"
         raise DatasetUnavailableError
     engine.register("decoded", _decoded(path, file_format))
     return "decoded"
@@ -216,21 +224,6 @@ def stated(path: Path, file_format: FileFormat) -> FileFormat:
         return file_format
     delimiter, skip = delimiter_of(first_lines(path, "data", "utf-8-sig", file_format.most_bytes))
     return replace(file_format, delimiter=delimiter, skip=skip)
-
-
-def _csv_table(path: Path, file_format: FileFormat) -> str:
-    """SQL that reads a CSV file as stated: of what it counts, nothing is left to be detected."""
-    names, skip = _columns(path, file_format)
-    texts = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
-    marks = {
-        "delim": file_format.delimiter,
-        "quote": file_format.quote,
-        "escape": file_format.escape_mark,
-        "comment": file_format.comment,
-    }
-    options = ", ".join(f"{option} = {literal(mark)}" for option, mark in marks.items())
-    options += f", header = {str(file_format.header).lower()}, skip = {skip}, columns = {{{texts}}}"
-    return f"read_csv({literal(str(path))}, auto_detect = false, {options})"
 
 
 def _columns(path: Path, file_format: FileFormat) -> tuple[list[str], int]:

@@ -223,9 +223,7 @@ class _AttributeTable(declarations.DerivedTable):
             raise self._refusal(problem)
         coding = self._given()
         if self.is_derived and stored is not None:
-            derived = self.derived(
-                self.name, stored, coding, declarations.UnlistedLevels(self.other, bool(self.missing))
-            )
+            derived = self.derived(self.name, stored, coding, self.other, missing=bool(self.missing))
             return replace(derived, description=self.description)
         if coding is None:
             raise self._refusal("it needs either labels, edges or dates")

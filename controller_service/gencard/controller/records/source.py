@@ -45,6 +45,9 @@ from gencard.core.types import FloatArray, IntArray
 # rule by the place in the file would not protect persons: an additional person would move all others.
 
 
+Batch = list[NDArray[Any]]
+"""Columns of some records, arrays of shape ``(n,)``."""
+
 MOST_IN_MEMORY = 20_000_000
 """Records of a dataset with a person key: codes and hashes of all are held at once."""
 
@@ -97,13 +100,13 @@ class Persons:
         query = f"SELECT {', '.join(inner)}, {person} AS person FROM records"  # noqa: S608 - quoted
         return f"SELECT {', '.join(outer)} FROM (SELECT *, {place} AS hash FROM ({query}))"  # noqa: S608
 
-    def gathered(self, batches: Generator[list[NDArray[Any]], None, None]) -> list["Gathered"]:
+    def gathered(self, batches: Generator[Batch, None, None]) -> list["Gathered"]:
         """Return all records, by ranges of the hashes of persons; a person's records are in one range.
 
         ``batches`` are results of ``query``, as codes. Raises TooLargeError for too many records, or
         UndeclaredLevelError for one without a person.
         """
-        ranges: list[list[list[NDArray[Any]]]] = [[] for _ in range(_RANGES)]
+        ranges: list[list[Batch]] = [[] for _ in range(_RANGES)]
         records = 0
         with closing(batches):  # a refusal ends what a database sends
             for *batch, lacks_person in batches:
@@ -130,7 +133,7 @@ def check_number(records: int) -> None:
         )
 
 
-def _sorted(parts: list[list[NDArray[Any]]]) -> "Gathered":
+def _sorted(parts: list[Batch]) -> "Gathered":
     """Return the records of one range; the last three columns are hashes of person and place."""
     *columns, high, low, place = map(np.concatenate, zip(*parts, strict=True))
     parts.clear()
@@ -150,7 +153,7 @@ class Gathered:
         first: Position of each person's first record, increasing.
     """
 
-    columns: list[NDArray[Any]]
+    columns: Batch
     first: IntArray
 
     @property
@@ -296,7 +299,7 @@ class StreamedRecords(ABC):
     ) -> tuple[Dataset, dict[str, FloatArray], IntArray | None]:
         """Return the same and each record's person by number; None without persons."""
         check_numbers(self.coding, uncoded)
-        batches: list[list[NDArray[Any]]] = []
+        batches: list[Batch] = []
         records = 0
         for batch in self._batches(attributes, uncoded):
             records += len(batch[0])
@@ -310,7 +313,7 @@ class StreamedRecords(ABC):
         dataset = Dataset.of_columns(self.coding.domain.project(attributes), columns[: len(attributes)])
         return dataset, dict(zip(uncoded, columns[len(attributes) :], strict=True)), owners
 
-    def _batches(self, attributes: Clique, uncoded: Clique = ()) -> Iterator[list[NDArray[Any]]]:
+    def _batches(self, attributes: Clique, uncoded: Clique = ()) -> Iterator[Batch]:
         """Yield codes of the attributes, then numbers of uncoded attributes, in batches as in the file.
 
         Records of persons that count come by ranges of the persons' hashes, followed by their persons.
@@ -331,7 +334,7 @@ class StreamedRecords(ABC):
     def _gathered(self, persons: Persons, stored: Clique, uncoded: Clique) -> list[Gathered]:
         return persons.gathered(self._coded(stored, uncoded))
 
-    def _coded(self, stored: Clique, uncoded: Clique) -> Generator[list[NDArray[Any]], None, None]:
+    def _coded(self, stored: Clique, uncoded: Clique) -> Generator[Batch, None, None]:
         """Codes of stored attributes, then all else that each batch has."""
         encoders = encoders_of(self.coding, self.readings, (*stored, *uncoded))
         for batch in self._numbers((*stored, *uncoded)):
@@ -339,5 +342,5 @@ class StreamedRecords(ABC):
             yield [*codes[: len(stored)], *adjusted_numbers(self.coding, uncoded, batch[len(stored) :])]
 
     @abstractmethod
-    def _numbers(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:
+    def _numbers(self, attributes: Clique) -> Iterator[Batch]:
         """Yield numbers of stored attributes for encoders, then the columns of ``Persons.query``."""

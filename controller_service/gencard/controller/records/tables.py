@@ -32,6 +32,7 @@ from gencard.controller.records import encoding
 from gencard.controller.records import table_codes as sql
 from gencard.controller.records.file_format import CLOSED_ENGINE, USUAL, silently
 from gencard.controller.records.source import (
+    Batch,
     Gathered,
     Persons,
     StreamedRecords,
@@ -416,7 +417,7 @@ class IbisTable:
             names = [name for name in sources if name in undeclared or self._counted((name,))[0]]
             raise UndeclaredLevelError(attribute=", ".join(names))
 
-    def _batches(self, query: Any) -> Iterator[list[NDArray[Any]]]:
+    def _batches(self, query: Any) -> Iterator[Batch]:
         for batch in self._answer(query):
             yield [column.to_numpy(zero_copy_only=False) for column in batch.columns]
 
@@ -517,7 +518,7 @@ class PersonTable(StreamedRecords):
             self._kept.append(records_held)
         return self._kept[0]
 
-    def _codes(self, held: _Held) -> Generator[list[NDArray[Any]], None, None]:
+    def _codes(self, held: _Held) -> Generator[Batch, None, None]:
         """Yield codes of stored attributes, then other columns; note undeclared values in ``held``."""
         names = self.coding.stored
         encoders = encoding.encoders_of(self.coding, self.readings, names)
@@ -532,7 +533,7 @@ class PersonTable(StreamedRecords):
                     batch[axis] = np.zeros(len(batch[axis]), dtype=code_dtype(size))
             yield batch
 
-    def _numbers(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:
+    def _numbers(self, attributes: Clique) -> Iterator[Batch]:
         stored_attributes = [self.coding.attribute(name) for name in self.coding.stored]
         columns = self.table.columns((*self.coding.stored, self.persons.column))
         columns_sent = {_PERSON: sql.key_text(columns.pop(), self.persons.column)}
@@ -569,5 +570,5 @@ def _answer(engine: duckdb.DuckDBPyConnection, query: str, batch: Any) -> Any:
     return engine.sql(query).to_arrow_table()
 
 
-def _sum(batch: list[NDArray[Any]]) -> int:
+def _sum(batch: Batch) -> int:
     return int(batch[-2].sum(dtype=np.uint64))

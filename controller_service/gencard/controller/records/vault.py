@@ -32,7 +32,7 @@ from gencard.controller.records.file_format import (
     silently,
 )
 from gencard.controller.records.schema_file import PublicSchema
-from gencard.controller.records.source import Persons, StreamedRecords, check_version
+from gencard.controller.records.source import Batch, Persons, StreamedRecords, check_version
 from gencard.controller.records.table_address import TableAddress
 from gencard.core.coding import PLAIN, Coding, Edges, Labels, Reading
 from gencard.core.domain import Clique
@@ -95,7 +95,7 @@ class Vault(StreamedRecords):
     def held(self, progress: Callable[[int], None] = lambda _: None) -> "Vault":
         """Read the file, and return the same records in memory, if they do not take too much."""
         tests, notes = list[_Test](), list[str]()
-        batches: list[list[NDArray[Any]]] = []
+        batches: list[Batch] = []
         records, size = 0, 0
         for batch in self._read(self.coding.stored, None if self.persons else tests, notes):
             size += sum(column.nbytes for column in batch)
@@ -187,12 +187,12 @@ class Vault(StreamedRecords):
             tests[_Test(kind, name, len(signs))] = f"CAST({shown} AS UTINYINT)"
         return tests
 
-    def _numbers(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:
+    def _numbers(self, attributes: Clique) -> Iterator[Batch]:
         if self.memory is not None:
             return self.memory.numbers(attributes)
         return self._read(attributes)
 
-    def _coded(self, stored: Clique, uncoded: Clique) -> Generator[list[NDArray[Any]], None, None]:
+    def _coded(self, stored: Clique, uncoded: Clique) -> Generator[Batch, None, None]:
         if self.memory is None or self.persons:
             yield from StreamedRecords._coded(self, stored, uncoded)
             return
@@ -206,7 +206,7 @@ class Vault(StreamedRecords):
 
     def _read(
         self, attributes: Clique, tested: "list[_Test] | None" = None, notes: list[str] | None = None
-    ) -> Iterator[list[NDArray[Any]]]:
+    ) -> Iterator[Batch]:
         """Yield numbers, then columns of ``Persons.query``, or tests; fills ``tested``, ``notes``."""
         stored_names = self.coding.stored if self.persons else attributes
         names = (*stored_names, self.persons.column) if self.persons else stored_names
@@ -235,9 +235,7 @@ class _Test(NamedTuple):
     signs: int
 
 
-def _counted(
-    tests: Sequence[_Test], batches: Iterable[Sequence[NDArray[Any]]]
-) -> dict[_Test, list[int]]:
+def _counted(tests: Sequence[_Test], batches: Iterable[Batch]) -> dict[_Test, list[int]]:
     counts = {test: [0] * test.signs for test in tests}
     for batch in batches:
         for signs, shown in zip(counts.values(), batch, strict=True):
@@ -253,17 +251,17 @@ class _ReadNumbers:
 
     stored: Clique
     tests: tuple[_Test, ...]
-    batches: tuple[list[NDArray[Any]], ...]
-    coded: dict[str, list[NDArray[Any]]] = field(default_factory=dict)
+    batches: tuple[Batch, ...]
+    coded: dict[str, Batch] = field(default_factory=dict)
 
-    def codes(self, encoder: encoding.Encoder) -> list[NDArray[Any]]:
+    def codes(self, encoder: encoding.Encoder) -> Batch:
         """Codes of an attribute by batch, computed once; raises UndeclaredLevelError."""
         if encoder.name not in self.coded:
             place = self.stored.index(encoder.name)
             self.coded[encoder.name] = [encoder.codes(batch[place]) for batch in self.batches]
         return self.coded[encoder.name]
 
-    def numbers(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:
+    def numbers(self, attributes: Clique) -> Iterator[Batch]:
         """Yield the same as ``Vault._read``, without tests."""
         places = [self.stored.index(name) for name in attributes]
         for batch in self.batches:
@@ -460,7 +458,7 @@ class OpenRecords:
         rows: list[tuple[Any, ...]] = silently(lambda: self._engine.execute(query).fetchall())
         return rows
 
-    def batches(self, query: str) -> Iterator[list[NDArray[Any]]]:
+    def batches(self, query: str) -> Iterator[Batch]:
         """Yield the result in batches, one array per column."""
         reader = silently(lambda: self._engine.sql(query).to_arrow_reader(_BATCH))
         while (batch := silently(lambda: next(reader, None))) is not None:

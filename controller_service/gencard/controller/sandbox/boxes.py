@@ -6,7 +6,7 @@ A trial run tests whether a sandbox can be closed on this machine.
 import signal
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
@@ -149,11 +149,9 @@ def _limit_error(error: JobLimitError, limits: SandboxLimits) -> JobLimitError:
     return error
 
 
-def _cause(
-    observed: Observed, request: BoxRequest, limits: SandboxLimits, written: str
-) -> tuple[str, str]:
+def _cause(observed: Observed, request: BoxRequest, limits: SandboxLimits, text: str) -> tuple[str, str]:
     if observed.code:
-        return _end(observed.code), _advice_on(written, limits)
+        return _end(observed.code), _advice_on(text, limits)
     if observed.error is None:
         return (
             "it failed once and succeeded with the same seed when it was run again",
@@ -244,21 +242,17 @@ def _wrong_code(body: bytes, request: BoxRequest) -> str:
     return ""
 
 
-Sampling = Callable[[Dataset, bytes, int, int], Dataset]
-"""From a dataset without records, over the domain of the fit; the fit; rows; and seed."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class SandboxedFit:
     """See ``core.blackbox.FittedBox``; ``inner`` are the bytes from the box."""
 
-    sampling: Sampling
+    box: "FittingProgram"
     domain: Domain
     inner: bytes = field(repr=False)
 
     def sample(self, rows: int, *, seed: int) -> Dataset:
         none = Dataset(self.domain, np.zeros((0, len(self.domain)), dtype=np.uint8))
-        return self.sampling(none, self.inner, rows, seed)
+        return self.box.ask(self.box.request(BoxTask.SAMPLE, none, rows, seed, self.inner)).rows()
 
     def save(self) -> bytes:
         """Return a line of JSON with the domain, then the bytes from the box."""
@@ -278,7 +272,7 @@ class FittingProgram(SandboxedProgram):
             progress("fit", hundredths / 100)
 
         saved = self.ask(self.request(BoxTask.FIT, dataset, 0, seed), report=report).saved()
-        return SandboxedFit(self.sampled, dataset.domain, saved)
+        return SandboxedFit(self, dataset.domain, saved)
 
     def load(self, saved: bytes) -> SandboxedFit:
         """Return a fit from the bytes of ``SandboxedFit.save``; raises BlackBoxError for other bytes.
@@ -289,14 +283,10 @@ class FittingProgram(SandboxedProgram):
         try:
             header = document_of(head, "fit")
             domain = Domain(tuple(header["attributes"]), tuple(header["sizes"]))
-            return SandboxedFit(self.sampled, domain, inner)
+            return SandboxedFit(self, domain, inner)
         except (GencardError, KeyError, TypeError):
             pass
         raise BlackBoxError(problem="the bytes are not a saved fit")
-
-    def sampled(self, none: Dataset, saved: bytes, rows: int, seed: int) -> Dataset:
-        """Rows of a fit, over the domain of a dataset without records."""
-        return self.ask(self.request(BoxTask.SAMPLE, none, rows, seed, saved)).rows()
 
 
 _BUILT_IN = """# {name}, version {version}

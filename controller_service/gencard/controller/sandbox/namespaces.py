@@ -343,6 +343,7 @@ PROGRAM = Path("/cell/program")
 
 ZYGOTE = Path("/cell/zygote.py")
 
+Process = subprocess.Popen[bytes]
 Files = Sequence[tuple[str, bytes]]
 """Path below the program's folder, and content."""
 
@@ -359,7 +360,7 @@ class Namespaces:
     """A ``sandbox.Confinement`` by bubblewrap. With its first process all other processes end."""
 
     program_folder = PROGRAM
-    _process: subprocess.Popen[bytes]
+    _process: Process
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
@@ -368,7 +369,7 @@ class Namespaces:
 
     def start(
         self, command: Sequence[str], files: Files, limits: SandboxLimits, *, errors: bool = False
-    ) -> subprocess.Popen[bytes]:
+    ) -> Process:
         """Start a program in the process group of its parent; it dies with the parent."""
         with ExitStack() as resources, MemoryFiles() as memory:
             calls = call_filter(platform.machine(), one_process=limits.processes == 1)
@@ -379,9 +380,7 @@ class Namespaces:
             self._user = resources.pop_all()
             return self._process
 
-    def start_zygote(
-        self, command: Sequence[str], files: Files, control: socket.socket
-    ) -> subprocess.Popen[bytes]:
+    def start_zygote(self, command: Sequence[str], files: Files, control: socket.socket) -> Process:
         """Start a program of Gencard that closes the sandbox of each run itself; see ``zygote``.
 
         ``files`` are those of the program and of the zygote; ``control`` is the zygote's standard input.

@@ -198,10 +198,6 @@ def examined(workers: Mapping[str, str], folder: Path) -> dict[str, Member | Non
 PATIENCE = 30.0
 """Seconds without any fitting worker after which a job ends."""
 
-_NO_WORKER = "none of its workers has this controller's version and this black box"
-_PAUSE = 0.1
-"""Seconds before a busy worker is asked again."""
-
 _RECONNECT = 1.0
 """Seconds before a lost worker is asked again."""
 
@@ -298,7 +294,8 @@ class _Batch:
                     raise self._error
                 silent = not self._calls and time.monotonic() - self._heard > PATIENCE
                 if silent or not self._candidates:
-                    raise ClusterError(problem=_NO_WORKER)
+                    problem = "none of its workers has this controller's version and this black box"
+                    raise ClusterError(problem=problem)
                 self._changed.wait(_RECONNECT)
             return self._results.pop(number)
 
@@ -344,7 +341,7 @@ class _Batch:
                     self._changed.notify_all()
             except WorkerBusyError:
                 self._return(number)
-                self._pause(_PAUSE)
+                self._pause(0.1)
             except (WorkerLostError, WorkerRefusedError) as end:
                 self._return(number, heard=False)
                 ends.append(type(end))
