@@ -30,9 +30,8 @@ from numpy.typing import NDArray
 from benchmarks import adult, awkward_records, bench, census, engine_rows
 from gencard.controller.drafting.schema_draft import draft_schema
 from gencard.controller.records.encoding import scales_of
-from gencard.controller.records.source import RecordSource
 from gencard.controller.records.table_address import TableAddress
-from gencard.controller.records.vault import Vault
+from gencard.controller.records.vault import RecordSource, Vault
 from gencard.core.card.sums import Sum
 from gencard.core.coding import Coding, Reading
 from gencard.core.domain import Clique

@@ -12,9 +12,8 @@ import pyarrow.parquet as pq
 
 from benchmarks import engine_rows
 from gencard.controller.records.databases import open_table
-from gencard.controller.records.source import RecordSource
 from gencard.controller.records.table_address import TableAddress
-from gencard.controller.records.vault import Vault
+from gencard.controller.records.vault import RecordSource, Vault
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.errors import UndeclaredLevelError
 from tests import stored_files

@@ -69,10 +69,10 @@ controller.operations         1   500   6  long operations: queued, run, resumed
 controller.page               9  2850   2  the stewards' page over HTTPS
 controller.people             3   850  31  identities, certificates, keys
 controller.policy             4  1050  16  rules, quotas and limits for proposals
-controller.records           14  5300  46  schema, encoding, versions, the vault
+controller.records           14  5300  45  schema, encoding, versions, the vault
 controller.releases           4  1000   7  psi measured once, rows, receipts
 controller.run_question       1   450   5  questions of runs, by the schema alone
-controller.sandbox            9  3500  26  programs that read records, isolated
+controller.sandbox            9  3500  25  programs that read records, isolated
 controller.service            8  2150  21  the gRPC edge and its guard
 controller.settings           1   450   6  settings in TOML, checked first
 controller.settings_tables    1   350   9  tables of the settings: policies and stewards

@@ -128,16 +128,12 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
         f"{_SANDBOX}zygote:_confine",
         f"{_SANDBOX}zygote:main",
         f"{_SANDBOX}sandbox:_forked",
-        f"{_SANDBOX}limits:MemoryWatch._reason",
+        f"{_SANDBOX}limits:MemoryWatch._watch",
         f"{_SANDBOX}namespaces:Namespaces.kill",
         f"{_SANDBOX}environment:CompiledCopies._compile",
         f"{_CONTROLLER}jobs.process",
     ),
-    "call filter": (
-        f"{_SANDBOX}namespaces",
-        f"{_SANDBOX}namespaces:_steps",
-        f"{_SANDBOX}namespaces:_look",
-    ),
+    "call filter": (f"{_SANDBOX}namespaces", f"{_SANDBOX}namespaces:_steps"),
     "fence": (
         f"{_STATE}database:Fence.lasts",
         f"{_STATE}database:_prepare_sqlite",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gencard.analysis.output_checks.inference import SearchOutcome
 from gencard.client.common.rows import read_rows, write_rows
 from gencard.controller.earlier import Earlier
-from gencard.controller.records.declarations import UnlistedLevels, compared, cut, of_person, recoded
+from gencard.controller.records.declarations import compared, cut, of_person, recoded
 from gencard.controller.run_question import RunQuestion
 from gencard.core.coding import Attribute, Coding, Edges, Labels, impossible_cells
 from gencard.core.dataset import Dataset
@@ -34,7 +34,7 @@ CODING = Coding(
         *STORED.attributes,
         cut("adult", AGE, (0.0, 18.0, 100.0), missing=True),
         cut("third", AGE, (0.0, 40.0, 100.0), missing=True),
-        recoded("north", HERE, {"yes": ("a",)}, UnlistedLevels(other="no")),
+        recoded("north", HERE, {"yes": ("a",)}, "no", missing=False),
         compared("moved", HERE, BORN, missing=False),
         cut("some", KIDS, (0.0, 1.0, 3.0), missing=False),
         of_person("any_a", STORED, {"here": ("a",)}, None),

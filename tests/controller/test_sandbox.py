@@ -25,7 +25,7 @@ from gencard.controller.sandbox.boxes import (
     sandboxed_box_of,
 )
 from gencard.controller.sandbox.limits import Isolation
-from gencard.controller.sandbox.namespaces import SandboxUser
+from gencard.controller.sandbox.namespaces import sandbox_user
 from gencard.controller.sandbox.sandbox import Sandbox
 from gencard.core.blackbox import FittingBox
 from gencard.core.coding import Attribute, Coding, Edges, Labels
@@ -151,12 +151,12 @@ def test_no_two_cells_have_one_user_at_a_time(monkeypatch):
     """Otherwise processes that one run starts would count against the other."""
     monkeypatch.setattr(namespaces, "_USERS", range(70_000, 70_050))
     with ExitStack() as held:
-        numbers = [held.enter_context(SandboxUser()).number for _ in range(50)]
+        numbers = [held.enter_context(sandbox_user()) for _ in range(50)]
         assert sorted(numbers) == list(namespaces._USERS)
         with pytest.raises(OSError, match="free"):
-            SandboxUser()
-    with SandboxUser() as one:
-        assert one.number in numbers
+            held.enter_context(sandbox_user())
+    with sandbox_user() as one:
+        assert one in numbers
 
 
 def marked(mark: str) -> bool:

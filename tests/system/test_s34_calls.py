@@ -25,10 +25,10 @@ def started(text: str) -> Iterator[int]:
     keeper = Namespaces(shell("").program.environment())
     process = keeper.start(["/bin/sh", "-c", text], (), LIMITS)
     try:
-        assert eventually(lambda: any(_name_of(member) == "sleep" for member in keeper.members(process)))
-        yield next(int(member.name) for member in keeper.members(process) if _name_of(member) == "sleep")
+        assert eventually(lambda: any(_name_of(member) == "sleep" for member in keeper.members()))
+        yield next(int(member.name) for member in keeper.members() if _name_of(member) == "sleep")
     finally:
-        keeper.kill(process)
+        keeper.kill()
         process.wait()
 
 

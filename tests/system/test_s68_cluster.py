@@ -22,7 +22,7 @@ from gencard.controller.base.listening import worker_host
 from gencard.controller.jobs import process
 from gencard.controller.jobs.cluster import executor as connections_module
 from gencard.controller.jobs.cluster.executor import WorkerLostError, cluster_box, connections, examined
-from gencard.controller.jobs.cluster.orders import OrderBook, RunLimits
+from gencard.controller.jobs.cluster.orders import OrderBook
 from gencard.controller.jobs.synthesis import box_of
 from gencard.controller.people.keys import issue, new_authority
 from gencard.controller.sandbox.boxes import carried, program_recipe
@@ -125,7 +125,7 @@ def test_s68_a_worker_of_another_version_is_given_nothing(cluster, monkeypatch):
 @pytest.mark.parametrize("change", [{"digest": "0" * 64}, {"isolation": Isolation.PROCESSES}])
 def test_s68_workers_refuse_a_box_of_another_digest_and_an_open_sandbox(cluster, tmp_path, change):
     recipe = recipe_of(tmp_path / "box", SLEEPS)
-    book = OrderBook("job", replace(carried(recipe), **change), RunLimits(60, 4_096))
+    book = OrderBook("job", replace(carried(recipe), **change), 60, 4_096)
     box = replace(cluster_box(recipe, cluster.job()), book=book)
     with pytest.raises(ClusterError, match="black box"):
         box(RECORDS, 5, seed=1)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks import engine_rows
-from gencard.controller.records.source import RecordSource
+from gencard.controller.records.vault import RecordSource
 from tests.awkward_columns import COLUMNS
 
 pytest.importorskip("ibis")

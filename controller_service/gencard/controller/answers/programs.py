@@ -30,7 +30,6 @@ from gencard.controller.jobs.tasks import ProgramJob, RehearsalJob
 from gencard.controller.operations import Run
 from gencard.controller.sandbox.analyses import (
     AnalysisRecipe,
-    analysis_digest,
     analysis_program,
     analysis_recipe,
     check_text,
@@ -57,7 +56,7 @@ from gencard.core.program_outputs import Outputs, check_outputs, outputs_of_json
 from gencard.run.levels import by_levels
 from gencard.run.r_language import is_r
 from gencard.wire import dsse
-from gencard.wire.canonical import document_of
+from gencard.wire.canonical import document_of, sha256
 from gencard.wire.documents import Question, receipt_of_document
 from gencard.wire.keys import Identity
 
@@ -123,7 +122,7 @@ class Programs:
                 check_numbers(entry, "A program with recorded numbers that have no step")
             check_program(program, dry, usable)
             release = self._release_of(tx, usable, dry)
-            question = Question(PROGRAM, analysis_digest(program))
+            question = Question(PROGRAM, sha256(program))
             known = results.earlier_run(tx, card, question.digest)
             if known is not None:
                 return answers.operation_of(tx, known).encode()
@@ -168,7 +167,7 @@ def text_of_program(program: bytes) -> str:
 def check_program(program: bytes, dry: AgreedShape, card: CardRecord) -> None:
     """Check a program by public facts alone; raises InvalidInputError if the card does not grant it."""
     analyses = offer_of(card).terms.analyses
-    if analysis_digest(program) not in analyses.programs:
+    if sha256(program) not in analyses.programs:
         raise InvalidInputError(field="program", problem="is not listed on the card by its digest")
     analysis_program(program.decode(), analyses.libraries)
     check_outputs(dry.outputs, analyses.program_numbers)

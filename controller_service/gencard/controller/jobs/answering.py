@@ -19,15 +19,9 @@ from gencard.analysis.output_checks.populations import Kept
 from gencard.analysis.output_checks.released import of_rounded_counts, released, undoes_rounding
 from gencard.analysis.output_checks.stored import StoredRun
 from gencard.controller.earlier import Earlier
+from gencard.controller.jobs import tasks
 from gencard.controller.jobs.measurement import earlier_of, measured, records_as_stored
 from gencard.controller.jobs.synthesis import RowsFile
-from gencard.controller.jobs.tasks import (
-    AnswerJob,
-    AnswerResult,
-    ProgramJob,
-    ProgramResult,
-    RehearsalJob,
-)
 from gencard.controller.run_question import Limited, NoisyRun, RunQuestion
 from gencard.controller.sandbox.analyses import SandboxedAnalysis
 from gencard.core.dataset import Dataset
@@ -52,7 +46,7 @@ from gencard.wire.psi import psi_of_document
 # Tasks that run an analyst's program: on synthetic rows, and on the records, once.
 
 
-def rehearse(job: RehearsalJob, progress: Progress) -> ProgramResult:
+def rehearse(job: tasks.RehearsalJob, progress: Progress) -> tasks.ProgramResult:
     """Run a program on synthetic rows and return its outputs, which have the agreed shape.
 
     Raises:
@@ -73,10 +67,10 @@ def rehearse(job: RehearsalJob, progress: Progress) -> ProgramResult:
             "same rows"
         )
         raise InvalidInputError(field="program", problem=problem)
-    return ProgramResult(outputs)
+    return tasks.ProgramResult(outputs)
 
 
-def run_once(job: ProgramJob, progress: Progress) -> ProgramResult:
+def run_once(job: tasks.ProgramJob, progress: Progress) -> tasks.ProgramResult:
     """Run a program on the records and return its rounded outputs in the agreed shape, for a steward.
 
     Raises:
@@ -88,7 +82,7 @@ def run_once(job: ProgramJob, progress: Progress) -> ProgramResult:
     dataset, numbers = records_as_stored([coding.domain.attributes], program.stored, job.records)
     analysis = SandboxedAnalysis.of_recipe(program.recipe, program.most_numbers)
     outputs = analysis.agreed_outputs(dataset, coding, program.agreed, numbers, seed=program.seed)
-    return ProgramResult(outputs)
+    return tasks.ProgramResult(outputs)
 
 
 Parts = tuple[tuple[str, RuleVerdict], ...]
@@ -99,7 +93,7 @@ UNJUDGED = Judgement(())
 """Judgement of an answer from noisy counts, which may be released whatever it is."""
 
 
-def answer(job: AnswerJob, progress: Progress) -> AnswerResult:
+def answer(job: tasks.AnswerJob, progress: Progress) -> tasks.AnswerResult:
     """Records -> an answer that the output checks let pass, or their one reason to refuse it.
 
     Raises:
@@ -142,7 +136,7 @@ def check_answerable(run: RunQuestion, most: int) -> None:
 
 def checked(
     run: RunQuestion, earlier: Earlier, dataset: Dataset, numbers: Mapping[str, FloatArray], rules: Rules
-) -> AnswerResult:
+) -> tasks.AnswerResult:
     """Compute and check an answer from records in memory.
 
     The analysis is computed and judged even after a rule is broken: the duration of a refusal must not
@@ -161,27 +155,21 @@ def checked(
         part = dataset.take(np.flatnonzero(own))
         stored = _stored_run(run, dataset, numbers, own) if run.stored else None
         result, parts = _judged(run, part, rules, stored)
-        population = _of_population(run, earlier, dataset, part, rules, few=few)
         sums = ("sums with earlier answers", earlier.chain(run, dataset, numbers, rules))
-        judgement = Judgement((*population, *parts, sums))
+        # the population: its size, the levels it lacks, other populations that are near
+        lacks = run.lacks_levels(dataset, part) and rules.checks.zeros
+        near = earlier.differs_by_few(run, dataset, rules.checks.threshold)
+        population = breaking([(Rule.THRESHOLD, few or lacks), (Rule.DIFFERENCING, near)])
+        judgement = Judgement((("population", population), *parts, sums))
         if judgement.colour is not Colour.RED:
             beside = _beside_earlier(run, earlier, dataset, rules)
             judgement = Judgement((*judgement.parts, *beside))
     except GencardError:
-        result, judgement = None, _broken("run", Rule.FAILED)
+        result, judgement = None, Judgement((("run", RuleVerdict((Rule.FAILED,))),))
     if result is None or judgement.colour is Colour.RED:
         # a refusal because of the records always has this one reason; marks are for stewards alone
         return _without_answer([OUTPUT_RULES], judgement.marks)
     return _passed(result, judgement)
-
-
-def _of_population(
-    run: RunQuestion, earlier: Earlier, dataset: Dataset, part: Dataset, rules: Rules, *, few: bool
-) -> Iterator[tuple[str, RuleVerdict]]:
-    """Judge the population: its size, the levels it lacks, other populations that are near."""
-    lacks = run.lacks_levels(dataset, part) and rules.checks.zeros
-    near = earlier.differs_by_few(run, dataset, rules.checks.threshold)
-    yield "population", breaking([(Rule.THRESHOLD, few or lacks), (Rule.DIFFERENCING, near)])
 
 
 def _beside_earlier(
@@ -231,7 +219,7 @@ def _judged(
             return None, judgement.parts
         return _noted(stored.released(rules), run), judgement.parts
     except GencardError:
-        return None, _broken("answer", Rule.UNANSWERED).parts
+        return None, (("answer", RuleVerdict((Rule.UNANSWERED,))),)
 
 
 def _stored_run(
@@ -246,14 +234,10 @@ def _noted(answer: AnalysisAnswer, run: RunQuestion) -> AnalysisAnswer:
     return replace(answer, notes=(*answer.notes, _BY_POLICY)) if run.by_policy else answer
 
 
-def _passed(result: AnalysisAnswer, judgement: Judgement = UNJUDGED) -> AnswerResult:
+def _passed(result: AnalysisAnswer, judgement: Judgement = UNJUDGED) -> tasks.AnswerResult:
     review = judgement.colour is Colour.AMBER
-    return AnswerResult(result.to_json(), (), RULES_VERSION, review, judgement.marks)
+    return tasks.AnswerResult(result.to_json(), (), RULES_VERSION, review, judgement.marks)
 
 
-def _without_answer(reasons: Sequence[str], marks: tuple[Mark, ...] | None = None) -> AnswerResult:
-    return AnswerResult(None, tuple(map(str, reasons)), RULES_VERSION, False, marks)
-
-
-def _broken(part: str, rule: Rule) -> Judgement:
-    return Judgement(((part, RuleVerdict((rule,))),))
+def _without_answer(reasons: Sequence[str], marks: tuple[Mark, ...] | None = None) -> tasks.AnswerResult:
+    return tasks.AnswerResult(None, tuple(map(str, reasons)), RULES_VERSION, False, marks)

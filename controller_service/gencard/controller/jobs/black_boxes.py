@@ -4,7 +4,7 @@ import hmac
 import math
 import secrets
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -14,18 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from gencard.controller.base.disk import write_whole
+from gencard.controller.jobs import tasks
 from gencard.controller.jobs.measurement import records_over
 from gencard.controller.jobs.synthesis import RowsFile, box_of
-from gencard.controller.jobs.tasks import (
-    KEPT_FIT,
-    KEPT_ROWS,
-    AuditJob,
-    AuditResult,
-    DrawJob,
-    KeepJob,
-    KeepResult,
-    RowsResult,
-)
 from gencard.core.audit.report import AuditReport, WorkerRuns
 from gencard.core.audit.run import audit as core_audit
 from gencard.core.blackbox import BlackBox, FittingBox, canonicalise, in_domain, runs_of
@@ -40,7 +31,7 @@ from gencard.core.types import FloatArray, Progress
 # made from that result, so the records are read once, and a claim of privacy is spent once.
 
 
-def keep(job: KeepJob, progress: Progress) -> KeepResult:
+def keep(job: tasks.KeepJob, progress: Progress) -> tasks.KeepResult:
     """Run the black box on the records and keep its result in a file; its seed is not kept."""
     progress("read", 0.0)
     cliques = [*job.recipe.cliques, *(statistic.clique for statistic in job.recipe.linear)]
@@ -50,24 +41,24 @@ def keep(job: KeepJob, progress: Progress) -> KeepResult:
     if isinstance(box, FittingBox):
         with _catalogued_errors():
             fit = box.fit(dataset, seed=_seed(), progress=progress).save()
-        write_whole(job.folder / KEPT_FIT, [fit])
+        write_whole(job.folder / tasks.KEPT_FIT, [fit])
     else:
         with _catalogued_errors():
             output = box(dataset, job.rows, seed=_seed())
         rows = canonicalise(output, dataset.domain, job.rows, rng=_shuffling())
-        RowsFile(job.folder / KEPT_ROWS).write(rows)
-    return KeepResult()
+        RowsFile(job.folder / tasks.KEPT_ROWS).write(rows)
+    return tasks.KeepResult()
 
 
-def draw(job: DrawJob, progress: Progress) -> RowsResult:
+def draw(job: tasks.DrawJob, progress: Progress) -> tasks.RowsResult:
     """Write rows in canonical form, made from the result of a kept run; reads no record."""
     progress("sample", 0.0)
-    if (job.folder / KEPT_ROWS).exists():
-        kept_rows = RowsFile(job.folder / KEPT_ROWS).dataset()
+    if (job.folder / tasks.KEPT_ROWS).exists():
+        kept_rows = RowsFile(job.folder / tasks.KEPT_ROWS).dataset()
         drawn_rows = kept_rows.take(_shuffling().permutation(len(kept_rows))[: job.rows])
     else:
         box = box_of(job.recipe)
-        saved = _read(job.folder / KEPT_FIT)
+        saved = _read(job.folder / tasks.KEPT_FIT)
         if not isinstance(box, FittingBox):
             raise BlackBoxError(problem="its saved fit is missing")
         with _catalogued_errors():
@@ -75,7 +66,7 @@ def draw(job: DrawJob, progress: Progress) -> RowsResult:
         drawn_rows = canonicalise(output, job.domain, job.rows, rng=_shuffling())
     drawn_rows = with_computed(drawn_rows, job.computed)
     RowsFile(job.rows_file).write(drawn_rows)
-    return RowsResult(drawn_rows.digest())
+    return tasks.RowsResult(drawn_rows.digest())
 
 
 @contextmanager
@@ -121,11 +112,6 @@ class NotRepeatableError(Exception):
     """The box does not make the same rows from the same seed, so its runs cannot be compared."""
 
 
-def made_here(_seed: int) -> str:
-    """Name of the worker that made a run: empty, because this machine makes all runs."""
-    return ""
-
-
 @dataclass(frozen=True, slots=True)
 class JournaledBox:
     """A black box whose runs are kept in files, each found again by its seed.
@@ -140,7 +126,7 @@ class JournaledBox:
 
     box: BlackBox
     folder: Path
-    performer: Callable[[int], str] = made_here
+    performer: Callable[[int], str] = lambda _seed: ""
 
     def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
         return next(self.runs_by_seed(dataset, rows, seeds=[seed]))
@@ -175,19 +161,16 @@ class JournaledBox:
             raise StorageError
         return file.dataset()
 
-    def forget_runs(self, workers: Iterable[str] | None = None) -> None:
-        """Throw away the runs that workers made: these, or all of them."""
+    def forget_runs(self, but_of: Collection[str] = ()) -> None:
+        """Throw away the runs that workers made, but those of some workers."""
         try:
             for path in self.folder.glob("*.*.run"):
-                if workers is None or _worker_of(path) in workers:
+                if _worker_of(path) not in but_of:
                     path.unlink()
             return
         except OSError:
             pass
         raise StorageError
-
-    def performers(self) -> frozenset[str]:
-        return frozenset(_worker_of(path) for path in self.folder.glob("*.*.run"))
 
     def _file(self, seed: int) -> RowsFile | None:
         own = self.folder / _file_name(seed, "")
@@ -295,35 +278,28 @@ def _distances(values: FloatArray) -> FloatArray:
     return np.asarray(scaled.max(axis=1, initial=0.0))
 
 
-def audit(job: AuditJob, progress: Progress) -> AuditResult:
+def audit(job: tasks.AuditJob, progress: Progress) -> tasks.AuditResult:
     """Records and a black box -> a report; its numbers depend on records.
 
     Raises:
         BlackBoxError: The box did not end its runs; why, depends on records too, and is not said.
     """
     progress("read", 0.0)
-    cliques = [*job.plan.cliques, *(statistic.clique for statistic in job.plan.linear)]
+    plan = job.plan
+    cliques = [*plan.cliques, *(statistic.clique for statistic in plan.linear)]
     dataset = records_over(cliques, job.records)
+    # The key is secret. A resumed audit has the same key, because its plan has the same seed; each audit
+    # has a seed of its own, of 64 bits.
+    key = hmac.digest(job.records.salt, f"audit-report {plan.seed}".encode(), "sha256")
+    audit_of = partial(
+        core_audit, dataset=dataset, plan=plan, versions=job.versions, digest_key=key, progress=progress
+    )
     with suppress(BlackBoxError, JobLimitError):
-        # The key is secret. A resumed audit has the same key, because its plan has the same seed; each
-        # audit has a seed of its own, of 64 bits.
-        key = hmac.digest(job.records.salt, f"audit-report {job.plan.seed}".encode(), "sha256")
-        report = _audited(
-            job,
-            partial(
-                core_audit,
-                dataset=dataset,
-                plan=job.plan,
-                versions=job.versions,
-                digest_key=key,
-                progress=progress,
-            ),
-        )
-        return AuditResult(report)
+        return tasks.AuditResult(_audited(job, audit_of))
     raise BlackBoxError(problem="its runs on the records did not finish correctly")
 
 
-def _audited(job: AuditJob, audit_of: Callable[[BlackBox], AuditReport]) -> AuditReport:
+def _audited(job: tasks.AuditJob, audit_of: Callable[[BlackBox], AuditReport]) -> AuditReport:
     if job.cluster is None:
         box = JournaledBox(box_of(job.recipe), job.journal)
         box.forget_runs()
@@ -333,8 +309,7 @@ def _audited(job: AuditJob, audit_of: Callable[[BlackBox], AuditReport]) -> Audi
 
     there = cluster_box(job.recipe, job.cluster)
     journaled = JournaledBox(there, job.journal, lambda seed: there.performers.get(seed, ""))
-    # those that were refused since an earlier start
-    journaled.forget_runs(journaled.performers() - job.cluster.workers.keys())
+    journaled.forget_runs(job.cluster.workers)  # others were refused since an earlier start
     repeated = RepeatedBox(journaled, there.here, job.cluster.repeated)
     with suppress(NotRepeatableError):
         report = audit_of(repeated)

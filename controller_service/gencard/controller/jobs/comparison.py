@@ -3,19 +3,9 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from gencard.controller.jobs import tasks
 from gencard.controller.jobs.measurement import judged, opened, records_over
 from gencard.controller.jobs.synthesis import RowsFile
-from gencard.controller.jobs.tasks import (
-    CompareJob,
-    CompareResult,
-    FindingDocument,
-    MeasureJob,
-    RecordsSource,
-    RiskJob,
-    RiskResult,
-    RowsResult,
-    ThinOutJob,
-)
 from gencard.core.card.sums import Histogram, cell_names
 from gencard.core.coding import Coding, Edges
 from gencard.core.dataset import Dataset, NumbersOf
@@ -39,7 +29,7 @@ from gencard.run.levels import Numbers
 from gencard.wire.psi import psi_of_document
 
 
-def compare(job: CompareJob, progress: Progress) -> CompareResult:
+def compare(job: tasks.CompareJob, progress: Progress) -> tasks.CompareResult:
     """Rows, psi and records -> findings, rounded; their numbers depend on records.
 
     An evaluation that is not possible at these records gives null, without a reason.
@@ -68,21 +58,21 @@ def compare(job: CompareJob, progress: Progress) -> CompareResult:
         progress(name, place / len(job.measures))
         finding = evaluate(evaluation_named(name), material)
         document = None if finding is None else finding_to_json_object(finding.rounded(material))
-        findings.append(FindingDocument(name, document))
-    return CompareResult(tuple(findings))
+        findings.append(tasks.FindingDocument(name, document))
+    return tasks.CompareResult(tuple(findings))
 
 
-def thin_out(job: ThinOutJob, progress: Progress) -> RowsResult:
+def thin_out(job: tasks.ThinOutJob, progress: Progress) -> tasks.RowsResult:
     """Write drawn rows without replicated uniques to a file; their number is not disclosed."""
     progress("uniques", 0.0)
     rows = RowsFile(job.drawn).dataset()
     original = _read(job.records, rows.domain.attributes)
     unique_free_rows = unique_free(original, rows, job.rows)
     RowsFile(job.rows_file).write(unique_free_rows)
-    return RowsResult(unique_free_rows.digest())
+    return tasks.RowsResult(unique_free_rows.digest())
 
 
-def look(job: RiskJob, progress: Progress) -> RiskResult:
+def look(job: tasks.RiskJob, progress: Progress) -> tasks.RiskResult:
     """Records and cliques -> the risk of their exact tables, for stewards alone."""
     coding = job.records.schema.coding
     records = records_over(job.cliques, job.records)
@@ -97,11 +87,11 @@ def look(job: RiskJob, progress: Progress) -> RiskResult:
     own = () if job.numbers is None else _failing_numbers(job.numbers, fine, coding)
     tails = long_tails(coding, {name: fine[name] for name in job.with_step}, len(records), job.influence)
     failing = (*failing, *own)
-    return RiskResult(replace(risk, failing=failing, histograms=tuple(histograms), tails=tails))
+    return tasks.RiskResult(replace(risk, failing=failing, histograms=tuple(histograms), tails=tails))
 
 
 def _failing_numbers(
-    job: MeasureJob, fine: Mapping[str, IntArray], coding: Coding
+    job: tasks.MeasureJob, fine: Mapping[str, IntArray], coding: Coding
 ) -> Iterator[FailingTable]:
     """Histograms and sums of a card because of which its measurement would be refused."""
     for name in job.histograms:
@@ -117,7 +107,7 @@ def _failing_numbers(
             yield failing_table(by, rules, one.fails, one.counts, names, str(one.sum))
 
 
-def _numbers(job: CompareJob, rows: Dataset, places: Mapping[str, Places]) -> NumbersOf:
+def _numbers(job: tasks.CompareJob, rows: Dataset, places: Mapping[str, Places]) -> NumbersOf:
     """Numbers of rows as a release has them, drawn with the seed of the evaluations."""
     coding = job.schema.coding
 
@@ -135,6 +125,6 @@ def _numbers(job: CompareJob, rows: Dataset, places: Mapping[str, Places]) -> Nu
     return numbers
 
 
-def _read(records: RecordsSource, attributes: Clique) -> Dataset:
+def _read(records: tasks.RecordsSource, attributes: Clique) -> Dataset:
     with opened(records) as source:
         return source.dataset(attributes, most_records=records.most_records)

@@ -6,22 +6,7 @@ from math import isnan, nan
 from pathlib import Path
 
 from gencard.boxes.reference import ReferenceRecipe
-from gencard.controller.jobs.tasks import (
-    NOTHING_BEFORE,
-    AnswerJob,
-    AuditJob,
-    Before,
-    BlackBoxJob,
-    ClusterPart,
-    CompareJob,
-    MeasureJob,
-    ProgramJob,
-    ProgramPart,
-    RecordsSource,
-    RehearsalJob,
-    RiskJob,
-    SynthesisJob,
-)
+from gencard.controller.jobs import tasks
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.records.table_address import TableAddress, secret_of
 from gencard.controller.sandbox.analyses import AnalysisRecipe
@@ -46,20 +31,24 @@ class Descriptions:
     salt: bytes = field(repr=False)
     model_cells: int
     most_records: int = 2_000_000
-    cluster: ClusterPart | None = None
+    cluster: tasks.ClusterPart | None = None
 
     @property
     def workers(self) -> Mapping[str, str]:
         return self.cluster.workers if self.cluster else {}
 
     def measure(
-        self, dataset_entry: DatasetEntry, version: str, terms: Proposal, before: Before = NOTHING_BEFORE
-    ) -> MeasureJob:
+        self,
+        entry: DatasetEntry,
+        version: str,
+        terms: Proposal,
+        before: tasks.Before = tasks.NOTHING_BEFORE,
+    ) -> tasks.MeasureJob:
         """Describe a measurement of the card's version: records that changed since are not measured."""
         judged = bool(terms.sums) and not terms.privacy.noisy
-        linear = tuple(statistics_of(terms.moments, dataset_entry.schema.coding))
-        records, weights = self.records(dataset_entry, version), tuple(terms.weights)
-        return MeasureJob(
+        linear = tuple(statistics_of(terms.moments, entry.schema.coding))
+        records, weights = self.records(entry, version), tuple(terms.weights)
+        return tasks.MeasureJob(
             records,
             terms.marginals,
             linear,
@@ -68,13 +57,13 @@ class Descriptions:
             terms.transform,
             terms.histograms,
             terms.sums,
-            dataset_entry.policy.sum_rules if judged else None,
-            before if judged else NOTHING_BEFORE,
+            entry.policy.sum_rules if judged else None,
+            before if judged else tasks.NOTHING_BEFORE,
         )
 
     def synthesise(
         self,
-        dataset_entry: DatasetEntry,
+        entry: DatasetEntry,
         *,
         psi: bytes,
         card: CardTerms,
@@ -83,19 +72,19 @@ class Descriptions:
         rows_file: Path,
         fit: bytes = b"",
         keep: bool = False,
-    ) -> SynthesisJob:
+    ) -> tasks.SynthesisJob:
         """Describe a fit to psi; of the dataset, only the cells that cannot occur are named."""
-        coding, generator = dataset_entry.schema.coding, card.terms.generator
+        coding, generator = entry.schema.coding, card.terms.generator
         digest = card.generator_digest
         zeros, computed = tuple(zeros_for(card, coding)), computed_for(card, coding)
         cells = self.model_cells
-        return SynthesisJob(
+        return tasks.SynthesisJob(
             psi, generator, zeros, computed, rows, seed, cells, rows_file, fit, keep, digest
         )
 
     def audit(
         self,
-        dataset_entry: DatasetEntry,
+        entry: DatasetEntry,
         version: str,
         recipe: Recipe,
         plan: AuditPlan,
@@ -103,37 +92,37 @@ class Descriptions:
         *,
         journal: Path,
         workers: Mapping[str, str] | None = None,
-    ) -> AuditJob:
+    ) -> tasks.AuditJob:
         """Describe an audit; its runs are kept in ``journal``, and none of them is made again."""
         cluster = replace(self.cluster, workers=dict(workers)) if self.cluster and workers else None
-        records, whole = self.records(dataset_entry, version), self.whole(recipe, dataset_entry)
-        return AuditJob(records, whole, plan, tuple(versions), journal, cluster)
+        records, whole = self.records(entry, version), self.whole(recipe, entry)
+        return tasks.AuditJob(records, whole, plan, tuple(versions), journal, cluster)
 
     def compare(
         self,
-        dataset_entry: DatasetEntry,
+        entry: DatasetEntry,
         measures: Sequence[Evaluation],
         *,
         rows_file: Path,
         psi: bytes,
         card: CardTerms,
         seed: int,
-    ) -> CompareJob:
+    ) -> tasks.CompareJob:
         """Records and holdout are named only if an evaluation reads them."""
         needs = {need for measure in measures for need in measure.needs}
-        policy, holdout = dataset_entry.policy, dataset_entry.holdout
+        policy, holdout = entry.policy, entry.holdout
         records = other = None
         if Need.RECORDS in needs:
-            records = self.records(dataset_entry, card.version)
+            records = self.records(entry, card.version)
         if Need.HOLDOUT in needs and holdout is not None:
-            other = self.records(replace(dataset_entry, data=holdout.data), holdout.version)
-        return CompareJob(
+            other = self.records(replace(entry, data=holdout.data), holdout.version)
+        return tasks.CompareJob(
             rows_file,
             tuple(measure.name for measure in measures),
             psi,
             card.terms.marginals,
-            dataset_entry.schema,
-            dataset_entry.declared,
+            entry.schema,
+            entry.declared,
             AllowedTogether(tuple(policy.forbidden), policy.measuring(noisy=False).largest_order),
             seed,
             records,
@@ -143,56 +132,49 @@ class Descriptions:
 
     def answer(
         self,
-        dataset_entry: DatasetEntry,
+        entry: DatasetEntry,
         version: str,
         question: Question,
         *,
         privacy: Privacy | None,
         numbers: int,
-        before: Before,
-    ) -> AnswerJob:
+        before: tasks.Before,
+    ) -> tasks.AnswerJob:
         """Describe one checked run, which is judged with all earlier disclosures of the same records."""
-        records, rules = self.records(dataset_entry, version), dataset_entry.run_rules
-        stored = dataset_entry.policy.analyses.stored
-        return AnswerJob(records, question, privacy, numbers, before, rules, stored)
+        records, rules = self.records(entry, version), entry.run_rules
+        stored = entry.policy.analyses.stored
+        return tasks.AnswerJob(records, question, privacy, numbers, before, rules, stored)
 
     def look(
         self,
-        dataset_entry: DatasetEntry,
+        entry: DatasetEntry,
         cliques: Sequence[Clique],
         own: Proposal | None = None,
         *,
         histograms: Clique = (),
-        before: Before = NOTHING_BEFORE,
+        before: tasks.Before = tasks.NOTHING_BEFORE,
         with_step: Clique = (),
-    ) -> RiskJob:
+    ) -> tasks.RiskJob:
         """Describe a look at the risk of tables of the present records; see ``RiskJob``."""
-        version, limit = dataset_entry.version, dataset_entry.run_rules.influence
-        records, marginals = self.records(dataset_entry, version), own.marginals if own else ()
+        version, limit = entry.version, entry.run_rules.influence
+        records, marginals = self.records(entry, version), own.marginals if own else ()
         transform = AS_COUNTED if own is None else own.transform
         has_numbers = own is not None and own.numbers
-        numbers = self.measure(dataset_entry, version, own, before) if own and has_numbers else None
-        return RiskJob(
+        numbers = self.measure(entry, version, own, before) if own and has_numbers else None
+        return tasks.RiskJob(
             records, tuple(cliques), marginals, transform, histograms, numbers, with_step, limit
         )
 
     def run_black_box(
-        self,
-        dataset_entry: DatasetEntry,
-        recipe: Recipe,
-        *,
-        upload: Path,
-        rows: int,
-        seed: int,
-        rows_file: Path,
-    ) -> BlackBoxJob:
+        self, entry: DatasetEntry, recipe: Recipe, *, upload: Path, rows: int, seed: int, rows_file: Path
+    ) -> tasks.BlackBoxJob:
         """Describe a lent run; the upload is a rows file over the attributes that the card names."""
-        whole, errors_file = self.whole(recipe, dataset_entry), rows_file.with_name("errors")
-        return BlackBoxJob(whole, upload, rows, seed, rows_file, errors_file)
+        whole, errors_file = self.whole(recipe, entry), rows_file.with_name("errors")
+        return tasks.BlackBoxJob(whole, upload, rows, seed, rows_file, errors_file)
 
     def program(
         self,
-        dataset_entry: DatasetEntry,
+        entry: DatasetEntry,
         version: str,
         recipe: AnalysisRecipe,
         *,
@@ -201,33 +183,35 @@ class Descriptions:
         seed: int,
         rows_file: Path,
         drawing_seed: int,
-    ) -> tuple[RehearsalJob, ProgramJob]:
+    ) -> tuple[tasks.RehearsalJob, tasks.ProgramJob]:
         """Return a program's two jobs: on the rows of a release, and on the same attributes' records."""
-        analyses, domain = terms.analyses, dataset_entry.domain
-        program = ProgramPart(recipe, agreed, analyses.program_numbers, seed, tuple(analyses.columns))
+        analyses, domain = terms.analyses, entry.domain
+        program = tasks.ProgramPart(
+            recipe, agreed, analyses.program_numbers, seed, tuple(analyses.columns)
+        )
         attributes = domain.covered_by(terms.cliques).attributes
         return (
-            RehearsalJob(program, rows_file, dataset_entry.schema, drawing_seed),
-            ProgramJob(program, self.records(dataset_entry, version), attributes),
+            tasks.RehearsalJob(program, rows_file, entry.schema, drawing_seed),
+            tasks.ProgramJob(program, self.records(entry, version), attributes),
         )
 
-    def records(self, dataset_entry: DatasetEntry, version: str) -> RecordsSource:
+    def records(self, entry: DatasetEntry, version: str) -> tasks.RecordsSource:
         """Describe the records, of which a job reads this version or none."""
-        place = dataset_entry.data
-        return RecordsSource(
+        place = entry.data
+        return tasks.RecordsSource(
             str(place),
             isinstance(place, TableAddress),
-            dataset_entry.format,
-            dataset_entry.schema,
+            entry.format,
+            entry.schema,
             version,
             self.salt,
             self.most_records,
             secret_of(place),  # read for each job: the password may be another by now
         )
 
-    def whole(self, recipe: Recipe, dataset_entry: DatasetEntry) -> Recipe:
+    def whole(self, recipe: Recipe, entry: DatasetEntry) -> Recipe:
         """Return the recipe with numbers for a sandbox, else with structural zeros and a bound."""
-        coding = dataset_entry.schema.coding
+        coding = entry.schema.coding
         if isinstance(recipe, ReferenceRecipe):
             return replace(recipe, zeros=coding.structural_zeros, max_cells=self.model_cells)
         values = {

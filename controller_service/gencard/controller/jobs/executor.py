@@ -113,10 +113,8 @@ class ProcessExecutor(Executor):
             raise TypeError("only a Task can run in a process of its own")
         arguments: dict[str, Any] = dict(kwargs)
         owner = arguments.get("owner", "")
-        progress, hold = (
-            arguments.get("progress", ignore_progress),
-            arguments.get("hold", continue_at_once),
-        )
+        progress = arguments.get("progress", ignore_progress)
+        hold = arguments.get("hold", continue_at_once)
         future: Future[Any] = Future()
         submission = _Submission(future, fn, args[0], progress, hold, trace_id())
         turn = WorkTurn(submission, owner, at_records=fn.at_records, lent=fn.lent)

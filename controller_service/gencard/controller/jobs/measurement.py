@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gencard.controller.jobs.tasks import Before, MeasureJob, MeasureResult, RecordsSource
-from gencard.controller.records.source import RecordSource, check_values
+from gencard.controller.records.source import NOT_COVERED
 from gencard.controller.records.table_address import TableAddress
-from gencard.controller.records.vault import open_source
+from gencard.controller.records.vault import RecordSource, open_source
 from gencard.core.card.privacy import AS_COUNTED, Noise, Privacy, Transform
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
-from gencard.core.errors import MeasurementRefusedError
+from gencard.core.errors import MeasurementRefusedError, RecordsProtectedError
 from gencard.core.statistics import measure as door
 from gencard.core.statistics.linear import Statistic
 from gencard.core.statistics.psi import Psi
@@ -89,24 +89,22 @@ def measured(
     transform: Transform = AS_COUNTED,
 ) -> Psi:
     """Return statistics of the records that a job describes, of the version that the job names."""
+    noise: Noise | None = None
+    if privacy.noisy:
+        from gencard.controller.noise import OpenDpNoise  # noqa: PLC0415 - the import of OpenDP is slow
+
+        noise = OpenDpNoise()
     with opened(records) as source:
         return door.measure(
             source,
             statistics,
             source.coding.domain,
             privacy,
-            noise=_noise() if privacy.noisy else None,
+            noise=noise,
             weights=weights,
             transform=transform,
             zeros=source.coding.structural_zeros,
         )
-
-
-def _noise() -> Noise:
-    """Import OpenDP only if noise is drawn, because the import is slow."""
-    from gencard.controller.noise import OpenDpNoise  # noqa: PLC0415 - see above
-
-    return OpenDpNoise()
 
 
 def records_over(cliques: Iterable[Clique], records: RecordsSource) -> Dataset:
@@ -118,7 +116,8 @@ def records_as_stored(
 ) -> tuple[Dataset, dict[str, FloatArray]]:
     """Return the records over the attributes of some cliques, and some numbers without their coding."""
     with opened(records) as source:
-        check_values(source, uncoded)
+        if not source.covers_values and not {*uncoded} <= {*source.coding.with_step}:
+            raise RecordsProtectedError(what="The numbers as stored", why=NOT_COVERED)
         attributes = source.coding.domain.covered_by(cliques).attributes
         return source.read(attributes, uncoded, most_records=records.most_records)
 

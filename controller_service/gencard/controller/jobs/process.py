@@ -28,9 +28,6 @@ _HEADER = struct.Struct("<I")
 MOST_BYTES = 1 << 30
 """Bytes of the largest frame: an order of a cluster, or psi as the largest value of a database."""
 
-_PART = 1 << 20
-"""Bytes that are read at a time: memory is taken for what has come, not for what was announced."""
-
 # -I: no variable of the environment and no module of the working folder decides what a worker runs.
 _COMMAND = (sys.executable, "-I", "-m", "gencard.controller.jobs.worker")
 _ENVIRONMENT = {
@@ -122,7 +119,8 @@ def read_frame(file: IO[bytes]) -> bytes | None:
     if left > MOST_BYTES:
         raise MalformedMessageError("a frame that is too large")
     parts = []
-    while left and (part := file.read(min(left, _PART))):
+    # a MiB at a time: memory is taken for what has come, not for what was announced
+    while left and (part := file.read(min(left, 1 << 20))):
         parts.append(part)
         left -= len(part)
     return None if left else b"".join(parts)

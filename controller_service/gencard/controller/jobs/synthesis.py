@@ -7,11 +7,11 @@ import json
 import os
 import secrets
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from math import nan
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
@@ -63,9 +63,22 @@ class RowsFile:
             ]
             return Dataset.of_columns(reader.domain, columns)
 
-    def opened(self) -> "RowsReader":
-        """Return the rows for reading a part at a time; a context manager."""
-        return RowsReader(self.path)
+    @contextmanager
+    def opened(self) -> Iterator["RowsReader"]:
+        """Open the rows for reading a part at a time."""
+        reader = None
+        with ExitStack() as closing:
+            with suppress(OSError, ValueError, KeyError, TypeError, GencardError):
+                file = closing.enter_context(self.path.open("rb"))
+                line = file.readline(_LONGEST_HEADER)
+                header = json.loads(line)
+                domain = Domain(tuple(header["attributes"]), tuple(header["sizes"]))
+                rows, start = int(header["rows"]), len(line)
+                if os.fstat(file.fileno()).st_size == start + rows * row_bytes(domain):
+                    reader = RowsReader(domain, rows, file, start)
+            if reader is None:
+                raise StorageError()
+            yield reader
 
 
 def _parts_of(dataset: Dataset) -> Iterator[bytes | memoryview]:
@@ -76,39 +89,22 @@ def _parts_of(dataset: Dataset) -> Iterator[bytes | memoryview]:
         yield wire_codes(dataset.codes[:, axis], size).data
 
 
+@dataclass(frozen=True, slots=True)
 class RowsReader:
-    """An open file whose size agrees with its header."""
+    """An open file whose size agrees with its header; the codes begin at ``start``."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> "RowsReader":
-        try:
-            self._file = self._path.open("rb")
-            line = self._file.readline(_LONGEST_HEADER)
-            header = json.loads(line)
-            self.domain = Domain(tuple(header["attributes"]), tuple(header["sizes"]))
-            self.rows = int(header["rows"])
-            self._start = len(line)
-            whole = self._start + self.rows * row_bytes(self.domain)
-            if os.fstat(self._file.fileno()).st_size == whole:
-                return self
-        except (OSError, ValueError, KeyError, TypeError, GencardError):
-            pass
-        self.__exit__()
-        raise StorageError()
-
-    def __exit__(self, *_: object) -> None:
-        if hasattr(self, "_file"):
-            self._file.close()
+    domain: Domain
+    rows: int
+    file: BinaryIO
+    start: int
 
     def codes(self, axis: int, start: int, count: int) -> bytes:
         """Codes of one attribute, ``count`` rows from row ``start`` on."""
         before = sum(wire_dtype(size).itemsize for size in self.domain.sizes[:axis])
         width = wire_dtype(self.domain.sizes[axis]).itemsize
-        place = self._start + self.rows * before + start * width
+        place = self.start + self.rows * before + start * width
         try:
-            codes = os.pread(self._file.fileno(), count * width, place)
+            codes = os.pread(self.file.fileno(), count * width, place)
         except OSError:
             codes = b""
         if len(codes) != count * width:

@@ -550,12 +550,9 @@ LOOK = JobTask("look", "comparison", RiskJob, RiskResult, at_records=True)
 REHEARSE = JobTask("rehearse", "answering", RehearsalJob, ProgramResult, lent=True)
 RUN_ONCE = JobTask("run_once", "answering", ProgramJob, ProgramResult, steps=1, at_records=True)
 
-_OF_RELEASES: tuple[AnyTask, ...] = (MEASURE, SYNTHESISE, KEEP, DRAW, THIN_OUT)
-_OF_QUESTIONS: tuple[AnyTask, ...] = (
-    *(AUDIT, COMPARE, LOOK, ANSWER),
-    *(RUN_BLACK_BOX, REHEARSE, RUN_ONCE),
-)
-TASKS = {task.name: task for task in (*_OF_RELEASES, *_OF_QUESTIONS)}
+_RELEASING: tuple[AnyTask, ...] = (MEASURE, SYNTHESISE, KEEP, DRAW, THIN_OUT)
+_ASKING: tuple[AnyTask, ...] = (AUDIT, COMPARE, LOOK, ANSWER, RUN_BLACK_BOX, REHEARSE, RUN_ONCE)
+TASKS = {task.name: task for task in (*_RELEASING, *_ASKING)}
 """Everything that a worker can be asked to do."""
 
 

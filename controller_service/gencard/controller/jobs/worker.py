@@ -14,18 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TypeVar
 
-from gencard.controller.jobs import synthesis  # noqa: F401  # loaded while the worker waits: the commonest
-from gencard.controller.jobs.process import (
-    Crashed,
-    Done,
-    Ending,
-    Failed,
-    Order,
-    Reported,
-    packed,
-    served,
-    unpacked,
-    write_frame,
+from gencard.controller.jobs import (
+    process,
+    synthesis,  # noqa: F401  # loaded while the worker waits: the commonest
 )
 from gencard.controller.jobs.tasks import JOBS, TASKS
 from gencard.core.errors import GencardError, JobLimitError
@@ -40,11 +31,11 @@ _GRACE = 5
 
 def main() -> None:
     """Do one job, or each job that comes; then end."""
-    channel, frames = served()
+    channel, frames = process.served()
     report, is_limited, stays = Reporter(channel), False, True
     while stays:
-        head, body = unpacked(frames.get())
-        order = JOBS.read(Order, head, field="order")
+        head, body = process.unpacked(frames.get())
+        order = JOBS.read(process.Order, head, field="order")
         task = TASKS[order.task]
         task.function()  # before the limits, which are for its work
         if not is_limited:
@@ -53,24 +44,26 @@ def main() -> None:
         ending, result = ended(partial(task.run, body), report)
         # the limit is one for all jobs of this process: another one must not end for the time of these
         if order.stays and time.process_time() < order.cpu_seconds / 2:
-            ending = ending if isinstance(ending, Crashed) else replace(ending, stays=True)
-        write_frame(channel, packed(ending, result))
-        stays = not isinstance(ending, Crashed) and ending.stays
+            ending = ending if isinstance(ending, process.Crashed) else replace(ending, stays=True)
+        process.write_frame(channel, process.packed(ending, result))
+        stays = not isinstance(ending, process.Crashed) and ending.stays
     os._exit(0)  # nothing is left to tidy up
 
 
-def ended(work: Callable[[Progress], _Result], progress: Progress) -> tuple[Ending, _Result | None]:
+def ended(
+    work: Callable[[Progress], _Result], progress: Progress
+) -> tuple[process.Ending, _Result | None]:
     """Do the work of a job: how it ended, and its result if it has one."""
     try:
-        return Done(), work(progress)
+        return process.Done(), work(progress)
     except GencardError as error:
-        return Failed(error.reason, error.fields), None
+        return process.Failed(error.reason, error.fields), None
     except MemoryError:
         limited = JobLimitError(what="memory")
-        return Failed(limited.reason, limited.fields), None
+        return process.Failed(limited.reason, limited.fields), None
     except Exception as error:  # the last place where an error can be caught
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        return Crashed(type(error).__name__, f"{Path(frame.filename).name}:{frame.lineno}"), None
+        return process.Crashed(type(error).__name__, f"{Path(frame.filename).name}:{frame.lineno}"), None
 
 
 def limit(cpu_seconds: int, memory_mib: int) -> None:
@@ -91,7 +84,7 @@ class Reporter:
         hundredths = (stage, int(100 * fraction))
         if hundredths != self._reported:
             self._reported = hundredths
-            write_frame(self._channel, packed(Reported(stage, float(fraction))))
+            process.write_frame(self._channel, process.packed(process.Reported(stage, float(fraction))))
 
 
 if __name__ == "__main__":

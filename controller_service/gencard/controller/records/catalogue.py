@@ -24,31 +24,20 @@ class DatasetSource(Protocol):
     Records are opened by these facts, so that no room below the settings imports them.
     """
 
-    @property
-    def name(self) -> str:
-        """Name without ``datasets/``."""
-
-    @property
-    def schema_file(self) -> Path: ...
-
-    @property
-    def data(self) -> Path | TableAddress:
-        """Place of the records."""
-
-    @property
-    def holdout(self) -> Path | TableAddress | None:
-        """Place of other records under the same schema."""
+    name: str
+    """Name without ``datasets/``."""
+    schema_file: Path
+    data: Path | TableAddress
+    """Place of the records."""
+    holdout: Path | TableAddress | None
+    """Place of other records under the same schema."""
+    policy: Policy
+    measures: Declared
+    """Declarations for evaluations."""
 
     @property
     def file_format(self) -> FileFormat:
         """Format of the files of records."""
-
-    @property
-    def policy(self) -> Policy: ...
-
-    @property
-    def measures(self) -> Declared:
-        """Declarations for evaluations."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,15 +81,8 @@ def _postgres(address: TableAddress, secret: str) -> Iterator[Any]:
     import psycopg  # noqa: PLC0415
 
     credentials: dict[str, Any] = {"password": secret} if secret else {}
-    connection = silently(
-        lambda: psycopg.connect(
-            address.url,
-            autocommit=True,
-            connect_timeout=_CONNECT_SECONDS,
-            options=_SESSION,
-            **credentials,
-        )
-    )
+    how = {"connect_timeout": _CONNECT_SECONDS, "options": _SESSION, **credentials}
+    connection = silently(lambda: psycopg.connect(address.url, autocommit=True, **how))
     try:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         connection.read_only = True
@@ -107,11 +100,8 @@ def _duckdb(address: TableAddress, _secret: str) -> Iterator[Any]:
     import ibis  # noqa: PLC0415
 
     # no other process can write the file while this one has it open
-    connection = silently(
-        lambda: duckdb.connect(
-            address.path, read_only=True, config=CLOSED_ENGINE | {"memory_limit": "1GiB"}
-        )
-    )
+    config = CLOSED_ENGINE | {"memory_limit": "1GiB"}
+    connection = silently(lambda: duckdb.connect(address.path, read_only=True, config=config))
     try:
         backend = silently(lambda: ibis.duckdb.from_connection(connection))
         connection.execute("SET enable_progress_bar = false")
@@ -213,21 +203,17 @@ def _copied(backend: Any, query: Any) -> Generator[Any, None, bool]:
     from pyarrow import BufferReader, csv  # noqa: PLC0415
 
     schema = query.schema().to_pyarrow()
-    options = {
-        "read_options": csv.ReadOptions(column_names=schema.names),
-        "parse_options": csv.ParseOptions(newlines_in_values=True),
-        # NULL is nothing, and an empty text is two marks
-        "convert_options": csv.ConvertOptions(
-            column_types=schema,
-            null_values=[""],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        ),
-    }
+    # NULL is nothing, and an empty text is two marks
+    nulls = {"null_values": [""], "strings_can_be_null": True, "quoted_strings_can_be_null": False}
+    options = (
+        csv.ReadOptions(column_names=schema.names),
+        csv.ParseOptions(newlines_in_values=True),
+        csv.ConvertOptions(column_types=schema, **nulls),
+    )
     statement = f"COPY ({backend.compile(query)}) TO STDOUT (FORMAT csv)"
     with backend.con.transaction(), backend.con.cursor().copy(statement) as copy:
         while lines := b"".join(map(bytes, islice(copy, _BATCH))):
-            yield from csv.read_csv(BufferReader(lines), **options).combine_chunks().to_batches()
+            yield from csv.read_csv(BufferReader(lines), *options).combine_chunks().to_batches()
     return True
 
 

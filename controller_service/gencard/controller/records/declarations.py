@@ -30,13 +30,13 @@ integer = true
 A missing level of the other attribute is missing, if ``missing = true``.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise, product
 from math import ceil, floor, isnan
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import Field
 
@@ -62,13 +62,6 @@ Levels = Mapping[str, tuple[str, ...]]
 """Names -> names of levels."""
 
 
-class UnlistedLevels(NamedTuple):
-    """Label of levels that are not listed, and whether there is a missing level."""
-
-    other: str | None = None
-    missing: bool = False
-
-
 _ORDERS = ("less", "equal", "greater")
 _SAME = ("same", "different")
 
@@ -89,60 +82,60 @@ class DerivedTable(Section):
     per_person: bool = False
 
     def derived(
-        self, name: str, stored: Coding, coding: Labels | Edges | None, form: UnlistedLevels
+        self, name: str, stored: Coding, coding: Labels | Edges | None, other: str | None, missing: bool
     ) -> Attribute:
-        """Return the derived attribute; InvalidCodingError for keys that contradict each other."""
+        """Return the derived attribute; InvalidCodingError for keys that contradict each other.
+
+        Args:
+            other: Label of levels that are not listed.
+            missing: Whether there is a missing level.
+        """
         ways = [self.of, self.compare, self.any is not None, self.number is not None, self.sources]
         if sum(map(bool, ways)) != 1 or (self.recode and not self.of):
             problem = "it needs one of: of (with recode or edges), compare, any, number"
-            raise InvalidCodingError(attribute=name, problem=problem)
-        for source in (*self.compare, *([self.of] if self.of else ())):
-            if source not in stored.domain:
-                raise InvalidCodingError(attribute=name, problem=f"'{source}' is not stored")
+            raise _refusal(name, problem)
+        sources = (*self.compare, *([self.of] if self.of else ()))
+        if absent := [source for source in sources if source not in stored.domain]:
+            raise _refusal(name, f"'{absent[0]}' is not stored")
         if self.sources and coding is not None:
             derivation = Derivation(self.sources, self.codes, self.per_person)
             return Attribute(name, coding, derivation=derivation)
         edges = coding if isinstance(coding, Edges) else None
         if self.any is not None:
             return of_person(name, stored, self.any, None)
-        return self._with_edges(name, stored, edges, form)
-
-    def _with_edges(
-        self, name: str, stored: Coding, edges: Edges | None, form: UnlistedLevels
-    ) -> Attribute:
         if self.compare:
             if len(self.compare) != 2:
-                raise InvalidCodingError(attribute=name, problem="it compares two attributes")
-            one, other = map(stored.attribute, self.compare)
-            return compared(name, one, other, missing=form.missing)
+                raise _refusal(name, "it compares two attributes")
+            return compared(name, *map(stored.attribute, self.compare), missing=missing)
         if self.of and not edges:
-            return recoded(name, stored.attribute(self.of), self.recode, form)
+            return recoded(name, stored.attribute(self.of), self.recode, other, missing=missing)
         if edges is None or self.recode:
-            raise InvalidCodingError(
-                attribute=name, problem="it needs edges, and cannot also have recode"
-            )
+            raise _refusal(name, "it needs edges, and cannot also have recode")
         if self.of:
-            return cut(name, stored.attribute(self.of), edges.edges, missing=form.missing)
+            return cut(name, stored.attribute(self.of), edges.edges, missing=missing)
         return of_person(name, stored, self.number or {}, edges)
 
 
-def recoded(name: str, source: Attribute, recode: Levels, form: UnlistedLevels) -> Attribute:
+def recoded(
+    name: str, source: Attribute, recode: Levels, other: str | None, *, missing: bool
+) -> Attribute:
     """Return an attribute whose labels group levels of the source.
 
-    The source's missing level is missing here if the form has a missing level, unless it is listed.
+    Args:
+        other: Label of levels that are not listed.
+        missing: Whether the source's missing level is missing here, unless it is listed.
     """
-    other, missing = form
     labels = tuple(dict.fromkeys((*recode, *([other] if other else []))))
     codes = {level: labels.index(label) for label, levels in recode.items() for level in levels}
     if len(codes) < sum(map(len, recode.values())):
-        raise InvalidCodingError(attribute=name, problem="it lists a level twice")
+        raise _refusal(name, "it lists a level twice")
     _check_levels(name, source, codes)
     of_level = dict.fromkeys(source.coding.level_names, labels.index(other)) if other else {}
     if missing:  # the name of the source's missing level, if there is one
         of_level |= dict.fromkeys(source.coding.level_names[len(_values(source)) :], len(labels))
     of_level |= codes
     if unplaced := [level for level in source.coding.level_names if level not in of_level]:
-        raise InvalidCodingError(attribute=name, problem=f"it has no label for '{unplaced[0]}'")
+        raise _refusal(name, f"it has no label for '{unplaced[0]}'")
     derivation = Derivation((source.name,), tuple(map(of_level.__getitem__, source.coding.level_names)))
     return Attribute(name, Labels(labels, missing=missing), derivation=derivation)
 
@@ -151,24 +144,19 @@ def cut(name: str, source: Attribute, edges: Sequence[float], *, missing: bool) 
     """Return an attribute with wider intervals of the source's numbers."""
     numbers = level_values(Coding((replace(source, derivation=None),))).get(source.name)
     if numbers is None:
-        raise InvalidCodingError(
-            attribute=name,
-            problem=f"'{source.name}' is not a number, so it cannot be cut into intervals",
-        )
+        raise _refusal(name, f"'{source.name}' is not a number, so it cannot be cut into intervals")
     like = source.coding if isinstance(source.coding, Edges) else Edges((0.0, 1.0), decimals=0)
     if like.times:
         problem = f"'{source.name}' is a time of day, which cannot be cut into intervals: use recode"
-        raise InvalidCodingError(attribute=name, problem=problem)
+        raise _refusal(name, problem)
     if like.scale is not None:  # what is derived has neither histogram nor sums
         like = replace(like, scale=None, decimals=min(like.decimals or 0, MOST_DECIMALS))
     if isinstance(source.coding, Edges) and not set(edges) <= set(source.coding.edges):
-        raise InvalidCodingError(attribute=name, problem=f"an edge is not one of '{source.name}'")
+        raise _refusal(name, f"an edge is not one of '{source.name}'")
     coding = replace(like, edges=tuple(edges), missing=missing)
     last = len(edges) - 1
     if not all(missing if isnan(one) else edges[0] <= one <= edges[last] for one in numbers):
-        raise InvalidCodingError(
-            attribute=name, problem=f"a level of '{source.name}' lies outside the edges"
-        )
+        raise _refusal(name, f"a level of '{source.name}' lies outside the edges")
     codes = tuple(
         last if isnan(one) else min(sum(edge <= one for edge in edges), last) - 1 for one in numbers
     )
@@ -178,12 +166,9 @@ def cut(name: str, source: Attribute, edges: Sequence[float], *, missing: bool) 
 def compared(name: str, one: Attribute, other: Attribute, *, missing: bool) -> Attribute:
     """Return an attribute that says which of two is greater, or if without order, whether they agree."""
     if _values(one) != _values(other):
-        raise InvalidCodingError(attribute=name, problem="it compares attributes with different levels")
+        raise _refusal(name, "it compares attributes with different levels")
     if not missing and (one.coding.missing or other.coding.missing):
-        raise InvalidCodingError(
-            attribute=name,
-            problem="it compares attributes that may be missing, so it may be missing too",
-        )
+        raise _refusal(name, "it compares attributes that may be missing, so it may be missing too")
     ordered = isinstance(one.coding, Edges) or one.coding.ordered
     labels, values = (_ORDERS if ordered else _SAME), len(_values(one))
 
@@ -201,7 +186,7 @@ def of_person(name: str, stored: Coding, levels: Levels, edges: Edges | None) ->
     """Return an attribute that counts a person's records with these levels; any, without edges."""
     sources: Clique = tuple(one for one in stored.domain.attributes if one in levels)
     if unknown := set(levels) - set(sources):
-        raise InvalidCodingError(attribute=name, problem=f"'{min(unknown)}' is not stored")
+        raise _refusal(name, f"'{min(unknown)}' is not stored")
     sources = sources or stored.domain.attributes[:1]
     rows = []
     for source in map(stored.attribute, sources):
@@ -212,11 +197,13 @@ def of_person(name: str, stored: Coding, levels: Levels, edges: Edges | None) ->
     return Attribute(name, edges or Labels(BOOLEANS, boolean=True), derivation=derivation)
 
 
+def _refusal(name: str, problem: str) -> InvalidCodingError:
+    return InvalidCodingError(attribute=name, problem=problem)
+
+
 def _check_levels(name: str, source: Attribute, levels: "Mapping[str, int] | Sequence[str]") -> None:
     if unknown := [level for level in levels if level not in source.coding.level_names]:
-        raise InvalidCodingError(
-            attribute=name, problem=f"'{unknown[0]}' is not a level of '{source.name}'"
-        )
+        raise _refusal(name, f"'{unknown[0]}' is not a level of '{source.name}'")
 
 
 def _values(one: Attribute) -> tuple[object, ...]:
@@ -314,9 +301,7 @@ class DeclaredScale:
     def _text(self, number: Decimal) -> str:
         return time_text(number) if self.times else decimal_text(number)
 
-    def _check_points(
-        self, key: str, points: Sequence[Decimal], others: Collection[Decimal] = ()
-    ) -> None:
+    def _check_points(self, key: str, points: Sequence[Decimal], others: Sequence[Decimal] = ()) -> None:
         if problem := problem_of_steps(self.step, points, f"one of {key}"):
             raise ValueError(problem)
         for number, point in enumerate(points):
@@ -328,6 +313,7 @@ class DeclaredScale:
                 raise ValueError(f"{key} has a value that points has too: {self._text(point)}")
 
     def _fine(self) -> tuple[Decimal, ...]:
+        """Return the edges of the histogram's cells; none if they are the levels."""
         first, last = self.edges[0], self.edges[-1]
         if self.fine is None:
             return ()
@@ -341,7 +327,8 @@ class DeclaredScale:
             raise ValueError(problem)
         if (last - first) / self.fine > LARGEST_SIZE:
             raise ValueError(f"fine makes more than {LARGEST_SIZE:,} cells")
-        return widths(first, last, self.fine)
+        number = ceil(Fraction(last - first) / Fraction(self.fine))  # the last cell may be narrower
+        return (*(first + self.fine * count for count in range(number)), last)
 
     def _check_fine(self, fine: tuple[Decimal, ...]) -> None:
         if not fine:
@@ -416,17 +403,9 @@ def ladder(edges: Sequence[Decimal], step: Decimal) -> tuple[Decimal, ...]:
     least = max(step, min((abs(edge) for edge in edges if edge), default=step) / 10)
     powers = range(least.adjusted(), max(first.copy_abs(), last.copy_abs()).adjusted() + 1)
     rungs = [rung.scaleb(power) for power in powers for rung in _RUNGS]
-    above = {Decimal(0), *(on_step(rung, step) for rung in rungs if rung >= least)}
+    # the multiples of the step nearest to the rungs, half up
+    half = Fraction(1, 2)
+    on_step = (floor(Fraction(rung) / Fraction(step) + half) * step for rung in rungs if rung >= least)
+    above = {Decimal(0), *on_step}
     both = {*above, *(-rung for rung in above)}
     return (first, *sorted(rung for rung in both if first < rung < last), last)
-
-
-def widths(first: Decimal, last: Decimal, width: Decimal) -> tuple[Decimal, ...]:
-    """Return edges of cells of one width, of which the last one may be narrower."""
-    number = ceil(Fraction(last - first) / Fraction(width))
-    return (*(first + width * count for count in range(number)), last)
-
-
-def on_step(number: Decimal, step: Decimal) -> Decimal:
-    """Return the multiple of the step nearest to a number, half up."""
-    return floor(Fraction(number) / Fraction(step) + Fraction(1, 2)) * step

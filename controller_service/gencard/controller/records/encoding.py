@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from functools import cache
 from importlib import resources
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -175,12 +175,13 @@ class EngineColumn:
 
         NULL if the value is no instant: it has no offset from UTC.
         """
-        if self.has_instants:
+        exact = (
+            f"regexp_replace({self.text}, '([.][0-9]{{6}})[0-9]+', '\\1')"  # else it would be rounded
+        )
+        instant = f"CASE WHEN {self.is_instant} THEN TRY_CAST({exact} AS TIMESTAMPTZ) END"
+        # this cast would round instants in nanoseconds, and to the next day
+        if self.has_instants and not self.kind.startswith(_NANOSECONDS):
             instant = f"CAST({self.sql} AS TIMESTAMP WITH TIME ZONE)"
-            if self.kind.startswith(_NANOSECONDS):  # that cast would round, and to the next day
-                instant = _instant_of_text(self.text)
-        else:
-            instant = _instant_of_text(self.text)
         name = quoted(zone, "'")
         local = f"timezone({name}, {instant})"
         if times:
@@ -268,12 +269,6 @@ class EngineColumn:
         )
 
 
-def _instant_of_text(text: str) -> str:
-    """Return SQL for the instant that a text states in ISO 8601, with an offset; else NULL."""
-    exact = f"regexp_replace({text}, '([.][0-9]{{6}})[0-9]+', '\\1')"  # else it would be rounded
-    return f"CASE WHEN regexp_full_match({text}, '{_INSTANT}') THEN TRY_CAST({exact} AS TIMESTAMPTZ) END"
-
-
 @cache
 def zones() -> frozenset[str]:
     """Return the names of the IANA database of zones, such as ``America/New_York``.
@@ -328,30 +323,9 @@ def by_value(coding: Coding) -> Clique:
     return tuple(name for name, one in codings.items() if isinstance(one, Labels) and one.by_value)
 
 
-class Encoder(Protocol):
-    """Encoder of one attribute's values as codes."""
-
-    @property
-    def name(self) -> str:
-        """Name of the attribute."""
-        ...
-
-    def expression(self, column: EngineColumn) -> str:
-        """Return SQL for one number per record."""
-        ...
-
-    def declared(self, numbers: NDArray[Any]) -> NDArray[np.bool_]:
-        """Whether each of a batch has a level."""
-        ...
-
-    def codes(self, numbers: NDArray[Any]) -> NDArray[Any]:
-        """Codes of a batch; raises UndeclaredLevelError, which names no value."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class TextEncoder:
-    """Labels that are compared as text, inside the engine."""
+    """Encoder of labels that are compared as text, inside the engine."""
 
     name: str
     coding: Labels
@@ -389,7 +363,7 @@ class TextEncoder:
 
 @dataclass(frozen=True, slots=True)
 class NumberEncoder:
-    """Edges of numbers or dates, and labels that are numbers: 6 and 6.0 are one value."""
+    """Encoder of edges of numbers or dates, and of labels that are numbers: 6 and 6.0 are one value."""
 
     name: str
     coding: Labels | Edges
@@ -456,6 +430,14 @@ def _in_order(coding: Labels) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
 def _nearest(numbers: NDArray[Any], levels: NDArray[np.float64]) -> NDArray[np.integer]:
     """Return the place of each number among ascending levels, if it is one of them."""
     return steps_reached(numbers, levels[1:].tolist())
+
+
+Encoder = TextEncoder | NumberEncoder
+"""Encoder of one attribute's values as codes.
+
+``expression`` is SQL for one number per record. ``declared`` says which numbers of a batch have a level,
+and ``codes`` returns their codes, or raises UndeclaredLevelError, which names no value.
+"""
 
 
 def encoder_of(attribute: Attribute, reading: Reading = PLAIN) -> Encoder:
@@ -554,11 +536,6 @@ def how_read(
     whole |= {} if persons is None else {"persons": list(persons)}
     whole |= {"stated dates": "first"} if file_format.dates_first else {}
     return json.dumps(whole, sort_keys=True, default=str)
-
-
-def columns_of(attributes: Clique, readings: Mapping[str, Reading]) -> Clique:
-    """Return the column in which the values of each attribute are stored."""
-    return tuple(readings.get(name, PLAIN).time_of or name for name in attributes)
 
 
 def encoders_of(coding: Coding, readings: Mapping[str, Reading], names: Clique) -> list[Encoder]:

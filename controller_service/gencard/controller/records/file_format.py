@@ -103,25 +103,21 @@ class FileFormat:
             lookup(self.encoding)
         except LookupError:
             raise InvalidInputError(field="format.encoding", problem="is not known") from None
-        for name in ("delimiter", "quote", "escape", "comment", "thousands"):
-            if len(getattr(self, name) or "") > 1:
-                problem = "must be one character or empty"
-                raise InvalidInputError(field=f"format.{name}", problem=problem)
-        if self.decimal not in (".", ",") or self.thousands == self.decimal:
-            problem = "must be a point or a comma, and differ from the thousands separator"
-            raise InvalidInputError(field="format.decimal", problem=problem)
-        if self.skip < 0:
-            raise InvalidInputError(field="format.skip", problem="must be 0 or more")
-        if self.file_mib < 1:
-            raise InvalidInputError(field="format.file_mib", problem="must be 1 or more")
-        if self.line_ends not in ("", "mixed"):
-            raise InvalidInputError(field="format.line_ends", problem="must be mixed or empty")
-        self._check_marks()
-
-    def _check_marks(self) -> None:
+        one_mark = ("delimiter", "quote", "escape", "comment", "thousands")
+        long = [name for name in one_mark if len(getattr(self, name) or "") > 1]
+        separate = "must be a point or a comma, and differ from the thousands separator"
+        separators = self.decimal not in (".", ",") or self.thousands == self.decimal
         marks = [mark for mark in (self.delimiter, self.quote, self.comment) if mark]
-        if len(set(marks)) < len(marks):
-            raise InvalidInputError(field="format.quote", problem="must differ from the other marks")
+        for name, is_wrong, problem in (
+            *((name, True, "must be one character or empty") for name in long),
+            ("decimal", separators, separate),
+            ("skip", self.skip < 0, "must be 0 or more"),
+            ("file_mib", self.file_mib < 1, "must be 1 or more"),
+            ("line_ends", self.line_ends not in ("", "mixed"), "must be mixed or empty"),
+            ("quote", len(set(marks)) < len(marks), "must differ from the other marks"),
+        ):
+            if is_wrong:
+                raise InvalidInputError(field=f"format.{name}", problem=problem)
         if self.comment and (self.line_ends or not self.is_utf8):
             problem = "is possible in UTF-8 only, and if all lines end alike"
             raise InvalidInputError(field="format.comment", problem=problem)
@@ -145,14 +141,10 @@ class FileFormat:
         """Whether the engine reads the file as it is."""
         return lookup(self.encoding).name in _UTF8
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether numbers are written as in programs: 1234.5."""
-        return self.decimal == "." and not self.thousands
-
     def number(self, text: str) -> str:
         """SQL for the text of a number as programs write it; NULL where the text is none."""
-        if self.is_plain:  # as numbers, the engine would read 1_000 and +-5 too
+        if self.decimal == "." and not self.thousands:
+            # as numbers, the engine would read 1_000 and +-5 too
             marked = f"contains({text}, '_') OR contains({text}, '+-')"
             # Shorter ones are no numbers for the engine either, and to look into a text takes time.
             in_range = _in_range(text, text)
@@ -212,7 +204,15 @@ def open_table(engine: duckdb.DuckDBPyConnection, path: Path, file_format: FileF
         return f"read_parquet({literal(str(path))}, binary_as_string = true)"
     if file_format.is_utf8 and not (is_packed(path) or file_format.line_ends):
         with suppress(InvalidInputError):  # it names the path, which callers must not learn
-            return _csv_table(path, stated(path, file_format))
+            form = stated(path, file_format)
+            names, skip = _columns(path, form)
+            # nothing of what the file counts is left to be detected
+            texts = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
+            marks = map(literal, (form.delimiter, form.quote, form.escape_mark, form.comment))
+            named = zip(("delim", "quote", "escape", "comment"), marks, strict=True)
+            options = ", ".join(f"{option} = {mark}" for option, mark in named)
+            options += f", header = {str(form.header).lower()}, skip = {skip}, columns = {{{texts}}}"
+            return f"read_csv({literal(str(path))}, auto_detect = false, {options})"
         raise DatasetUnavailableError
     engine.register("decoded", _decoded(path, file_format))
     return "decoded"
@@ -224,21 +224,6 @@ def stated(path: Path, file_format: FileFormat) -> FileFormat:
         return file_format
     delimiter, skip = delimiter_of(first_lines(path, "data", "utf-8-sig", file_format.most_bytes))
     return replace(file_format, delimiter=delimiter, skip=skip)
-
-
-def _csv_table(path: Path, file_format: FileFormat) -> str:
-    """SQL that reads a CSV file as stated: of what it counts, nothing is left to be detected."""
-    names, skip = _columns(path, file_format)
-    texts = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in names)
-    marks = {
-        "delim": file_format.delimiter,
-        "quote": file_format.quote,
-        "escape": file_format.escape_mark,
-        "comment": file_format.comment,
-    }
-    options = ", ".join(f"{option} = {literal(mark)}" for option, mark in marks.items())
-    options += f", header = {str(file_format.header).lower()}, skip = {skip}, columns = {{{texts}}}"
-    return f"read_csv({literal(str(path))}, auto_detect = false, {options})"
 
 
 def _columns(path: Path, file_format: FileFormat) -> tuple[list[str], int]:
@@ -477,18 +462,14 @@ class ParquetFolder:
         options = f"binary_as_string = true, union_by_name = true, hive_partitioning = {hive}"
         return f"read_parquet({self.listed}, {options})"
 
-    @property
-    def columns_query(self) -> str:
-        """SQL for the names of the columns of each file, a row for every different list of them.
+    def check_columns(self, rows: Callable[[str], list[tuple[Any, ...]]]) -> None:
+        """Raise InvalidInputError if the columns of the files differ, or one names a partition's key.
 
         A column that one file lacks would be read as missing values.
         """
         columns = f"FROM parquet_schema({self.listed}) WHERE coalesce(num_children, 0) = 0"
-        lists = f"SELECT list_sort(list(name)) AS names {columns} GROUP BY file_name"
-        return f"SELECT DISTINCT names FROM ({lists}) LIMIT 2"  # noqa: S608  # no text of a caller
-
-    def check_columns(self, lists: list[tuple[list[str]]]) -> None:
-        """Raise InvalidInputError if lists of ``columns_query`` differ, or name a partition's key."""
+        names_by_file = f"SELECT list_sort(list(name)) AS names {columns} GROUP BY file_name"
+        lists = rows(f"SELECT DISTINCT names FROM ({names_by_file}) LIMIT 2")  # noqa: S608  # our text
         if len(lists) > 1:
             raise _refusal("must have the same columns in all its files")
         if {key.lower() for key in self.keys} & {name.lower() for (names,) in lists for name in names}:

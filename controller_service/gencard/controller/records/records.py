@@ -11,9 +11,8 @@ from gencard.controller.records.catalogue import PREFIX, DatasetEntry, DatasetSo
 from gencard.controller.records.encoding import are_plain_days, without_offset, without_zone
 from gencard.controller.records.file_format import enough_memory
 from gencard.controller.records.schema_file import PublicSchema, place_of, read_schema
-from gencard.controller.records.source import RecordSource
 from gencard.controller.records.table_address import TableAddress, secret_of
-from gencard.controller.records.vault import Vault, check_detected, open_source
+from gencard.controller.records.vault import RecordSource, Vault, check_detected, open_source
 from gencard.core.card.sums import Histogram, cell_names
 from gencard.core.coding import PLAIN
 from gencard.core.domain import Clique, Domain
@@ -209,20 +208,13 @@ def _small_cells(
         )
         for clique, counts in zip([*singles, *pairs], tables, strict=True)
     ]
-    return SmallCells(
-        len(pairs),
-        sum(int((counts == 1).sum()) for counts in pair_tables),
-        sum(one.few for one in small[len(singles) :]),
-        sum(int((counts > 0).sum()) for counts in pair_tables),
-        records,
-        threshold,
-        tuple(
-            sorted(
-                filter(lambda one: one.few, [*histograms, *small]), key=lambda one: (one.width, -one.few)
-            )
-        ),
-        long_tails(schema.coding, dict(zip(numbers, fine, strict=True)), records, limit),
-    )
+    single = sum(int((counts == 1).sum()) for counts in pair_tables)
+    few = sum(one.few for one in small[len(singles) :])
+    occupied = sum(int((counts > 0).sum()) for counts in pair_tables)
+    with_few = [one for one in (*histograms, *small) if one.few]
+    ordered = tuple(sorted(with_few, key=lambda one: (one.width, -one.few)))
+    tails = long_tails(schema.coding, dict(zip(numbers, fine, strict=True)), records, limit)
+    return SmallCells(len(pairs), single, few, occupied, records, threshold, ordered, tails)
 
 
 def _small_table(

@@ -76,14 +76,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo
 from pydantic_core import PydanticCustomError
 
 from gencard.controller.base.files import Section, Table, read_text, table_of_text, validated
-from gencard.controller.records.declarations import (
-    TEN_A_DECADE,
-    DeclaredScale,
-    DerivedTable,
-    Fine,
-    UnlistedLevels,
-    declared_scale,
-)
+from gencard.controller.records import declarations
 from gencard.controller.records.encoding import zones
 from gencard.controller.records.source import Persons
 from gencard.core.card.budget import MOST_RECORDS
@@ -175,16 +168,16 @@ def _edges(values: object, info: ValidationInfo) -> object:
     return values
 
 
-def _fine(value: object, info: ValidationInfo) -> Fine:
-    if value == TEN_A_DECADE:
-        return TEN_A_DECADE
+def _fine(value: object, info: ValidationInfo) -> declarations.Fine:
+    if value == declarations.TEN_A_DECADE:
+        return declarations.TEN_A_DECADE
     return _numbers(value, info) if isinstance(value, list | tuple) else _number(value)
 
 
 Numbers = Annotated[tuple[Decimal, ...], BeforeValidator(_numbers)]
 
 
-class _AttributeTable(DerivedTable):
+class _AttributeTable(declarations.DerivedTable):
     name: str
     description: str = ""
     time_of: str | None = None  # before edges, which are times of day beside it
@@ -216,23 +209,21 @@ class _AttributeTable(DerivedTable):
     def attribute(self, stored: Coding | None = None) -> Attribute:
         """Return the attribute, derived from stored attributes if its table says so."""
         # zone and time of day must not contradict the other keys
-        if self.is_derived and (self.zone is not None or self.time_of is not None):
+        zoned, timed = self.zone is not None, self.time_of is not None
+        if self.is_derived and (zoned or timed):
             raise self._refusal("zone and time_of are not allowed with a derived attribute")
-        if self.time_of is not None and (self.edges is None or self.zone is not None):
+        if timed and (self.edges is None or zoned):
             raise self._refusal("time_of needs edges of times of day, and has the zone of its source")
-        if self.time_of is not None and self.age_at is not None:
+        if timed and self.age_at is not None:
             raise self._refusal("time_of and age_at are two ways to read a value: leave one out")
-        if self.zone is not None and self.dates is None:
+        if zoned and self.dates is None:
             raise self._refusal("zone is allowed only with dates, whose values are instants")
-        if self.zone is not None and self.zone not in zones():
-            raise self._refusal(
-                "zone is not a name of the IANA database of zones, such as America/New_York"
-            )
+        if zoned and self.zone not in zones():
+            problem = "zone is not a name of the IANA database of zones, such as America/New_York"
+            raise self._refusal(problem)
         coding = self._given()
         if self.is_derived and stored is not None:
-            derived = self.derived(
-                self.name, stored, coding, UnlistedLevels(self.other, bool(self.missing))
-            )
+            derived = self.derived(self.name, stored, coding, self.other, missing=bool(self.missing))
             return replace(derived, description=self.description)
         if coding is None:
             raise self._refusal("it needs either labels, edges or dates")
@@ -294,16 +285,10 @@ class _AttributeTable(DerivedTable):
         dates, times = self.dates is not None, self.time_of is not None
         if (dates or self.age_at is not None) and step != 1:
             raise self._refusal("the step of dates and ages is 1")
-        declared = DeclaredScale(
-            step,
-            tuple(map(shortest, edges)),
-            self.points or (),
-            self.fine,
-            self.fine_points or (),
-            self.above is not None,
-            self.below is not None,
-            times,
-        )
+        points, fine_points = self.points or (), self.fine_points or ()
+        flags = (self.above is not None, self.below is not None, times)
+        in_edges = tuple(map(shortest, edges))
+        declared = declarations.DeclaredScale(step, in_edges, points, self.fine, fine_points, *flags)
         try:
             return declared.edges_of(missing=bool(self.missing), dates=dates)
         except ValueError as error:
@@ -328,9 +313,8 @@ class _ZerosTable(Section):
         for cell in self.cells:
             known = len(cell) == len(levels)
             if not known or any(name not in names for name, names in zip(cell, levels, strict=True)):
-                raise InvalidCodingError(
-                    attribute=", ".join(self.clique), problem="a structural zero names an unknown level"
-                )
+                problem = "a structural zero names an unknown level"
+                raise InvalidCodingError(attribute=", ".join(self.clique), problem=problem)
             cells.append(tuple(names.index(name) for name, names in zip(cell, levels, strict=True)))
         return StructuralZeros(self.clique, tuple(cells))
 
@@ -370,15 +354,6 @@ class _SchemaTable(Section):
             if one.time_of is not None and not self.zone_of(one):
                 problem = f"time_of names '{one.time_of}', which has no zone"
                 raise InvalidCodingError(attribute=one.name, problem=problem)
-
-    def check_person(self) -> None:
-        """Raise InvalidCodingError for ``person`` without ``most_records``, or as an attribute."""
-        one_alone = bool(self.person) != bool(self.most_records)
-        if one_alone or self.person in {part.name for part in self.attributes}:
-            problem = (
-                "identifies the person of a record: it must not be an attribute, and needs most_records"
-            )
-            raise InvalidCodingError(attribute=self.person or "person", problem=problem)
 
 
 def read_schema(path: Path) -> PublicSchema:
@@ -427,7 +402,12 @@ def _line_of(text: str, name: str) -> int:
 def schema_of_table(table: Table, file: str = "") -> PublicSchema:
     """Return the schema of a table; errors name its file; raises as ``read_schema``."""
     entry = validated(_SchemaTable, table, file)
-    entry.check_person()
+    one_alone = bool(entry.person) != bool(entry.most_records)
+    if one_alone or entry.person in {part.name for part in entry.attributes}:
+        problem = (
+            "identifies the person of a record: it must not be an attribute, and needs most_records"
+        )
+        raise InvalidCodingError(attribute=entry.person or "person", problem=problem)
     coding = entry.coding()
     entry.check_times()
     readings = {
@@ -465,10 +445,12 @@ def table_of_schema(schema: PublicSchema) -> Table:
             for attribute in schema.coding.attributes
         ],
     }
-    if schema.coding.structural_zeros:
-        table["structural_zeros"] = [
-            _zeros_table(zeros, schema.coding) for zeros in schema.coding.structural_zeros
-        ]
+    levels = {one.name: one.coding.level_names for one in schema.coding.attributes}
+    for zeros in schema.coding.structural_zeros:
+        names = [levels[name] for name in zeros.clique]
+        cells = [[own[code] for own, code in zip(names, cell, strict=True)] for cell in zeros.cells]
+        entry = {"clique": list(zeros.clique), "cells": cells}
+        table.setdefault("structural_zeros", []).append(entry)
     return table
 
 
@@ -483,34 +465,24 @@ def _attribute_table(attribute: Attribute, reading: Reading, groups: Groups) -> 
             table |= {"other": reading.other} if reading.other else {}
         case Edges(missing=missing, scale=Scale() as scale):
             coding = attribute.coding
-            table |= declared_scale(coding, scale).keys(dates=coding.dates)
+            table |= declarations.declared_scale(coding, scale).keys(dates=coding.dates)
             zone = {"time_of": reading.time_of} if reading.time_of else {"zone": reading.zone}
             table |= zone if reading.zone else {}
             table |= {} if reading.age_at is None else {"age_at": reading.age_at.isoformat()}
         case Edges(edges, missing, dates=True):
             table["dates"] = [date_of_days(day).isoformat() for day in edges]
+        case Edges(edges, missing, decimals) if reading.age_at is not None:
+            table |= {"age_at": reading.age_at.isoformat(), "edges": list(map(int, edges))}
+        case Edges(edges, missing, decimals=0):
+            table |= {"edges": list(map(int, edges)), "integer": True}
         case Edges(edges, missing, decimals):
-            table |= _number_table(edges, decimals, reading.age_at)
+            table |= {"edges": list(edges)} | ({} if decimals is None else {"decimals": decimals})
     if (how := attribute.derivation) is not None:
         table |= {"sources": list(how.sources), "codes": list(how.codes)}
         table |= {"per_person": True} if how.per_person else {}
     if missing:
         table["missing"] = list(reading.absent) or True
     table |= {"drafted": attribute.drafted} if attribute.drafted else {}
-    if groups:
-        table["groups"] = {name: list(labels) for name, labels in groups.items()}
-    return table
-
-
-def _number_table(edges: tuple[float, ...], decimals: int | None, age_at: date | None) -> Table:
-    if age_at is not None:
-        return {"age_at": age_at.isoformat(), "edges": list(map(int, edges))}
-    if decimals == 0:
-        return {"edges": list(map(int, edges)), "integer": True}
-    return {"edges": list(edges)} | ({} if decimals is None else {"decimals": decimals})
-
-
-def _zeros_table(zeros: StructuralZeros, coding: Coding) -> Table:
-    levels = [coding.attribute(name).coding.level_names for name in zeros.clique]
-    cells = [[names[code] for names, code in zip(levels, cell, strict=True)] for cell in zeros.cells]
-    return {"clique": list(zeros.clique), "cells": cells}
+    return table | (
+        {"groups": {name: list(labels) for name, labels in groups.items()}} if groups else {}
+    )

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,16 +28,14 @@ from gencard.core.domain import Clique
 from gencard.core.errors import (
     DatasetChangedError,
     EmptyDatasetError,
-    RecordsProtectedError,
     TooLargeError,
     TooManyRecordsError,
     UndeclaredLevelError,
 )
 from gencard.core.scale import Adjustments
 from gencard.core.statistics.marginals import Counter
-from gencard.core.statistics.measure import MarginalSource
 from gencard.core.statistics.unit_sums import UnitSums
-from gencard.core.types import FloatArray, IntArray, VersionKind
+from gencard.core.types import FloatArray, IntArray
 
 # Persons: at most k records of a person count, and a person's records can be counted.
 #
@@ -46,6 +44,9 @@ from gencard.core.types import FloatArray, IntArray, VersionKind
 # the same for every query, and one person's records do not change the choice among another person's. A
 # rule by the place in the file would not protect persons: an additional person would move all others.
 
+
+Batch = list[NDArray[Any]]
+"""Columns of some records, arrays of shape ``(n,)``."""
 
 MOST_IN_MEMORY = 20_000_000
 """Records of a dataset with a person key: codes and hashes of all are held at once."""
@@ -99,13 +100,13 @@ class Persons:
         query = f"SELECT {', '.join(inner)}, {person} AS person FROM records"  # noqa: S608 - quoted
         return f"SELECT {', '.join(outer)} FROM (SELECT *, {place} AS hash FROM ({query}))"  # noqa: S608
 
-    def gathered(self, batches: Generator[list[NDArray[Any]], None, None]) -> list["Gathered"]:
+    def gathered(self, batches: Generator[Batch, None, None]) -> list["Gathered"]:
         """Return all records, by ranges of the hashes of persons; a person's records are in one range.
 
         ``batches`` are results of ``query``, as codes. Raises TooLargeError for too many records, or
         UndeclaredLevelError for one without a person.
         """
-        ranges: list[list[list[NDArray[Any]]]] = [[] for _ in range(_RANGES)]
+        ranges: list[list[Batch]] = [[] for _ in range(_RANGES)]
         records = 0
         with closing(batches):  # a refusal ends what a database sends
             for *batch, lacks_person in batches:
@@ -132,7 +133,7 @@ def check_number(records: int) -> None:
         )
 
 
-def _sorted(parts: list[list[NDArray[Any]]]) -> "Gathered":
+def _sorted(parts: list[Batch]) -> "Gathered":
     """Return the records of one range; the last three columns are hashes of person and place."""
     *columns, high, low, place = map(np.concatenate, zip(*parts, strict=True))
     parts.clear()
@@ -152,7 +153,7 @@ class Gathered:
         first: Position of each person's first record, increasing.
     """
 
-    columns: list[NDArray[Any]]
+    columns: Batch
     first: IntArray
 
     @property
@@ -184,90 +185,6 @@ class Gathered:
 def _word(name: str, begin: int) -> str:
     """64 bits of a hash in hex."""
     return f"CAST('0x' || substr({name}, {begin}, 16) AS UBIGINT)"
-
-
-# Sources: a file or folder in the vault, or a table of a database.
-
-
-class RecordSource(MarginalSource, Protocol):
-    """Records under a public schema: they can be counted, checked, and read up to a bound.
-
-    Every method may raise DatasetUnavailableError, MissingAttributeError, UndeclaredLevelError and
-    EmptyDatasetError.
-    """
-
-    @property
-    def coding(self) -> Coding:
-        """Coding of the records' values."""
-        ...
-
-    @property
-    def version_kind(self) -> VersionKind:
-        """Content of which a version is an HMAC."""
-        ...
-
-    @property
-    def covers_values(self) -> bool:
-        """Whether records with any other value are another version.
-
-        Otherwise stored numbers of before and after a change could be subtracted. Numbers with a step,
-        rounded and clamped as declared, are covered by each version, and so are histograms and sums.
-        """
-        ...
-
-    def digest(self, salt: bytes) -> str:
-        """Return a salted digest in hex, equal for equal sources."""
-        ...
-
-    def version(self, salt: bytes, digest: str = "") -> str:
-        """Return the version of the records, in hex; it differs whenever their counts differ."""
-        ...
-
-    def confirm(self, version: str, salt: bytes) -> None:
-        """Raise DatasetChangedError if the records have another version."""
-        ...
-
-    def check(self) -> None:
-        """Raises UndeclaredLevelError, which names all attributes with undeclared values."""
-        ...
-
-    def adjustments(self) -> dict[str, Adjustments]:
-        """Return how many values of each attribute on a scale are rounded and clamped."""
-        ...
-
-    def unzoned(self) -> dict[str, int]:
-        """Count values of attributes of dates that lack a zone, or the offset that a zone needs."""
-        ...
-
-    def texts_by_value(self) -> dict[str, int]:
-        """Count values of text columns, such as 007, that are compared with labels as numbers."""
-        ...
-
-    def summed(self, sums: Sequence[Sum], histograms: Sequence[str]) -> UnitSums:
-        """Exact sums, which passed ``Sum.check``, and histograms of attributes with a step."""
-        ...
-
-    def dataset(self, attributes: Clique, *, most_records: int) -> Dataset:
-        """Return the records on some attributes, in memory; raises TooManyRecordsError."""
-        ...
-
-    def read(
-        self, attributes: Clique, uncoded: Clique, *, most_records: int
-    ) -> tuple[Dataset, dict[str, FloatArray]]:
-        """Return the same and stored numbers of some attributes; raises TooManyRecordsError."""
-        ...
-
-    def read_owned(
-        self, attributes: Clique, uncoded: Clique, *, most_records: int
-    ) -> tuple[Dataset, dict[str, FloatArray], IntArray | None]:
-        """Return the same and each record's person, if persons may have several; raises as ``read``."""
-        ...
-
-
-def check_values(source: RecordSource, uncoded: Clique) -> None:
-    """Raise RecordsProtectedError if the version does not cover the requested numbers."""
-    if not source.covers_values and not {*uncoded} <= {*source.coding.with_step}:
-        raise RecordsProtectedError(what="The numbers as stored", why=NOT_COVERED)
 
 
 NOT_COVERED = (
@@ -306,11 +223,9 @@ class StreamedRecords(ABC):
     coding: Coding
     readings: Mapping[str, Reading]
     persons: Persons | None
-
-    @property
-    def covers_values(self) -> bool:
-        """True: the version is made of a file's bytes, or of each record's values."""
-        return True
+    covers_values: ClassVar[bool] = True
+    """Whether records with any other value are another version: yes, it is made of a file's bytes, or of
+    each record's values."""
 
     def check(self) -> None:
         """Read every record once; raises UndeclaredLevelError for such values or a structural zero."""
@@ -318,8 +233,15 @@ class StreamedRecords(ABC):
         with suppress(UndeclaredLevelError):
             tables = self.count(checked_cliques(self.coding))
         if not tables:
+            stored, undeclared = self.coding.stored, set[str]()
+            encoders = encoders_of(self.coding, self.readings, stored)
+            for batch in self._numbers(stored):
+                for name, encoder, numbers in zip(stored, encoders, batch, strict=False):
+                    if not encoder.declared(numbers).all():
+                        undeclared.add(name)
             persons = self.persons.column if self.persons else ""
-            raise UndeclaredLevelError(attribute=", ".join(self._undeclared()) or persons)
+            names = ", ".join(name for name in stored if name in undeclared)
+            raise UndeclaredLevelError(attribute=names or persons)
         check_zeros(self.coding, tables)
 
     def adjustments(self) -> dict[str, Adjustments]:
@@ -377,7 +299,7 @@ class StreamedRecords(ABC):
     ) -> tuple[Dataset, dict[str, FloatArray], IntArray | None]:
         """Return the same and each record's person by number; None without persons."""
         check_numbers(self.coding, uncoded)
-        batches: list[list[NDArray[Any]]] = []
+        batches: list[Batch] = []
         records = 0
         for batch in self._batches(attributes, uncoded):
             records += len(batch[0])
@@ -391,17 +313,7 @@ class StreamedRecords(ABC):
         dataset = Dataset.of_columns(self.coding.domain.project(attributes), columns[: len(attributes)])
         return dataset, dict(zip(uncoded, columns[len(attributes) :], strict=True)), owners
 
-    def _undeclared(self) -> tuple[str, ...]:
-        attributes = self.coding.stored
-        encoders = encoders_of(self.coding, self.readings, attributes)
-        undeclared: set[str] = set()
-        for batch in self._numbers(attributes):
-            for name, encoder, numbers in zip(attributes, encoders, batch, strict=False):
-                if not encoder.declared(numbers).all():
-                    undeclared.add(name)
-        return tuple(name for name in attributes if name in undeclared)
-
-    def _batches(self, attributes: Clique, uncoded: Clique = ()) -> Iterator[list[NDArray[Any]]]:
+    def _batches(self, attributes: Clique, uncoded: Clique = ()) -> Iterator[Batch]:
         """Yield codes of the attributes, then numbers of uncoded attributes, in batches as in the file.
 
         Records of persons that count come by ranges of the persons' hashes, followed by their persons.
@@ -422,7 +334,7 @@ class StreamedRecords(ABC):
     def _gathered(self, persons: Persons, stored: Clique, uncoded: Clique) -> list[Gathered]:
         return persons.gathered(self._coded(stored, uncoded))
 
-    def _coded(self, stored: Clique, uncoded: Clique) -> Generator[list[NDArray[Any]], None, None]:
+    def _coded(self, stored: Clique, uncoded: Clique) -> Generator[Batch, None, None]:
         """Codes of stored attributes, then all else that each batch has."""
         encoders = encoders_of(self.coding, self.readings, (*stored, *uncoded))
         for batch in self._numbers((*stored, *uncoded)):
@@ -430,5 +342,5 @@ class StreamedRecords(ABC):
             yield [*codes[: len(stored)], *adjusted_numbers(self.coding, uncoded, batch[len(stored) :])]
 
     @abstractmethod
-    def _numbers(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:
+    def _numbers(self, attributes: Clique) -> Iterator[Batch]:
         """Yield numbers of stored attributes for encoders, then the columns of ``Persons.query``."""

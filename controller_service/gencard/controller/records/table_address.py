@@ -33,18 +33,9 @@ _FILES = ("password_file", "sslrootcert", "sslcert", "sslkey", "parquet")
 _VERIFIED = ("verify-ca", "verify-full")
 
 
-def is_address(text: str) -> bool:
-    """Whether a text of the settings is an address, and not a path of a file.
-
-    >>> [is_address(text) for text in ("postgresql://db/office?table=people", "people.csv")]
-    [True, False]
-    """
-    return "://" in text
-
-
 def place_of(text: str) -> "Path | TableAddress":
     """Return the place that a text of the settings names; InvalidInputError quotes none of it."""
-    return TableAddress(text) if is_address(text) else Path(text)
+    return TableAddress(text) if "://" in text else Path(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +58,8 @@ class TableAddress:
         if not all(self.table_parts) or len(self.table_parts) > 3:
             raise _refusal("must name the table as NAME, SCHEMA.NAME or CATALOGUE.SCHEMA.NAME")
         if self.engine == "duckdb" and (urlsplit(self.text).netloc or not self.path.name):
-            raise _refusal(
-                "must name the file of DuckDB with three slashes, as in duckdb:///srv/x.duckdb"
-            )
+            problem = "must name the file of DuckDB with three slashes, as in duckdb:///srv/x.duckdb"
+            raise _refusal(problem)
         if not self.is_protected:
             how = "use_ssl=true" if self.engine == "sc" else f"sslmode={' or '.join(_VERIFIED)}"
             raise _refusal(f"is on another machine: it needs {how}")

@@ -16,6 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+try:
+    import ibis
+except ImportError:  # the extra ``ibis``, which opening a table names
+    ibis = None
+
 from gencard.controller.records.encoding import (
     TextEncoder,
     are_plain_days,
@@ -73,8 +78,6 @@ _Cases = list[tuple[Any, int]]
 
 def code_of(column: Any, attribute: Attribute, reading: Reading) -> Any:
     """Return an expression for the code of a column's value; ``UNDECLARED`` if it has no level."""
-    import ibis  # noqa: PLC0415 - the extra ``ibis``
-
     coding = attribute.coding
     absent = coding.size - 1 if coding.missing else UNDECLARED
     in_texts = isinstance(encoder_of(attribute, reading), TextEncoder)
@@ -118,8 +121,6 @@ def text_of(column: Any) -> Any:
 
 def as_date(column: Any, attribute: Attribute) -> Any:
     """Return values as dates; on a scale, NULL for a value with a time of day, which has no zone."""
-    import ibis  # noqa: PLC0415 - the extra ``ibis``
-
     if column.type().is_numeric():
         return compact_date(column)
     if not (column.type().is_date() or column.type().is_timestamp()):
@@ -136,8 +137,6 @@ def as_date(column: Any, attribute: Attribute) -> Any:
 
 def compact_date(column: Any) -> Any:
     """Whole numbers YYYYMMDD as dates, NULL for others."""
-    import ibis  # noqa: PLC0415 - the extra ``ibis``
-
     number = column.cast("float64")
     whole = ibis.cases((number.between(*DAYS), number), else_=0.0).cast("int64")
     year, month, day = whole // 10_000, whole // 100 % 100, whole % 100
@@ -160,8 +159,6 @@ def as_number(column: Any, attribute: Attribute | None = None) -> Any:
     Args:
         attribute: If it has labels, whole numbers that equal a label only as floats are infinite.
     """
-    import ibis  # noqa: PLC0415 - the extra ``ibis``
-
     coding = attribute.coding if attribute else None
     large = (
         [one for one in coding.labels if abs(float(one)) >= EXACT] if isinstance(coding, Labels) else ()
@@ -181,8 +178,6 @@ def is_float(column: Any) -> bool:
 
 
 def _number(column: Any) -> Any:
-    import ibis  # noqa: PLC0415 - the extra ``ibis``
-
     if column.type().is_float32():  # 0.7 of half the digits is 0.7, and not 0.699999988
         return column.cast("string").cast("float64")
     if column.type().is_numeric():
@@ -198,8 +193,6 @@ def _number(column: Any) -> Any:
 
 def _far_number(text: Any) -> Any:
     """Texts with an exponent as floats: 0 below the range of floats, and infinite above it."""
-    import ibis  # noqa: PLC0415 - the extra ``ibis``
-
     zero, infinite = ibis.literal(0.0), ibis.literal(inf)
     digits = text.re_replace("[eE].*$", "").cast("float64")
     exponent = text.re_extract("[eE][+]?(-?[0-9]+)", 1).cast("int64")
@@ -226,8 +219,6 @@ def value_of(column: Any, attribute: Attribute, reading: Reading) -> Any:
     A code if labels are compared as text; else a float, a date or, for dates without times that are
     stored as timestamps, a text; NULL if the value is missing.
     """
-    import ibis  # noqa: PLC0415
-
     if isinstance(encoder_of(attribute, reading), TextEncoder):
         return code_of(column, attribute, reading)
     value = stored_number(column, attribute, reading)
@@ -253,8 +244,6 @@ def derived_code(codes: Sequence[Any], sizes: Sequence[int], derivation: Derivat
 
     ``UNDECLARED`` if the code of a source is.
     """
-    import ibis  # noqa: PLC0415
-
     cell: Any = 0
     for code, size in zip(codes, sizes, strict=True):
         cell = cell * size + code
@@ -382,8 +371,6 @@ def _of_periods(day: Any, coding: Edges, reading: Reading) -> _Cases:
 
 def adjustments(column: Any, attribute: Attribute, reading: Reading) -> tuple[Any, Any, Any]:
     """Return tests of whether a value is rounded, is clamped from above, is clamped from below."""
-    import ibis  # noqa: PLC0415 - the extra ``ibis``
-
     coding, never = attribute.coding, ibis.literal(False)
     scale = coding.scale if isinstance(coding, Edges) else None
     if scale is None or not isinstance(coding, Edges):
@@ -447,7 +434,6 @@ def in_zones(
 
 def _local(instant: Any, zone: str, *, times: bool) -> Any:
     """Return the date of an instant, or its minutes since midnight, in a zone."""
-    import ibis  # noqa: PLC0415 - the extra ``ibis``
 
     @ibis.udf.scalar.builtin(signature=(("string", "timestamp('UTC')"), "timestamp"))
     def timezone(zone, instant):  # type: ignore[no-untyped-def]
@@ -488,8 +474,6 @@ def bounded_number(column: Any, attribute: Attribute, scale: Scale, reading: Rea
 
     The value is not yet rounded. One without a level gives a number all the same, or NULL.
     """
-    import ibis  # noqa: PLC0415 - the extra ``ibis``
-
     coding = attribute.coding
     (first, _), last = scale.ends, scale.last
     low, high = map(float, scale.numbers(np.array([first, last])))
@@ -522,8 +506,6 @@ def unit_of(number: Any, steps: Any, scale: Scale) -> Any:
     Args:
         steps: Column of ``steps_about``; both halves beside it are compared with the number itself.
     """
-    import ibis  # noqa: PLC0415 - the extra ``ibis``
-
     over, under = map(float, scale.step.as_integer_ratio())
     twice = steps.cast("float64") * 2.0
     low, high = ((twice + side) * over / (2 * under) for side in (-1.0, 1.0))
@@ -533,7 +515,6 @@ def unit_of(number: Any, steps: Any, scale: Scale) -> Any:
 
 def cell_of(unit: Any, starts: Sequence[int]) -> Any:
     """Return an expression of the cell of a unit, by halving; ``starts`` are first units, ascending."""
-    import ibis  # noqa: PLC0415 - the extra ``ibis``
 
     def among(begin: int, end: int) -> Any:
         if end - begin == 1:
@@ -564,8 +545,6 @@ def sum_of_hashes(table: Any) -> Any:
     Two sets of records have the same sum by chance alone, if they differ. A hash is a part of the
     SHA-256 of the record's numbers as text, which no later version of an engine changes.
     """
-    import ibis  # noqa: PLC0415 - the extra ``ibis``
-
     text = ibis.literal("|").join([table[name].cast("string") for name in table.columns])
     digests = computed_once(table.select(digest=_digest(text)))
     places = (digests.digest.substr(place, 1) for place in range(_HASHED))
@@ -577,8 +556,6 @@ def sum_of_hashes(table: Any) -> Any:
 
 
 def _digest(text: Any) -> Any:
-    import ibis  # noqa: PLC0415 - the extra ``ibis``
-
     @ibis.udf.scalar.builtin(signature=(("string", "string"), "binary"))
     def convert_to(text, encoding):  # type: ignore[no-untyped-def]
         """Return the bytes of a text in PostgreSQL."""

@@ -14,31 +14,25 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from hashlib import sha256
-from itertools import combinations, islice
+from itertools import chain, combinations, islice
 from operator import and_, mul, or_
-from typing import Any
+from typing import Any, ClassVar
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from gencard.controller.records.encoding import (
-    EngineColumn,
-    TextEncoder,
-    adjusted_numbers,
-    by_value,
-    check_numbers,
-    encoder_of,
-    encoders_of,
-    how_read,
-    of_dates,
-    quoted,
-    scales_of,
-    sources_of,
-)
+try:
+    import ibis
+except ImportError:  # the extra ``ibis``, which opening a table names
+    ibis = None
+
+from gencard.controller.records import encoding
+from gencard.controller.records import table_codes as sql
 from gencard.controller.records.file_format import CLOSED_ENGINE, USUAL, silently
 from gencard.controller.records.source import (
+    Batch,
     Gathered,
     Persons,
     StreamedRecords,
@@ -46,26 +40,6 @@ from gencard.controller.records.source import (
     check_version,
     check_zeros,
     checked_cliques,
-)
-from gencard.controller.records.table_codes import (
-    UNDECLARED,
-    absences,
-    adjustments,
-    bounded_number,
-    cell_of,
-    code_of,
-    computed_once,
-    derived_code,
-    is_timed,
-    key_text,
-    numbers_of_stored,
-    steps_about,
-    stored_number,
-    sum_of_hashes,
-    text_of,
-    total,
-    unit_of,
-    value_of,
 )
 from gencard.core.card.sums import Sum, scale_of
 from gencard.core.coding import PLAIN, Coding, Reading
@@ -116,15 +90,13 @@ class IbisTable:
     instants: Collection[str] = ()
     _kept: dict[Clique, _Counts] = field(default_factory=dict, init=False, repr=False)
     _looks: list[str] = field(default_factory=list, init=False, repr=False)
+    covers_values: ClassVar[bool] = False
+    """Whether records with any other value are another version: no, a version covers codes and, if
+    attributes have a step, whole units. Stored numbers of two states could be subtracted."""
 
     @property
     def version_kind(self) -> VersionKind:
         return VersionKind.SNAPSHOT if self.snapshot else VersionKind.FINGERPRINT
-
-    @property
-    def covers_values(self) -> bool:
-        """False: the version covers codes and, if attributes have a step, whole units."""
-        return False
 
     def digest(self, salt: bytes) -> str:
         """Return the HMAC-SHA256 of the table's place, in hex: datasets on one table share records."""
@@ -154,10 +126,10 @@ class IbisTable:
             cells = np.flatnonzero(table)
             fingerprint.update(np.column_stack([cells, table.ravel()[cells]]).astype("<i8").tobytes())
             self._kept.setdefault(names, table)
-        if scales_of(self.coding):
+        if encoding.scales_of(self.coding):
             # the sum of the hashes of all records, of their codes and units
-            records, _, _ = self._with_units(self.coding.stored, tuple(scales_of(self.coding)))
-            (batch,) = self._batches(sum_of_hashes(records))
+            records, _, _ = self._with_units(self.coding.stored, tuple(encoding.scales_of(self.coding)))
+            (batch,) = self._batches(sql.sum_of_hashes(records))
             fingerprint.update(f"gencard.numbers.v1 {int(batch[0][0])}".encode())
         self._looks.append(fingerprint.hexdigest())
         return self._looks[-1]
@@ -172,11 +144,11 @@ class IbisTable:
 
     def adjustments(self) -> dict[str, Adjustments]:
         """Return how many values of each attribute on a scale are rounded and clamped."""
-        names = tuple(scales_of(self.coding))
+        names = tuple(encoding.scales_of(self.coding))
         self._check_columns(names)
         tests: dict[str, Any] = {}
         for axis, name in enumerate(names):
-            own = adjustments(self.records[name], self.coding.attribute(name), self._reading(name))
+            own = sql.adjustments(self.records[name], self.coding.attribute(name), self._reading(name))
             tests |= {f"t{axis}_{place}": test.fill_null(False).sum() for place, test in enumerate(own)}
         if not names:
             return {}
@@ -186,44 +158,46 @@ class IbisTable:
 
     def unzoned(self) -> dict[str, int]:
         """Count values of attributes of dates that lack a zone, or the offset that a zone needs."""
-        names = of_dates(self.coding)  # instants that have a zone are dates here
-        columns = dict(zip(names, self.columns(names), strict=True))
-        columns = {name: column for name, column in columns.items() if column.type().is_timestamp()}
-        if not columns:
-            return {}
-        tests = (
-            (column.notnull() if name in self.instants else is_timed(column)).fill_null(False)
-            & ~reduce(or_, absences(column, self._reading(name).absent))
-            for name, column in columns.items()
-        )
-        query = self.records.aggregate(**{f"t{axis}": test.sum() for axis, test in enumerate(tests)})
-        (batch,) = self._batches(query)
-        return {name: int(column[0] or 0) for name, column in zip(columns, batch, strict=True)}
+        names = encoding.of_dates(self.coding)  # instants that have a zone are dates here
+        columns = zip(names, self.columns(names), strict=True)
+        tests = {
+            name: column.notnull() if name in self.instants else sql.is_timed(column)
+            for name, column in columns
+            if column.type().is_timestamp()
+        }
+        return self._counted_values({name: test.fill_null(False) for name, test in tests.items()})
 
     def texts_by_value(self) -> dict[str, int]:
         """Count values of text columns that are compared with labels as numbers."""
-        names = by_value(self.coding)
-        columns = dict(zip(names, self.columns(names), strict=True))
-        columns = {name: column for name, column in columns.items() if column.type().is_string()}
-        if not columns:
+        names = encoding.by_value(self.coding)
+        columns = zip(names, self.columns(names), strict=True)
+        return self._counted_values({name: True for name, one in columns if one.type().is_string()})
+
+    def _counted_values(self, tests: Mapping[str, Any]) -> dict[str, int]:
+        """Count the values of each attribute that are not missing and pass its test."""
+        if not tests:
             return {}
-        tests = (
-            ~reduce(or_, absences(column, self._reading(name).absent))
-            for name, column in columns.items()
+        counted = (
+            ~reduce(or_, sql.absences(self.records[name], self._reading(name).absent)) & test
+            for name, test in tests.items()
         )
-        query = self.records.aggregate(**{f"t{axis}": test.sum() for axis, test in enumerate(tests)})
+        query = self.records.aggregate(**{f"t{axis}": one.sum() for axis, one in enumerate(counted)})
         (batch,) = self._batches(query)
-        return {name: int(column[0] or 0) for name, column in zip(columns, batch, strict=True)}
+        return {name: int(column[0] or 0) for name, column in zip(tests, batch, strict=True)}
 
     def count(self, cliques: Sequence[Clique]) -> list[_Counts]:
         """Marginals on the cliques, in their order: a ``MarginalSource``."""
         domain = self.coding.domain
         if sum(domain.project(clique).cells for clique in cliques) > MOST_CELLS:
             raise TooLargeError(what="The number of cells of the marginals", limit=MOST_CELLS)
-        self._check_columns(sources_of(self.coding, domain.covered_by(cliques).attributes))
+        self._check_columns(encoding.sources_of(self.coding, domain.covered_by(cliques).attributes))
         marginals: dict[Clique, _Counts] = {}
         undeclared: set[str] = set()
-        for inside, table in self._tables(cliques):
+        # tables on sets of attributes such that every clique lies inside one set
+        rest = [one for one in cliques if not any(set(one) <= set(names) for names in self._kept)]
+        sets = cover(self._with_undeclared(), rest, _TABLE_CELLS)
+        counted = ((names, self._counted(names)) for names in sets)
+        for inside, table in chain(self._kept.items(), counted):
             for clique in {tuple(one) for one in cliques if set(one) <= set(inside)} - marginals.keys():
                 marginal = project(table, inside, clique)
                 undeclared |= {name for axis, name in enumerate(clique) if marginal.take(0, axis).any()}
@@ -233,8 +207,6 @@ class IbisTable:
 
     def summed(self, sums: Sequence[Sum], histograms: Sequence[str]) -> UnitSums:
         """Exact sums, all checked, and histograms of attributes with a step, added in the database."""
-        import ibis  # noqa: PLC0415 - the extra ``ibis``
-
         summed = UnitSums(self.coding, sums, histograms)
         names = dict.fromkeys((*histograms, *(name for one in sums for name in one.attributes)))
         self.count([(name,) for name in names])  # refuses what is undeclared
@@ -245,7 +217,7 @@ class IbisTable:
             table, codes, units = self._with_units((name,), (name,))
             scale = scale_of(self.coding, name)
             starts = [first for first, _ in unit_bounds(scale, scale.cells[:-1])]
-            cell = cell_of(units[name], starts)
+            cell = sql.cell_of(units[name], starts)
             if self.coding.attribute(name).coding.missing:
                 missing = codes[name] == self.coding.domain.size(name) - 1
                 cell = ibis.cases((missing, len(starts)), else_=cell)
@@ -255,8 +227,6 @@ class IbisTable:
         return summed
 
     def _add_sums(self, summed: UnitSums, by: Clique, places: Sequence[int]) -> None:
-        import ibis  # noqa: PLC0415 - the extra ``ibis``
-
         sums = [summed.sums[place] for place in places]
         numbers = tuple(dict.fromkeys(name for one in sums for name in one.of))
         names = tuple(dict.fromkeys((*by, *numbers, *(name for one in sums for name in one.present))))
@@ -275,7 +245,10 @@ class IbisTable:
             columns[f"p{axis}"] = ibis.cases((inside, product), else_=0).cast("int64")
         grouped = table.select(cell=cell, **columns).group_by("cell")
         query = grouped.aggregate(
-            **{f"t{axis}": lambda own, name=name: total(own[name]) for axis, name in enumerate(columns)}
+            **{
+                f"t{axis}": lambda own, name=name: sql.total(own[name])
+                for axis, name in enumerate(columns)
+            }
         )
         for cells, *totals in self._batches(query):
             for axis, place in enumerate(places):
@@ -283,33 +256,32 @@ class IbisTable:
 
     def _with_units(self, names: Clique, numbers: Clique) -> tuple[Any, dict[str, Any], dict[str, Any]]:
         """Return records of codes and units, and both columns by name; a missing value's unit is 0."""
-        import ibis  # noqa: PLC0415 - the extra ``ibis``
-
         scales = {name: scale_of(self.coding, name) for name in numbers}
         values = {
-            f"v{axis}": bounded_number(
+            f"v{axis}": sql.bounded_number(
                 self.records[name], self.coding.attribute(name), scales[name], self._reading(name)
             )
             for axis, name in enumerate(numbers)
         }
         coded, codes = self._coded(names, **values)
         # each step has a name, so that no engine computes it again in the next
-        coded = computed_once(coded)
+        coded = sql.computed_once(coded)
         columns = {f"c{axis}": code for axis, code in enumerate(codes)}
         columns |= {value: coded[value] for value in values}
         columns |= {
-            f"w{axis}": steps_about(coded[f"v{axis}"], scales[name]) for axis, name in enumerate(numbers)
+            f"w{axis}": sql.steps_about(coded[f"v{axis}"], scales[name])
+            for axis, name in enumerate(numbers)
         }
-        table = computed_once(coded.select(**columns))
+        table = sql.computed_once(coded.select(**columns))
         own = {name: table[f"c{axis}"] for axis, name in enumerate(names)}
         units = {}
         for axis, name in enumerate(numbers):
             attribute = self.coding.attribute(name).coding
             present = own[name].between(0, attribute.size - 1 - attribute.missing)
-            unit = unit_of(table[f"v{axis}"], table[f"w{axis}"], scales[name])
+            unit = sql.unit_of(table[f"v{axis}"], table[f"w{axis}"], scales[name])
             units[f"u{axis}"] = ibis.cases((present, unit), else_=0).cast("int64")
         codes_named = {f"c{axis}": own[name] for axis, name in enumerate(names)}
-        table = computed_once(table.select(**codes_named, **units))
+        table = sql.computed_once(table.select(**codes_named, **units))
         return (
             table,
             {name: table[f"c{axis}"] for axis, name in enumerate(names)},
@@ -328,10 +300,10 @@ class IbisTable:
         A table has no order: the records are sorted. Else as ``StreamedRecords.read``.
         """
         names = tuple(dict.fromkeys((*attributes, *uncoded)))
-        self._check_columns(sources_of(self.coding, names))
-        check_numbers(self.coding, uncoded)
+        self._check_columns(encoding.sources_of(self.coding, names))
+        encoding.check_numbers(self.coding, uncoded)
         values = {
-            f"v{axis}": stored_number(
+            f"v{axis}": sql.stored_number(
                 self.records[name], self.coding.attribute(name), self._reading(name)
             )
             for axis, name in enumerate(uncoded)
@@ -346,7 +318,7 @@ class IbisTable:
         if len(columns[0]) > most_records:
             raise TooManyRecordsError(limit=most_records)
         codes = dict(zip(names, columns[: len(names)], strict=True))
-        self._refuse({name for name in names if codes[name].min() == UNDECLARED})
+        self._refuse({name for name in names if codes[name].min() == sql.UNDECLARED})
         sources = zip(uncoded, columns[len(names) :], strict=True)
         numbers = {name: self._numbers(name, values, codes[name]) for name, values in sources}
         order = np.lexsort([*numbers.values(), *codes.values()][::-1])
@@ -377,19 +349,12 @@ class IbisTable:
     def undeclared(self, name: str) -> dict[str, int]:
         """Values of an attribute that have no level, as text, and their counts: for stewards alone."""
         self._check_columns([name])
-        text = text_of(self.records[name]).fill_null("")
+        text = sql.text_of(self.records[name]).fill_null("")
         coded = self.records.select(value=text, code=self._code(name))
-        query = coded.filter(coded.code == UNDECLARED).group_by("value")
+        query = coded.filter(coded.code == sql.UNDECLARED).group_by("value")
         text_counts = query.aggregate(records=lambda table: table.count())
         batches = ((texts.tolist(), counts.tolist()) for texts, counts in self._batches(text_counts))
         return {text: count for batch in batches for text, count in zip(*batch, strict=True)}
-
-    def _tables(self, cliques: Sequence[Clique]) -> Iterator[tuple[Clique, _Counts]]:
-        """Yield tables on sets of attributes such that every clique lies inside one set."""
-        rest = [one for one in cliques if not any(set(one) <= set(names) for names in self._kept)]
-        yield from self._kept.items()
-        for names in cover(self._with_undeclared(), rest, _TABLE_CELLS):
-            yield names, self._counted(names)
 
     def _with_undeclared(self) -> Domain:
         """Domain with an additional first level of each attribute: undeclared values."""
@@ -417,23 +382,23 @@ class IbisTable:
         Derived attributes are expressions of named codes, so that no engine computes a code again in
         each case.
         """
-        sources = sources_of(self.coding, names)
+        sources = encoding.sources_of(self.coding, names)
         short = {name: f"s{axis}" for axis, name in enumerate(sources)}
         coded = self.records.select(**{short[name]: self._code(name) for name in sources}, **values)
         codes = {name: coded[short[name]] for name in sources}
         for name in names:
             if (how := self.coding.attribute(name).derivation) is not None:
                 sizes = self.coding.domain.project(how.sources).sizes
-                codes[name] = derived_code([codes[source] for source in how.sources], sizes, how)
+                codes[name] = sql.derived_code([codes[source] for source in how.sources], sizes, how)
         return coded, [codes[name] for name in names]
 
     def _code(self, name: str) -> Any:
-        return code_of(self.records[name], self.coding.attribute(name), self._reading(name))
+        return sql.code_of(self.records[name], self.coding.attribute(name), self._reading(name))
 
     def _numbers(self, name: str, values: NDArray[Any], codes: NDArray[Any]) -> FloatArray:
         attribute = self.coding.attribute(name)
-        stored = numbers_of_stored(values, attribute, self._reading(name))
-        (numbers,) = adjusted_numbers(self.coding, (name,), [stored])
+        stored = sql.numbers_of_stored(values, attribute, self._reading(name))
+        (numbers,) = encoding.adjusted_numbers(self.coding, (name,), [stored])
         if attribute.coding.missing:
             numbers[codes == attribute.coding.size - 1] = np.nan
         return numbers
@@ -448,11 +413,11 @@ class IbisTable:
     def _refuse(self, undeclared: set[str]) -> None:
         """Raise UndeclaredLevelError, which names stored attributes, not derived ones."""
         if undeclared:
-            sources = sources_of(self.coding, tuple(undeclared))
+            sources = encoding.sources_of(self.coding, tuple(undeclared))
             names = [name for name in sources if name in undeclared or self._counted((name,))[0]]
             raise UndeclaredLevelError(attribute=", ".join(names))
 
-    def _batches(self, query: Any) -> Iterator[list[NDArray[Any]]]:
+    def _batches(self, query: Any) -> Iterator[Batch]:
         for batch in self._answer(query):
             yield [column.to_numpy(zero_copy_only=False) for column in batch.columns]
 
@@ -523,7 +488,7 @@ class PersonTable(StreamedRecords):
         check_version(now, version)
 
     def _fingerprint(self, salt: bytes, places: int) -> str:
-        reading = how_read(USUAL, self.readings, self.persons.rule)
+        reading = encoding.how_read(USUAL, self.readings, self.persons.rule)
         text = f"gencard.person_table.v1 {self.version_kind} {reading} {places % 2**64}"
         return hmac.new(salt, text.encode(), sha256).hexdigest()
 
@@ -553,10 +518,10 @@ class PersonTable(StreamedRecords):
             self._kept.append(records_held)
         return self._kept[0]
 
-    def _codes(self, held: _Held) -> Generator[list[NDArray[Any]], None, None]:
+    def _codes(self, held: _Held) -> Generator[Batch, None, None]:
         """Yield codes of stored attributes, then other columns; note undeclared values in ``held``."""
         names = self.coding.stored
-        encoders = encoders_of(self.coding, self.readings, names)
+        encoders = encoding.encoders_of(self.coding, self.readings, names)
         for batch in self._numbers(names):
             held.places += _sum(batch)
             for axis, (name, encoder) in enumerate(zip(names, encoders, strict=True)):
@@ -568,23 +533,23 @@ class PersonTable(StreamedRecords):
                     batch[axis] = np.zeros(len(batch[axis]), dtype=code_dtype(size))
             yield batch
 
-    def _numbers(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:
+    def _numbers(self, attributes: Clique) -> Iterator[Batch]:
         stored_attributes = [self.coding.attribute(name) for name in self.coding.stored]
         columns = self.table.columns((*self.coding.stored, self.persons.column))
-        columns_sent = {_PERSON: key_text(columns.pop(), self.persons.column)}
+        columns_sent = {_PERSON: sql.key_text(columns.pop(), self.persons.column)}
         numbers: dict[str, str] = {}
         for axis, (attribute, column) in enumerate(zip(stored_attributes, columns, strict=True)):
             reading = self.readings.get(attribute.name, PLAIN)
-            sent = columns_sent[f"s{axis}"] = value_of(column, attribute, reading)
-            encoder = encoder_of(attribute, replace(reading, absent=()))
-            if isinstance(encoder, TextEncoder):
-                numbers[attribute.name] = quoted(f"s{axis}", '"')
+            sent = columns_sent[f"s{axis}"] = sql.value_of(column, attribute, reading)
+            encoder = encoding.encoder_of(attribute, replace(reading, absent=()))
+            if isinstance(encoder, encoding.TextEncoder):
+                numbers[attribute.name] = encoding.quoted(f"s{axis}", '"')
                 continue
             kind = (
                 "VARCHAR" if sent.type().is_string() else "DATE" if sent.type().is_date() else "DOUBLE"
             )
-            numbers[attribute.name] = encoder.expression(EngineColumn(f"s{axis}", kind))
-        query = self.persons.query(EngineColumn(_PERSON, "VARCHAR"), numbers, attributes)
+            numbers[attribute.name] = encoder.expression(encoding.EngineColumn(f"s{axis}", kind))
+        query = self.persons.query(encoding.EngineColumn(_PERSON, "VARCHAR"), numbers, attributes)
         batches = self.table.stream(columns_sent)
         with closing(silently(_engine)) as engine:  # reaches nothing but the batches
             for batch in batches:
@@ -605,5 +570,5 @@ def _answer(engine: duckdb.DuckDBPyConnection, query: str, batch: Any) -> Any:
     return engine.sql(query).to_arrow_table()
 
 
-def _sum(batch: list[NDArray[Any]]) -> int:
+def _sum(batch: Batch) -> int:
     return int(batch[-2].sum(dtype=np.uint64))

@@ -12,23 +12,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.controller.records.encoding import (
-    Encoder,
-    EngineColumn,
-    adjusted_numbers,
-    by_value,
-    columns_of,
-    encoders_of,
-    how_read,
-    of_dates,
-    query_of,
-)
+from gencard.controller.records import encoding
 from gencard.controller.records.file_format import (
     CLOSED_ENGINE,
     USUAL,
@@ -42,7 +32,7 @@ from gencard.controller.records.file_format import (
     silently,
 )
 from gencard.controller.records.schema_file import PublicSchema
-from gencard.controller.records.source import Persons, RecordSource, StreamedRecords, check_version
+from gencard.controller.records.source import Batch, Persons, StreamedRecords, check_version
 from gencard.controller.records.table_address import TableAddress
 from gencard.core.coding import PLAIN, Coding, Edges, Labels, Reading
 from gencard.core.domain import Clique
@@ -61,6 +51,8 @@ from gencard.files.stored import StoredColumn, check_names, is_stored, read_stor
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from gencard.controller.records.tables import IbisTable, PersonTable
 
 _BATCH = 1 << 16  # records
 
@@ -98,11 +90,12 @@ class Vault(StreamedRecords):
     persons: Persons | None = None
     memory: "_ReadNumbers | None" = None
     note: str = ""
+    version_kind: ClassVar = VersionKind.BYTES
 
     def held(self, progress: Callable[[int], None] = lambda _: None) -> "Vault":
         """Read the file, and return the same records in memory, if they do not take too much."""
         tests, notes = list[_Test](), list[str]()
-        batches: list[list[NDArray[Any]]] = []
+        batches: list[Batch] = []
         records, size = 0, 0
         for batch in self._read(self.coding.stored, None if self.persons else tests, notes):
             size += sum(column.nbytes for column in batch)
@@ -113,10 +106,6 @@ class Vault(StreamedRecords):
             progress(records)
         memory = _ReadNumbers(self.coding.stored, tuple(tests), tuple(batches))
         return replace(self, memory=memory, note=" ".join(notes))
-
-    @property
-    def version_kind(self) -> VersionKind:
-        return VersionKind.BYTES
 
     def digest(self, salt: bytes) -> str:
         """HMAC-SHA256 of the file, in hex: says whether two files are the same, and no more.
@@ -135,8 +124,10 @@ class Vault(StreamedRecords):
         ``digest`` is that of the file, if it is known.
         """
         digest = digest or self.digest(salt)
-        reading = how_read(self.format, self.readings, self.persons.rule if self.persons else None)
-        if reading == how_read(USUAL, {}):
+        reading = encoding.how_read(
+            self.format, self.readings, self.persons.rule if self.persons else None
+        )
+        if reading == encoding.how_read(USUAL, {}):
             return digest
         if not self.format.is_utf8 and len(self.coding.stored) == 1:
             reading += " empty lines are records"  # before, they were none if the file has one column
@@ -148,12 +139,12 @@ class Vault(StreamedRecords):
 
     def unzoned(self) -> dict[str, int]:
         """Count values of attributes of dates that lack a zone, or the offset that a zone needs."""
-        counts = self._counted("zone") if of_dates(self.coding) else {}
+        counts = self._counted("zone") if encoding.of_dates(self.coding) else {}
         return {test.name: sum(signs) for test, signs in counts.items()}
 
     def texts_by_value(self) -> dict[str, int]:
         """Count values of text columns, such as 007, that are compared with labels as numbers."""
-        counts = self._counted("text") if by_value(self.coding) else {}
+        counts = self._counted("text") if encoding.by_value(self.coding) else {}
         # a file that says which columns are texts needs no other sign
         return {
             test.name: sum(shown_rules(*signs).values() if len(signs) > 1 else signs)
@@ -162,11 +153,13 @@ class Vault(StreamedRecords):
 
     def _counted(self, kind: str) -> "dict[_Test, list[int]]":
         if self.memory is not None and not self.persons:
-            counts = self.memory.counted()
+            memory, first = self.memory, len(self.memory.stored)
+            places = slice(first, first + len(memory.tests))
+            counts = _counted(memory.tests, (batch[places] for batch in memory.batches))
             return {test: signs for test, signs in counts.items() if test.kind == kind}
         with OpenRecords(self.path, self.format) as records:
             tests = {test: sql for test, sql in self._tests(records).items() if test.kind == kind}
-            batches = records.batches(query_of([*tests.values()])) if tests else ()
+            batches = records.batches(encoding.query_of([*tests.values()])) if tests else ()
             return _counted(tuple(tests), batches)
 
     def _tests(self, records: "OpenRecords") -> "dict[_Test, str]":
@@ -175,7 +168,7 @@ class Vault(StreamedRecords):
         A test is a whole number: bit k is set if a value shows sign k.
         """
         tests: dict[_Test, str] = {}
-        names = (*of_dates(self.coding), *by_value(self.coding))
+        names = (*encoding.of_dates(self.coding), *encoding.by_value(self.coding))
         for name, column in zip(names, records.columns_named(names), strict=True):
             absent = column.absent(self.readings.get(name, PLAIN).absent)
             signs: tuple[str, ...]
@@ -194,45 +187,43 @@ class Vault(StreamedRecords):
             tests[_Test(kind, name, len(signs))] = f"CAST({shown} AS UTINYINT)"
         return tests
 
-    def _numbers(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:
+    def _numbers(self, attributes: Clique) -> Iterator[Batch]:
         if self.memory is not None:
             return self.memory.numbers(attributes)
         return self._read(attributes)
 
-    def _coded(self, stored: Clique, uncoded: Clique) -> Generator[list[NDArray[Any]], None, None]:
+    def _coded(self, stored: Clique, uncoded: Clique) -> Generator[Batch, None, None]:
         if self.memory is None or self.persons:
             yield from StreamedRecords._coded(self, stored, uncoded)
             return
-        encoders = encoders_of(self.coding, self.readings, stored)
+        encoders = encoding.encoders_of(self.coding, self.readings, stored)
         codes = [self.memory.codes(encoder) for encoder in encoders]
         for place, numbers in enumerate(self.memory.numbers(uncoded)):
             yield [
                 *(column[place] for column in codes),
-                *adjusted_numbers(self.coding, uncoded, numbers[: len(uncoded)]),
+                *encoding.adjusted_numbers(self.coding, uncoded, numbers[: len(uncoded)]),
             ]
 
     def _read(
         self, attributes: Clique, tested: "list[_Test] | None" = None, notes: list[str] | None = None
-    ) -> Iterator[list[NDArray[Any]]]:
+    ) -> Iterator[Batch]:
         """Yield numbers, then columns of ``Persons.query``, or tests; fills ``tested``, ``notes``."""
         stored_names = self.coding.stored if self.persons else attributes
         names = (*stored_names, self.persons.column) if self.persons else stored_names
         with OpenRecords(self.path, self.format) as records:
             if notes is not None and records.note:
                 notes.append(records.note)
-            columns = records.columns_named(columns_of(names, self.readings))
-            encoders = zip(
-                stored_names,
-                encoders_of(self.coding, self.readings, stored_names),
-                columns,
-                strict=False,
+            columns = records.columns_named(
+                [self.readings.get(name, PLAIN).time_of or name for name in names]
             )
+            encoders_here = encoding.encoders_of(self.coding, self.readings, stored_names)
+            encoders = zip(stored_names, encoders_here, columns, strict=False)
             numbers = {name: encoder.expression(column) for name, encoder, column in encoders}
             of_persons = self.persons and self.persons.query(columns[-1], numbers, attributes)
             tests = {} if tested is None else self._tests(records)
             if tested is not None:
                 tested += tests
-            of_all = query_of([*(numbers[name] for name in attributes), *tests.values()])
+            of_all = encoding.query_of([*(numbers[name] for name in attributes), *tests.values()])
             yield from records.batches(of_persons or of_all)
 
 
@@ -244,9 +235,7 @@ class _Test(NamedTuple):
     signs: int
 
 
-def _counted(
-    tests: Sequence[_Test], batches: Iterable[Sequence[NDArray[Any]]]
-) -> dict[_Test, list[int]]:
+def _counted(tests: Sequence[_Test], batches: Iterable[Batch]) -> dict[_Test, list[int]]:
     counts = {test: [0] * test.signs for test in tests}
     for batch in batches:
         for signs, shown in zip(counts.values(), batch, strict=True):
@@ -262,26 +251,30 @@ class _ReadNumbers:
 
     stored: Clique
     tests: tuple[_Test, ...]
-    batches: tuple[list[NDArray[Any]], ...]
-    coded: dict[str, list[NDArray[Any]]] = field(default_factory=dict)
+    batches: tuple[Batch, ...]
+    coded: dict[str, Batch] = field(default_factory=dict)
 
-    def codes(self, encoder: Encoder) -> list[NDArray[Any]]:
+    def codes(self, encoder: encoding.Encoder) -> Batch:
         """Codes of an attribute by batch, computed once; raises UndeclaredLevelError."""
         if encoder.name not in self.coded:
             place = self.stored.index(encoder.name)
             self.coded[encoder.name] = [encoder.codes(batch[place]) for batch in self.batches]
         return self.coded[encoder.name]
 
-    def numbers(self, attributes: Clique) -> Iterator[list[NDArray[Any]]]:
+    def numbers(self, attributes: Clique) -> Iterator[Batch]:
         """Yield the same as ``Vault._read``, without tests."""
         places = [self.stored.index(name) for name in attributes]
         for batch in self.batches:
             added = batch[len(self.stored) + len(self.tests) :]
             yield [*(batch[place] for place in places), *added]
 
-    def counted(self) -> dict[_Test, list[int]]:
-        places = slice(len(self.stored), len(self.stored) + len(self.tests))
-        return _counted(self.tests, (batch[places] for batch in self.batches))
+
+RecordSource: TypeAlias = "Vault | IbisTable | PersonTable"
+"""Records under a public schema: they can be counted, checked, and read up to a bound.
+
+Every method may raise DatasetUnavailableError, MissingAttributeError, UndeclaredLevelError and
+EmptyDatasetError.
+"""
 
 
 @contextmanager
@@ -309,9 +302,8 @@ def open_source(
 
     usual = replace(USUAL, file_mib=file_format.file_mib)
     if replace(file_format, dates=tuple(file_format.dates)) != usual:  # a job has lists
-        raise InvalidInputError(
-            field="format", problem="applies to files only, not to tables of a database"
-        )
+        problem = "applies to files only, not to tables of a database"
+        raise InvalidInputError(field="format", problem=problem)
     with open_table(place, secret, schema.coding, schema.readings) as table:
         yield PersonTable(table, schema.coding, table.readings, persons) if persons else table
 
@@ -339,13 +331,9 @@ class OpenRecords:
 
     def _stored(self) -> "pa.Table":
         with suppress(*(() if self._explains else (InvalidInputError, TooLargeError))):
-            stored = read_stored(
-                self._path,
-                "data",
-                sheet=self._format.sheet,
-                skip=self._format.skip,
-                most_bytes=self._format.most_bytes,
-            )
+            form = self._format
+            how: dict[str, Any] = {"sheet": form.sheet, "skip": form.skip, "most_bytes": form.most_bytes}
+            stored = read_stored(self._path, "data", **how)
             self.described = {one.name: one for one in stored.columns}
             self.note = stored.note
             return stored.table
@@ -354,22 +342,19 @@ class OpenRecords:
     def __enter__(self) -> "OpenRecords":
         check_path(self._path)
         folder = self._folder = folder_at(self._path)
+        files = folder.files if folder else (self._path,)
+        is_parquet = folder is not None or ending_of(self._path) in PARQUET
         if folder is None:
             self._check_bytes(silently(lambda: self._path.stat().st_size))
-        if folder is not None or ending_of(self._path) in PARQUET:
-            for file in folder.files if folder else (self._path,):
-                silently(partial(_check_footer, file))
+        for file in files if is_parquet else ():
+            silently(partial(_check_footer, file))
         self._engine = silently(self._open)
-        if folder is not None or ending_of(self._path) in PARQUET:
+        if is_parquet:
             # refused if it would unpack to far more than its size says
-            files = self._folder.files if self._folder else (self._path,)
-            listed = self._folder.listed if self._folder else literal(str(self._path))
+            listed = folder.listed if folder else literal(str(self._path))
             # a file without rows has no column, which is for others to refuse
-            chunks = f"FROM parquet_metadata({listed})"
-            ((unpacked, columns),) = self.rows(
-                "SELECT coalesce(sum(total_uncompressed_size), 0), count(DISTINCT path_in_schema) "
-                + chunks
-            )
+            sums = "coalesce(sum(total_uncompressed_size), 0), count(DISTINCT path_in_schema)"
+            ((unpacked, columns),) = self.rows(f"SELECT {sums} FROM parquet_metadata({listed})")  # noqa: S608
             ((rows,),) = self.rows(
                 f"SELECT coalesce(sum(num_rows), 0) FROM parquet_file_metadata({listed})"  # noqa: S608  # quoted
             )
@@ -378,9 +363,9 @@ class OpenRecords:
             if unpacked:
                 self._check_bytes(int(unpacked))
         if folder is not None:
-            folder.check_columns(self.rows(folder.columns_query))
+            folder.check_columns(self.rows)
         self.columns = [
-            EngineColumn(name.strip() if self._format.trim else name, kind, self._format, name)
+            encoding.EngineColumn(name.strip() if self._format.trim else name, kind, self._format, name)
             for name, kind, *_ in self.rows("DESCRIBE records")
         ]
         return self
@@ -410,7 +395,7 @@ class OpenRecords:
         engine.execute(_UNCOPIED)
         return engine
 
-    def parts(self) -> Iterator[list[EngineColumn]]:
+    def parts(self) -> Iterator[list[encoding.EngineColumn]]:
         """Copy the columns into memory, as many at once as fit; yield these.
 
         Until the next part, ``records`` is the copy and has no other columns. A column that does not
@@ -426,7 +411,7 @@ class OpenRecords:
                 width = (width + 1) // 2
         self.uncopy()
 
-    def _copy(self, columns: Sequence[EngineColumn]) -> bool:
+    def _copy(self, columns: Sequence[encoding.EngineColumn]) -> bool:
         """Copy some columns as they are stored; return False if they take too much memory."""
         self.uncopy()
         names = ", ".join(column.sql for column in columns)
@@ -459,7 +444,7 @@ class OpenRecords:
             file = self._folder.files[0] if self._folder else self._path
             check_names(silently(lambda: read_schema(file).names), "data", "")
 
-    def columns_named(self, names: Sequence[str]) -> list[EngineColumn]:
+    def columns_named(self, names: Sequence[str]) -> list[encoding.EngineColumn]:
         """Raises MissingAttributeError, which names all that the file lacks."""
         columns = self.columns[::-1]
         by_name = {column.name: column for column in columns}
@@ -473,7 +458,7 @@ class OpenRecords:
         rows: list[tuple[Any, ...]] = silently(lambda: self._engine.execute(query).fetchall())
         return rows
 
-    def batches(self, query: str) -> Iterator[list[NDArray[Any]]]:
+    def batches(self, query: str) -> Iterator[Batch]:
         """Yield the result in batches, one array per column."""
         reader = silently(lambda: self._engine.sql(query).to_arrow_reader(_BATCH))
         while (batch := silently(lambda: next(reader, None))) is not None:

@@ -22,7 +22,6 @@ from gencard.core.errors import BlackBoxError, GencardError, InvalidInputError, 
 from gencard.core.program_outputs import START, Outputs, check_outputs, difference_in_shape
 from gencard.run.r_language import R, bytes_of_r_request, is_r, start_file
 from gencard.wire.black_box import NOTHING_STORED, BoxRequest, BoxTask, StoredNumbers
-from gencard.wire.canonical import sha256
 
 # R in a sandbox: its place, its start, and the packages that a program finds.
 #
@@ -124,11 +123,6 @@ LIBRARIES = ("numpy", "scipy", *ANALYSES)
 
 MOST_BYTES = 1 << 18
 """Largest size of a program, in bytes."""
-
-
-def analysis_digest(text: bytes) -> str:
-    """Return the SHA-256 of the file in hex, as ``sha256sum`` prints it and a card names it."""
-    return sha256(text)
 
 
 def analysis_program(text: str, libraries: Collection[str] = ()) -> Program:

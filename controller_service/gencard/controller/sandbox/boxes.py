@@ -6,7 +6,7 @@ A trial run tests whether a sandbox can be closed on this machine.
 import signal
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
@@ -46,10 +46,6 @@ from gencard.wire.black_box import (
 from gencard.wire.canonical import document_of, json_bytes
 
 
-def values_of_attributes(values: Values, dataset: Dataset) -> Mapping[str, tuple[float, ...]]:
-    return {name: values[name] for name in dataset.domain.attributes if name in values}
-
-
 def ignore_hundredths(_hundredths: int) -> None:
     """Drop the progress of a program: it may depend on records."""
 
@@ -65,16 +61,19 @@ class SandboxedProgram:
     Args:
         workload: The cliques of the card.
         values: For ordered attributes, the number that each code stands for, NaN for missing.
+        relays: Whether its refusals of public input are raised as they are. Only a program that comes
+            with Gencard may: a refusal in another program's own text may disclose records.
     """
 
     program: Program
     sandbox: Sandbox
     workload: tuple[Clique, ...] = ()
     values: Values = field(default_factory=dict)
+    relays: bool = False
 
     def __call__(self, dataset: Dataset, rows: int, *, seed: int) -> Dataset:
         """Return the program's rows; its progress is dropped, because it may depend on records."""
-        return self.ask(BoxTask.RUN, dataset, rows, seed).rows()
+        return self.ask(self.request(BoxTask.RUN, dataset, rows, seed)).rows()
 
     def runs_by_seed(self, dataset: Dataset, rows: int, *, seeds: Sequence[int]) -> Iterator[Dataset]:
         """Yield the result of a call with each seed, one after the other; raises as a call does.
@@ -85,7 +84,8 @@ class SandboxedProgram:
         waiting: list[Dataset] = []
         checked = time.monotonic()
         for number, seed in enumerate(seeds, start=1):
-            waiting.append(self.ask(BoxTask.RUN, dataset, rows, seed, checks=False).rows())
+            request = self.request(BoxTask.RUN, dataset, rows, seed)
+            waiting.append(self.ask(request, checks=False).rows())
             if number == len(seeds) or time.monotonic() - checked >= _MOMENT:
                 self.sandbox.check()
                 checked = time.monotonic()
@@ -93,62 +93,44 @@ class SandboxedProgram:
                 waiting.clear()
 
     def ask(
-        self,
-        task: BoxTask,
-        dataset: Dataset,
-        rows: int,
-        seed: int,
-        *,
-        saved: bytes = b"",
-        report: HundredthsReport = ignore_hundredths,
-        checks: bool = True,
+        self, request: BoxRequest, *, report: HundredthsReport = ignore_hundredths, checks: bool = True
     ) -> AnswerReader:
-        request = self._request(task, dataset, rows, seed, saved)
         answer = self.sandbox.ask(self.program, request, report=report, checks=checks)
-        return self._accepted(answer)
+        if self.relays and (refusal := answer.refusal()):
+            raise error_of_refusal(*refusal)
+        return answer
 
     def explanation(
         self, error: BlackBoxError | JobLimitError, dataset: Dataset, rows: int, seed: int
     ) -> tuple[GencardError, str]:
-        """Return the error of a run on made-up records with its cause, and the program's standard error.
+        """Return the error of a run on made-up records, with cause and advice, and its standard error.
 
-        The program is run once more. This must never be called on real records.
+        The program is run once more. This must never be called on real records. The cause is a limit,
+        the end of the process, or the first fault of the answer.
         """
-        request, seen = self._request(BoxTask.RUN, dataset, rows, seed), Observed(error=error)
+        request, seen = self.request(BoxTask.RUN, dataset, rows, seed), Observed(error=error)
+        limits = self.sandbox.limits
         if isinstance(error, BlackBoxError):
             seen = self.sandbox.observed(self.program, request)
-        return explained(seen, request, self.sandbox.limits)
+        written = seen.written.decode(errors="replace")
+        if isinstance(seen.error, JobLimitError):
+            return _limit_error(seen.error, limits), written
+        problem, advice = _cause(seen, request, limits, written)
+        if written.strip():
+            advice += " Below is what the program wrote to standard error."
+        return BlackBoxError(problem=problem, advice=advice), written
 
-    def _request(
+    def request(
         self, task: BoxTask, dataset: Dataset, rows: int, seed: int, saved: bytes = b""
     ) -> BoxRequest:
-        values = values_of_attributes(self.values, dataset)
+        names = dataset.domain.attributes
+        values = {name: self.values[name] for name in names if name in self.values}
         parameters = self.program.parameters
         return BoxRequest(task, dataset, rows, seed, parameters, self.workload, values, saved)
-
-    def _accepted(self, answer: AnswerReader) -> AnswerReader:
-        """Return the answer unchanged; a refusal in the program's own text may disclose records."""
-        return answer
 
 
 _SHOWN = 60
 """Characters of an answer that are quoted."""
-
-
-def explained(
-    observed: Observed, request: BoxRequest, limits: SandboxLimits
-) -> tuple[GencardError, str]:
-    """Return the error of a run on made-up records, with cause and advice, and its standard error.
-
-    The cause is a limit, the end of the process, or the first fault of the answer.
-    """
-    written = observed.written.decode(errors="replace")
-    if isinstance(observed.error, JobLimitError):
-        return _limit_error(observed.error, limits), written
-    problem, advice = _cause(observed, request, limits, written)
-    if written.strip():
-        advice += " Below is what the program wrote to standard error."
-    return BlackBoxError(problem=problem, advice=advice), written
 
 
 def _limit_error(error: JobLimitError, limits: SandboxLimits) -> JobLimitError:
@@ -167,11 +149,9 @@ def _limit_error(error: JobLimitError, limits: SandboxLimits) -> JobLimitError:
     return error
 
 
-def _cause(
-    observed: Observed, request: BoxRequest, limits: SandboxLimits, written: str
-) -> tuple[str, str]:
+def _cause(observed: Observed, request: BoxRequest, limits: SandboxLimits, text: str) -> tuple[str, str]:
     if observed.code:
-        return _end(observed.code), _advice_on(written, limits)
+        return _end(observed.code), _advice_on(text, limits)
     if observed.error is None:
         return (
             "it failed once and succeeded with the same seed when it was run again",
@@ -189,15 +169,7 @@ def _cause(
             "In Python end the script with NAME.main(), where NAME is the decorated function, and do not"
             " call exit or os._exit before; in other languages write the header line and the codes.",
         )
-    return _fault_of_answer(observed.answer, request) or (
-        observed.error.fields["problem"],
-        "Correct the program.",
-    )
-
-
-def _fault_of_answer(answer: bytes, request: BoxRequest) -> tuple[str, str] | None:
-    expected = expected_line(request)
-    line, end, body = answer.partition(b"\n")
+    line, end, body = observed.answer.partition(b"\n")
     while line.startswith(b'{"done":') and end:  # lines of progress come before the header
         line, end, body = body.partition(b"\n")
     line += end
@@ -207,9 +179,9 @@ def _fault_of_answer(answer: bytes, request: BoxRequest) -> tuple[str, str] | No
             "Write nothing else to standard output: in Python print only after NAME.main() has begun, or"
             " to sys.stderr.",
         )
-    if wrong := _wrong_code(body, request):
-        return wrong, "Give whole numbers from 0 to one less than the size of the attribute."
-    return None
+    wrong = _wrong_code(body, request)
+    advice = "Give whole numbers from 0 to one less than the size of the attribute."
+    return (wrong, advice) if wrong else (observed.error.fields["problem"], "Correct the program.")
 
 
 def _quoted(line: bytes) -> str:
@@ -270,53 +242,25 @@ def _wrong_code(body: bytes, request: BoxRequest) -> str:
     return ""
 
 
-class BuiltInProgram(SandboxedProgram):
-    """A program that comes with Gencard: its refusals are relayed, because they disclose no record."""
-
-    __slots__ = ()
-
-    def _accepted(self, answer: AnswerReader) -> AnswerReader:
-        """Raise the box's refusal of its public input, if the answer is one."""
-        if refusal := answer.refusal():
-            raise error_of_refusal(*refusal)
-        return answer
-
-
-Sampling = Callable[[Dataset, bytes, int, int], Dataset]
-"""From a dataset without records, over the domain of the fit; the fit; rows; and seed."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class SandboxedFit:
     """See ``core.blackbox.FittedBox``; ``inner`` are the bytes from the box."""
 
-    sampling: Sampling
+    box: "FittingProgram"
     domain: Domain
     inner: bytes = field(repr=False)
 
     def sample(self, rows: int, *, seed: int) -> Dataset:
         none = Dataset(self.domain, np.zeros((0, len(self.domain)), dtype=np.uint8))
-        return self.sampling(none, self.inner, rows, seed)
+        return self.box.ask(self.box.request(BoxTask.SAMPLE, none, rows, seed, self.inner)).rows()
 
     def save(self) -> bytes:
         """Return a line of JSON with the domain, then the bytes from the box."""
         domain = {"attributes": list(self.domain.attributes), "sizes": list(self.domain.sizes)}
         return json_bytes(domain) + b"\n" + self.inner
 
-    @classmethod
-    def load(cls, sampling: Sampling, saved: bytes) -> "SandboxedFit":
-        """Load a fit from ``save``; raises BlackBoxError for other bytes."""
-        head, _, inner = saved.partition(b"\n")
-        try:
-            header = document_of(head, "fit")
-            domain = Domain(tuple(header["attributes"]), tuple(header["sizes"]))
-            return cls(sampling, domain, inner)
-        except (GencardError, KeyError, TypeError):
-            pass
-        raise BlackBoxError(problem="the bytes are not a saved fit")
 
-
-class FittingProgram(BuiltInProgram):
+class FittingProgram(SandboxedProgram):
     """See ``core.blackbox.FittingBox``; fits and samples are made in sandboxes of their own."""
 
     __slots__ = ()
@@ -327,16 +271,22 @@ class FittingProgram(BuiltInProgram):
         def report(hundredths: int) -> None:
             progress("fit", hundredths / 100)
 
-        saved = self.ask(BoxTask.FIT, dataset, 0, seed, report=report).saved()
-        return SandboxedFit(self.sampled, dataset.domain, saved)
+        saved = self.ask(self.request(BoxTask.FIT, dataset, 0, seed), report=report).saved()
+        return SandboxedFit(self, dataset.domain, saved)
 
     def load(self, saved: bytes) -> SandboxedFit:
-        """Return a fit that was saved; the box checks the bytes when it samples."""
-        return SandboxedFit.load(self.sampled, saved)
+        """Return a fit from the bytes of ``SandboxedFit.save``; raises BlackBoxError for other bytes.
 
-    def sampled(self, none: Dataset, saved: bytes, rows: int, seed: int) -> Dataset:
-        """Rows of a fit, over the domain of a dataset without records."""
-        return self.ask(BoxTask.SAMPLE, none, rows, seed, saved=saved).rows()
+        The box checks its own bytes when it samples.
+        """
+        head, _, inner = saved.partition(b"\n")
+        try:
+            header = document_of(head, "fit")
+            domain = Domain(tuple(header["attributes"]), tuple(header["sizes"]))
+            return SandboxedFit(self, domain, inner)
+        except (GencardError, KeyError, TypeError):
+            pass
+        raise BlackBoxError(problem="the bytes are not a saved fit")
 
 
 _BUILT_IN = """# {name}, version {version}
@@ -372,12 +322,12 @@ def sandboxed_box(
     *,
     workload: tuple[Clique, ...] = (),
     values: Values | None = None,
-) -> BuiltInProgram:
+) -> SandboxedProgram:
     """Return a box of the registry, in a sandbox; raises as ``built_in_program``."""
     program = built_in_program(name, parameters)
     fits = isinstance(_unconfined(name, parameters), FittingBox)
-    kind = FittingProgram if fits else BuiltInProgram
-    return kind(program, sandbox, workload, values or {})
+    kind = FittingProgram if fits else SandboxedProgram
+    return kind(program, sandbox, workload, values or {}, relays=True)
 
 
 def _unconfined(name: str, parameters: Parameters) -> BlackBox:

@@ -47,7 +47,6 @@ BYTECODE = "__pycache__"
 _TICK = 0.1
 """Seconds after which a further change is certain to get a later time than the last change."""
 
-_READERS = 2
 _REQUIREMENT = re.compile(r"^[A-Za-z0-9._-]+")
 _OPTIONAL = re.compile(r"extra\s*==")
 
@@ -217,7 +216,7 @@ def _check_hashes(distributions: Iterable[Installed], files: Collection[_File]) 
     }
     for each in distributions:
         there = [by_path.pop(path, None) for path in each.hashes]
-        with ThreadPoolExecutor(_READERS) as readers:
+        with ThreadPoolExecutor(2) as readers:
             same = list(readers.map(_has_hash, there, each.hashes.values()))
         wrong = [path for path, is_same in zip(each.hashes, same, strict=True) if not is_same]
         if wrong:
@@ -296,7 +295,6 @@ VARIABLES = {
 }
 """The whole environment: the same for every program, on every machine."""
 
-_OURS = "gencard"
 _PACKAGES = ("gencard.boxes", "gencard.core", "gencard.run", "gencard.wire")
 _OF_THE_CONTROLLER = ("__init__.py", "noise.py")
 """Modules of the controller that the sandbox shows: noise of private boxes comes from there."""
@@ -428,7 +426,7 @@ def _interpreter() -> tuple[frozenset[str], tuple[str, ...], tuple[tuple[str, st
     paths |= {str(files(package)) for package in _PACKAGES}
     paths |= {str(files("gencard.controller") / name) for name in _OF_THE_CONTROLLER}
     # an editable installation has files that name its place
-    ours = distribution(_OURS)
+    ours = distribution("gencard")
     paths |= {str(ours.locate_file(file)) for file in ours.files or () if file.suffix == ".pth"}
     # the sandbox already mounts all of /usr except site-packages
     unmounted = (each for each in paths if not each.startswith("/usr/") or "-packages/" in each)
@@ -455,18 +453,8 @@ def root_of(environment: Environment) -> Iterator[str]:
     for name, target in environment.links:
         yield from (*_folders_above(Path(name), folders), "--symlink", target, name)
     if environment.compiled:
-        yield from (
-            *_folders_above(Path(COMPILED), folders),
-            "--ro-bind",
-            environment.compiled,
-            COMPILED,
-        )
-
-
-def closing_of(environment: Environment) -> Iterator[str]:
-    """Yield the options that need a complete sandbox: hidden folders become read-only."""
-    for path in environment.hidden:
-        yield from ("--remount-ro", path)
+        yield from _folders_above(Path(COMPILED), folders)
+        yield from ("--ro-bind", environment.compiled, COMPILED)
 
 
 def _folders_above(path: Path, made: set[Path]) -> Iterator[str]:

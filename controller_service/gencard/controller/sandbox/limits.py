@@ -15,8 +15,6 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Protocol
 
 from gencard.core.errors import InvalidInputError, IsolationError, JobLimitError
 
@@ -145,22 +143,6 @@ def _at_most(bound: int, kind: int) -> int:
     return bound if hard == resource.RLIM_INFINITY else min(bound, hard)
 
 
-class Running(Protocol):
-    """A process that runs for a sandbox, such as ``subprocess.Popen``."""
-
-    @property
-    def pid(self) -> int: ...
-    @property
-    def stdin(self) -> IO[bytes] | None: ...
-    @property
-    def stdout(self) -> IO[bytes] | None: ...
-    @property
-    def stderr(self) -> IO[bytes] | None: ...
-    def poll(self) -> int | None: ...
-    def wait(self, timeout: float | None = None) -> int: ...
-    def kill(self) -> None: ...
-
-
 def children_of(pid: int) -> list[int]:
     """Return the child processes of all threads of a process; raises OSError if it does not exist."""
     threads = list(Path(f"/proc/{pid}/task").iterdir())
@@ -217,9 +199,7 @@ class MemoryWatch:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._left.set()
         self._thread.join()
 
@@ -232,21 +212,19 @@ class MemoryWatch:
 
     def _watch(self) -> None:
         over = 0
+        reason: type[JobLimitError | IsolationError] | None = None
         while over < _LOOKS:
             if self._left.wait(_EVERY):
                 return
-            reason = self._reason()
+            try:
+                left = self._bound - _ENTRY * self._entries()
+                reason = JobLimitError if _is_over(self._members(), left) else None
+            except OSError:
+                # Fail closed: a sandbox whose memory cannot be read may use any amount.
+                reason = IsolationError
             over = over + 1 if reason else 0
         self._ended_for = reason
         self._kill()
-
-    def _reason(self) -> type[JobLimitError | IsolationError] | None:
-        try:
-            left = self._bound - _ENTRY * self._entries()
-            return JobLimitError if _is_over(self._members(), left) else None
-        except OSError:
-            # Fail closed: a sandbox whose memory cannot be read may use any amount.
-            return IsolationError
 
 
 def _is_over(members: Iterable[Path], bound: int) -> bool:

@@ -16,21 +16,13 @@ import socket
 import struct
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from gencard.controller.sandbox import zygote
-from gencard.controller.sandbox.environment import VARIABLES, WORK, Environment, closing_of, root_of
-from gencard.controller.sandbox.limits import (
-    Running,
-    SandboxLimits,
-    children_of,
-    limited,
-    others,
-    tree_of,
-)
+from gencard.controller.sandbox.environment import VARIABLES, WORK, Environment, root_of
+from gencard.controller.sandbox.limits import SandboxLimits, children_of, limited, others, tree_of
 
 # System calls that no program in a sandbox has, each with its reason, and the filter that refuses them.
 #
@@ -209,6 +201,8 @@ Requests of devices and file systems are refused.
 _MADVISE = (0, 1, 2, 3, 4, 8, 9, 10, 11, 13, 14, 15, 16, 17, 18, 19, 22, 23, 24, 25, 102, 103)
 """All but MERGEABLE, COLD, PAGEOUT and the tests of failing memory."""
 
+_OUTLIVES = "makes shared memory that outlives what is seen of it"
+_STARTS = "starts a process with memory of its own"
 _MAKES = "makes namespaces, or a descriptor that shows how many processes the machine has had"
 
 ARGUMENTS = (
@@ -216,14 +210,7 @@ ARGUMENTS = (
     Argument("fcntl", (72, 25), 1, _ALL, _FCNTL, "tells of others at the same file"),
     Argument("ioctl", (16, 29), 1, _ALL, _IOCTL, "shows devices and file systems of the machine"),
     Argument("madvise", (28, 233), 2, _ALL, _MADVISE, "merges pages with other cells, or evicts pages"),
-    Argument(
-        "mmap",
-        (9, 222),
-        3,
-        _SHARED | _ANONYMOUS,
-        (0, _SHARED, _ANONYMOUS),
-        "makes shared memory that outlives what is seen of it",
-    ),
+    Argument("mmap", (9, 222), 3, _SHARED | _ANONYMOUS, (0, _SHARED, _ANONYMOUS), _OUTLIVES),
 )
 
 OF_SEVERAL: Mapping[str, Numbers] = {
@@ -237,14 +224,7 @@ OF_SEVERAL: Mapping[str, Numbers] = {
 Pipes are numbered by one counter of the whole machine, which a later cell can read at its own.
 """
 
-THREADS_ALONE = Argument(
-    "clone",
-    (56, 220),
-    0,
-    _NAMESPACES | _PIDFD | _THREAD,
-    (_THREAD,),
-    "starts a process with memory of its own",
-)
+THREADS_ALONE = Argument("clone", (56, 220), 0, _NAMESPACES | _PIDFD | _THREAD, (_THREAD,), _STARTS)
 """Replacement of the entry of ``clone`` above in a sandbox of one process."""
 
 
@@ -296,7 +276,9 @@ def _steps(
         if (number := numbers[axis]) is not None:
             yield from _refuse_where(_EQUAL, number)
     for argument in arguments:
-        looked_at = [*_look(argument.position, argument.mask)]
+        # The filter reads 32 bits at a time. On these little-endian machines that is the lower half of
+        # the argument, where all flags and commands are.
+        looked_at = [(_LOAD, 0, 0, _ARGUMENTS + 8 * argument.position), (_AND, 0, 0, argument.mask)]
         for left, value in zip(reversed(range(len(argument.allowed))), argument.allowed, strict=True):
             looked_at.append((_EQUAL, left + 1, 0, value))
         looked_at += [(_RETURN, 0, 0, _REFUSE), (_RETURN, 0, 0, _ALLOW)]
@@ -310,39 +292,22 @@ def _refuse_where(comparison: int, constant: int) -> Iterator[Instruction]:
     yield (_RETURN, 0, 0, _REFUSE)
 
 
-def _look(position: int, mask: int) -> Sequence[Instruction]:
-    # The filter reads 32 bits at a time. On these little-endian machines that is the lower half of the
-    # argument, where all flags and commands are.
-    return (_LOAD, 0, 0, _ARGUMENTS + 8 * position), (_AND, 0, 0, mask)
-
-
-class MemoryFiles:
+class MemoryFiles(ExitStack):
     """Files in memory, closed together."""
 
     def __init__(self) -> None:
-        self._open: list[int] = []
-
-    def __enter__(self) -> "MemoryFiles":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for descriptor in self._open:
-            os.close(descriptor)
+        super().__init__()
+        self.descriptors: list[int] = []
 
     def of(self, content: bytes) -> int:
         """Return a descriptor at the beginning of this content."""
         descriptor = os.memfd_create("box", os.MFD_CLOEXEC)
-        self._open.append(descriptor)
+        self.descriptors.append(descriptor)
+        self.callback(os.close, descriptor)
         with open(descriptor, "wb", closefd=False) as file:
             file.write(content)
         os.lseek(descriptor, 0, os.SEEK_SET)
         return descriptor
-
-    @property
-    def descriptors(self) -> tuple[int, ...]:
-        return tuple(self._open)
 
 
 _USERS = range(61_184, 65_520)
@@ -351,8 +316,9 @@ _USERS = range(61_184, 65_520)
 _TRIES = 50
 
 
-class SandboxUser:
-    """A user ID, drawn anew for each run, and reserved until it is released.
+@contextmanager
+def sandbox_user() -> Iterator[int]:
+    """Yield a user ID, drawn anew for each run, and reserved until the block ends.
 
     A socket's name reserves the ID: the system gives a name to one socket at a time, and frees it when
     its process dies.
@@ -361,38 +327,25 @@ class SandboxUser:
         OSError: Every ID that was tried belongs to another sandbox.
     """
 
-    def __init__(self) -> None:
-        for number in secrets.SystemRandom().sample(_USERS, _TRIES):
-            name_socket = _name_held(number)
-            if name_socket is not None:
-                self.number, self._held = number, name_socket
-                return
-        raise OSError("no user is free")
-
-    def __enter__(self) -> "SandboxUser":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._held.close()
-
-
-def _name_held(number: int) -> socket.socket | None:
-    """Return a socket with the user's name; None if another process has it."""
-    name_socket = socket.socket(socket.AF_UNIX)
-    try:
-        name_socket.bind(f"\0gencard-cell-user-{number}")
-    except OSError:
-        name_socket.close()
-        return None
-    return name_socket
+    for number in secrets.SystemRandom().sample(_USERS, _TRIES):
+        with socket.socket(socket.AF_UNIX) as name_socket:
+            try:
+                name_socket.bind(f"\0gencard-cell-user-{number}")
+            except OSError:  # another process has the name
+                continue
+            yield number
+            return
+    raise OSError("no user is free")
 
 
 PROGRAM = Path("/cell/program")
 """Folder of the program's files, read-only."""
 
 ZYGOTE = Path("/cell/zygote.py")
+
+Process = subprocess.Popen[bytes]
+Files = Sequence[tuple[str, bytes]]
+"""Path below the program's folder, and content."""
 
 _MIB = 1 << 20
 _AT_MOST = 2.0
@@ -406,67 +359,54 @@ _SET_USER = ("--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_S
 class Namespaces:
     """A ``sandbox.Confinement`` by bubblewrap. With its first process all other processes end."""
 
+    program_folder = PROGRAM
+    _process: Process
+
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
         self._first: int | None = None
         self._user = ExitStack()
 
     def start(
-        self,
-        command: Sequence[str],
-        files: Sequence[tuple[str, bytes]],
-        limits: SandboxLimits,
-        *,
-        errors: bool = False,
-    ) -> subprocess.Popen[bytes]:
+        self, command: Sequence[str], files: Files, limits: SandboxLimits, *, errors: bool = False
+    ) -> Process:
         """Start a program in the process group of its parent; it dies with the parent."""
         with ExitStack() as resources, MemoryFiles() as memory:
             calls = call_filter(platform.machine(), one_process=limits.processes == 1)
             work = ["--perms", "1777", "--size", str(limits.work_mib * _MIB), "--tmpfs", str(WORK)]
             words = [*_closed(), "--seccomp", str(memory.of(calls)), *self._root(files, memory, work)]
             inside = [*_dropped(resources), *limited(limits, others=others(1)), *command]
-            process = self._started(words, inside, memory, errors=errors)
+            self._start(words, inside, memory, errors=errors)
             self._user = resources.pop_all()
-            return process
+            return self._process
 
-    def start_zygote(
-        self, command: Sequence[str], files: Sequence[tuple[str, bytes]], control: socket.socket
-    ) -> subprocess.Popen[bytes]:
+    def start_zygote(self, command: Sequence[str], files: Files, control: socket.socket) -> Process:
         """Start a program of Gencard that closes the sandbox of each run itself; see ``zygote``.
 
         ``files`` are those of the program and of the zygote; ``control`` is the zygote's standard input.
         """
         with MemoryFiles() as memory:
             text = str(memory.of(Path(zygote.__file__).read_bytes()))
-            work = [
-                "--perms",
-                "0755",
-                "--dir",
-                str(WORK),
-                "--perms",
-                "0444",
-                "--file",
-                text,
-                str(ZYGOTE),
-            ]
+            work = ["--perms", "0755", "--dir", str(WORK)]
+            work += ["--perms", "0444", "--file", text, str(ZYGOTE)]
             words = [*_closed(_OF_ZYGOTE), *self._root(files, memory, work)]
-            return self._started(words, command, memory, control)
+            self._start(words, command, memory, control)
+            return self._process
 
-    def _root(
-        self, files: Sequence[tuple[str, bytes]], memory: MemoryFiles, work: Sequence[str]
-    ) -> list[str]:
+    def _root(self, files: Files, memory: MemoryFiles, work: Sequence[str]) -> list[str]:
         """Return options of the root, without /proc: it shows the machine's memory, load and pages."""
         placed = [
             word
             for path, content in files
             for word in ("--perms", "0555", "--file", str(memory.of(content)), str(PROGRAM / path))
         ]
-        system = [*_devices(), *closing_of(self._environment), "--remount-ro", "/"]
+        hidden = [word for path in self._environment.hidden for word in ("--remount-ro", path)]
+        system = [*_devices(), *hidden, "--remount-ro", "/"]
         variables = [word for pair in VARIABLES.items() for word in ("--setenv", *pair)]
         root = [*root_of(self._environment), *placed, *work]
         return [*root, *system, *variables, "--chdir", str(WORK)]
 
-    def _started(
+    def _start(
         self,
         words: Sequence[str],
         inside: Sequence[str],
@@ -474,13 +414,13 @@ class Namespaces:
         control: socket.socket | None = None,
         *,
         errors: bool = False,
-    ) -> subprocess.Popen[bytes]:
+    ) -> None:
         reading, writing = os.pipe()
         options = [*words, "--info-fd", str(writing)]
         whole = memory.of(b"".join(os.fsencode(option) + b"\0" for option in options))
         with open(reading, encoding="utf-8") as info:
             try:
-                process = subprocess.Popen(
+                self._process = subprocess.Popen(
                     ["bwrap", "--args", str(whole), "--", *inside],
                     stdin=control.fileno() if control else subprocess.PIPE,
                     stdout=subprocess.DEVNULL if control else subprocess.PIPE,
@@ -492,45 +432,38 @@ class Namespaces:
                 )
             finally:
                 os.close(writing)
-            self._first = _held(info.read())
-        return process
+            facts = info.read()
+        with suppress(OSError, ValueError, KeyError):
+            self._first = os.pidfd_open(json.loads(facts)["child-pid"])
 
-    def kill(self, process: Running) -> None:
+    def kill(self) -> None:
         """Kill the run. The kernel ends the first process of a namespace after all others."""
         if self._first is not None:
             with suppress(OSError, subprocess.TimeoutExpired):
                 # By descriptor and not by number: the number may belong to another process by now.
                 signal.pidfd_send_signal(self._first, signal.SIGKILL)
-                process.wait(_AT_MOST)
+                self._process.wait(_AT_MOST)
             await_end(self._first)
             os.close(self._first)
             self._first = None
-        process.kill()
+        self._process.kill()
         self._user.close()
 
-    def members(self, process: Running) -> Iterator[Path]:
+    def members(self) -> Iterator[Path]:
         """Yield all descendants of bubblewrap; orphans are children of the namespace's first process."""
         with suppress(FileNotFoundError, ProcessLookupError):
-            for first in _children(process):
+            for first in self._children():
                 yield from (Path(f"/proc/{pid}") for pid in tree_of(first))
 
-    def files(self, process: Running) -> int:
+    def files(self) -> int:
         with suppress(OSError):
-            for first in _children(process):
+            for first in self._children():
                 work = os.statvfs(f"/proc/{first}/root{WORK}")
                 return work.f_files - work.f_ffree
         return 0
 
-    @property
-    def program_folder(self) -> Path:
-        return PROGRAM
-
-
-def _held(info: str) -> int | None:
-    try:
-        return os.pidfd_open(json.loads(info)["child-pid"])
-    except (OSError, ValueError, KeyError):
-        return None
+    def _children(self) -> list[int]:
+        return children_of(self._process.pid) if self._process.poll() is None else []
 
 
 def await_end(held: int) -> None:
@@ -538,12 +471,6 @@ def await_end(held: int) -> None:
     poll = select.poll()
     poll.register(held, select.POLLIN)
     poll.poll(1_000 * _AT_MOST)
-
-
-def _children(process: Running) -> list[int]:
-    if process.poll() is not None:
-        return []
-    return children_of(process.pid)
 
 
 def _closed(capabilities: Sequence[str] = ()) -> list[str]:
@@ -570,7 +497,7 @@ def _dropped(held: ExitStack) -> list[str]:
     """
     if os.geteuid() != 0:
         return []
-    user = str(held.enter_context(SandboxUser()).number)
+    user = str(held.enter_context(sandbox_user()))
     become = ["setpriv", "--reuid", user, "--regid", user, "--clear-groups"]
     return [*become, "--inh-caps=-all", "--bounding-set=-all"]
 

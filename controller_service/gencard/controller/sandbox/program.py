@@ -189,9 +189,8 @@ def _files_in(folder: Path) -> Iterator[tuple[str, bytes]]:
         for number, path in enumerate(path for path in paths if not _is_folder(path)):
             left -= path.lstat().st_size
             if number >= MOST_FILES or left < 0:
-                raise _refusal(
-                    "folder", f"contains more than {MOST_FILES} files or {MOST_BYTES >> 20} MiB"
-                )
+                problem = f"contains more than {MOST_FILES} files or {MOST_BYTES >> 20} MiB"
+                raise _refusal("folder", problem)
             yield path.relative_to(folder).as_posix(), path.read_bytes()
         return
     except OSError:

@@ -18,16 +18,14 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from math import inf
 from pathlib import Path
-from typing import IO, Protocol, cast
+from typing import IO, cast
 
 from gencard.controller.sandbox.environment import COMPILED, VARIABLES, WORK, Environment
 from gencard.controller.sandbox.limits import (
     Isolation,
     MemoryWatch,
-    Running,
     SandboxLimits,
     bounds_of,
     children_of,
@@ -38,10 +36,11 @@ from gencard.controller.sandbox.limits import (
 from gencard.controller.sandbox.namespaces import (
     PROGRAM,
     ZYGOTE,
+    Files,
     Namespaces,
-    SandboxUser,
     await_end,
     call_filter,
+    sandbox_user,
 )
 from gencard.controller.sandbox.program import Program
 from gencard.core.errors import BlackBoxError, IsolationError, JobLimitError
@@ -82,11 +81,7 @@ class Zygote:
     """
 
     def __init__(
-        self,
-        environment: Environment,
-        files: Sequence[tuple[str, bytes]],
-        modules: Sequence[str],
-        imports: Sequence[str] = (),
+        self, environment: Environment, files: Files, modules: Sequence[str], imports: Sequence[str] = ()
     ) -> None:
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         keeper = Namespaces(environment)
@@ -115,7 +110,7 @@ class Zygote:
 
 
 def _end(keeper: Namespaces, process: subprocess.Popen[bytes], control: socket.socket) -> None:
-    keeper.kill(process)
+    keeper.kill()
     process.wait()
     control.close()
 
@@ -142,7 +137,7 @@ def _check_alone(process: Path) -> None:
 
 @dataclass(eq=False)
 class ForkedRun:
-    """The first process of a run, as ``limits.Running``.
+    """The first process of a run, used as ``subprocess.Popen`` is.
 
     Args:
         pid: Process ID, as this process sees it.
@@ -189,23 +184,20 @@ class ForkedRun:
 class Forks:
     """A ``sandbox.Confinement`` of one run, forked from a zygote."""
 
+    program_folder = PROGRAM
+    _run: ForkedRun
+
     def __init__(self, zygote: Zygote) -> None:
         self._zygote = zygote
         self._user = ExitStack()
 
-    @property
-    def program_folder(self) -> Path:
-        return PROGRAM
-
     def start(
-        self,
-        command: Sequence[str],
-        files: Sequence[tuple[str, bytes]],  # noqa: ARG002  # they are there
-        limits: SandboxLimits,
-        *,
-        errors: bool = False,
+        self, command: Sequence[str], _files: Files, limits: SandboxLimits, *, errors: bool = False
     ) -> ForkedRun:
-        """Return the program, as the next fork; ``command`` begins with how Python is started."""
+        """Return the program, as the next fork; ``command`` begins with how Python is started.
+
+        The files are there already.
+        """
         with ExitStack() as resources:
             root = os.geteuid() == 0
             calls = call_filter(platform.machine(), one_process=limits.processes == 1)
@@ -214,28 +206,28 @@ class Forks:
                 "folder": str(WORK),
                 "size": limits.work_mib * _MIB,
                 "bounds": bounds_of(limits, others=others(3)),  # three processes are Gencard's
-                "user": resources.enter_context(SandboxUser()).number if root else None,
+                "user": resources.enter_context(sandbox_user()) if root else None,
                 "calls": calls.hex(),
             }
-            run = _forked(self._zygote, json.dumps(plan).encode(), errors=errors)
+            self._run = _forked(self._zygote, json.dumps(plan).encode(), errors=errors)
             self._user = resources.pop_all()
-            return run
+            return self._run
 
-    def members(self, process: Running) -> Iterator[Path]:
+    def members(self) -> Iterator[Path]:
         """Yield all that descend from the first process, which is ours, as the zygote is."""
         with suppress(FileNotFoundError, ProcessLookupError):
-            for child in children_of(process.pid):
+            for child in children_of(self._run.pid):
                 yield from (Path(f"/proc/{pid}") for pid in tree_of(child))
 
-    def files(self, process: Running) -> int:
+    def files(self) -> int:
         with suppress(OSError):
-            work = os.statvfs(f"/proc/{process.pid}/root{WORK}")
+            work = os.statvfs(f"/proc/{self._run.pid}/root{WORK}")
             return work.f_files - work.f_ffree
         return 0
 
-    def kill(self, process: Running) -> None:
+    def kill(self) -> None:
         """Kill the run; the zygote continues."""
-        process.kill()
+        self._run.kill()
         self._user.close()
 
 
@@ -318,55 +310,17 @@ def _write(into: IO[bytes], request: bytes) -> None:
         into.write(request)
 
 
-class Confinement(Protocol):
-    """One run of one program."""
-
-    @property
-    def program_folder(self) -> Path:
-        """Folder in which the program finds its own files."""
-        ...
-
-    def start(
-        self,
-        command: Sequence[str],
-        files: Sequence[tuple[str, bytes]],
-        limits: SandboxLimits,
-        *,
-        errors: bool = False,
-    ) -> Running:
-        """Return the program, running; standard error is dropped unless ``errors``, all else piped."""
-        ...
-
-    def members(self, process: Running) -> Iterator[Path]:
-        """Return the folder in /proc of each process of the run; raises OSError if none is seen."""
-        ...
-
-    def files(self, process: Running) -> int:
-        """Entries of the working folder that the kernel keeps in memory."""
-        ...
-
-    def kill(self, process: Running) -> None:
-        """End the process and all processes that it started, even if it has ended by itself."""
-        ...
-
-
 class Processes:
     """A ``Confinement`` without isolation: the program has the service's files and the network."""
 
+    _process: subprocess.Popen[bytes]
+
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="gencard-box-"))
-
-    @property
-    def program_folder(self) -> Path:
-        return self._folder / "box"
+        self.program_folder = self._folder / "box"
 
     def start(
-        self,
-        command: Sequence[str],
-        files: Sequence[tuple[str, bytes]],
-        limits: SandboxLimits,
-        *,
-        errors: bool = False,
+        self, command: Sequence[str], files: Files, limits: SandboxLimits, *, errors: bool = False
     ) -> subprocess.Popen[bytes]:
         """Start the program in a session of its own, whose leader dies with its parent."""
         work = self._folder / "work"
@@ -377,7 +331,7 @@ class Processes:
             target.write_bytes(content)
             target.chmod(0o555)
         own = {"HOME": str(work), "TMPDIR": str(work)}
-        return subprocess.Popen(
+        self._process = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", *limited(limits), *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -387,19 +341,34 @@ class Processes:
             env=VARIABLES | own,
             start_new_session=True,
         )
+        return self._process
 
-    def members(self, process: Running) -> Iterator[Path]:
+    def members(self) -> Iterator[Path]:
         """Return the processes in the tree of the first process, without those that left the tree."""
-        return (Path(f"/proc/{pid}") for pid in tree_of(process.pid))
+        return (Path(f"/proc/{pid}") for pid in tree_of(self._process.pid))
 
-    def files(self, process: Running) -> int:  # noqa: ARG002  # they lie on a disk
+    def files(self) -> int:
+        """Return 0: the files lie on a disk."""
         return 0
 
-    def kill(self, process: Running) -> None:
+    def kill(self) -> None:
         """Kill the session's process group; a process that left the group survives."""
         with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+            os.killpg(self._process.pid, signal.SIGKILL)
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+Running = subprocess.Popen[bytes] | ForkedRun
+"""The program of a run."""
+
+Confinement = Namespaces | Forks | Processes
+"""One run of one program, which finds its own files in ``program_folder``.
+
+``start`` returns the program, running: standard error is dropped unless ``errors``, all else is piped.
+``members`` gives the folder in /proc of each process of the run, and raises OSError if none is seen.
+``files`` is the number of entries of the working folder that the kernel keeps in memory. ``kill`` ends
+the process and all processes that it started, even if it has ended by itself.
+"""
 
 
 _LAST_SECONDS = 5.0
@@ -499,10 +468,17 @@ class Sandbox:
                 seen.error = error
             with suppress(subprocess.TimeoutExpired):
                 seen.code = process.wait(0)
-            keeper.kill(process)
+            keeper.kill()
             listener.join()
         seen.answer = b"".join(parts)
-        seen.error = seen.error or _fault(seen.answer, request, self.limits.fit_mib * _MIB)
+        if seen.error is None:
+            most_saved = self.limits.fit_mib * _MIB
+            reader = AnswerReader(request, lambda _hundredths: None, most_saved=most_saved)
+            try:
+                reader.feed(seen.answer)
+                reader.rows()
+            except BlackBoxError as error:
+                seen.error = error
         return seen
 
     @contextmanager
@@ -514,7 +490,7 @@ class Sandbox:
         try:
             yield keeper, process
         finally:
-            keeper.kill(process)
+            keeper.kill()
             process.wait()
             for pipe in (process.stdin, process.stdout, process.stderr):
                 with suppress(OSError):
@@ -565,12 +541,11 @@ class Sandbox:
         take: Callable[[bytes], None],
     ) -> None:
         """Send the request, and hand on the answer as it comes, until the program has ended."""
-        members, kill = partial(keeper.members, process), partial(keeper.kill, process)
-        entries, bound = partial(keeper.files, process), self.limits.memory_mib * _MIB
+        bound = self.limits.memory_mib * _MIB
         most = longest_answer(request, self.limits.fit_mib * _MIB)
         into, out = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
         sent, seconds = program.encode(request), self.limits.wall_seconds
-        with MemoryWatch(members, bound, kill, entries=entries) as watch:
+        with MemoryWatch(keeper.members, bound, keeper.kill, entries=keeper.files) as watch:
             try:
                 for data in exchange(into, out, sent, most=most, seconds=seconds):
                     take(data)
@@ -580,16 +555,6 @@ class Sandbox:
                 # watch knows.
                 watch.check()
                 raise
-
-
-def _fault(answer: bytes, request: BoxRequest, most_saved: int) -> BlackBoxError | None:
-    reader = AnswerReader(request, lambda _hundredths: None, most_saved=most_saved)
-    try:
-        reader.feed(answer)
-        reader.rows()
-    except BlackBoxError as error:
-        return error
-    return None
 
 
 def _check_end(process: Running) -> None:

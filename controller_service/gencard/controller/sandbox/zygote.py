@@ -221,7 +221,12 @@ def run_script(path: str) -> int:
     try:
         runpy.run_path(path, run_name="__main__")
     except SystemExit as end:
-        code = _code_of(end)
+        # as the interpreter has it: 0 for None, a number itself, and all else is printed
+        if end.code is None or isinstance(end.code, int):
+            code = int(end.code or 0) & 0xFF
+        else:
+            sys.stderr.write(f"{end.code}\n")
+            code = 1
     except BaseException as error:
         trace = error.__traceback__
         while trace and trace.tb_frame.f_code.co_filename in {__file__, "<frozen runpy>"}:
@@ -237,14 +242,6 @@ def run_script(path: str) -> int:
         except (OSError, ValueError):
             code = code or 120
     return code
-
-
-def _code_of(end: SystemExit) -> int:
-    """Exit code as the interpreter has it: 0 for None, a number itself, and all else is printed."""
-    if end.code is None or isinstance(end.code, int):
-        return int(end.code or 0) & 0xFF
-    sys.stderr.write(f"{end.code}\n")
-    return 1
 
 
 def main(modules: Sequence[str], imports: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,6 @@ from gencard.controller.base.listening import MEMBER_FILES, worker_host
 from gencard.controller.jobs.cluster.orders import (
     MalformedAnswerError,
     OrderBook,
-    RunLimits,
     SentOrder,
     WorkerRefusedError,
     code_digest,
@@ -115,17 +114,25 @@ class WorkerConnection:
             MalformedAnswerError: The answer has more bytes than it can have.
         """
         requests = (worker_pb2.PerformRunRequest(part=part) for part in parts_of(order.content))
-        with self._call(lambda: self._stub.PerformRun(requests, timeout=seconds)) as call:
-            answer, most_parts = bytearray(), order.most_bytes // PART_BYTES + 2
-            try:
-                for number, response in enumerate(call):
-                    answer += response.part
-                    # counted too, because a part may be empty
-                    if len(answer) > order.most_bytes or number >= most_parts:
-                        raise MalformedAnswerError("an answer that is too large")
-            except grpc.RpcError as error:
-                raise _ending(error) from None
+        with self._lock:
+            if self._closed:
+                raise WorkerLostError
+            call = self._stub.PerformRun(requests, timeout=seconds)
+            self._calls.add(call)
+        answer, most_parts = bytearray(), order.most_bytes // PART_BYTES + 2
+        try:
+            for number, response in enumerate(call):
+                answer += response.part
+                # counted too, because a part may be empty
+                if len(answer) > order.most_bytes or number >= most_parts:
+                    raise MalformedAnswerError("an answer that is too large")
             return bytes(answer)
+        except grpc.RpcError as error:
+            raise _ending(error) from None
+        finally:
+            call.cancel()
+            with self._lock:
+                self._calls.discard(call)
 
     def cancel(self) -> None:
         """End all calls; those that begin later end at once."""
@@ -134,20 +141,6 @@ class WorkerConnection:
             calls = list(self._calls)
         for call in calls:
             call.cancel()
-
-    @contextmanager
-    def _call(self, begin: Callable[[], Any]) -> Iterator[Any]:
-        with self._lock:
-            if self._closed:
-                raise WorkerLostError
-            call = begin()
-            self._calls.add(call)
-        try:
-            yield call
-        finally:
-            call.cancel()
-            with self._lock:
-                self._calls.discard(call)
 
 
 def _ending(error: grpc.RpcError) -> Exception:
@@ -204,10 +197,6 @@ def examined(workers: Mapping[str, str], folder: Path) -> dict[str, Member | Non
 
 PATIENCE = 30.0
 """Seconds without any fitting worker after which a job ends."""
-
-_NO_WORKER = "none of its workers has this controller's version and this black box"
-_PAUSE = 0.1
-"""Seconds before a busy worker is asked again."""
 
 _RECONNECT = 1.0
 """Seconds before a lost worker is asked again."""
@@ -305,7 +294,8 @@ class _Batch:
                     raise self._error
                 silent = not self._calls and time.monotonic() - self._heard > PATIENCE
                 if silent or not self._candidates:
-                    raise ClusterError(problem=_NO_WORKER)
+                    problem = "none of its workers has this controller's version and this black box"
+                    raise ClusterError(problem=problem)
                 self._changed.wait(_RECONNECT)
             return self._results.pop(number)
 
@@ -342,10 +332,16 @@ class _Batch:
     def _place(self, connection: WorkerConnection, ends: list[type[Exception]]) -> None:
         while (number := self._taken()) is not None:
             try:
-                self._perform(connection, number)
+                order = self._box.book.order(self._dataset, self._rows, self._seeds[number])
+                output = order.rows_of(connection.perform(order, self._box.seconds))
+                with self._changed:
+                    self._calls -= 1
+                    self._heard = time.monotonic()
+                    self._results[number] = (connection.name, output)
+                    self._changed.notify_all()
             except WorkerBusyError:
                 self._return(number)
-                self._pause(_PAUSE)
+                self._pause(0.1)
             except (WorkerLostError, WorkerRefusedError) as end:
                 self._return(number, heard=False)
                 ends.append(type(end))
@@ -354,16 +350,6 @@ class _Batch:
                 self._end(WorkerError(worker=connection.name, problem=f"gave {fault}"))
             except Exception:  # a thread that ends without a word would leave the job waiting
                 self._end(ClusterError(problem="a run could not be handed to a worker"))
-
-    def _perform(self, connection: WorkerConnection, number: int) -> None:
-        box = self._box
-        order = box.book.order(self._dataset, self._rows, self._seeds[number])
-        output = order.rows_of(connection.perform(order, box.seconds))
-        with self._changed:
-            self._calls -= 1
-            self._heard = time.monotonic()
-            self._results[number] = (connection.name, output)
-            self._changed.notify_all()
 
     def _taken(self) -> int | None:
         with self._changed:
@@ -397,11 +383,10 @@ class _Batch:
 
 
 def cluster_box(recipe: Recipe, cluster: ClusterPart) -> ClusterBox:
-    bounds = RunLimits(cluster.cpu_seconds, cluster.memory_mib)
-    there, seconds = recipe, float(bounds.cpu_seconds)
+    there, seconds = recipe, float(cluster.cpu_seconds)
     if isinstance(recipe, ProgramRecipe):
         there, seconds = carried(recipe), float(recipe.limits.wall_seconds)
-    book = OrderBook(secrets.token_hex(16), there, bounds)
+    book = OrderBook(secrets.token_hex(16), there, cluster.cpu_seconds, cluster.memory_mib)
     # a fit and a sample are two programs
     deadline = 2 * seconds + _SLACK
     return ClusterBox(cluster.workers, cluster.folder, book, box_of(recipe), deadline)

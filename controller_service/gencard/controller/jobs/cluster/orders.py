@@ -41,14 +41,6 @@ _BESIDE_CODES = 1_024
 """Bytes of an answer besides its codes, at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunLimits:
-    """Limits of all runs of one job together, outside sandboxes, in one process of a worker."""
-
-    cpu_seconds: int
-    memory_mib: int
-
-
 @cache
 def code_digest() -> str:
     """SHA-256, in hex, of Gencard's sources, interpreter, C library, numpy and scipy.
@@ -127,11 +119,14 @@ class OrderBook:
     Args:
         job: Differs between jobs: no process of a worker performs runs of two.
         recipe: Result of ``sandbox.boxes.carried``, or the recipe of a box of Gencard's own code.
+        cpu_seconds, memory_mib: Limits of all runs together, outside sandboxes, in one process of a
+            worker.
     """
 
     job: str
     recipe: Recipe
-    bounds: RunLimits
+    cpu_seconds: int
+    memory_mib: int
 
     def order(self, dataset: Dataset, rows: int, seed: int) -> SentOrder:
         """Write the order for one run; no two orders are equal."""
@@ -141,8 +136,8 @@ class OrderBook:
             recipe=json.dumps(JOBS.write(self.recipe)),
             rows=rows,
             seed=seed,
-            cpu_seconds=self.bounds.cpu_seconds,
-            memory_mib=self.bounds.memory_mib,
+            cpu_seconds=self.cpu_seconds,
+            memory_mib=self.memory_mib,
             attributes=dataset.domain.attributes,
             sizes=dataset.domain.sizes,
             records=len(dataset),

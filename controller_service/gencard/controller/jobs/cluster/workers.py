@@ -158,9 +158,13 @@ class _Servicer(worker_pb2_grpc.WorkerServiceServicer):
             context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, BUSY)
         try:
             key = secrets.token_hex(8)
-            order = _joined(requests, context)
+            order = bytearray()
+            for request in requests:
+                order += request.part
+                if len(order) > _MOST_ORDER:
+                    context.abort(grpc.StatusCode.INVALID_ARGUMENT, "an order that is too large")
             context.add_callback(partial(self._processes.end, key))
-            answer = self._processes.perform(key, order, context.is_active)
+            answer = self._processes.perform(key, bytes(order), context.is_active)
         finally:
             self._free.release()
         for part in parts_of(answer):
@@ -176,15 +180,6 @@ class _Servicer(worker_pb2_grpc.WorkerServiceServicer):
         except (ValueError, UnauthenticatedError):
             pass
         context.abort(grpc.StatusCode.PERMISSION_DENIED, "not the controller")
-
-
-def _joined(requests: Iterable[worker_pb2.PerformRunRequest], context: grpc.ServicerContext) -> bytes:
-    order = bytearray()
-    for request in requests:
-        order += request.part
-        if len(order) > _MOST_ORDER:
-            context.abort(grpc.StatusCode.INVALID_ARGUMENT, "an order that is too large")
-    return bytes(order)
 
 
 @contextmanager
