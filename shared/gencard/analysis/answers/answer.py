@@ -57,8 +57,7 @@ class Coefficients:
             share = scipy.special.ndtr(below)
         else:
             share = scipy.special.stdtr(self.degrees, below)
-        pvalues: FloatArray = 2 * np.asarray(share, dtype=np.float64)
-        return pvalues
+        return np.asarray(2 * np.asarray(share, dtype=np.float64))
 
     def conf_int(self, alpha: float = 0.05) -> FloatArray:
         """Lower and upper ends of the 1 - ``alpha`` intervals, shape ``(coefficients, 2)``."""

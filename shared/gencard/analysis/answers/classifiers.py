@@ -452,26 +452,22 @@ class Discriminant:
 
     @property
     def priors(self) -> FloatArray:
-        priors: FloatArray = self.sizes / self.sizes.sum()
-        return priors
+        return np.asarray(self.sizes / self.sizes.sum())
 
     @property
     def centred(self) -> FloatArray:
         """Means less the overall mean."""
-        centred: FloatArray = self.means - self.priors @ self.means
-        return centred
+        return np.asarray(self.means - self.priors @ self.means)
 
     @property
     def between(self) -> FloatArray:
         """Sums of products of the means of the classes about the overall one."""
-        products: FloatArray = (self.centred.T * self.sizes) @ self.centred
-        return products
+        return np.asarray((self.centred.T * self.sizes) @ self.centred)
 
     @property
     def covariance(self) -> FloatArray:
         """Inside the classes, by n as in scikit-learn; R's ``lda`` divides by n less the classes."""
-        covariance: FloatArray = self.within / self.sizes.sum()
-        return covariance
+        return np.asarray(self.within / self.sizes.sum())
 
     @property
     def roots(self) -> tuple[FloatArray, FloatArray]:
@@ -498,8 +494,7 @@ class Discriminant:
         """Mahalanobis' distance of each two classes, shape ``(K, K)``."""
         gaps = self.means[:, None, :] - self.means[None, :, :]
         inverse = linalg.inv(self.covariance)
-        distances: FloatArray = np.sqrt(np.einsum("abi,ij,abj->ab", gaps, inverse, gaps))
-        return distances
+        return np.asarray(np.sqrt(np.einsum("abi,ij,abj->ab", gaps, inverse, gaps)))
 
     @property
     def wilks(self) -> tuple[float, float, tuple[float, float]]:
@@ -535,8 +530,7 @@ def discriminant_answer(margins: Margins, question: CheckedQuestion) -> Analysis
 
     def scores(codes: IntArray) -> FloatArray:
         numeric = np.column_stack([value[codes[:, i]] for i, value in enumerate(values)])
-        scores: FloatArray = numeric @ coefficients.T + intercepts
-        return scores
+        return np.asarray(numeric @ coefficients.T + intercepts)
 
     predicted = predictions(margins, response, features, classes.places, scores)
     return _answer(margins, question, classes, analysis, predicted)

@@ -131,16 +131,14 @@ class _Cells:
         corners[1:-1, 1:-1] = inside
         corners[-1, 1:-1], corners[1:-1, -1] = special.ndtr(self.columns), special.ndtr(self.rows)
         corners[-1, -1] = 1
-        shares: FloatArray = np.maximum(np.diff(np.diff(corners, axis=0), axis=1), _SMALLEST_SHARE)
-        return shares
+        return np.asarray(np.maximum(np.diff(np.diff(corners, axis=0), axis=1), _SMALLEST_SHARE))
 
     @property
     def density(self) -> FloatArray:
         """Density at each pair of thresholds: the derivative of a corner by rho."""
         h, k = self._h, self._k
         exponent = -(h**2 - 2 * self.rho * h * k + k**2) / (2 * self._s2)
-        density: FloatArray = np.exp(exponent) / (2 * pi * sqrt(self._s2))
-        return density
+        return np.asarray(np.exp(exponent) / (2 * pi * sqrt(self._s2)))
 
     @property
     def by_rho(self) -> FloatArray:
@@ -205,8 +203,7 @@ def bivariate_normal(h: FloatArray, k: FloatArray, rho: float) -> FloatArray:
     with np.errstate(over="ignore"):
         parts = special.owens_t(h, (k / h - rho) / scale) + special.owens_t(k, (h / k - rho) / scale)
     apart = np.where((h < 0) != (k < 0), 0.5, 0.0)
-    probability: FloatArray = (special.ndtr(h) + special.ndtr(k)) / 2 - parts - apart
-    return probability
+    return np.asarray((special.ndtr(h) + special.ndtr(k)) / 2 - parts - apart)
 
 
 _NAMES = {"pearson": "pearsonr", "spearman": "spearmanr", "kendall": "kendalltau"}
@@ -371,8 +368,7 @@ def kendall_pvalue(table: FloatArray) -> float:
 
 
 def _centred(values: FloatArray, counts: FloatArray) -> FloatArray:
-    centred: FloatArray = values - counts @ values / counts.sum()
-    return centred
+    return np.asarray(values - counts @ values / counts.sum())
 
 
 def _pair_count(counts: FloatArray) -> float:

@@ -44,8 +44,7 @@ from gencard.core.types import FloatArray
 
 def expected_counts(table: FloatArray) -> FloatArray:
     """Counts where rows and columns are independent."""
-    expected: FloatArray = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
-    return expected
+    return np.asarray(np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum())
 
 
 def pearson(table: FloatArray, *, correction: bool = False) -> Test:
@@ -83,8 +82,7 @@ def adjusted_residuals(table: FloatArray) -> FloatArray:
     rows, columns = (table.sum(axis=axis) / table.sum() for axis in (1, 0))
     variances = expected * np.outer(1 - rows, 1 - columns)
     scale = np.sqrt(np.where(variances > 0, variances, np.inf))
-    residuals: FloatArray = (table - expected) / scale
-    return residuals
+    return np.asarray((table - expected) / scale)
 
 
 def log_ratios(table: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -128,8 +126,7 @@ class Strata:
     @property
     def sizes(self) -> FloatArray:
         """Records in each stratum."""
-        sizes: FloatArray = self.counts.sum(axis=(0, 1))
-        return sizes
+        return np.asarray(self.counts.sum(axis=(0, 1)))
 
     def pooled_odds(self) -> tuple[float, float]:
         """Logarithm of the Mantel-Haenszel odds ratio, and its standard error.

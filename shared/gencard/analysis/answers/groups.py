@@ -108,8 +108,7 @@ class Groups:
     @property
     def sizes(self) -> FloatArray:
         """Records of each group."""
-        sizes: FloatArray = self.counts.sum(axis=1)
-        return sizes
+        return np.asarray(self.counts.sum(axis=1))
 
     @property
     def means(self) -> FloatArray:
@@ -121,8 +120,7 @@ class Groups:
     @property
     def squares(self) -> FloatArray:
         """Sum of squared differences from the group's mean; from differences, as nothing cancels."""
-        squares: FloatArray = np.sum(self.counts * (self.values - self.means[:, None]) ** 2, axis=1)
-        return squares
+        return np.asarray(np.sum(self.counts * (self.values - self.means[:, None]) ** 2, axis=1))
 
     @property
     def variances(self) -> FloatArray:
@@ -244,8 +242,7 @@ def distances_from_medians(groups: Groups) -> Groups:
 def medians(groups: Groups) -> FloatArray:
     """Median of each group; between two records, the mean of their values, as numpy's."""
     low, high = (quantile_places(groups.counts, 0.5, upper=upper) for upper in (False, True))
-    middle: FloatArray = (groups.values[low] + groups.values[high]) / 2
-    return middle
+    return np.asarray((groups.values[low] + groups.values[high]) / 2)
 
 
 def quantile_places(counts: FloatArray, q: float, *, upper: bool = False) -> IntArray:
@@ -259,8 +256,7 @@ def quantile_places(counts: FloatArray, q: float, *, upper: bool = False) -> Int
     enough = cumulative > q * sizes + slack if upper else cumulative >= q * sizes - slack
     enough &= counts > 0
     last = counts.shape[1] - 1 - np.argmax(counts[:, ::-1] > 0, axis=1)
-    places: IntArray = np.where(enough.any(axis=1), np.argmax(enough, axis=1), last)
-    return places
+    return np.asarray(np.where(enough.any(axis=1), np.argmax(enough, axis=1), last))
 
 
 def mean_intervals(groups: GroupMeans, alpha: float = 0.05) -> FloatArray:

@@ -5,7 +5,7 @@ formula is other numbers to it (``log(income)``), or the attribute itself (``C(a
 it cannot have: that is refused, for an answer as if the function were not there would be wrong.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import cast
@@ -127,7 +127,7 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
     )
     if used.summed:
         question = replace(question, needs=cliques, sums=needs.sums)
-    notes = (*notes, *_centred_note(used), *_values_note(formula, where, coding, values))
+    notes = (*notes, *_notes(used, formula, where, coding, values))
     if bootstrap is None:
         answer = answered(question, part)
         if _counts_as_declared(request) and not any(has_noise(part, clique) for clique in cliques):
@@ -155,11 +155,6 @@ def _means(part: Margins, written: Written, coding: Coding, used: NumbersUsed) -
         total = Fraction(summed(part).sums((name,), ()).item())
         means[name] = Fraction(scale.step) * (scale.centre + total / records) if records else Fraction(0)
     return means
-
-
-def _centred_note(used: NumbersUsed) -> tuple[str, ...]:
-    means = ", ".join(f"{float(mean):.10g} from {name}" for name, mean in used.means.items())
-    return (f"center subtracts means of the records of the answer: {means}",) if means else ()
 
 
 def _histogram_answer(margins: Margins, text: str, request: AnswerRequest) -> AnalysisAnswer | None:
@@ -196,17 +191,23 @@ def _histogram_means(margins: Margins, coding: Coding, names: Clique) -> dict[st
     return means
 
 
-def _values_note(formula: Formula, where: str, coding: Coding, values: Values | None) -> tuple[str, ...]:
-    """A note that names the attributes whose levels have other numbers than the schema declares."""
-    used = {*formula.attributes, *(read_condition(where, coding, values)[0] if where else ())}
+def _notes(
+    used: NumbersUsed, formula: Formula, where: str, coding: Coding, values: Values | None
+) -> Iterator[str]:
+    """Notes on means that were subtracted, and on levels with other numbers than the schema declares."""
+    if used.means:
+        means = ", ".join(f"{float(mean):.10g} from {name}" for name, mean in used.means.items())
+        yield f"center subtracts means of the records of the answer: {means}"
+    names = {*formula.attributes, *(read_condition(where, coding, values)[0] if where else ())}
     declared, given = numbers_of(coding), numbers_of(coding, values)
-    names = [
+    changed = [
         name
         for name in values or ()
-        if name in used and not np.array_equal(declared.get(name, ()), given[name], equal_nan=True)
+        if name in names and not np.array_equal(declared.get(name, ()), given[name], equal_nan=True)
     ]
-    text = f"the analyst gave the levels of {', '.join(names)} numbers that the schema does not declare"
-    return (text,) if names else ()
+    if changed:
+        listed = ", ".join(changed)
+        yield f"the analyst gave the levels of {listed} numbers that the schema does not declare"
 
 
 def read_question(

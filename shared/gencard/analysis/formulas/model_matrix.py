@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from itertools import chain, product
+from itertools import chain
 from math import prod
 from operator import mul
 from typing import Any
@@ -31,7 +31,6 @@ from gencard.analysis.formulas.formula_values import (
     TWO_VALUED,
     Factor,
     Levels,
-    Logic,
     NotUsableError,
     NumericFactor,
     attributes_of_call,
@@ -192,11 +191,7 @@ class _Maker:
 
     def _slopes(self, factor: str) -> Mapping[str, Fraction] | None:
         """The coefficients of a factor of summed numbers; None for another one."""
-        return self._in_terms.function(factor, self.written.attributes[factor])
-
-    @cached_property
-    def _in_terms(self) -> NumbersUsed:
-        return replace(self.used, response="")
+        return replace(self.used, response="").function(factor, self.written.attributes[factor])
 
     def _columns(self, term: Clique) -> list[Column]:
         """The columns of one term, on the cells of its attributes."""
@@ -405,37 +400,24 @@ def read_condition(
         attributes = coding.domain.canonical(attributes_of_call(text, coding))
         sizes = coding.domain.project(attributes).sizes
         if np.prod(sizes, dtype=np.float64) > MOST_CELLS:
-            limit = MOST_CELLS
             raise TooLargeError(
                 what="The number of cells of the condition",
-                limit=limit,
+                limit=MOST_CELLS,
                 advice="Use fewer attributes in the condition, or attributes with fewer levels.",
             )
-        return attributes, _chosen(text, attributes, sizes, coding, values, of_present=of_present)
+        cells = _product(list(map(np.arange, sizes)))
+        middle = numbers_of(coding, values)
+        mask = _fulfilling(text, attributes, cells, coding, middle, of_present=of_present)
+        for ends in zip(*(_ends(coding, name, values, middle) for name in attributes), strict=True):
+            numbers = {name: end for name, end in zip(attributes, ends, strict=True) if end is not None}
+            again = _fulfilling(text, attributes, cells, coding, numbers, of_present=of_present)
+            if not np.array_equal(again, mask):
+                raise NotUsableError(
+                    "the bound lies inside an interval of the schema; compare with one of its edges"
+                )
+        return attributes, mask.reshape(sizes)
     except NotUsableError as error:
         raise InvalidInputError(field="where", problem=error.problem) from None
-
-
-def _chosen(
-    text: str,
-    attributes: Clique,
-    sizes: tuple[int, ...],
-    coding: Coding,
-    values: Values | None,
-    *,
-    of_present: bool,
-) -> Mask:
-    cells = np.array(list(product(*map(range, sizes))), dtype=np.int64)
-    fulfilling = _fulfilling_of_present if of_present else _fulfilling
-    middle = numbers_of(coding, values)
-    mask = fulfilling(text, attributes, cells, coding, middle)
-    for ends in zip(*(_ends(coding, name, values, middle) for name in attributes), strict=True):
-        numbers = {name: end for name, end in zip(attributes, ends, strict=True) if end is not None}
-        if not np.array_equal(fulfilling(text, attributes, cells, coding, numbers), mask):
-            raise NotUsableError(
-                "the bound lies inside an interval of the schema; compare with one of its edges"
-            )
-    return mask.reshape(sizes)
 
 
 def _ends(
@@ -458,31 +440,19 @@ def _fulfilling(
     cells: IntArray,
     coding: Coding,
     level_numbers: Mapping[str, Sequence[float]],
-    logic: Logic = THREE_VALUED,
+    *,
+    of_present: bool,
 ) -> Mask:
-    """Return the cells that fulfil a condition."""
+    """Return the cells that fulfil a condition; see ``read_condition``."""
     labels, numbers = {}, {}
     for axis, name in enumerate(attributes):
         labels[name] = Levels(cells[:, axis], coding.attribute(name).coding.level_names)
         if name in level_numbers:
             numbers[name] = np.array(level_numbers[name])[cells[:, axis]]
-    value = evaluated(text, numbers, labels, logic)
+    value = evaluated(text, numbers, labels, TWO_VALUED if of_present else THREE_VALUED)
     if not isinstance(value, NumericFactor):
         raise NotUsableError("a condition must be true or false; compare with ==, <, > or in")
-    mask: Mask = (value.values != 0) & ~np.isnan(value.values)
-    return mask
-
-
-def _fulfilling_of_present(
-    text: str,
-    attributes: Clique,
-    cells: IntArray,
-    coding: Coding,
-    level_numbers: Mapping[str, Sequence[float]],
-) -> Mask:
-    """The same of cells that have all numbers, by comparisons that are true or false."""
-    mask = _fulfilling(text, attributes, cells, coding, level_numbers, TWO_VALUED)
-    for axis, name in enumerate(attributes):
-        if name in level_numbers:
-            mask &= ~np.isnan(np.array(level_numbers[name])[cells[:, axis]])
-    return mask
+    mask = (value.values != 0) & ~np.isnan(value.values)
+    for own in numbers.values() if of_present else ():
+        mask &= ~np.isnan(own)
+    return np.asarray(mask)

@@ -126,11 +126,12 @@ def tells_small_counts(new: CountFacts, earlier: CountFacts, lattice: Lattice) -
     if any(_is_told(place, ranges, program, then) for place in ranges.closed[:_FIRST]):
         return SearchOutcome.DISCLOSED
     # Whole records are searched for where fractions leave little room, and nowhere else.
-    in_whole = ranges.low.copy(), ranges.high.copy()
+    low, high = ranges.low.copy(), ranges.high.copy()
     for turn in range(_FRACTIONS_FIRST):
         if not program.is_spent:
             _move_in_fractions(ranges, program, turn, WIDTH + 1.0)
-    ranges.set_back(ranges.closed_below(WIDTH + 1.0), *in_whole)
+    near = ranges.closed_below(WIDTH + 1.0)
+    ranges.low[near], ranges.high[near] = low[near], high[near]
     if len(ranges.closed) > _FEW_SUMS:
         _move_together(ranges, program)
     return _search(ranges, program, then)
@@ -306,10 +307,6 @@ class _Ranges:
         """The sums that change less than so much, those that change least first."""
         left = np.flatnonzero(self.high - self.low < width - _ZERO)
         return left[np.argsort((self.high - self.low)[left], kind="stable")]
-
-    def set_back(self, places: IntArray, low: FloatArray, high: FloatArray) -> None:
-        """Take the ranges of some sums from before."""
-        self.low[places], self.high[places] = low[places], high[places]
 
     @property
     def progress(self) -> float:

@@ -7,7 +7,7 @@ are judged by what single records contribute. All else has degrees of freedom, a
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain, combinations
 from math import prod
 from typing import Any
 
@@ -20,8 +20,8 @@ from gencard.analysis.answers.kinds import wants_stored_quantiles
 from gencard.analysis.answers.margins import Mask, Occupied, RecordMargins
 from gencard.analysis.answers.regressions import event_of
 from gencard.analysis.output_checks import rule_checks
+from gencard.analysis.output_checks.differencing import Condition, cell_numbers
 from gencard.analysis.output_checks.influence import waits
-from gencard.analysis.output_checks.populations import Condition, cell_numbers
 from gencard.analysis.output_checks.slopes import slopes_of
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
@@ -81,15 +81,12 @@ def _tables(question: CheckedQuestion, grouping: Grouping) -> Iterator[Crossed]:
     for one, other in combinations(grouping.parts, 2):
         if not (one.groups or other.groups):
             continue
-        is_sum = one is grouping.response and not one.groups and not _is_counted(question)
+        is_sum = one is grouping.response and not one.groups and question.kind not in _COUNTED
+        if is_sum:  # sums of a response with two levels count them
+            coding = question.coding.attribute(question.formula.response or "").coding
+            is_sum = coding.size - coding.missing > 2
         if not is_sum:
             yield one.with_(other)
-
-
-def _is_counted(question: CheckedQuestion) -> bool:
-    """Whether sums of the response count its levels: by the kind, or where it has two of them."""
-    coding = question.coding.attribute(question.formula.response or "").coding
-    return question.kind in _COUNTED or coding.size - coding.missing <= 2
 
 
 def _cells(part: Crossed, margins: RecordMargins) -> tuple[Clique, IntArray]:
@@ -238,32 +235,37 @@ def judged(
 def _parts(
     margins: RecordMargins, question: CheckedQuestion, answer: AnalysisAnswer, rules: Rules
 ) -> Iterator[tuple[str, RuleVerdict]]:
-    kind = question.kind
+    kind, response = question.kind, question.formula.response or ""
     yield from of_groups(margins, question, rules)
     yield "test", rule_checks.of_test(answer.n, parameters_of(answer), rules)
     if question.design is not None:
         yield "model", _of_design(margins, question.design, answer, rules)
         yield from _told_by_dummies(margins, question, question.design, rules)
-    if kind in COUNTED:
-        yield from (
-            (clique_name(clique), _of_cells(margins, clique, rules)) for clique in question.cliques
-        )
+    cliques = question.cliques if kind in COUNTED | PAIRED else ()
+    told = (one for one in cliques if kind in COUNTED or _is_fourfold(margins, one))
+    yield from ((clique_name(clique), _of_cells(margins, clique, rules)) for clique in told)
     if kind in GROUPED:
-        yield from _of_term_groups(margins, question, rules)
+        numbers = np.asarray(question.values[response], dtype=np.float64)
+        for term in question.formula.terms or ((),):
+            yield clique_name(term), _of_sums(margins, term, response, numbers, rules, spreads=True)
     if kind is Analysis.QUANTILES:
         yield from _of_quantiles(margins, question, answer, rules)
     if kind in SURVIVAL:
         yield from _of_survival(margins, question, answer, rules)
-    if kind in PAIRED:
-        small = (clique for clique in question.cliques if _is_fourfold(margins, clique))
-        yield from ((clique_name(clique), _of_cells(margins, clique, rules)) for clique in small)
     if kind is Analysis.DISCRIMINANT:
-        yield from _of_class_means(margins, question, rules)
+        yield from _of_class_means(margins, question, response, rules)
     if kind in {Analysis.DISCRIMINANT, *_CLASSES}:
-        response = (question.formula.response or "",)
-        yield clique_name(response), _of_cells(margins, response, rules)
+        yield clique_name((response,)), _of_cells(margins, (response,), rules)
     if kind not in COUNTED and rules.influence is not None:
         yield "influence", _of_influence(margins, question, rules)
+
+
+def _of_class_means(
+    margins: RecordMargins, question: CheckedQuestion, response: str, rules: Rules
+) -> Iterator[tuple[str, RuleVerdict]]:
+    for name in dict.fromkeys(chain.from_iterable(question.formula.terms)):
+        numbers = np.asarray(question.values[name], dtype=np.float64)
+        yield clique_name((response, name)), _of_sums(margins, (response,), name, numbers, rules)
 
 
 def _of_influence(margins: RecordMargins, question: CheckedQuestion, rules: Rules) -> RuleVerdict:
@@ -285,12 +287,7 @@ def _of_survival(
         yield "curves", rule_checks.of_curves(answer, rules)
     elif question.design is not None:
         event, _ = event_of(question)
-        codes_held = {
-            one.attributes: _occupied(margins, one.attributes).codes for one in question.design.columns
-        }
-        for clique in _fully_coded(
-            question.design, lambda one: len(codes_held[one]), codes_held.__getitem__
-        ):
+        for clique in coded_cliques(margins, question.design):
             table = (event, *(name for name in clique if name != event))
             yield clique_name(table), _of_cells(margins, table, rules)
 
@@ -331,16 +328,13 @@ def _of_design(
     margins: RecordMargins, design: Design, answer: AnalysisAnswer, rules: Rules
 ) -> RuleVerdict:
     cells = _occupied(margins, design.attributes)
-    saturable = len(design.attributes) > 1
-    return together(
-        [
-            rule_checks.of_model(
-                answer.n, parameters_of(answer), len(cells.counts) if saturable else None, rules
-            ),
-            rule_checks.of_features(design.matrix(cells.codes), cells.counts, rules),
-            breaking([(Rule.SAME, fits_exactly(answer))]),
-        ]
-    )
+    saturable = len(cells.counts) if len(design.attributes) > 1 else None
+    verdicts = [
+        rule_checks.of_model(answer.n, parameters_of(answer), saturable, rules),
+        rule_checks.of_features(design.matrix(cells.codes), cells.counts, rules),
+        breaking([(Rule.SAME, fits_exactly(answer))]),
+    ]
+    return together(verdicts)
 
 
 def fits_exactly(answer: AnalysisAnswer) -> bool:
@@ -419,25 +413,6 @@ def _fully_coded(
             values.append(np.broadcast_to(one.values[places], len(codes)))
         if np.linalg.matrix_rank(np.column_stack(values)) == len(codes):
             yield clique
-
-
-def _of_term_groups(
-    margins: RecordMargins, question: CheckedQuestion, rules: Rules
-) -> Iterator[tuple[str, RuleVerdict]]:
-    """Judge means and spreads of the response in the groups of each term."""
-    response = question.formula.response or ""
-    numbers = np.asarray(question.values[response], dtype=np.float64)
-    for term in question.formula.terms or ((),):
-        yield clique_name(term), _of_sums(margins, term, response, numbers, rules, spreads=True)
-
-
-def _of_class_means(
-    margins: RecordMargins, question: CheckedQuestion, rules: Rules
-) -> Iterator[tuple[str, RuleVerdict]]:
-    response = question.formula.response or ""
-    for name in dict.fromkeys(name for term in question.formula.terms for name in term):
-        numbers = np.asarray(question.values[name], dtype=np.float64)
-        yield clique_name((response, name)), _of_sums(margins, (response,), name, numbers, rules)
 
 
 def _of_sums(

@@ -12,7 +12,7 @@ import scipy.optimize
 import scipy.sparse
 from numpy.typing import NDArray
 
-from gencard.analysis.output_checks.populations import Kept, cell_numbers
+from gencard.analysis.output_checks.differencing import Kept, cell_numbers
 from gencard.core.card.privacy import Transform
 from gencard.core.coding import StructuralZeros, impossible_records
 from gencard.core.dataset import Dataset

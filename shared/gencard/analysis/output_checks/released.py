@@ -16,8 +16,7 @@ from gencard.analysis.answers.design import CheckedQuestion
 from gencard.analysis.answers.kinds import answered
 from gencard.analysis.answers.margins import Margins, PsiMargins, records_of
 from gencard.analysis.output_checks import rounding
-from gencard.analysis.output_checks.derived import LIKELIHOODS, derived, is_count
-from gencard.analysis.output_checks.rule_checks import coarse
+from gencard.analysis.output_checks.rule_checks import LIKELIHOODS, coarse, derived, is_count
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
 from gencard.core.policy import Rules
@@ -192,8 +191,6 @@ def _errors(table: AnswerTable, answer: AnalysisAnswer) -> dict[tuple[int, str],
 
 
 def _errors_of_classifier(table: AnswerTable, answer: AnalysisAnswer) -> dict[tuple[int, str], float]:
-    if table.name == "means":
-        return _errors_of_classes(answer)
     if table.name == "covariance":
         # Standard errors of covariances of normal numbers, which may be near 0.
         numbers = np.array(table.values, dtype=np.float64)
@@ -204,21 +201,17 @@ def _errors_of_classifier(table: AnswerTable, answer: AnalysisAnswer) -> dict[tu
             for place, row in enumerate(errors)
             for name, error in zip(table.column_names, row, strict=True)
         }
-    if table.name != "coef":
+    if table.name not in {"means", "coef"}:
         return {}
-    # The constants of linear functions hold the log size of a class.
     priors = [float(row[0] or 0.0) for row in answer.table("priors").values]
-    return {
-        (place, table.column_names[0]): (1 + abs(row[0] or 0.0)) / sqrt(max(prior * answer.n, 1.0))
-        for place, (row, prior) in enumerate(zip(table.values, priors, strict=True))
-    }
-
-
-def _errors_of_classes(answer: AnalysisAnswer) -> dict[tuple[int, str], float]:
-    """Return errors of means of features in classes, from the variances inside the classes."""
-    priors = [float(row[0] or 0.0) for row in answer.table("priors").values]
-    table = answer.table("covariance")
-    variances = {name: float(table.values[i][i] or 0.0) for i, name in enumerate(table.column_names)}
+    if table.name == "coef":  # the constants of linear functions hold the log size of a class
+        return {
+            (place, table.column_names[0]): (1 + abs(row[0] or 0.0)) / sqrt(max(prior * answer.n, 1.0))
+            for place, (row, prior) in enumerate(zip(table.values, priors, strict=True))
+        }
+    # Means of features in classes, from the variances inside the classes.
+    within = answer.table("covariance")
+    variances = {name: float(within.values[i][i] or 0.0) for i, name in enumerate(within.column_names)}
     return {
         (place, name): sqrt(variance / max(prior * answer.n, 1.0))
         for place, prior in enumerate(priors)

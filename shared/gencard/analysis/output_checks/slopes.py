@@ -171,9 +171,14 @@ def slopes_of(question: CheckedQuestion, margins: RecordMargins, rules: Rules) -
 
     parts = {}
     for clique, factor in _factors(question.cliques):
-        if factor:
-            rows = [slope(codes) for codes in _with(clique, centre, attributes, domain.sizes)]
-            parts[clique] = factor, np.array(rows).T.reshape(len(numbers), len(rows))
+        if not factor:
+            continue
+        axes, rows = [attributes.index(name) for name in clique], []
+        for levels in np.ndindex(*(domain.sizes[axis] for axis in axes)):
+            codes = centre.copy()
+            codes[axes] = levels
+            rows.append(slope(codes))
+        parts[clique] = factor, np.array(rows).T.reshape(len(numbers), len(rows))
     if not all(np.all(np.isfinite(values)) for _, values in parts.values()):
         raise NoEstimateError(kind=question.kind, problem="a number is not defined nearby")
     return Slopes(
@@ -198,17 +203,6 @@ def _factors(cliques: Sequence[Clique]) -> list[tuple[Clique, int]]:
         (clique, sum((-1) ** (len(other) - len(one)) for other in sets if one <= other))
         for one, clique in sets.items()
     ]
-
-
-def _with(
-    clique: Clique, centre: IntArray, attributes: Clique, sizes: Sequence[int]
-) -> Iterator[IntArray]:
-    """A cell with all levels of some attributes, in row-major order."""
-    axes = [attributes.index(name) for name in clique]
-    for levels in np.ndindex(*(sizes[axis] for axis in axes)):
-        codes = centre.copy()
-        codes[axes] = levels
-        yield codes
 
 
 def _numbers(question: CheckedQuestion, base: AnalysisAnswer, rules: Rules) -> Iterator[Number]:
