@@ -184,7 +184,7 @@ def outcome(setting: Setting, draws: int, most_slow: int) -> Outcome:
     while count < draws:
         count += 1
         exact_psi = setting.drawn(rng)
-        exact = _answer(plain_answer, setting.question, PsiMargins.of(exact_psi))
+        exact = _answer(plain_answer, setting.question, PsiMargins(exact_psi))
         if exact is not None:
             exact_hits.cover(ends_of(setting.kind, exact), setting.truth)
         psi = noisy(exact_psi, NOISES[setting.noise], noise)

@@ -69,7 +69,7 @@ class Setting:
     def truth(self) -> dict[Address, float]:
         """The numbers that have intervals, in the population."""
         large = self.shares * 1e7
-        answer = plain_answer(self.question, PsiMargins.of(self.measured(large)))
+        answer = plain_answer(self.question, PsiMargins(self.measured(large)))
         numbers = {address: value for address, value in numbers_of(answer).items() if value is not None}
         if self.kind is Analysis.LOGLINEAR:  # its constant is the size of the sample
             del numbers[Address("coefficients", "Intercept", "")]

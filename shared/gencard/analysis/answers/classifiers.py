@@ -71,15 +71,11 @@ class NaiveBayes:
         """The attributes of all terms, each once."""
         return tuple(dict.fromkeys(name for term in self.terms for name in term))
 
-    @property
-    def logarithms(self) -> list[FloatArray]:
-        """Logarithms of the smoothed probability of each level in each class, for each feature."""
-        return [np.log(_smoothed(table.counts, self.smoothing)) for table in self.tables]
-
     def scores(self, codes: IntArray) -> FloatArray:
         """Logarithm of the probability of each class with the features in some cells of them."""
         scores: FloatArray = np.tile(np.log(self.sizes / self.sizes.sum()), (len(codes), 1))
-        for term, table, logs in zip(self.terms, self.tables, self.logarithms, strict=True):
+        for term, table in zip(self.terms, self.tables, strict=True):
+            logs = np.log(_smoothed(table.counts, self.smoothing))
             inside = codes[:, [self.features.index(name) for name in term]]
             cells = np.ravel_multi_index(tuple(inside.T), self.domain.project(term).sizes)
             # Noise may leave a level out of one table and not of the joint one: the next stands for it.
@@ -170,7 +166,11 @@ def chow_liu_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnsw
     information = [mutual_information(table.counts) for table in tables]
     counts = [level_table(margins, question, (name,), ()).counts[:, 0] for name in attributes]
     arrows = tuple(f"{parent} → {child}" for parent, child in edges)
-    conditional = [_conditional(table, *edge) for table, edge in zip(signed, edges, strict=True)]
+    conditional = []
+    with np.errstate(divide="ignore", invalid="ignore"):  # noise leaves some rows at 0
+        for (parent, child), table in zip(edges, signed, strict=True):
+            shares = table.counts / table.counts.sum(axis=1, keepdims=True)
+            conditional.append(table.table(f"probabilities[{child} | {parent}]", shares))
     return AnalysisAnswer(
         question.kind,
         question.text,
@@ -234,12 +234,6 @@ def _information_table(attributes: Clique, tables: Mapping[tuple[str, str], Leve
         places = attributes.index(one), attributes.index(other)
         square[places] = square[places[::-1]] = mutual_information(table.counts)
     return table_of("mutual_information", attributes, attributes, square)
-
-
-def _conditional(table: LevelTable, parent: str, child: str) -> AnswerTable:
-    with np.errstate(divide="ignore", invalid="ignore"):  # noise leaves some rows at 0
-        shares = table.counts / table.counts.sum(axis=1, keepdims=True)
-    return table.table(f"probabilities[{child} | {parent}]", shares)
 
 
 # Principal components of a matrix of correlations, and multiple correspondence analysis.

@@ -91,7 +91,7 @@ def polychoric(table: FloatArray) -> Polychoric:
     own = by_rho / shares
     curvature = float(np.sum(table * (cells.by_rho_twice / shares - own**2)))
     rows = _through_thresholds(table, cells)
-    columns = _through_thresholds(table.T, cells.turned)
+    columns = _through_thresholds(table.T, _Cells(rho, *thresholds[::-1]))
     gradient = -(own + rows[:, None] + columns[None, :]) / curvature
     freedom = table.size - sum(table.shape)
     distance = 2 * float(special.rel_entr(table / table.sum(), shares).sum() * table.sum())
@@ -163,11 +163,6 @@ class _Cells:
         mixed = np.diff(np.concatenate([[0.0], change, [0.0]]))
         second[place], second[place + 1] = mixed, -mixed
         return first, second
-
-    @property
-    def turned(self) -> "_Cells":
-        """With rows and columns exchanged."""
-        return _Cells(self.rho, self.columns, self.rows)
 
 
 def _differences(corners: FloatArray) -> FloatArray:

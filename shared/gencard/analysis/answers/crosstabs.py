@@ -258,7 +258,16 @@ def _two_way(
     if not is_noisy and expected_counts(counts).min() < _ROUGH:
         note = f"some expected counts are below {_ROUGH}: the p values of chi2 and g are approximate"
         answer = replace(answer, notes=(note,))
-    answer = replace(answer, scalars=_independence(tested.counts))
+    chi2, ratio = pearson(tested.counts), likelihood_ratio(tested.counts)
+    corrected = [pearson(tested.counts, correction=True)] if chi2.degrees == 1 else []
+    scalars = (
+        test_scalar("chi2", chi2),
+        *(test_scalar("chi2_corrected", one) for one in corrected),
+        test_scalar("g", ratio),
+        Scalar("cramers_v", cramers_v(tested.counts)),
+        Scalar("mutual_information", ratio.statistic / 2 / float(tested.counts.sum())),
+    )
+    answer = replace(answer, scalars=scalars)
     if counts.shape != (2, 2):
         return replace(answer, tables=tuple(tables))
     return _fourfold(replace(answer, tables=tuple(tables)), table, alpha, is_noisy=is_noisy)
@@ -286,19 +295,6 @@ def _fourfold(
         scalars=tuple(scalars),
         tables=(answer.tables[0], _ratio_table(ratios, alpha), *answer.tables[1:]),
         notes=(*answer.notes, f"ratios are of '{first}', '{one}' to '{other}'"),
-    )
-
-
-def _independence(counts: FloatArray) -> tuple[Scalar, ...]:
-    chi2 = pearson(counts)
-    ratio = likelihood_ratio(counts)
-    yates = [test_scalar("chi2_corrected", pearson(counts, correction=True))]
-    return (
-        test_scalar("chi2", chi2),
-        *(yates if chi2.degrees == 1 else ()),
-        test_scalar("g", ratio),
-        Scalar("cramers_v", cramers_v(counts)),
-        Scalar("mutual_information", ratio.statistic / 2 / float(counts.sum())),
     )
 
 

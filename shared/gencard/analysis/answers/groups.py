@@ -163,18 +163,16 @@ def pooled(groups: Comparable) -> Difference:
     """First mean less second, where both variances are equal (Student's t test)."""
     n, degrees = groups.sizes, float(groups.sizes.sum() - 2)
     variance = groups.within / degrees
-    return Difference(_first_less_second(groups), sqrt(variance * (1 / n).sum()), degrees)
+    first, second = groups.means.tolist()
+    return Difference(first - second, sqrt(variance * (1 / n).sum()), degrees)
 
 
 def welch(groups: GroupMeans) -> Difference:
     """First mean less second, with Welch's degrees of freedom for unequal variances."""
     parts = groups.variances / groups.sizes
     degrees = parts.sum() ** 2 / np.sum(parts**2 / (groups.sizes - 1))
-    return Difference(_first_less_second(groups), sqrt(parts.sum()), float(degrees))
-
-
-def _first_less_second(groups: GroupMeans) -> float:
-    return float(groups.means[0] - groups.means[1])
+    first, second = groups.means.tolist()
+    return Difference(first - second, sqrt(parts.sum()), float(degrees))
 
 
 def mann_whitney(groups: Groups) -> tuple[float, float]:
@@ -232,11 +230,6 @@ def bartlett(groups: Comparable) -> Test:
     statistic = (n - k) * np.log(pooled_variance) - np.sum(degrees * np.log(groups.variances))
     scale = 1 + (np.sum(1 / degrees) - 1 / (n - k)) / (3 * (k - 1))
     return Test.chi2(float(statistic / scale), k - 1)
-
-
-def distances_from_medians(groups: Groups) -> Groups:
-    """Absolute distances: their one-way F is Levene's test, in the form of Brown and Forsythe."""
-    return groups.about(medians(groups))
 
 
 def medians(groups: Groups) -> FloatArray:
@@ -451,7 +444,24 @@ def anova_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
     if not terms:
         raise InvalidInputError(field="formula", problem="needs a term that defines groups")
     if len(terms) == 1:
-        return _one_way(margins, question, terms[0], test)
+        term = terms[0]
+        part = compared(margins, question, term)
+        groups, means = part.groups, means_table(part.names, part.groups, question)
+        if len(part.names) < 2 or not groups.within > 0:
+            raise _nothing_varies(question)
+        if test == "pooled":
+            squares, freedom = between(groups), (len(groups.sizes) - 1, len(groups.sizes))
+            degrees = (float(freedom[0]), part.answer.n - freedom[1])
+            table = _table({":".join(term): (squares, degrees[0])}, groups.within, degrees[1])
+            return replace(part.answer, scalars=_test_scalars(groups, squares), tables=(table, means))
+        if test == "kruskal" and isinstance(groups, Groups):
+            scalar = test_scalar("h", kruskal(groups))
+        elif (groups.variances > 0).all():
+            statistic, degrees, pvalue = welch_anova(groups)
+            scalar = Scalar("fvalue", statistic, None, degrees, pvalue)
+        else:
+            raise _nothing_varies(question)
+        return replace(part.answer, scalars=(scalar,), tables=(means,))
     if test != "pooled":
         raise InvalidInputError(field="test", problem=f"'{test}' supports one term only")
     return _of_terms(margins, question, terms, typ_of(question))
@@ -470,26 +480,6 @@ def typ_of(question: CheckedQuestion) -> int:
     return int(typ)
 
 
-def _one_way(margins: Margins, question: CheckedQuestion, term: Clique, test: str) -> AnalysisAnswer:
-    part = compared(margins, question, term)
-    groups, means = part.groups, means_table(part.names, part.groups, question)
-    if len(part.names) < 2 or not groups.within > 0:
-        raise _nothing_varies(question)
-    if test == "pooled":
-        squares, freedom = between(groups), (len(groups.sizes) - 1, len(groups.sizes))
-        degrees = (float(freedom[0]), part.answer.n - freedom[1])
-        table = _table({":".join(term): (squares, degrees[0])}, groups.within, degrees[1])
-        return replace(part.answer, scalars=_test_scalars(groups, squares), tables=(table, means))
-    if test == "kruskal" and isinstance(groups, Groups):
-        scalar = test_scalar("h", kruskal(groups))
-    elif (groups.variances > 0).all():
-        statistic, degrees, pvalue = welch_anova(groups)
-        scalar = Scalar("fvalue", statistic, None, degrees, pvalue)
-    else:
-        raise _nothing_varies(question)
-    return replace(part.answer, scalars=(scalar,), tables=(means,))
-
-
 def _nothing_varies(question: CheckedQuestion) -> NoEstimateError:
     problem = "there are fewer than two groups, or the response does not vary inside them"
     return NoEstimateError(kind=question.kind, problem=problem)
@@ -503,7 +493,8 @@ def _test_scalars(groups: Groups | SummedGroups, between: float) -> tuple[Scalar
     tests = []
     if (groups.variances > 0).all():
         tests.append(test_scalar("bartlett", bartlett(groups)))
-    distances = distances_from_medians(groups) if isinstance(groups, Groups) else None
+    # Their one-way F is Levene's test, in the form of Brown and Forsythe.
+    distances = groups.about(medians(groups)) if isinstance(groups, Groups) else None
     if distances is not None and distances.within > 0:
         tests.append(_f("levene", *one_way(distances)))
     return (

@@ -384,8 +384,16 @@ def _notes(known: AnalysisAnswer, answer: AnalysisAnswer, stddev: float) -> tupl
 
 def covariance_with_noise(equations: Equations, margins: Margins, sampling: FloatArray) -> FloatArray:
     """The ``sampling`` covariance of estimates plus that of the noise, shape ``(coefficients,) * 2``."""
-    directions, sizes = _directions(equations.information)
-    solved = np.linalg.inv(equations.information)
+    # Eigenvectors of the information in units of its diagonal, as rows, and their quadratic forms.
+    information = equations.information
+    scale = np.diag(information)
+    if not np.all(np.isfinite(information)) or np.any(scale <= 0):
+        raise NoiseDrownsError
+    root = np.sqrt(scale)
+    sizes, vectors = np.linalg.eigh(information / np.outer(root, root))
+    if sizes.min() <= 0:
+        raise NoiseDrownsError
+    directions, solved = (vectors / root[:, None]).T, np.linalg.inv(information)
     # Along the rows of its inverse the information says what each coefficient rests on, which the
     # eigenvectors mix: a rare cell must not hide behind common ones.
     along, sizes = np.vstack([directions, solved]), np.concatenate([sizes, np.diag(solved)])
@@ -401,18 +409,6 @@ def covariance_with_noise(equations: Equations, margins: Margins, sampling: Floa
     total = sampling + solved @ noise[:size, :size] @ solved
     factors = np.array([widening(float(one)) for one in shifts[len(directions) :]])
     return np.asarray(total * np.outer(factors, factors))
-
-
-def _directions(information: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Eigenvectors of the information in units of its diagonal, as rows, and their quadratic forms."""
-    scale = np.diag(information)
-    if not np.all(np.isfinite(information)) or np.any(scale <= 0):
-        raise NoiseDrownsError
-    root = np.sqrt(scale)
-    values, vectors = np.linalg.eigh(information / np.outer(root, root))
-    if values.min() <= 0:
-        raise NoiseDrownsError
-    return (vectors / root[:, None]).T, values
 
 
 # The estimating equations of each kind of model, from its answer, and tests with the noise.
@@ -665,7 +661,7 @@ class NoisyFits:
         """The equations of a fit; raises NoiseDrownsError where noise made columns depend."""
         margins, design, kept = self.margins, self.design, columns[fit.kept]
         if self.question.is_summed:
-            _check_eigenvalues(self._exact.scale[np.ix_(columns, columns)], len(fit.kept))
+            _check_eigenvalues(self._exact.gram.floats[np.ix_(columns, columns)], len(fit.kept))
             return summed_equations(margins, self.question, design, fit, kept)
         # Columns that others determine leave eigenvalues of 0; noise leaves negative ones.
         m = of_columns(self._moments, columns)

@@ -30,7 +30,7 @@ from gencard.analysis.answers.design import (
     occurring,
 )
 from gencard.analysis.answers.linear import aliased_note
-from gencard.analysis.answers.margins import Margins, Mask, Occupied, records_of
+from gencard.analysis.answers.margins import Margins, Mask, Occupied, along, records_of
 from gencard.core.domain import Clique
 from gencard.core.errors import (
     FEWER_TERMS,
@@ -296,11 +296,23 @@ def loglinear_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAns
     names, back = columns.kept_names, fit.linear(columns.back)
     degrees = len(cells.codes) - len(names)
     scalars = (Scalar("df_resid", float(degrees)), *_of_table(margins, design, cells, means, degrees))
+    return model_answer(question, n, columns, back, names, scalars)
+
+
+def model_answer(
+    question: CheckedQuestion,
+    n: float,
+    columns: Columns,
+    fit: Maximum,
+    names: tuple[str, ...],
+    scalars: tuple[Scalar, ...],
+) -> AnalysisAnswer:
+    """The answer of a fit in the parameters of the original columns, which have ``names``."""
     return AnalysisAnswer(
         question.kind.value,
         question.text,
         n,
-        coefficients_of(names, back.params, back.covariance),
+        coefficients_of(names, fit.params, fit.covariance),
         scalars,
         notes=aliased_note(columns.names, columns.kept),
     )
@@ -317,12 +329,12 @@ def open_cells(margins: Margins, design: Design) -> Occupied:
     observed = observed_levels(margins, attributes)
     open_cells = reduce(
         np.logical_and,
-        (_along(observed[name], (name,), attributes) for name in attributes),
+        (along(observed[name], (name,), attributes) for name in attributes),
         np.ones(sizes, dtype=bool),
     )
     for clique in maximal(block.attributes for block in design.blocks):
         if _is_saturated(design, clique, observed):
-            open_cells = open_cells & _along(occurring(margins, clique), clique, attributes)
+            open_cells = open_cells & along(occurring(margins, clique), clique, attributes)
     codes = np.argwhere(open_cells)
     return Occupied(codes, np.ones(len(codes)))
 
@@ -337,13 +349,6 @@ def _is_saturated(design: Design, clique: Clique, observed: Mapping[str, Mask]) 
     ]
     rows = np.array([np.broadcast_to(column, len(cells)) for column in columns])
     return bool(np.linalg.matrix_rank(rows) == len(cells))
-
-
-def _along(table: Mask, clique: Clique, attributes: Clique) -> Mask:
-    """A table of a clique with axes for more attributes."""
-    order = sorted(range(len(clique)), key=lambda axis: attributes.index(clique[axis]))
-    outside = tuple(axis for axis, name in enumerate(attributes) if name not in clique)
-    return np.expand_dims(np.transpose(table, order), outside)
 
 
 def _fitted(columns: Columns, sums: FloatArray, n: float) -> Maximum:

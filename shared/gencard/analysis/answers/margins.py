@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import count
 from math import prod
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,8 @@ class Occupied:
 class Margins(Protocol):
     """Counts of any clique that can be determined."""
 
+    __slots__ = ()
+
     @property
     def domain(self) -> Domain:
         """The attributes that may be asked for."""
@@ -62,7 +64,7 @@ class Margins(Protocol):
 
     def occupied(self, clique: Clique) -> Occupied:
         """The cells of a clique with a count other than 0; raises as ``counts`` does."""
-        ...
+        return occupied_of(self.counts(clique))
 
     def source(self, clique: Clique) -> Clique:
         """The measured marginal that the counts of a clique rest on; raises as ``counts`` does."""
@@ -71,6 +73,8 @@ class Margins(Protocol):
 
 class SummedMargins(Margins, Protocol):
     """Margins that have sums of numbers, too."""
+
+    __slots__ = ()
 
     def sums(self, of: Clique, by: Clique, present: Clique = ()) -> Units:
         """Sums of products of units over the records in which ``of`` and ``present`` are present.
@@ -113,7 +117,7 @@ def check_determined(margins: Margins, cliques: Iterable[Clique]) -> None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PsiMargins:
+class PsiMargins(Margins):
     """Margins of released statistics.
 
     Exact counts are summed out of the smallest marginal that holds the clique. Of noisy ones, all that
@@ -123,7 +127,7 @@ class PsiMargins:
         coding: The schema, for sums of numbers; without it there are none.
 
     >>> psi = Psi(Domain.of({"a": 2}), (Measurement(("a",), np.array([3, 4])),))
-    >>> PsiMargins.of(psi).counts(("a",)).tolist()
+    >>> PsiMargins(psi).counts(("a",)).tolist()
     [3.0, 4.0]
     """
 
@@ -132,10 +136,6 @@ class PsiMargins:
     _shares: dict[frozenset[str], tuple[tuple[int, float], ...]] = field(
         default_factory=dict, repr=False
     )
-
-    @classmethod
-    def of(cls, psi: Psi, coding: Coding | None = None) -> "PsiMargins":
-        return cls(psi, coding)
 
     @property
     def domain(self) -> Domain:
@@ -219,9 +219,6 @@ class PsiMargins:
             for place, share in self.shares(clique)
         )
         return np.full(sizes, variance, dtype=np.float64)
-
-    def occupied(self, clique: Clique) -> Occupied:
-        return occupied_of(self.counts(clique))
 
     def source(self, clique: Clique) -> Clique:
         place, _ = max(self.shares(clique), key=lambda pair: pair[1])
@@ -447,14 +444,11 @@ class Within:
     def _mask(self, wider: Clique) -> Mask:
         """The chosen cells, with an axis for each attribute of a wider clique."""
         _check_cells(self.domain, wider)
-        order = sorted(range(len(self.attributes)), key=lambda i: wider.index(self.attributes[i]))
-        mask = np.transpose(self.chosen, order)
-        outside = tuple(axis for axis, name in enumerate(wider) if name not in self.attributes)
-        return np.expand_dims(mask, outside)
+        return along(self.chosen, self.attributes, wider)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Present:
+class Present(Margins):
     """Margins of the records in which some attributes are present.
 
     Args:
@@ -474,9 +468,6 @@ class Present:
 
     def variances(self, clique: Clique) -> FloatArray:
         return self.sum_variances((), tuple(clique))
-
-    def occupied(self, clique: Clique) -> Occupied:
-        return occupied_of(self.counts(clique))
 
     def source(self, clique: Clique) -> Clique:
         self.sums((), tuple(clique))
@@ -515,6 +506,21 @@ def _check_cells(domain: Domain, clique: Clique) -> None:
         raise TooLargeError(
             what="The number of cells of a table of the analysis", limit=MOST_CELLS, advice=FEWER_TERMS
         )
+
+
+def every_cell(levels: Sequence[IntArray]) -> IntArray:
+    """Every combination of some levels of each attribute, shape ``(cells, attributes)``."""
+    shape = [len(each) for each in levels]
+    places = np.indices(shape).reshape(len(shape), -1) if shape else np.zeros((0, 1), dtype=np.int64)
+    cells = [each[place] for each, place in zip(levels, places, strict=True)]
+    return np.stack(cells, axis=1) if cells else np.zeros((1, 0), dtype=np.int64)
+
+
+def along(table: NDArray[Any], clique: Clique, wider: Clique) -> NDArray[Any]:
+    """A table of a clique, with axes in the order of a wider one: those of the others have length 1."""
+    order = sorted(range(len(clique)), key=lambda axis: wider.index(clique[axis]))
+    outside = tuple(axis for axis, name in enumerate(wider) if name not in clique)
+    return np.expand_dims(np.transpose(table, order), outside)
 
 
 def occupied_of(table: FloatArray) -> Occupied:

@@ -29,7 +29,7 @@ from gencard.analysis.answers.answer import (
     table_of,
 )
 from gencard.analysis.answers.design import Block
-from gencard.analysis.answers.margins import Margins, Occupied, Units, occupied_of, summed
+from gencard.analysis.answers.margins import Margins, Units, summed
 from gencard.analysis.answers.noisy_margins import covariance_of
 from gencard.analysis.answers.noisy_numbers import (
     COEFFICIENTS,
@@ -97,7 +97,7 @@ Held = tuple[Clique, Clique]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Moved:
+class Moved(Margins):
     """Margins of the tables of an analysis; narrower ones are summed out of the first that has them."""
 
     whole: Margins
@@ -127,9 +127,6 @@ class Moved:
     def variances(self, clique: Clique) -> FloatArray:
         return self.whole.variances(clique)
 
-    def occupied(self, clique: Clique) -> Occupied:
-        return occupied_of(self.counts(clique))
-
     def source(self, clique: Clique) -> Clique:
         return self.whole.source(clique)
 
@@ -148,11 +145,6 @@ class NoiseMoves:
     covariance: FloatArray
     shift: FloatArray
     bend: FloatArray
-
-    @property
-    def spread(self) -> FloatArray:
-        """Standard deviation to first order."""
-        return np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
 
 
 def widened(
@@ -185,7 +177,8 @@ def widened(
     if all(address.place == RECORDS for address in chosen):
         return rebuilt(answer, numbers), float(margins.variances(())) ** 0.5
     moves = _moves(list(chosen.items()), analysis, margins, tables)
-    spreads = dict(zip(chosen, moves.spread, strict=True))
+    to_first_order = np.sqrt(np.maximum(np.diag(moves.covariance), 0.0))
+    spreads = dict(zip(chosen, to_first_order, strict=True))
     noise: dict[str, float] = {}
     factors = np.ones(len(chosen))
     errors = _known_errors(answer)

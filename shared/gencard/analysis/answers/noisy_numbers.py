@@ -52,7 +52,7 @@ class SymmetricScale:
     back: Callable[[float], float]
 
 
-PLAIN = SymmetricScale(float, float)
+IDENTITY = SymmetricScale(float, float)
 LOG = SymmetricScale(log, exp)
 CORRELATION = SymmetricScale(float, lambda value: min(1.0, max(-1.0, value)))
 """Noise in a correlation is symmetric about it, not about Fisher's transform of it."""
@@ -78,7 +78,7 @@ class NoiseRule:
     place: str
     columns: tuple[str, ...] = ()
     use: Use = Use.SPREAD
-    scale: SymmetricScale = PLAIN
+    scale: SymmetricScale = IDENTITY
     error: Beside | None = None
     bounds: tuple[Beside, Beside] | None = None
     pvalue: Beside | None = None

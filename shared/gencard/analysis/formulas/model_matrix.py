@@ -24,7 +24,7 @@ from formulaic.parser.types import Term
 from formulaic.transforms import contrasts
 
 from gencard.analysis.answers.design import Column, Design, Response, Slope
-from gencard.analysis.answers.margins import Mask
+from gencard.analysis.answers.margins import Mask, every_cell
 from gencard.analysis.formulas.formula_values import (
     THREE_VALUED,
     TRUTHS,
@@ -153,7 +153,11 @@ class _Maker:
             raise TooLargeError(
                 what="The number of cells of a term", limit=MOST_TERM_CELLS, advice=FEWER_TERMS
             )
-        columns = [prod(_width(self._factors[factor]) for factor in term) for term in self.written.terms]
+        widths = {
+            name: 1 if isinstance(one, NumericFactor) else len(one.names)
+            for name, one in self._factors.items()
+        }
+        columns = [prod(widths[factor] for factor in term) for term in self.written.terms]
         if sum(columns) > MOST_COLUMNS:
             raise TooLargeError(
                 what="The number of columns of the model", limit=MOST_COLUMNS, advice=FEWER_TERMS
@@ -200,7 +204,7 @@ class _Maker:
             attributes = self.coding.domain.canonical(attributes)
         shape = tuple(self.coding.domain.size(name) for name in attributes)
         levels = [np.flatnonzero(self._seen(name)) for name in attributes]
-        codes = _product(levels)
+        codes = every_cell(levels)
         context = {
             name: _series(self._factors[name], self._places(name, attributes, codes)) for name in term
         }
@@ -263,7 +267,7 @@ class _Maker:
             np.arange(self.coding.domain.size(name)) if whole else np.flatnonzero(self._seen(name))
             for name in own
         ]
-        cells = _product(levels)
+        cells = every_cell(levels)
         labels = {}
         for axis, name in enumerate(own):
             names = self.coding.attribute(name).coding.level_names
@@ -340,20 +344,8 @@ def _term(factors: Clique) -> Term:
     return Term([FormulaicFactor(factor, eval_method="lookup") for factor in factors])
 
 
-def _product(levels: Sequence[IntArray]) -> IntArray:
-    """Every combination of levels, one a row."""
-    shape = [len(each) for each in levels]
-    places = np.indices(shape).reshape(len(shape), -1) if shape else np.zeros((0, 1), dtype=np.int64)
-    cells = [each[place] for each, place in zip(levels, places, strict=True)]
-    return np.stack(cells, axis=1) if cells else np.zeros((1, 0), dtype=np.int64)
-
-
 def _cells(factor: Factor) -> int:
     return len(factor.values if isinstance(factor, NumericFactor) else factor.codes)
-
-
-def _width(factor: Factor) -> int:
-    return 1 if isinstance(factor, NumericFactor) else len(factor.names)
 
 
 def _series(factor: Factor, places: IntArray) -> Any:
@@ -405,7 +397,7 @@ def read_condition(
                 limit=MOST_CELLS,
                 advice="Use fewer attributes in the condition, or attributes with fewer levels.",
             )
-        cells = _product(list(map(np.arange, sizes)))
+        cells = every_cell(list(map(np.arange, sizes)))
         middle = numbers_of(coding, values)
         mask = _fulfilling(text, attributes, cells, coding, middle, of_present=of_present)
         for ends in zip(*(_ends(coding, name, values, middle) for name in attributes), strict=True):

@@ -19,7 +19,7 @@ import numpy as np
 
 from gencard.analysis.answers.design import Crossed, GroupFactor, Grouping
 from gencard.analysis.answers.kinds import kind_of
-from gencard.analysis.answers.margins import Mask
+from gencard.analysis.answers.margins import Mask, every_cell
 from gencard.analysis.formulas.formula_values import (
     BINARY,
     CODINGS,
@@ -106,7 +106,7 @@ class _Reading:
         """Value of a factor in each cell of its attributes that the population may have."""
         numbers, labels = numbers_of(self.coding), {}
         levels = [np.flatnonzero(self.levels(name)) for name in own]
-        codes = [grid.reshape(-1) for grid in np.meshgrid(*levels, indexing="ij")]
+        codes = every_cell(levels).T
         for name, code in zip(own, codes, strict=True):
             labels[name] = Levels(code, self.coding.attribute(name).coding.level_names)
         given = {

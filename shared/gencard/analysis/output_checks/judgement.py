@@ -5,19 +5,17 @@ are the coefficients of dummies: those of a logistic model with its features' ta
 are judged by what single records contribute. All else has degrees of freedom, and its model matrix.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, combinations
 from math import prod
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gencard.analysis.answers.answer import AnalysisAnswer
 from gencard.analysis.answers.design import CheckedQuestion, Crossed, Design, Grouping
 from gencard.analysis.answers.kinds import wants_stored_quantiles
-from gencard.analysis.answers.margins import Mask, Occupied, RecordMargins
+from gencard.analysis.answers.margins import Mask, Occupied, RecordMargins, along, every_cell
 from gencard.analysis.answers.regressions import event_of
 from gencard.analysis.output_checks import rule_checks
 from gencard.analysis.output_checks.differencing import Condition, cell_numbers
@@ -86,7 +84,8 @@ def _tables(question: CheckedQuestion, grouping: Grouping) -> Iterator[Crossed]:
             coding = question.coding.attribute(question.formula.response or "").coding
             is_sum = coding.size - coding.missing > 2
         if not is_sum:
-            yield one.with_(other)
+            levels = tuple(dict.fromkeys((*one.levels, *other.levels)))
+            yield Crossed(levels, (*one.groups, *other.groups))
 
 
 def _cells(part: Crossed, margins: RecordMargins) -> tuple[Clique, IntArray]:
@@ -102,17 +101,11 @@ def _cells(part: Crossed, margins: RecordMargins) -> tuple[Clique, IntArray]:
     possible: Mask = np.ones(shape, dtype=bool)
     for name in part.levels:
         size = margins.domain.size(name)
-        cells = cells * size + _spread(np.arange(size), (name,), attributes)
+        cells = cells * size + along(np.arange(size), (name,), attributes)
     for group in part.groups:
-        codes = _spread(group.codes, group.attributes, attributes)
+        codes = along(group.codes, group.attributes, attributes)
         cells, possible = cells * (int(group.codes.max()) + 1) + codes, possible & (codes >= 0)
     return attributes, np.where(possible, cells, -1)
-
-
-def _spread(codes: NDArray[Any], own: Clique, attributes: Clique) -> NDArray[Any]:
-    """An array over some attributes, in their order, with an axis for each of more attributes."""
-    shape = iter(codes.shape)
-    return codes.reshape([next(shape) if name in own else 1 for name in attributes])
 
 
 def _of_group_cells(margins: RecordMargins, part: Crossed, rules: Rules) -> RuleVerdict:
@@ -126,7 +119,7 @@ def _of_group_cells(margins: RecordMargins, part: Crossed, rules: Rules) -> Rule
         if name in part.levels:
             others = tuple(other for other in range(counts.ndim) if other != axis)
             held = counts.sum(axis=others) > 0
-            possible = possible & _spread(held, (name,), attributes)
+            possible = possible & along(held, (name,), attributes)
     _, place = np.unique(cells[possible], return_inverse=True)
     records = np.bincount(place, counts[possible])
     return together(rule_checks.verdicts(rule_checks.of_counts(records, rules)))
@@ -358,15 +351,9 @@ def output_cliques(question: CheckedQuestion, possible: Mapping[str, Mask]) -> t
     coded = _fully_coded(
         question.design,
         lambda clique: prod(int(possible[name].sum()) for name in clique),
-        lambda clique: _cells_of([possible[name] for name in clique]),
+        lambda clique: every_cell([np.flatnonzero(possible[name]) for name in clique]),
     )
     return tuple((*response, *clique) for clique in coded)
-
-
-def _cells_of(levels: Sequence[Mask]) -> IntArray:
-    """Codes of all cells of some levels, shape ``(cells, attributes)``."""
-    grids = np.meshgrid(*map(np.flatnonzero, levels), indexing="ij")
-    return np.stack(grids, axis=-1).reshape(-1, len(levels)) if levels else np.zeros((1, 0), np.int64)
 
 
 def _told_by_dummies(

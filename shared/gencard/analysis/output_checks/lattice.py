@@ -103,10 +103,6 @@ class Lattice:
         told_apart = frozenset(attributes).difference(merged)
         return cls(Dataset(domain, codes), counts, np.flatnonzero(possible), tuple(small), told_apart)
 
-    @property
-    def domain(self) -> Domain:
-        return self.cells.domain
-
     def numbers(self, clique: Sequence[str]) -> tuple[IntArray, int]:
         """The cell of a marginal that each cell which may change is in, and how many cells it has."""
         numbers, size = cell_numbers(self.cells, clique)

@@ -324,7 +324,7 @@ def of_rounded_counts(
     tables = _rounded_tables(question, margins, base)
     domain = margins.domain.covered_by(list(tables))
     psi = Psi(domain, tuple(Measurement(clique, table) for clique, table in tables.items()))
-    own = PsiMargins.of(psi)
+    own = PsiMargins(psi)
     try:
         answer = answered(question, own)
     except GencardError:

@@ -20,7 +20,7 @@ import numpy as np
 from gencard.analysis.answers.answer import AnalysisAnswer
 from gencard.analysis.answers.design import CheckedQuestion
 from gencard.analysis.answers.kinds import plain_answer
-from gencard.analysis.answers.margins import Mask, RecordMargins
+from gencard.analysis.answers.margins import Mask, RecordMargins, every_cell
 from gencard.analysis.output_checks.released import Number, numbers_of
 from gencard.analysis.output_checks.rule_checks import coarse
 from gencard.core.dataset import Dataset
@@ -105,8 +105,7 @@ class Slopes:
             for axis in range(table.ndim)
         ]
         table = table[np.ix_(*is_observed)]
-        levels = np.meshgrid(*map(np.flatnonzero, is_observed), indexing="ij")
-        slopes = self.slopes(np.stack(levels, axis=-1).reshape(-1, table.ndim))
+        slopes = self.slopes(every_cell(list(map(np.flatnonzero, is_observed))))
         counts, records = table.reshape(-1), float(table.sum())
         held = counts > 0
         centred = slopes - (slopes @ counts / records)[:, None]

@@ -174,7 +174,22 @@ class StoredRun:
         if question.kind is Analysis.QUANTILES:
             yield "test", rule_checks.of_test(n, 1, rules)
             groups, _ = self._quantiles
-            yield from _of_quantiles(groups, quantile_shares(question), rules)
+            shares = quantile_shares(question)
+            most = max(rules.checks.dominance_count, 1)
+            one = rule_checks.contributions(
+                groups.place, groups.values, cells=len(groups.names), most=most
+            )
+            threshold = rules.checks.threshold
+            for share in shares:
+                side = min(share, 1 - share)
+                nearest = one.counts * side - np.sqrt(one.counts * share * (1 - share))
+                apart = one.counts * (step_of(share) or 0.0) + 1e-9
+                broken = {
+                    Rule.THRESHOLD: one.counts < threshold,
+                    Rule.RANK: (nearest < threshold) | (apart < threshold),
+                    Rule.SAME: one.constant,
+                }
+                yield f"quantile {share:g}", together(rule_checks.verdicts(broken))
             return
         paired = question.kind is Analysis.CORRELATION
         sums = None if paired else contributed(question, self.response[0])
@@ -414,25 +429,6 @@ def contrasts_of(design: Design) -> FloatArray:
         for row in (*unit[places], *(unit[i] - unit[j] for i, j in combinations(places, 2)))
     ]
     return np.reshape(rows, (len(rows), len(design.columns)))
-
-
-def _of_quantiles(
-    groups: StoredGroups, shares: Sequence[float], rules: Rules
-) -> Iterator[tuple[str, RuleVerdict]]:
-    """Judge quantiles; order statistics of a standard error need enough records on either side."""
-    most = max(rules.checks.dominance_count, 1)
-    one = rule_checks.contributions(groups.place, groups.values, cells=len(groups.names), most=most)
-    threshold = rules.checks.threshold
-    for share in shares:
-        side = min(share, 1 - share)
-        nearest = one.counts * side - np.sqrt(one.counts * share * (1 - share))
-        apart = one.counts * (step_of(share) or 0.0) + 1e-9
-        broken = {
-            Rule.THRESHOLD: one.counts < threshold,
-            Rule.RANK: (nearest < threshold) | (apart < threshold),
-            Rule.SAME: one.constant,
-        }
-        yield f"quantile {share:g}", together(rule_checks.verdicts(broken))
 
 
 def _coarse_quantiles(groups: StoredGroups, answer: AnalysisAnswer, rules: Rules) -> AnalysisAnswer:
