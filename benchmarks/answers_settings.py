@@ -8,11 +8,11 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.answers_cases import with_moments
+from gencard.analysis.answers.answer import Address, numbers_of
 from gencard.analysis.answers.correlations import bivariate_normal
 from gencard.analysis.answers.design import CheckedQuestion, Option
 from gencard.analysis.answers.kinds import plain_answer
 from gencard.analysis.answers.margins import PsiMargins
-from gencard.analysis.answers.noisy_numbers import Address, numbers_of
 from gencard.analysis.formulas.answering import read_question
 from gencard.core.card.privacy import AddedNoise, gaussian, laplace
 from gencard.core.coding import Attribute, Coding, Labels

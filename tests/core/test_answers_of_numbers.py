@@ -13,13 +13,13 @@ import statsmodels.formula.api as smf
 from scipy import stats
 from statsmodels.stats.oneway import anova_oneway
 
+from gencard.analysis.answers.answer import Use, numbers_of, rule_of
 from gencard.analysis.answers.intervals import AT_MOST
 from gencard.analysis.answers.levels import level_means, quantile_of_cells
 from gencard.analysis.answers.linear import gram_of
 from gencard.analysis.answers.margins import Margins, Present, PsiMargins
 from gencard.analysis.answers.noisy_estimates import Moved, name_of
 from gencard.analysis.answers.noisy_margins import Bootstrap, margins_of
-from gencard.analysis.answers.noisy_numbers import Use, numbers_of, rule_of
 from gencard.analysis.formulas.answering import answer_of
 from gencard.analysis.formulas.formulas import read_factors
 from gencard.analysis.formulas.model_matrix import read_condition, summed_columns

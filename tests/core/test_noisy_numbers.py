@@ -9,21 +9,24 @@ from scipy import stats
 
 from benchmarks.answers_grid import alarming, contradicting, misstated, outcome, settings
 from gencard.analysis.answers import kinds
-from gencard.analysis.answers.answer import NOISE, Scalar, numbers_in_json, table_of
+from gencard.analysis.answers.answer import (
+    COEFFICIENTS,
+    NOISE,
+    RECORDS,
+    SCALARS,
+    Address,
+    Scalar,
+    Use,
+    numbers_in_json,
+    numbers_of,
+    rule_of,
+    table_of,
+    use_of,
+)
 from gencard.analysis.answers.intervals import with_noise
 from gencard.analysis.answers.margins import PsiMargins, RecordMargins
 from gencard.analysis.answers.noisy_estimates import name_of
 from gencard.analysis.answers.noisy_margins import Bootstrap, NoisyMargins, margins_of
-from gencard.analysis.answers.noisy_numbers import (
-    COEFFICIENTS,
-    RECORDS,
-    SCALARS,
-    Address,
-    Use,
-    numbers_of,
-    rule_of,
-    use_of,
-)
 from gencard.analysis.formulas.answering import answer_of, read_question
 from gencard.analysis.formulas.formulas import read_formula
 from gencard.core.card.privacy import gaussian, laplace

@@ -112,14 +112,8 @@ def naive_bayes_answer(margins: Margins, question: CheckedQuestion) -> AnalysisA
     shown = class_tables(margins, question, response, terms, signed=True)
     predicted = predictions(margins, response, model.features, classes.places, model.scores)
     baseline = Scalar("baseline", float(model.sizes.max() / model.sizes.sum()))
-    return AnalysisAnswer(
-        question.kind,
-        question.text,
-        records_of(margins),
-        scalars=(baseline, *predicted.scalars),
-        tables=(*_model_tables(model, shown), *predicted.tables(classes.names)),
-        notes=predicted.notes,
-    )
+    answer = AnalysisAnswer(question.kind, question.text, records_of(margins))
+    return predicted.beside(answer, (baseline,), _model_tables(model, shown), classes.names)
 
 
 def _model_tables(model: NaiveBayes, shown: Sequence[LevelTable]) -> tuple[AnswerTable, ...]:
@@ -171,17 +165,13 @@ def chow_liu_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnsw
         for (parent, child), table in zip(edges, signed, strict=True):
             shares = table.counts / table.counts.sum(axis=1, keepdims=True)
             conditional.append(table.table(f"probabilities[{child} | {parent}]", shares))
-    return AnalysisAnswer(
-        question.kind,
-        question.text,
-        records_of(margins),
-        scalars=_likelihood(counts, tables, information),
-        tables=(
-            table_of("edges", arrows, ("mutual_information",), np.array(information).reshape(-1, 1)),
-            _information_table(attributes, pairs),
-            *conditional,
-        ),
+    parts = (
+        table_of("edges", arrows, ("mutual_information",), np.array(information).reshape(-1, 1)),
+        _information_table(attributes, pairs),
+        *conditional,
     )
+    scalars = _likelihood(counts, tables, information)
+    return AnalysisAnswer(question.kind, question.text, records_of(margins), None, scalars, parts)
 
 
 def _from_root(attributes: Clique, edges: Sequence[Clique]) -> list[Clique]:
@@ -335,17 +325,13 @@ def components_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAn
     values = axes.values[:count]
     ratios = values / float(axes.values.sum())
     variance = np.column_stack([values, ratios, np.cumsum(ratios)])
-    return AnalysisAnswer(
-        question.kind,
-        question.text,
-        records_of(margins),
-        tables=(
-            table_of("explained_variance", names, ("eigenvalue", "ratio", "cumulative"), variance),
-            table_of("components", attributes, names, vectors),
-            table_of("loadings", attributes, names, loadings),
-            table_of("attributes", attributes, ("mean", "std"), moments),
-        ),
+    tables = (
+        table_of("explained_variance", names, ("eigenvalue", "ratio", "cumulative"), variance),
+        table_of("components", attributes, names, vectors),
+        table_of("loadings", attributes, names, loadings),
+        table_of("attributes", attributes, ("mean", "std"), moments),
     )
+    return AnalysisAnswer(question.kind, question.text, records_of(margins), tables=tables)
 
 
 def covariances(
@@ -385,17 +371,13 @@ def correspondence_answer(margins: Margins, question: CheckedQuestion) -> Analys
     ratios = adjusted / analysis.adjusted_total
     inertias = np.column_stack([analysis.inertias, analysis.inertias**2, adjusted, ratios])
     columns = ("indicator", "burt", "adjusted", "adjusted_ratio")
-    return AnalysisAnswer(
-        question.kind,
-        question.text,
-        records_of(margins),
-        tables=(
-            table_of("inertias", axes, columns, inertias[:count]),
-            table_of("coordinates", names, axes, analysis.coordinates[:, :count]),
-            table_of("contributions", names, axes, analysis.contributions[:, :count]),
-            table_of("masses", names, ("mass",), analysis.masses[:, None]),
-        ),
+    tables = (
+        table_of("inertias", axes, columns, inertias[:count]),
+        table_of("coordinates", names, axes, analysis.coordinates[:, :count]),
+        table_of("contributions", names, axes, analysis.contributions[:, :count]),
+        table_of("masses", names, ("mass",), analysis.masses[:, None]),
     )
+    return AnalysisAnswer(question.kind, question.text, records_of(margins), tables=tables)
 
 
 def _burt(
@@ -548,14 +530,9 @@ def _answer(
     ]
     if len(analysis.sizes) == 2:
         scalars.append(Scalar("normal_error", normal_error(analysis)))
-    return AnalysisAnswer(
-        question.kind,
-        question.text,
-        records_of(margins),
-        scalars=(*scalars, *predicted.scalars),
-        tables=(*_tables(analysis, classes.names, features), *predicted.tables(classes.names)),
-        notes=predicted.notes,
-    )
+    answer = AnalysisAnswer(question.kind, question.text, records_of(margins))
+    tables = _tables(analysis, classes.names, features)
+    return predicted.beside(answer, tuple(scalars), tables, classes.names)
 
 
 def _of_sums(

@@ -118,9 +118,8 @@ class Strata:
         """Select the strata of ``counts`` in which both rows and both columns hold records."""
         occupied = (counts.sum(axis=0) > 0).all(axis=0) & (counts.sum(axis=1) > 0).all(axis=0)
         if not occupied.any():
-            raise InvalidInputError(
-                field="strata", problem="no stratum has records in both rows and both columns"
-            )
+            problem = "no stratum has records in both rows and both columns"
+            raise InvalidInputError(field="strata", problem=problem)
         return cls(counts[:, :, occupied])
 
     @property
@@ -137,9 +136,8 @@ class Strata:
         (a, b), (c, d), n = self.counts[0], self.counts[1], self.sizes
         same, cross = a * d / n, b * c / n
         if not (same.sum() > 0 and cross.sum() > 0):
-            raise InvalidInputError(
-                field="strata", problem="have too many empty cells for an odds ratio"
-            )
+            problem = "have too many empty cells for an odds ratio"
+            raise InvalidInputError(field="strata", problem=problem)
         concordant, discordant = (a + d) / n, (b + c) / n
         variance = np.sum(concordant * same) / same.sum() ** 2
         variance += np.sum(concordant * cross + discordant * same) / (same.sum() * cross.sum())

@@ -45,15 +45,9 @@ from gencard.analysis.answers.levels import (
     test_scalar,
 )
 from gencard.analysis.answers.linear import LinearFit, fitter
-from gencard.analysis.answers.margins import Margins, summed
+from gencard.analysis.answers.margins import Margins, check_size, summed
 from gencard.core.domain import Clique
-from gencard.core.errors import (
-    FEWER_TERMS,
-    InvalidInputError,
-    LackingMarginalsError,
-    NoEstimateError,
-    TooLargeError,
-)
+from gencard.core.errors import InvalidInputError, LackingMarginalsError, NoEstimateError
 from gencard.core.types import FloatArray, IntArray
 
 
@@ -363,16 +357,9 @@ def quantiles_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAns
     shares = np.cumsum(table.counts, axis=1) / table.counts.sum(axis=1, keepdims=True)
     note = () if response in question.values else (_PLACES,)
     columns = tuple(f"{q:g}" for q in q_shares)
-    return AnalysisAnswer(
-        question.kind,
-        question.text,
-        table.n,
-        tables=(
-            table_of("quantiles", table.rows.names, columns, inside),
-            table.table("cumulative shares", shares),
-        ),
-        notes=(*note, *missing_note(margins, keys)),
-    )
+    quantiles = table_of("quantiles", table.rows.names, columns, inside)
+    tables, notes = (quantiles, table.table("cumulative shares", shares)), missing_note(margins, keys)
+    return AnalysisAnswer(question.kind, question.text, table.n, tables=tables, notes=(*note, *notes))
 
 
 def ttest_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
@@ -568,10 +555,7 @@ def cell_design(margins: Margins, question: CheckedQuestion, terms: tuple[Clique
     for term in terms:
         sizes = margins.domain.project(term).sizes
         cells = int(np.prod(sizes))
-        if len(columns) + cells > _MOST_COLUMNS:
-            raise TooLargeError(
-                what="The number of cells of all terms", limit=_MOST_COLUMNS, advice=FEWER_TERMS
-            )
+        check_size(len(columns) + cells, _MOST_COLUMNS, "The number of cells of all terms")
         columns += [
             Column(str(cell), term, one) for cell, one in enumerate(np.eye(cells).reshape(cells, *sizes))
         ]

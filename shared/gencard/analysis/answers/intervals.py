@@ -22,12 +22,18 @@ import numpy as np
 from scipy import special
 
 from gencard.analysis.answers.answer import (
+    COEFFICIENTS,
     NOISE,
     AnalysisAnswer,
     Coefficients,
     Scalar,
+    Use,
     coefficients_of,
+    names_of,
+    numbers_of,
+    rebuilt,
     table_of,
+    use_of,
 )
 from gencard.analysis.answers.design import Block, CheckedQuestion, Design, lifted, occurring, union_of
 from gencard.analysis.answers.groups import (
@@ -49,28 +55,13 @@ from gencard.analysis.answers.linear import (
     of_columns,
     response_column,
 )
-from gencard.analysis.answers.loglinear import MOST_NUMBERS, open_cells
-from gencard.analysis.answers.margins import Margins, within
+from gencard.analysis.answers.loglinear import MOST_NUMBERS, SIZE_OF_MATRIX, open_cells
+from gencard.analysis.answers.margins import Margins, check_size, within
 from gencard.analysis.answers.noisy_estimates import MOST_MOVED, Held, widened, widening
 from gencard.analysis.answers.noisy_margins import covariance_of
-from gencard.analysis.answers.noisy_numbers import (
-    COEFFICIENTS,
-    Use,
-    names_of,
-    numbers_of,
-    rebuilt,
-    use_of,
-)
 from gencard.analysis.answers.regressions import events_of
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import (
-    FEWER_TERMS,
-    ComputationError,
-    InvalidInputError,
-    NoEstimateError,
-    NoiseDrownsError,
-    TooLargeError,
-)
+from gencard.core.errors import ComputationError, InvalidInputError, NoEstimateError, NoiseDrownsError
 from gencard.core.statistics.marginals import maximal
 from gencard.core.types import FloatArray, IntArray
 
@@ -516,10 +507,7 @@ def loglinear_noise(margins: Margins, question: CheckedQuestion, answer: Analysi
 def _cells(margins: Margins, design: Design, kept: IntArray) -> ModelCells:
     """All cells of the features, empty ones too."""
     counts = margins.counts(design.attributes)
-    if counts.size * len(design.columns) > MOST_NUMBERS:
-        raise TooLargeError(
-            what="The size of the model matrix over the cells", limit=MOST_NUMBERS, advice=FEWER_TERMS
-        )
+    check_size(counts.size * len(design.columns), MOST_NUMBERS, SIZE_OF_MATRIX)
     codes = np.argwhere(np.ones(counts.shape, dtype=bool))
     return _checked(ModelCells(design.attributes, design.matrix(codes), counts.reshape(-1)), kept)
 

@@ -264,9 +264,8 @@ def kind_of(analysis: Analysis, options: Iterable[str] = ()) -> AnalysisKind:
     kind = KINDS[analysis]
     if unknown := sorted(set(options) - set(kind.options)):
         choices = f"its options are {', '.join(kind.options)}" if kind.options else "it has no options"
-        raise InvalidInputError(
-            field="options", problem=f"'{analysis}' has no option '{unknown[0]}'; {choices}"
-        )
+        problem = f"'{analysis}' has no option '{unknown[0]}'; {choices}"
+        raise InvalidInputError(field="options", problem=problem)
     return kind
 
 

@@ -30,15 +30,9 @@ from gencard.analysis.answers.design import (
     occurring,
 )
 from gencard.analysis.answers.linear import aliased_note
-from gencard.analysis.answers.margins import Margins, Mask, Occupied, along, records_of
+from gencard.analysis.answers.margins import Margins, Mask, Occupied, along, check_size, records_of
 from gencard.core.domain import Clique
-from gencard.core.errors import (
-    FEWER_TERMS,
-    InvalidInputError,
-    LackingMarginalsError,
-    NoEstimateError,
-    TooLargeError,
-)
+from gencard.core.errors import InvalidInputError, LackingMarginalsError, NoEstimateError
 from gencard.core.statistics.marginals import maximal
 from gencard.core.types import FloatArray, IntArray
 
@@ -47,6 +41,8 @@ from gencard.core.types import FloatArray, IntArray
 
 MOST_NUMBERS = 40_000_000
 """Entries of a model matrix over cells: 320 MB."""
+
+SIZE_OF_MATRIX = "The size of the model matrix over the cells"
 
 _STEPS = 60
 _HALVES = 40
@@ -110,10 +106,7 @@ def columns_of(design: Design, cells: Occupied, *, without: Sequence[str] = ()) 
         cells: Cells of ``design.attributes``, in this order.
         without: Names of columns to leave out.
     """
-    if len(cells.counts) * len(design.columns) > MOST_NUMBERS:
-        raise TooLargeError(
-            what="The size of the model matrix over the cells", limit=MOST_NUMBERS, advice=FEWER_TERMS
-        )
+    check_size(len(cells.counts) * len(design.columns), MOST_NUMBERS, SIZE_OF_MATRIX)
     whole = design.matrix(cells.codes)
     places = [place for place, name in enumerate(design.names) if name not in without]
     names = tuple(design.names[place] for place in places)
@@ -322,10 +315,8 @@ def open_cells(margins: Margins, design: Design) -> Occupied:
     """The cells of the table that lie inside no empty margin, with equal weights."""
     attributes = design.attributes
     sizes = margins.domain.project(attributes).sizes if attributes else ()
-    if np.prod(sizes, dtype=np.float64) * len(design.columns) > MOST_NUMBERS:
-        raise TooLargeError(
-            what="The size of the model matrix over the cells", limit=MOST_NUMBERS, advice=FEWER_TERMS
-        )
+    size = float(np.prod(sizes, dtype=np.float64)) * len(design.columns)
+    check_size(size, MOST_NUMBERS, SIZE_OF_MATRIX)
     observed = observed_levels(margins, attributes)
     open_cells = reduce(
         np.logical_and,

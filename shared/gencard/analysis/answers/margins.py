@@ -501,11 +501,15 @@ def within(margins: Margins, attributes: Clique, chosen: Mask) -> Margins:
     return RecordMargins(dataset.take(places), weights, units)
 
 
+def check_size(size: float, limit: int, what: str) -> None:
+    """Raises TooLargeError with the advice of fewer terms where the size is above the limit."""
+    if size > limit:
+        raise TooLargeError(what=what, limit=limit, advice=FEWER_TERMS)
+
+
 def _check_cells(domain: Domain, clique: Clique) -> None:
-    if clique and domain.project(clique).cells > MOST_CELLS:
-        raise TooLargeError(
-            what="The number of cells of a table of the analysis", limit=MOST_CELLS, advice=FEWER_TERMS
-        )
+    cells = domain.project(clique).cells if clique else 1
+    check_size(cells, MOST_CELLS, "The number of cells of a table of the analysis")
 
 
 def every_cell(levels: Sequence[IntArray]) -> IntArray:

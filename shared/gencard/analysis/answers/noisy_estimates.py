@@ -22,27 +22,25 @@ import numpy as np
 from scipy import special
 
 from gencard.analysis.answers.answer import (
+    COEFFICIENTS,
+    LOG,
     NOISE,
+    RECORDS,
+    Address,
     AnalysisAnswer,
     Coefficients,
+    NoiseRule,
+    Numbers,
+    Use,
     coefficients_of,
+    numbers_of,
+    rebuilt,
+    rule_of,
     table_of,
 )
 from gencard.analysis.answers.design import Block
 from gencard.analysis.answers.margins import Margins, Units, summed
 from gencard.analysis.answers.noisy_margins import covariance_of
-from gencard.analysis.answers.noisy_numbers import (
-    COEFFICIENTS,
-    LOG,
-    RECORDS,
-    Address,
-    NoiseRule,
-    Numbers,
-    Use,
-    numbers_of,
-    rebuilt,
-    rule_of,
-)
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import GencardError, NoiseDrownsError, TooLargeError
 from gencard.core.statistics.formula import Analysis as Kind

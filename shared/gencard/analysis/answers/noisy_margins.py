@@ -12,20 +12,21 @@ from math import prod, sqrt
 
 import numpy as np
 
-from gencard.analysis.answers.answer import AnalysisAnswer, coefficients_of, table_of
+from gencard.analysis.answers.answer import AnalysisAnswer, coefficients_of, table_of, without_errors
 from gencard.analysis.answers.design import Block, lifted
-from gencard.analysis.answers.margins import Margins, Present, PsiMargins, SumSource, Units, Within
-from gencard.analysis.answers.noisy_numbers import without_errors
+from gencard.analysis.answers.margins import (
+    Margins,
+    Present,
+    PsiMargins,
+    SumSource,
+    Units,
+    Within,
+    check_size,
+)
 from gencard.core.card.privacy import Mechanism
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import (
-    FEWER_TERMS,
-    ComputationError,
-    InvalidInputError,
-    NoiseDrownsError,
-    TooLargeError,
-)
+from gencard.core.errors import ComputationError, InvalidInputError, NoiseDrownsError
 from gencard.core.generators.family import ipf
 from gencard.core.statistics.marginals import project, subsets
 from gencard.core.statistics.psi import (
@@ -183,12 +184,7 @@ class Agreed:
         """
         sums: dict[Clique, FloatArray] = {}
         for part in gradients:
-            if part.values.size > _MOST_NUMBERS:
-                raise TooLargeError(
-                    what="The number of derivatives of the analysis",
-                    limit=_MOST_NUMBERS,
-                    advice=FEWER_TERMS,
-                )
+            check_size(part.values.size, _MOST_NUMBERS, "The number of derivatives of the analysis")
             for inside, values in self._pulled(part):
                 if inside not in sums:
                     sums[inside] = np.zeros((functions, values.shape[1]))

@@ -125,9 +125,8 @@ def cox_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
     cells = Occupied(spells.features, spells.counts)
     columns = columns_of(design, cells, without=(INTERCEPT, *of_event))
     if not len(columns.kept) or not np.any(spells.died * spells.counts):
-        raise InvalidInputError(
-            field="formula", problem="needs a feature that varies, and at least one event"
-        )
+        problem = "needs a feature that varies, and at least one event"
+        raise InvalidInputError(field="formula", problem=problem)
     fit = maximum(
         lambda b: _likelihood(spells, columns.matrix, b),
         np.zeros(len(columns.kept)),

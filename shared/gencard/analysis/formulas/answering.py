@@ -135,9 +135,8 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
         return replace(answer, notes=(*answer.notes, *notes))
     whole = noisy_whole(margins)
     if whole is None:
-        raise InvalidInputError(
-            field="bootstrap", problem="applies to noisy counts only; these are exact"
-        )
+        problem = "applies to noisy counts only; these are exact"
+        raise InvalidInputError(field="bootstrap", problem=problem)
 
     def analysis(drawn: Margins) -> AnalysisAnswer:
         return plain_answer(question, _part(drawn, formula, coding, values, where, missing))

@@ -24,7 +24,7 @@ from formulaic.parser.types import Term
 from formulaic.transforms import contrasts
 
 from gencard.analysis.answers.design import Column, Design, Response, Slope
-from gencard.analysis.answers.margins import Mask, every_cell
+from gencard.analysis.answers.margins import Mask, check_size, every_cell
 from gencard.analysis.formulas.formula_values import (
     THREE_VALUED,
     TRUTHS,
@@ -41,7 +41,7 @@ from gencard.analysis.formulas.numbers import CONSTANT, NumbersUsed
 from gencard.core.card.sums import level_values
 from gencard.core.coding import Coding, Edges, Labels
 from gencard.core.domain import Clique
-from gencard.core.errors import FEWER_TERMS, InvalidFormulaError, InvalidInputError, TooLargeError
+from gencard.core.errors import InvalidFormulaError, InvalidInputError, TooLargeError
 from gencard.core.statistics.formula import Written, written_name
 from gencard.core.types import IntArray
 
@@ -149,22 +149,15 @@ class _Maker:
         size = self.coding.domain.size
         attributes = map(self._levels_of, self.written.terms)
         cells = [prod(map(size, names)) for names in attributes]
-        if max(cells, default=0) > MOST_TERM_CELLS:
-            raise TooLargeError(
-                what="The number of cells of a term", limit=MOST_TERM_CELLS, advice=FEWER_TERMS
-            )
+        check_size(max(cells, default=0), MOST_TERM_CELLS, "The number of cells of a term")
         widths = {
             name: 1 if isinstance(one, NumericFactor) else len(one.names)
             for name, one in self._factors.items()
         }
         columns = [prod(widths[factor] for factor in term) for term in self.written.terms]
-        if sum(columns) > MOST_COLUMNS:
-            raise TooLargeError(
-                what="The number of columns of the model", limit=MOST_COLUMNS, advice=FEWER_TERMS
-            )
-        if max(map(mul, cells, columns), default=0) > MOST_NUMBERS:
-            what = "The size of the columns of a term over its cells"
-            raise TooLargeError(what=what, limit=MOST_NUMBERS, advice=FEWER_TERMS)
+        check_size(sum(columns), MOST_COLUMNS, "The number of columns of the model")
+        numbers = max(map(mul, cells, columns), default=0)
+        check_size(numbers, MOST_NUMBERS, "The size of the columns of a term over its cells")
 
     @cached_property
     def _factors(self) -> dict[str, Factor]:

@@ -20,8 +20,7 @@ from gencard.analysis.output_checks import rounding
 from gencard.analysis.output_checks.differencing import Kept, cell_numbers
 from gencard.analysis.output_checks.judgement import COUNTED, GROUPED, SURVIVAL
 from gencard.analysis.output_checks.lattice import CountFacts, Lattice, Sums
-from gencard.analysis.output_checks.released import ROUNDED_FIRST
-from gencard.analysis.output_checks.slopes import slopes_of
+from gencard.analysis.output_checks.released import ROUNDED_FIRST, slopes_of
 from gencard.core.card.privacy import Transform
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError

@@ -20,7 +20,7 @@ from gencard.analysis.answers.regressions import event_of
 from gencard.analysis.output_checks import rule_checks
 from gencard.analysis.output_checks.differencing import Condition, cell_numbers
 from gencard.analysis.output_checks.influence import waits
-from gencard.analysis.output_checks.slopes import slopes_of
+from gencard.analysis.output_checks.released import slopes_of
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
 from gencard.core.policy import PASSED, Colour, Mark, Rule, Rules, RuleVerdict, breaking, together
