@@ -393,11 +393,11 @@ def rule_of(kind: Analysis, address: Address) -> NoiseRule | None:
     """The rule that names a number itself; None for numbers that belong to another one, or to none."""
     if (address.place, address.row) in {(place, address.column) for place in _OF_ITSELF}:
         return NoiseRule(address.place, use=Use.GIVEN)
-    name = _base(address.row) if address.place == SCALARS else address.column
+    name = base_name(address.row) if address.place == SCALARS else address.column
     if address.place == SCALARS and address.column != "value":
         return None
     for rule in RULES[kind]:
-        if rule.place == _base(address.place) and (not rule.columns or name in rule.columns):
+        if rule.place == base_name(address.place) and (not rule.columns or name in rule.columns):
             return rule
     return None
 
@@ -414,12 +414,12 @@ def use_of(kind: Analysis, address: Address) -> Use:
         return Use.INTERVAL if address.place == COEFFICIENTS else Use.SPREAD
     if rule := rule_of(kind, address):
         return rule.use
-    place, name = _base(address.place), address.column
+    place, name = base_name(address.place), address.column
     if place == SCALARS:
         names = [one for rule in RULES[kind] if rule.place == SCALARS for one in rule.columns]
         others = [other for rule in RULES[kind] if rule.place == SCALARS for other in rule.others]
-        again = (SCALARS, _base(address.row)) in MADE_AGAIN.get(kind, ())
-        beside = _base(address.row) in names and ("", name) in others
+        again = (SCALARS, base_name(address.row)) in MADE_AGAIN.get(kind, ())
+        beside = base_name(address.row) in names and ("", name) in others
         return Use.INTERVAL if again or beside else Use.LEFT_OUT
     for rule in RULES[kind]:
         for other_place, column in rule.others:
@@ -428,7 +428,8 @@ def use_of(kind: Analysis, address: Address) -> Use:
     return Use.INTERVAL if (place, name) in MADE_AGAIN.get(kind, ()) else Use.LEFT_OUT
 
 
-def _base(name: str) -> str:
+def base_name(name: str) -> str:
+    """The name without what tells several apart: "counts" of "counts[sex × edu]"."""
     return name.partition("[")[0]
 
 
@@ -453,9 +454,6 @@ def numbers_of(answer: AnalysisAnswer) -> Numbers:
     return numbers
 
 
-_P_VALUES = frozenset({"pvalue", "PR(>F)"})
-
-
 def without_errors(answer: AnalysisAnswer) -> AnalysisAnswer:
     """The answer without standard errors, bounds and p values, which follow from other numbers."""
     others = {(rule.place, other) for rules in RULES.values() for rule in rules for other in rule.others}
@@ -466,8 +464,8 @@ def without_errors(answer: AnalysisAnswer) -> AnalysisAnswer:
     kept = {
         at: value
         for at, value in numbers_of(answer).items()
-        if at.column not in _P_VALUES
-        and not beside.intersection({(_base(at.place), at.column), (_base(at.place), "")})
+        if at.column not in {"pvalue", "PR(>F)"}
+        and not beside.intersection({(base_name(at.place), at.column), (base_name(at.place), "")})
     }
     return rebuilt(answer, kept)
 
@@ -501,5 +499,5 @@ def rebuilt(answer: AnalysisAnswer, numbers: Numbers) -> AnalysisAnswer:
 
 def names_of(addresses: Iterable[Address]) -> tuple[str, ...]:
     """Names of numbers for people, each once: of scalars, and of tables."""
-    names = (_base(one.row if one.place == SCALARS else one.place) for one in addresses)
+    names = (base_name(one.row if one.place == SCALARS else one.place) for one in addresses)
     return tuple(dict.fromkeys(names))

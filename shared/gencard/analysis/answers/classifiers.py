@@ -436,11 +436,6 @@ class Discriminant:
         return np.asarray(self.means - self.priors @ self.means)
 
     @property
-    def between(self) -> FloatArray:
-        """Sums of products of the means of the classes about the overall one."""
-        return np.asarray((self.centred.T * self.sizes) @ self.centred)
-
-    @property
     def covariance(self) -> FloatArray:
         """Inside the classes, by n as in scikit-learn; R's ``lda`` divides by n less the classes."""
         return np.asarray(self.within / self.sizes.sum())
@@ -452,7 +447,8 @@ class Discriminant:
         The scalings have variance 1 inside the classes, and their largest entry is positive.
         """
         count = min(len(self.sizes) - 1, len(self.within))
-        values, vectors = linalg.eigh(self.between, self.within)
+        between = (self.centred.T * self.sizes) @ self.centred
+        values, vectors = linalg.eigh(between, self.within)
         values, vectors = np.maximum(values[::-1][:count], 0), vectors[:, ::-1][:, :count]
         vectors = vectors * np.sqrt(self.sizes.sum())
         largest = vectors[np.argmax(np.abs(vectors).round(9), axis=0), np.arange(count)]
@@ -498,7 +494,8 @@ def discriminant_answer(margins: Margins, question: CheckedQuestion) -> Analysis
     response, features = response_of(question), attributes_of(question, 2)[1:]
     if question.columns:
         classes, analysis = _of_sums(margins, question, response, features)
-        return _answer(margins, question, classes, analysis, Predicted(None, _OF_RECORDS))
+        why = "accuracy is not given: it needs the numbers of each record together, not their sums"
+        return _answer(margins, question, classes, analysis, Predicted(None, why))
     tables = class_tables(margins, question, response, [(name,) for name in features])
     classes, analysis = tables[0].rows, _discriminant(margins, question, features, tables)
     values = [numbers(question, name) for name in features]
@@ -510,9 +507,6 @@ def discriminant_answer(margins: Margins, question: CheckedQuestion) -> Analysis
 
     predicted = predictions(margins, response, features, classes.places, scores)
     return _answer(margins, question, classes, analysis, predicted)
-
-
-_OF_RECORDS = "accuracy is not given: it needs the numbers of each record together, not their sums"
 
 
 def _answer(

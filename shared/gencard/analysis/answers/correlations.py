@@ -303,8 +303,10 @@ def _squares(attributes: Clique, parts: Mapping[str, Sequence[float]]) -> tuple[
 
 def pearson_correlation(table: FloatArray, rows: FloatArray, columns: FloatArray) -> float:
     """Pearson's correlation of the numbers that rows and columns stand for; NaN without variation."""
-    x, y = _centred(rows, table.sum(axis=1)), _centred(columns, table.sum(axis=0))
-    spread = (table.sum(axis=1) @ x**2) * (table.sum(axis=0) @ y**2)
+    of_rows, of_columns = table.sum(axis=1), table.sum(axis=0)
+    x = rows - of_rows @ rows / of_rows.sum()
+    y = columns - of_columns @ columns / of_columns.sum()
+    spread = (of_rows @ x**2) * (of_columns @ y**2)
     return min(1.0, max(-1.0, float(x @ table @ y) / sqrt(spread))) if spread > 0 else float("nan")
 
 
@@ -360,10 +362,6 @@ def kendall_pvalue(table: FloatArray) -> float:
     if not variance > 0:
         return float("nan")
     return float(2 * special.ndtr(-abs(concordance(table)) / sqrt(variance)))
-
-
-def _centred(values: FloatArray, counts: FloatArray) -> FloatArray:
-    return np.asarray(values - counts @ values / counts.sum())
 
 
 def _pair_count(counts: FloatArray) -> float:

@@ -122,18 +122,13 @@ class Strata:
             raise InvalidInputError(field="strata", problem=problem)
         return cls(counts[:, :, occupied])
 
-    @property
-    def sizes(self) -> FloatArray:
-        """Records in each stratum."""
-        return np.asarray(self.counts.sum(axis=(0, 1)))
-
     def pooled_odds(self) -> tuple[float, float]:
         """Logarithm of the Mantel-Haenszel odds ratio, and its standard error.
 
         The variance is that of Robins, Breslow and Greenland (Biometrics 42, 1986), which holds for few
         large strata and for many small ones.
         """
-        (a, b), (c, d), n = self.counts[0], self.counts[1], self.sizes
+        (a, b), (c, d), n = *self.counts, self.counts.sum(axis=(0, 1))
         same, cross = a * d / n, b * c / n
         if not (same.sum() > 0 and cross.sum() > 0):
             problem = "have too many empty cells for an odds ratio"
@@ -146,14 +141,14 @@ class Strata:
 
     def no_association(self) -> Test:
         """The Mantel-Haenszel test that all odds ratios are 1, without continuity correction."""
-        (a, b), (c, d), n = self.counts[0], self.counts[1], self.sizes
+        (a, b), (c, d), n = *self.counts, self.counts.sum(axis=(0, 1))
         difference = np.sum(a - (a + b) * (a + c) / n)
         variance = np.sum((a + b) * (c + d) * (a + c) * (b + d) / (n**2 * np.maximum(n - 1, 1)))
         return Test.chi2(float(difference**2 / variance), 1)
 
     def equal_odds(self) -> Test:
         """The Breslow-Day test that all odds ratios are equal, without Tarone's adjustment."""
-        (a, b), (c, _), n = self.counts[0], self.counts[1], self.sizes
+        (a, b), (c, _), n = *self.counts, self.counts.sum(axis=(0, 1))
         ratio = np.exp(self.pooled_odds()[0])
         row, column = a + b, a + c
         # The count of the first cell that has this odds ratio solves a quadratic equation.

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import nan, sqrt
-from typing import Protocol
 
 import numpy as np
 from scipy import special
@@ -49,24 +48,6 @@ from gencard.analysis.answers.margins import Margins, check_size, summed
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError, LackingMarginalsError, NoEstimateError
 from gencard.core.types import FloatArray, IntArray
-
-
-class GroupMeans(Protocol):
-    """Numbers that the table of means needs, one for each group."""
-
-    @property
-    def sizes(self) -> FloatArray: ...
-    @property
-    def means(self) -> FloatArray: ...
-    @property
-    def variances(self) -> FloatArray: ...
-
-
-class Comparable(GroupMeans, Protocol):
-    """Numbers that comparisons of means need besides."""
-
-    @property
-    def within(self) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +125,9 @@ class Groups:
         return Groups(counts, values)
 
 
+AnyGroups = Groups | SummedGroups
+
+
 @dataclass(frozen=True, slots=True)
 class Difference:
     """A mean or a difference of two, its standard error and degrees of freedom."""
@@ -153,7 +137,7 @@ class Difference:
     degrees: float
 
 
-def pooled(groups: Comparable) -> Difference:
+def pooled(groups: AnyGroups) -> Difference:
     """First mean less second, where both variances are equal (Student's t test)."""
     n, degrees = groups.sizes, float(groups.sizes.sum() - 2)
     variance = groups.within / degrees
@@ -161,7 +145,7 @@ def pooled(groups: Comparable) -> Difference:
     return Difference(first - second, sqrt(variance * (1 / n).sum()), degrees)
 
 
-def welch(groups: GroupMeans) -> Difference:
+def welch(groups: AnyGroups) -> Difference:
     """First mean less second, with Welch's degrees of freedom for unequal variances."""
     parts = groups.variances / groups.sizes
     degrees = parts.sum() ** 2 / np.sum(parts**2 / (groups.sizes - 1))
@@ -193,20 +177,20 @@ def _ties(groups: Groups) -> float:
     return float(np.sum(totals**3 - totals))
 
 
-def between(groups: GroupMeans) -> float:
+def between(groups: AnyGroups) -> float:
     """Sum of squares of the groups' means about the overall one, over all records."""
     mean = groups.sizes @ groups.means / groups.sizes.sum()
     return float(np.sum(groups.sizes * (groups.means - mean) ** 2))
 
 
-def one_way(groups: Comparable) -> tuple[float, tuple[float, float]]:
+def one_way(groups: AnyGroups) -> tuple[float, tuple[float, float]]:
     """Fisher's F that all means are equal, and its degrees of freedom; some group varies."""
     degrees = (float(len(groups.sizes) - 1), float(groups.sizes.sum() - len(groups.sizes)))
     f = (between(groups) / degrees[0]) / (groups.within / degrees[1])
     return f, degrees
 
 
-def welch_anova(groups: GroupMeans) -> tuple[float, tuple[float, float], float]:
+def welch_anova(groups: AnyGroups) -> tuple[float, tuple[float, float], float]:
     """Welch's F for unequal variances, its degrees of freedom and its p value."""
     weights, k = groups.sizes / groups.variances, len(groups.sizes)
     mean = weights @ groups.means / weights.sum()
@@ -217,7 +201,7 @@ def welch_anova(groups: GroupMeans) -> tuple[float, tuple[float, float], float]:
     return statistic, degrees, float(special.fdtrc(*degrees, statistic))
 
 
-def bartlett(groups: Comparable) -> Test:
+def bartlett(groups: AnyGroups) -> Test:
     """Bartlett's test that all variances are equal."""
     n, k, degrees = groups.sizes.sum(), len(groups.sizes), groups.sizes - 1
     pooled_variance = groups.within / (n - k)
@@ -246,7 +230,7 @@ def quantile_places(counts: FloatArray, q: float, *, upper: bool = False) -> Int
     return np.asarray(np.where(enough.any(axis=1), np.argmax(enough, axis=1), last))
 
 
-def mean_intervals(groups: GroupMeans, alpha: float = 0.05) -> FloatArray:
+def mean_intervals(groups: AnyGroups, alpha: float = 0.05) -> FloatArray:
     """Student's interval of each group's mean; shape ``(2, groups)``."""
     with np.errstate(divide="ignore", invalid="ignore"):
         half = -special.stdtrit(groups.sizes - 1, alpha / 2) * np.sqrt(groups.variances / groups.sizes)
@@ -256,14 +240,11 @@ def mean_intervals(groups: GroupMeans, alpha: float = 0.05) -> FloatArray:
 # Comparisons of groups: means, quantile classes, t tests, one-way analysis of variance.
 
 
-_PLACES = "levels are numbered in their declared order, from 1"
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Compared:
     """The groups of a term, with their names, and the answer that they begin."""
 
-    groups: Groups | SummedGroups
+    groups: AnyGroups
     names: tuple[str, ...]
     answer: AnalysisAnswer
 
@@ -331,7 +312,7 @@ def means_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
 
 
 def means_table(
-    names: tuple[str, ...], groups: GroupMeans, question: CheckedQuestion, name: str = "means"
+    names: tuple[str, ...], groups: AnyGroups, question: CheckedQuestion, name: str = "means"
 ) -> AnswerTable:
     """Records, mean, variance and Student's interval of each group."""
     alpha = level(question)
@@ -355,7 +336,9 @@ def quantiles_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAns
     places = [quantile_places(table.counts, q) for q in q_shares]
     inside = np.column_stack([table.columns.keys[place] for place in places])
     shares = np.cumsum(table.counts, axis=1) / table.counts.sum(axis=1, keepdims=True)
-    note = () if response in question.values else (_PLACES,)
+    note = (
+        () if response in question.values else ("levels are numbered in their declared order, from 1",)
+    )
     columns = tuple(f"{q:g}" for q in q_shares)
     quantiles = table_of("quantiles", table.rows.names, columns, inside)
     tables, notes = (quantiles, table.table("cumulative shares", shares)), missing_note(margins, keys)
@@ -472,7 +455,7 @@ def _nothing_varies(question: CheckedQuestion) -> NoEstimateError:
     return NoEstimateError(kind=question.kind, problem=problem)
 
 
-def _test_scalars(groups: Groups | SummedGroups, between: float) -> tuple[Scalar, ...]:
+def _test_scalars(groups: AnyGroups, between: float) -> tuple[Scalar, ...]:
     """Sizes of the effect, and tests that the groups' variances are equal."""
     within, degrees = groups.within, len(groups.sizes) - 1
     mean_square = within / float(groups.sizes.sum() - len(groups.sizes))

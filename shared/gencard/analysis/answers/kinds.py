@@ -114,8 +114,7 @@ def ordinal_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswe
     features = Occupied(cells.codes[:, :-1], cells.counts)
     columns = columns_of(design, features, without=(INTERCEPT,))
     ranks = np.searchsorted(observed, cells.codes[:, -1])
-    thresholds = tuple(f"{low}/{high}" for low, high in pairwise(names))
-    labels = (*columns.kept_names, *thresholds)
+    labels = (*columns.kept_names, *(f"{low}/{high}" for low, high in pairwise(names)))
 
     def where(params: FloatArray) -> str:
         fitted = columns.matrix @ params[: len(columns.kept)]

@@ -254,14 +254,9 @@ def _table(
     return wholes.reshape(table.shape), unit
 
 
-_SAFE = 2**62
-
-
 def _dot(left: Whole, right: Whole) -> Whole:
     """A product of matrices of whole numbers, in machine words where they cannot overflow."""
-    cells = max(left.shape[-1], 1)
-    largest = _largest(left) * _largest(right) * cells
-    if largest < _SAFE:
+    if _largest(left) * _largest(right) * max(left.shape[-1], 1) < 2**62:
         return np.asarray(left.astype(np.int64) @ right.astype(np.int64)).astype(object)
     return np.asarray(left @ right)
 

@@ -351,8 +351,7 @@ def _fitted(columns: Columns, sums: FloatArray, n: float) -> Maximum:
             value = float(params @ sums - means.sum())
         return value, sums - means @ x, (x.T * means) @ x
 
-    level = np.full(len(x), np.log(max(n, 1.0) / len(x)))
-    start = np.linalg.lstsq(x, level, rcond=None)[0]
+    start = np.linalg.lstsq(x, np.full(len(x), np.log(max(n, 1.0) / len(x))), rcond=None)[0]
     return maximum(objective, start, columns.kept_names, "loglinear")
 
 

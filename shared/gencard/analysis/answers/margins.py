@@ -47,7 +47,6 @@ class Margins(Protocol):
     @property
     def domain(self) -> Domain:
         """The attributes that may be asked for."""
-        ...
 
     def counts(self, clique: Clique) -> FloatArray:
         """Counts in records, axes in the clique's order; of the empty clique, the number of records.
@@ -56,11 +55,9 @@ class Margins(Protocol):
             LackingMarginalsError: They are not determined.
             TooLargeError: The table has more than ``MOST_CELLS`` cells.
         """
-        ...
 
     def variances(self, clique: Clique) -> FloatArray:
         """Variance of the noise on each of these counts, in records squared; zeros where exact."""
-        ...
 
     def occupied(self, clique: Clique) -> Occupied:
         """The cells of a clique with a count other than 0; raises as ``counts`` does."""
@@ -68,7 +65,6 @@ class Margins(Protocol):
 
     def source(self, clique: Clique) -> Clique:
         """The measured marginal that the counts of a clique rest on; raises as ``counts`` does."""
-        ...
 
 
 class SummedMargins(Margins, Protocol):
@@ -87,11 +83,9 @@ class SummedMargins(Margins, Protocol):
         Returns:
             Axes in the order of ``by``.
         """
-        ...
 
     def sum_variances(self, of: Clique, by: Clique, present: Clique = ()) -> FloatArray:
         """Variance of the noise on each of these sums; zeros where exact."""
-        ...
 
 
 def records_of(margins: Margins) -> float:
@@ -501,10 +495,10 @@ def within(margins: Margins, attributes: Clique, chosen: Mask) -> Margins:
     return RecordMargins(dataset.take(places), weights, units)
 
 
-def check_size(size: float, limit: int, what: str) -> None:
-    """Raises TooLargeError with the advice of fewer terms where the size is above the limit."""
+def check_size(size: float, limit: int, what: str, advice: str = FEWER_TERMS) -> None:
+    """Raises TooLargeError where the size is above the limit."""
     if size > limit:
-        raise TooLargeError(what=what, limit=limit, advice=FEWER_TERMS)
+        raise TooLargeError(what=what, limit=limit, advice=advice)
 
 
 def _check_cells(domain: Domain, clique: Clique) -> None:

@@ -39,10 +39,10 @@ from gencard.analysis.answers.answer import (
     table_of,
 )
 from gencard.analysis.answers.design import Block
-from gencard.analysis.answers.margins import Margins, Units, summed
+from gencard.analysis.answers.margins import Margins, Units, check_size, summed
 from gencard.analysis.answers.noisy_margins import covariance_of
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import GencardError, NoiseDrownsError, TooLargeError
+from gencard.core.errors import GencardError, NoiseDrownsError
 from gencard.core.statistics.formula import Analysis as Kind
 from gencard.core.statistics.marginals import project
 from gencard.core.types import FloatArray
@@ -220,12 +220,9 @@ def _moves(
     margins: Margins,
     names: Sequence[Held],
 ) -> NoiseMoves:
-    if sum(margins.domain.project(by).cells if by else 1 for _, by in names) > MOST_CELLS:
-        raise TooLargeError(
-            what="The number of noisy counts of the analysis",
-            limit=MOST_CELLS,
-            advice="Use fewer attributes, or bootstrap=400 to have intervals of an answer from psi.",
-        )
+    cells = sum(margins.domain.project(by).cells if by else 1 for _, by in names)
+    advice = "Use fewer attributes, or bootstrap=400 to have intervals of an answer from psi."
+    check_size(cells, MOST_CELLS, "The number of noisy counts of the analysis", advice)
     tables, steps = {}, {}
     for of, by in names:
         counts = summed(margins).sums(of, by) if of else margins.counts(by)

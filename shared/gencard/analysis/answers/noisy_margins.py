@@ -387,8 +387,7 @@ def fitted(margins: NoisyMargins, cliques: tuple[Clique, ...]) -> Drawn:
         for clique in cliques
     )
     domain = margins.domain.covered_by(cliques)
-    psi = Psi(domain, measurements)
-    model = ipf(max_cells=_MOST_FITTED_CELLS).fit_table(psi, domain)
+    model = ipf(max_cells=_MOST_FITTED_CELLS).fit_table(Psi(domain, measurements), domain)
     records = max(float(margins.counts(())), 1.0)
     return Drawn(margins, domain.attributes, model.probabilities * records, {})
 

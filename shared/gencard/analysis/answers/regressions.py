@@ -119,8 +119,7 @@ def cox_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
     """Logarithms of hazard ratios, as ``PHReg`` of statsmodels with ties "efron" has them."""
     event, _ = event_of(question)
     design = question.model()
-    features = design.attributes
-    spells = _spells(margins, question, features, event)
+    spells = _spells(margins, question, design.attributes, event)
     of_event = [one.name for one in design.columns if event in one.attributes]
     cells = Occupied(spells.features, spells.counts)
     columns = columns_of(design, cells, without=(INTERCEPT, *of_event))
@@ -251,9 +250,6 @@ def poisson_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswe
     return model_answer(question, features.n, features.columns, back, names, scalars)
 
 
-_LIKELIHOOD_LEFT_OUT = "deviance and likelihood are left out: sums of the response do not determine them"
-
-
 def _poisson_of_sums(margins: Margins, question: CheckedQuestion, column: Column) -> AnalysisAnswer:
     """Poisson regression of a response that is summed: the sums of each term are all that it needs.
 
@@ -276,7 +272,8 @@ def _poisson_of_sums(margins: Margins, question: CheckedQuestion, column: Column
     answer = model_answer(
         question, features.n, features.columns, fit.linear(features.columns.back), names, ratio
     )
-    return replace(answer, notes=(*answer.notes, _LIKELIHOOD_LEFT_OUT))
+    note = "deviance and likelihood are left out: sums of the response do not determine them"
+    return replace(answer, notes=(*answer.notes, note))
 
 
 def events_of(margins: Margins, response: Response) -> FloatArray:

@@ -39,13 +39,14 @@ from gencard.analysis.formulas.model_matrix import (
     read_condition,
     read_design,
     summed_columns,
+    wrong_factor,
 )
 from gencard.analysis.formulas.numbers import Needs, NumbersUsed, centred_numbers, is_categorical
 from gencard.analysis.formulas.summing import AnswerRequest, dropped_of, takes_ranks
 from gencard.core.card.sums import Sum
 from gencard.core.coding import Coding, Edges
 from gencard.core.domain import Clique
-from gencard.core.errors import GencardError, InvalidFormulaError, InvalidInputError, NoiseDrownsError
+from gencard.core.errors import GencardError, InvalidInputError, NoiseDrownsError
 from gencard.core.scale import Scale, shortest, steps_of
 from gencard.core.statistics.formula import Analysis, Formula, Written, sufficient_cliques, written_name
 from gencard.core.statistics.marginals import Counter
@@ -357,9 +358,9 @@ def transformed_numbers(
             else:
                 name, way = _way(text, factor, formula, coding, numbers)
             if way is not None and side not in kind.numbers:
-                raise _wrong(text, factor, _COMPARED)
+                raise wrong_factor(text, factor, _COMPARED)
             if first.setdefault(name, factor) != factor and (way or name in {*transformed, *centred}):
-                raise _wrong(text, factor, _TWICE)
+                raise wrong_factor(text, factor, _TWICE)
             if way is not None:
                 transformed[name] = way
     return numbers | transformed
@@ -371,27 +372,23 @@ def _way(
     """The attribute of a factor, and its numbers under a function; None for the attribute itself."""
     own = written.attributes[factor]
     if len(own) != 1:
-        raise _wrong(text, factor, _SEVERAL)
+        raise wrong_factor(text, factor, _SEVERAL)
     name = own[0]
     levels = Levels(np.arange(coding.domain.size(name)), coding.attribute(name).coding.level_names)
     level_numbers = np.array(numbers.get(name, (np.nan,) * len(levels.names)))
     try:
         value = evaluated(factor, {name: level_numbers} if name in numbers else {}, {name: levels})
     except NotUsableError as error:
-        raise _wrong(text, factor, error.problem) from None
+        raise wrong_factor(text, factor, error.problem) from None
     if isinstance(value, Levels):
         if value.names != levels.names:
-            raise _wrong(text, factor, _COMPARED)
+            raise wrong_factor(text, factor, _COMPARED)
         return name, None
     if np.array_equal(value.values, level_numbers, equal_nan=True):
         return name, None
     if not np.isfinite(value.values[np.isfinite(level_numbers)]).all():
-        raise _wrong(text, factor, _INFINITE)
+        raise wrong_factor(text, factor, _INFINITE)
     return name, tuple(value.values.tolist())
-
-
-def _wrong(text: str, factor: str, problem: str) -> InvalidFormulaError:
-    return InvalidFormulaError(position=max(text.find(factor), 0) + 1, problem=problem)
 
 
 # Prediction of the effect of a card's noise on an analysis, before anything is measured.
@@ -436,15 +433,11 @@ class Prediction:
         """One clause, for people."""
         if self.noise is None:
             return f"{_DROWNS}: take more budget, or fewer terms"
-        low, high = min(self.ratios, default=0.0), max(self.ratios, default=0.0)
+        pairs = zip(self.noise, self.sampling, strict=False)
+        ratios = [noise / error for noise, error in pairs if error > 0]  # in sampling errors
+        low, high = min(ratios, default=0.0), max(ratios, default=0.0)
         near = f"; {_DROWNS}" if self.near else ""
         return f"adds {low:.2g} to {high:.2g} sampling errors{near}"
-
-    @property
-    def ratios(self) -> tuple[float, ...]:
-        """The noise in units of the sampling error."""
-        pairs = zip(self.noise or (), self.sampling, strict=False)
-        return tuple(noise / error for noise, error in pairs if error > 0)
 
 
 def predicted(

@@ -392,8 +392,7 @@ class _Evaluation:
         if unknown := arguments.keys() - {"contr", "contrasts", "levels"}:
             raise NotUsableError(f"C(...) has no argument '{min(map(str, unknown))}'")
         if "levels" in arguments:
-            node = arguments["levels"]
-            names = tuple(self._level(part, levels) for part in _parts(node))
+            names = tuple(self._level(part, levels) for part in _parts(arguments["levels"]))
             if len(set(names)) != len(names) or set(names) != set(levels.names):
                 raise NotUsableError("levels=[...] must name each level once")
             order = np.array([names.index(name) for name in levels.names])

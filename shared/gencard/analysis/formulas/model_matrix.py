@@ -41,7 +41,7 @@ from gencard.analysis.formulas.numbers import CONSTANT, NumbersUsed
 from gencard.core.card.sums import level_values
 from gencard.core.coding import Coding, Edges, Labels
 from gencard.core.domain import Clique
-from gencard.core.errors import InvalidFormulaError, InvalidInputError, TooLargeError
+from gencard.core.errors import InvalidFormulaError, InvalidInputError
 from gencard.core.statistics.formula import Written, written_name
 from gencard.core.types import IntArray
 
@@ -196,8 +196,7 @@ class _Maker:
         if attributes:
             attributes = self.coding.domain.canonical(attributes)
         shape = tuple(self.coding.domain.size(name) for name in attributes)
-        levels = [np.flatnonzero(self._seen(name)) for name in attributes]
-        codes = every_cell(levels)
+        codes = every_cell([np.flatnonzero(self._seen(name)) for name in attributes])
         context = {
             name: _series(self._factors[name], self._places(name, attributes, codes)) for name in term
         }
@@ -280,7 +279,7 @@ class _Maker:
         try:
             value = evaluated(factor, numbers, labels)
         except NotUsableError as error:
-            raise self._wrong(factor, error.problem) from None
+            raise wrong_factor(self.text, factor, error.problem) from None
         if isinstance(value, Levels) or whole:
             return value
         if not np.isfinite(value.values).all():
@@ -288,11 +287,8 @@ class _Maker:
                 "this is not a finite number at every level; for missing values use missing='drop' or "
                 "C(...), in answers from psi also values={...}"
             )
-            raise self._wrong(factor, problem)
+            raise wrong_factor(self.text, factor, problem)
         return value.as_levels if value.truth else value
-
-    def _wrong(self, factor: str, problem: str) -> InvalidFormulaError:
-        return InvalidFormulaError(position=max(self.text.find(factor), 0) + 1, problem=problem)
 
     def _response(self) -> Response | None:
         if self.written.response is None:
@@ -306,6 +302,11 @@ class _Maker:
             numbers = value.values if isinstance(value, NumericFactor) else numbers
         finite = np.where(np.isfinite(numbers), numbers, np.nan)
         return Response(factor.strip("`"), attribute, names, finite)
+
+
+def wrong_factor(text: str, factor: str, problem: str) -> InvalidFormulaError:
+    """The error about a factor of a formula, at its place."""
+    return InvalidFormulaError(position=max(text.find(factor), 0) + 1, problem=problem)
 
 
 def summed_columns(text: str, coding: Coding, used: NumbersUsed) -> dict[str, Column]:
@@ -384,12 +385,8 @@ def read_condition(
     try:
         attributes = coding.domain.canonical(attributes_of_call(text, coding))
         sizes = coding.domain.project(attributes).sizes
-        if np.prod(sizes, dtype=np.float64) > MOST_CELLS:
-            raise TooLargeError(
-                what="The number of cells of the condition",
-                limit=MOST_CELLS,
-                advice="Use fewer attributes in the condition, or attributes with fewer levels.",
-            )
+        advice = "Use fewer attributes in the condition, or attributes with fewer levels."
+        check_size(prod(sizes), MOST_CELLS, "The number of cells of the condition", advice)
         cells = every_cell(list(map(np.arange, sizes)))
         middle = numbers_of(coding, values)
         mask = _fulfilling(text, attributes, cells, coding, middle, of_present=of_present)

@@ -105,8 +105,7 @@ class _Reading:
     def values(self, factor: str, own: Clique) -> Factor:
         """Value of a factor in each cell of its attributes that the population may have."""
         numbers, labels = numbers_of(self.coding), {}
-        levels = [np.flatnonzero(self.levels(name)) for name in own]
-        codes = every_cell(levels).T
+        codes = every_cell([np.flatnonzero(self.levels(name)) for name in own]).T
         for name, code in zip(own, codes, strict=True):
             labels[name] = Levels(code, self.coding.attribute(name).coding.level_names)
         given = {

@@ -428,8 +428,7 @@ def _most_of(checks: Transform) -> float:
     """
     most = 1.0
     if checks.dominance_count and checks.dominance_percent:
-        percent = checks.dominance_percent
-        most = max(most, checks.dominance_count * 100 / percent - 1)
+        most = max(most, checks.dominance_count * 100 / checks.dominance_percent - 1)
     if checks.remainder_percent:
         most = max(most, 1 + checks.remainder_percent / 100)
     return most

@@ -250,7 +250,7 @@ class _Classes:
             offset += int(closed.sum())
         shape = (offset, len(self.counts))
         sums = _Sums(_incidence(touched, shape), _incidence(within, shape), np.concatenate(values))
-        return _unknown(_once(sums), known)
+        return _unknown(sums, known)
 
 
 def _incidence(entries: list[IntArray], shape: tuple[int, int]) -> scipy.sparse.csr_array:
@@ -258,20 +258,16 @@ def _incidence(entries: list[IntArray], shape: tuple[int, int]) -> scipy.sparse.
     return scipy.sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=shape)
 
 
-def _once(sums: _Sums) -> _Sums:
-    """The sums that differ: many marginals have cells with the same records."""
+def _unknown(sums: _Sums, known: FloatArray) -> _Sums:
+    """The sums that no exact facts determine, each once; moves inside a class change them."""
+    # Many marginals have cells with the same records.
     keys = [
         np.packbits(np.hstack([part.touched.toarray(), part.within.toarray()]) > 0, axis=1)
         for part in sums.chunks()
     ]
-    if not keys:
-        return sums
-    _, first = np.unique(np.concatenate(keys), axis=0, return_index=True)
-    return sums.take(first)
-
-
-def _unknown(sums: _Sums, known: FloatArray) -> _Sums:
-    """The sums that no exact facts determine, as they do not if records move inside a class."""
+    if keys:
+        _, first = np.unique(np.concatenate(keys), axis=0, return_index=True)
+        sums = sums.take(first)
     near = np.flatnonzero(_may_be_spanned(sums.touched, known) & _may_be_spanned(sums.within, known))
     parts = [
         _is_spanned(part.touched.toarray(), known) & _is_spanned(part.within.toarray(), known)
@@ -499,18 +495,15 @@ def _search(ranges: _Ranges, program: LinearProgram, before: LinearProgram) -> S
 
 def _is_told(place: int, ranges: _Ranges, program: LinearProgram, before: LinearProgram) -> bool:
     """Whether no fractions of records leave a sum open that was open before."""
-    return ranges.span(place, program) < WIDTH - _ZERO and _was_open(place, ranges, before)
-
-
-def _was_open(place: int, ranges: _Ranges, before: LinearProgram) -> bool:
-    return ranges.span(place, before) >= WIDTH - _ZERO
+    is_closed = ranges.span(place, program) < WIDTH - _ZERO
+    return is_closed and ranges.span(place, before) >= WIDTH - _ZERO
 
 
 def _searched(
     place: int, ranges: _Ranges, program: LinearProgram, before: LinearProgram
 ) -> SearchOutcome:
     """The same in whole records, as far as programs of a few nodes decide it."""
-    if not _was_open(place, ranges, before):
+    if ranges.span(place, before) < WIDTH - _ZERO:  # known before
         return SearchOutcome.OPEN
     _open(place, ranges, program)
     if ranges.is_open(place):

@@ -11,7 +11,7 @@ from math import prod, sqrt
 
 import numpy as np
 
-from gencard.analysis.answers.answer import AnalysisAnswer, AnswerTable, Coefficients, Scalar
+from gencard.analysis.answers.answer import AnalysisAnswer, AnswerTable, Coefficients, Scalar, base_name
 from gencard.analysis.answers.design import CheckedQuestion
 from gencard.analysis.answers.kinds import answered, plain_answer
 from gencard.analysis.answers.margins import (
@@ -103,7 +103,7 @@ def _scalar(one: Scalar, records: float, rules: Rules) -> Scalar:
 
 def _unit(one: Scalar, records: float, rules: Rules) -> float:
     """The unit to which the value of a scalar is rounded."""
-    value, name = one.value or 0.0, _kind_of_number(one.name)
+    value, name = one.value or 0.0, base_name(one.name)
     if one.standard_error is not None:
         return rounding.unit_by_error(value, one.standard_error)
     if one.degrees and not is_count(one, 0):
@@ -121,11 +121,6 @@ def _unit_of_number(name: str, value: float, records: float, rules: Rules) -> fl
     else:
         error = rounding.error_of_size(value, records) * (10 if name in LIKELIHOODS else 1)
     return rounding.unit_by_error(value, error)
-
-
-def _kind_of_number(name: str) -> str:
-    """The name without what tells several apart: "counts" of "counts[sex × edu]"."""
-    return name.partition("[")[0]
 
 
 def _table(table: AnswerTable, answer: AnalysisAnswer, rules: Rules) -> AnswerTable:
@@ -164,7 +159,7 @@ def _unit_of_cell(
         return 0.0
     if column in {"std_mean", "std_err"}:
         return rounding.unit_by_digits(value, 2)
-    table = _kind_of_number(table)
+    table = base_name(table)
     if column == "survival":
         return _unit_of_number("accuracy", value, records, rules)
     name = column if column in _COUNTS | _PVALUES else table
@@ -256,13 +251,13 @@ def numbers_of(answer: AnalysisAnswer, rules: Rules) -> Iterator[Number]:
         yield from _of_coefficients(answer.coefficients)
     for one in answer.scalars:
         least_squares = answer.kind == Analysis.LINEAR and one.name == "llf"
-        is_own = not least_squares and _kind_of_number(one.name) not in _DERIVED | _COUNTS
+        is_own = not least_squares and base_name(one.name) not in _DERIVED | _COUNTS
         if one.value is not None and is_own:
             yield Number(("scalar", one.name), one.value, _unit(one, answer.n, rules))
     for table in answer.tables:
         if table.name == "anova":
             yield from _of_variances(table, answer.n)
-        elif _kind_of_number(table.name) not in _COUNTS | _DERIVED_TABLES:
+        elif base_name(table.name) not in _COUNTS | _DERIVED_TABLES:
             units = _units(table, answer, rules)
             for names, row, own in zip(table.row_names, table.values, units, strict=True):
                 for column, value, unit in zip(table.column_names, row, own, strict=True):
@@ -337,7 +332,7 @@ def of_rounded_counts(
     try:
         answer = answered(question, own)
     except GencardError:
-        counts = (one for one in exact.tables if _kind_of_number(one.name) in _COUNTS)
+        counts = (one for one in exact.tables if base_name(one.name) in _COUNTS)
         answer = AnalysisAnswer(exact.kind, exact.formula, records_of(own), tables=tuple(counts))
     notes = (*answer.notes, _NOTE.format(base=base))
     return replace(answer, rests_on=exact.rests_on, notes=notes)
