@@ -233,7 +233,7 @@ def row(case: Case, epsilon: str, draws: Draws, stream: int = 0) -> Row:
         exact = case.drawn(rng=rng)
         psi = noisy(exact, laplace(epsilon, neighbouring="replace-one"), noise)
         margins = NoisyMargins.of(psi)
-        ends["records"] += _ends(case, PsiMargins.of(exact))
+        ends["records"] += _ends(case, PsiMargins(exact))
         intervals = _ends(case, margins)
         drowned += not intervals
         ends["ours"] += intervals
@@ -262,7 +262,7 @@ def _interval(coefficients: Coefficients, case: Case) -> FloatArray:
 def _blind(case: Case, margins: NoisyMargins) -> PsiMargins:
     """The same counts, said to be exact."""
     measurements = (Measurement(clique, margins.counts(clique)) for clique in case.cliques)
-    return PsiMargins.of(Psi(margins.domain, tuple(measurements)))
+    return PsiMargins(Psi(margins.domain, tuple(measurements)))
 
 
 def _synthetic(case: Case, psi: Psi, rng: np.random.Generator) -> RecordMargins:

@@ -143,7 +143,7 @@ def _asked(text: str, kind: Analysis, columns: Columns) -> tuple[CheckedQuestion
 
 def _params(question: CheckedQuestion, table: FloatArray) -> FloatArray:
     psi = Psi(question.coding.domain, (Measurement(question.coding.domain.attributes, table),))
-    coefficients = answered(question, PsiMargins.of(psi)).coefficients
+    coefficients = answered(question, PsiMargins(psi)).coefficients
     assert coefficients is not None
     return np.array(coefficients.params)
 

@@ -122,7 +122,7 @@ class Drafted:
         return ENDS[0]
 
     def _answer(self, case: Case, needs: Needs) -> None:
-        margins = PsiMargins.of(psi_of(self.vault, needs), self.vault.coding)
+        margins = PsiMargins(psi_of(self.vault, needs), self.vault.coding)
         answer_of(case.formula, Analysis(case.kind), margins, self.vault.coding, options=case.options)
 
 
@@ -151,7 +151,7 @@ def _margins(case: Case, coded: Coded) -> Margins:
     cliques: Sequence[Clique] = sufficient_cliques(formula, Analysis(case.kind), domain)
     if _is_wide(case):
         cliques = list(combinations(domain.attributes, 2))
-    return PsiMargins.of(measure_dataset(coded.dataset, cliques))
+    return PsiMargins(measure_dataset(coded.dataset, cliques))
 
 
 def gap(ours: Any, theirs: Any) -> float:

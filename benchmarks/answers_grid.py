@@ -16,13 +16,22 @@ from scipy import stats
 
 from benchmarks import bench
 from benchmarks.answers_settings import NOISES, Setting, settings
-from gencard.analysis.answers.answer import NOISE, AnalysisAnswer, AnswerTable, table_of
+from gencard.analysis.answers.answer import (
+    NOISE,
+    Address,
+    AnalysisAnswer,
+    AnswerTable,
+    Use,
+    numbers_of,
+    rule_of,
+    table_of,
+    use_of,
+)
 from gencard.analysis.answers.design import CheckedQuestion
 from gencard.analysis.answers.kinds import answered, plain_answer
 from gencard.analysis.answers.margins import Margins, PsiMargins
 from gencard.analysis.answers.noisy_estimates import name_of
 from gencard.analysis.answers.noisy_margins import NoisyMargins, simulated
-from gencard.analysis.answers.noisy_numbers import Address, Use, numbers_of, rule_of, use_of
 from gencard.core.card.privacy import Gaussian, Laplace, Mechanism
 from gencard.core.errors import GencardError
 from gencard.core.statistics.formula import Analysis
@@ -184,7 +193,7 @@ def outcome(setting: Setting, draws: int, most_slow: int) -> Outcome:
     while count < draws:
         count += 1
         exact_psi = setting.drawn(rng)
-        exact = _answer(plain_answer, setting.question, PsiMargins.of(exact_psi))
+        exact = _answer(plain_answer, setting.question, PsiMargins(exact_psi))
         if exact is not None:
             exact_hits.cover(ends_of(setting.kind, exact), setting.truth)
         psi = noisy(exact_psi, NOISES[setting.noise], noise)

@@ -8,11 +8,11 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.answers_cases import with_moments
+from gencard.analysis.answers.answer import Address, numbers_of
 from gencard.analysis.answers.correlations import bivariate_normal
 from gencard.analysis.answers.design import CheckedQuestion, Option
 from gencard.analysis.answers.kinds import plain_answer
 from gencard.analysis.answers.margins import PsiMargins
-from gencard.analysis.answers.noisy_numbers import Address, numbers_of
 from gencard.analysis.formulas.answering import read_question
 from gencard.core.card.privacy import AddedNoise, gaussian, laplace
 from gencard.core.coding import Attribute, Coding, Labels
@@ -69,7 +69,7 @@ class Setting:
     def truth(self) -> dict[Address, float]:
         """The numbers that have intervals, in the population."""
         large = self.shares * 1e7
-        answer = plain_answer(self.question, PsiMargins.of(self.measured(large)))
+        answer = plain_answer(self.question, PsiMargins(self.measured(large)))
         numbers = {address: value for address, value in numbers_of(answer).items() if value is not None}
         if self.kind is Analysis.LOGLINEAR:  # its constant is the size of the sample
             del numbers[Address("coefficients", "Intercept", "")]

@@ -201,7 +201,7 @@ class Records:
         return psi_of(self.vault, needs)
 
     def answer(self, case: Case, psi: Psi | None = None) -> AnalysisAnswer:
-        margins = PsiMargins.of(psi or self.psi(case), self.coding)
+        margins = PsiMargins(psi or self.psi(case), self.coding)
         return answer_of(case.formula, case.kind, margins, self.coding, where=case.where, missing="drop")
 
     def run(self, case: Case) -> "Run | None":

@@ -34,11 +34,10 @@ from benchmarks.answers import LEAST, MOST
 from benchmarks.answers_grid import Seeded
 from benchmarks.bench import Cell, Result, Table, Target
 from benchmarks.sums import Case, Clamped, Records
-from gencard.analysis.answers.answer import NOISE, AnalysisAnswer
+from gencard.analysis.answers.answer import COEFFICIENTS, NOISE, Address, AnalysisAnswer
 from gencard.analysis.answers.intervals import AT_MOST
 from gencard.analysis.answers.noisy_estimates import name_of
 from gencard.analysis.answers.noisy_margins import margins_of
-from gencard.analysis.answers.noisy_numbers import COEFFICIENTS, Address
 from gencard.analysis.formulas.answering import answer_of, predicted
 from gencard.client.terms import measured_with
 from gencard.controller.records.vault import Vault

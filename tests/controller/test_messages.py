@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.analysis.output_checks.populations import Rounded
+from gencard.analysis.output_checks.differencing import Rounded
 from gencard.boxes.reference import ReferenceKind, ReferenceRecipe
 from gencard.controller.jobs import process
 from gencard.controller.jobs.executor import ProcessExecutor

@@ -96,7 +96,7 @@ def test_they_are_weighted_least_squares_of_all_tables(of, by):
     assert np.allclose(margins.sums(of, by).astype(float).reshape(-1), flat @ cells)
     expected = flat @ covariance @ flat.T
     assert np.allclose(margins.sum_variances(of, by).reshape(-1), np.diag(expected))
-    alone = PsiMargins.of(psi, CODING).sum_variances(of, by)
+    alone = PsiMargins(psi, CODING).sum_variances(of, by)
     assert (margins.sum_variances(of, by) < alone).all()
     block = Block(by, np.arange(len(places)), np.eye(len(places)), of)
     assert np.allclose(covariance_of(margins, [block], len(places)), expected)
@@ -125,7 +125,7 @@ def test_tables_with_and_without_missing_levels_agree():
 
 def test_one_table_is_what_it_was():
     psi = psi_of(MEASURED[1:2], np.random.default_rng(6))
-    noisy, plain = NoisyMargins.of(psi, CODING), PsiMargins.of(psi, CODING)
+    noisy, plain = NoisyMargins.of(psi, CODING), PsiMargins(psi, CODING)
     for by in (("g",), ()):
         own = np.array(plain.sums(("z",), by), dtype=float)
         assert np.allclose(noisy.sums(("z",), by).astype(float), own)
@@ -136,7 +136,7 @@ def test_the_noise_that_an_answer_states_is_that_of_its_draws(records):
     text, kind = "z ~ g + h", Analysis.LINEAR
     needs = question_needs(text, kind, CODING, missing="drop")
     psi = psi_with(records, needs.cliques, needs.sums)
-    exact = answer_of(text, kind, PsiMargins.of(psi, CODING), CODING, missing="drop")
+    exact = answer_of(text, kind, PsiMargins(psi, CODING), CODING, missing="drop")
     truth = np.array(exact.coefficients.params)
     rng, covered, draws, parts, values = np.random.default_rng(31), 0, 200, [], []
     for _ in range(draws):

@@ -70,7 +70,7 @@ def psi_for(text, kind, dataset):
 
 def answer(text, kind, dataset=None, **others):
     dataset = records() if dataset is None else dataset
-    return answer_of(text, Analysis(kind), PsiMargins.of(psi_for(text, kind, dataset)), CODING, **others)
+    return answer_of(text, Analysis(kind), PsiMargins(psi_for(text, kind, dataset)), CODING, **others)
 
 
 def at_records(text, kind, dataset, **others):
@@ -90,7 +90,7 @@ def test_an_answer_is_that_of_statsmodels_on_the_coded_records(case):
     coded = samples(case.sample)
     formula, kind = read_formula(case.formula, coded.coding), Analysis(case.kind)
     psi = measure_dataset(coded.dataset, sufficient_cliques(formula, kind, coded.coding.domain))
-    result = answer_of(case.formula, kind, PsiMargins.of(psi), coded.coding)
+    result = answer_of(case.formula, kind, PsiMargins(psi), coded.coding)
     assert max(gap(ours, theirs) for ours, theirs in case.referee(coded, result)) < 1e-8
 
 
@@ -117,7 +117,7 @@ class TestEveryModel:
             left = tuple(m for m in psi.measurements if m.clique != missing)
             domain = CODING.domain.covered_by(m.clique for m in left)
             with pytest.raises(LackingMarginalsError) as lacking:
-                answer_of(text, Analysis(kind), PsiMargins.of(Psi(domain, left)), CODING)
+                answer_of(text, Analysis(kind), PsiMargins(Psi(domain, left)), CODING)
             assert lacking.value.lacking == (missing,)
 
     def test_levels_that_nobody_has_are_as_if_not_declared(self, kind, text):
@@ -219,12 +219,12 @@ class TestParts:
     def test_psi_answers_for_a_part_where_it_has_the_wider_table(self):
         dataset = records()
         psi = measure_dataset(dataset, [("sex", "visits", "ill")])
-        ours = answer_of("visits ~ ill", Analysis.LINEAR, PsiMargins.of(psi), CODING, where="sex == 'm'")
+        ours = answer_of("visits ~ ill", Analysis.LINEAR, PsiMargins(psi), CODING, where="sex == 'm'")
         theirs = at_records("visits ~ ill", "linear", dataset, where="sex == 'm'")
         assert gap(ours.coefficients.params, theirs.coefficients.params) < 1e-12
         pairs = measure_dataset(dataset, list(combinations(("sex", "visits", "ill"), 2)))
         with pytest.raises(LackingMarginalsError, match="visits × ill"):
-            answer_of("visits ~ ill", Analysis.LINEAR, PsiMargins.of(pairs), CODING, where="sex == 'm'")
+            answer_of("visits ~ ill", Analysis.LINEAR, PsiMargins(pairs), CODING, where="sex == 'm'")
 
     def test_missing_numbers_need_a_decision(self):
         dataset = records()
@@ -277,7 +277,7 @@ class TestParts:
 
     def test_within_is_the_same_for_psi_and_records(self):
         dataset = records()
-        psi = PsiMargins.of(measure_dataset(dataset, [("sex", "age", "ill")]))
+        psi = PsiMargins(measure_dataset(dataset, [("sex", "age", "ill")]))
         attributes, mask = read_condition("ill == 'yes' or age >= 60", CODING)
         ours, theirs = within(psi, attributes, mask), within(RecordMargins.of(dataset), attributes, mask)
         for clique in [(), ("sex",), ("age", "sex"), ("ill", "sex", "age")]:
@@ -313,7 +313,7 @@ class TestNoEstimate:
         domain = CODING.domain.project(("age", "ill"))
         table = np.array([[500_000, 0], [499_999, 1], [1, 499_999], [0, 500_000]])
         psi = Psi(domain, (Measurement(("age", "ill"), table),))
-        fit = answer_of("ill ~ I(age > 45)", Analysis.LOGISTIC, PsiMargins.of(psi), CODING)
+        fit = answer_of("ill ~ I(age > 45)", Analysis.LOGISTIC, PsiMargins(psi), CODING)
         logit = np.log(999_999)
         np.testing.assert_allclose(fit.coefficients.params, [-logit, 2 * logit], rtol=1e-9)
 
@@ -445,7 +445,7 @@ class TestNoisyMargins:
 
     def test_all_that_hold_a_clique_are_weighted_by_inverse_variance(self):
         _, psi = self.psi()
-        margins = PsiMargins.of(psi)
+        margins = PsiMargins(psi)
         shares = dict(margins.shares(("sex", "age")))
         assert shares == pytest.approx({0: 25 / 29, 3: 4 / 29})
         variance = margins.variances(("age", "sex"))
@@ -455,14 +455,14 @@ class TestNoisyMargins:
     def test_an_exact_marginal_overrules_noisy_ones(self):
         dataset, psi = self.psi()
         exact = Measurement(("sex",), count(dataset, ("sex",)))
-        margins = PsiMargins.of(Psi(psi.domain, (*psi.measurements, exact)))
+        margins = PsiMargins(Psi(psi.domain, (*psi.measurements, exact)))
         assert margins.source(("sex",)) == ("sex",)
         assert not margins.variances(("sex",)).any()
         assert records_of(margins) == len(dataset)
 
     def test_the_answer_says_so(self):
         _, psi = self.psi()
-        result = answer_of("age ~ sex", Analysis.LINEAR, PsiMargins.of(psi), CODING)
+        result = answer_of("age ~ sex", Analysis.LINEAR, PsiMargins(psi), CODING)
         assert result.noise.startswith("noise of standard deviation")
 
 

@@ -13,13 +13,13 @@ import statsmodels.formula.api as smf
 from scipy import stats
 from statsmodels.stats.oneway import anova_oneway
 
+from gencard.analysis.answers.answer import Use, numbers_of, rule_of
 from gencard.analysis.answers.intervals import AT_MOST
 from gencard.analysis.answers.levels import level_means, quantile_of_cells
 from gencard.analysis.answers.linear import gram_of
 from gencard.analysis.answers.margins import Margins, Present, PsiMargins
 from gencard.analysis.answers.noisy_estimates import Moved, name_of
 from gencard.analysis.answers.noisy_margins import Bootstrap, margins_of
-from gencard.analysis.answers.noisy_numbers import Use, numbers_of, rule_of
 from gencard.analysis.formulas.answering import answer_of
 from gencard.analysis.formulas.formulas import read_factors
 from gencard.analysis.formulas.model_matrix import read_condition, summed_columns
@@ -115,7 +115,7 @@ def asked(frame, text, kind=Analysis.LINEAR, *, where="", missing="drop", option
     used = numbers_used(written, kind, CODING, fixed={*about})
     needs = needs_of(written, kind, CODING, used, about=about, drop=missing == "drop")
     psi = psi or psi_with(frame, needs.cliques, needs.sums)
-    margins = PsiMargins.of(psi, CODING)
+    margins = PsiMargins(psi, CODING)
     return answer_of(text, kind, margins, CODING, where=where, missing=missing, options=options)
 
 
@@ -298,7 +298,7 @@ class TestRefusals:
     def test_values_by_hand_are_an_answer_that_says_so(self, records):
         psi = psi_with(records, [("g", "y")], [])
         values = {"y": [5.0, 40.0, 300.0]}
-        margins = PsiMargins.of(psi, CODING)
+        margins = PsiMargins(psi, CODING)
         answer = answer_of("y ~ g", Analysis.LINEAR, margins, CODING, values=values, missing="drop")
         assert any("the analyst gave" in note for note in answer.notes)
 
@@ -398,20 +398,20 @@ class TestHistograms:
         coding = Coding((Attribute("g", Labels(("a",))), open_end))
         tables = {("g", "y"): np.array([[30, 10]])}
         psi = Psi(coding.domain, tuple(Measurement(*one) for one in tables.items()))
-        margins, options = PsiMargins.of(psi, coding), {"q": (0.5, 0.9)}
+        margins, options = PsiMargins(psi, coding), {"q": (0.5, 0.9)}
         of_levels = answer_of("y ~ g", Analysis.QUANTILES, margins, coding, options=options)
         assert of_levels.table("quantiles").values == ((6.0, None),)
         assert of_levels.table("lower").values == ((0.0, 10.0),)
         assert of_levels.table("upper").values == ((9.0, None),)
         histogram = HistogramMeasurement("y", (30, 10), 0.0)
-        margins = PsiMargins.of(replace(psi, histograms=(histogram,)), coding)
+        margins = PsiMargins(replace(psi, histograms=(histogram,)), coding)
         of_cells = answer_of("y ~ 1", Analysis.QUANTILES, margins, coding, options=options)
         assert of_cells.table("quantiles").values[1] == (None, 10.0, None)
         for answer in (of_levels, of_cells):
             assert any("at least its lower bound" in note for note in answer.notes)
 
     def test_numbers_that_an_analyst_gives_levels_stay_those_of_levels(self, records):
-        margins = PsiMargins.of(psi_with(records, [("g", "x")], []), CODING)
+        margins = PsiMargins(psi_with(records, [("g", "x")], []), CODING)
         answer = answer_of("x ~ g", Analysis.QUANTILES, margins, CODING, values={"x": [1, 2, 3]})
         assert {table.name for table in answer.tables} == {"quantiles", "cumulative shares"}
 
@@ -538,7 +538,7 @@ class TestNoise:
     @pytest.mark.parametrize("more", [0.25, 2.0**70])
     def test_sums_are_moved_by_what_is_no_whole_number(self, records, more):
         psi = psi_with(records, [("g",)], [SumOf(("y",)), SumOf(("y", "y"))])
-        margins = PsiMargins.of(psi, CODING)
+        margins = PsiMargins(psi, CODING)
         scale = CODING.attribute("y").coding.scale
         used = numbers_used(read_factors("y ~ 1", CODING), Analysis.LINEAR, CODING)
         column = summed_columns("y ~ 1", CODING, used)["y"]

@@ -57,7 +57,7 @@ def psi_of(dataset, cliques, stddev=0.0):
 def margins_for(formula, kind, dataset, coding=CODING):
     """Only what the analysis needs."""
     cliques = sufficient_cliques(read_formula(formula, coding), Analysis(kind), coding.domain)
-    return PsiMargins.of(psi_of(dataset, cliques))
+    return PsiMargins(psi_of(dataset, cliques))
 
 
 def answered(formula, kind, dataset=None, **options):
@@ -129,7 +129,7 @@ def test_what_psi_lacks_is_named(kind, formula):
     dataset = records()
     lacking = sufficient_cliques(read_formula(formula, CODING), Analysis(kind), CODING.domain)[0]
     rest = [name for name in CODING.domain.attributes if name != lacking[0]]
-    margins = PsiMargins.of(psi_of(dataset, [(name,) for name in rest]))
+    margins = PsiMargins(psi_of(dataset, [(name,) for name in rest]))
     with pytest.raises(LackingMarginalsError, match=" × ".join(lacking)):
         answer_of(formula, Analysis(kind), margins, CODING)
 
@@ -143,7 +143,7 @@ def test_noise_that_makes_counts_negative_breaks_nothing(kind, formula):
         Measurement(clique, counts + np.rint(rng.normal(0, 4, counts.shape)).astype(int), 4.0)
         for clique, counts in ((clique, count(dataset, clique)) for clique in cliques)
     )
-    margins = PsiMargins.of(Psi(CODING.domain.covered_by(cliques), noisy))
+    margins = PsiMargins(Psi(CODING.domain.covered_by(cliques), noisy))
     try:
         answer = answer_of(formula, Analysis(kind), margins, CODING)
     except (InvalidInputError, NoEstimateError, NoiseDrownsError):
@@ -399,7 +399,7 @@ def test_accuracy_is_given_where_the_joint_table_is_in_psi_and_only_there():
     dataset = records()
     formula = "ill ~ sex + region"
     assert "accuracy" not in {scalar.name for scalar in answered(formula, "naive-bayes").scalars}
-    wide = PsiMargins.of(psi_of(dataset, [("sex", "ill", "region")]))
+    wide = PsiMargins(psi_of(dataset, [("sex", "ill", "region")]))
     answer = answer_of(formula, Analysis.NAIVE_BAYES, wide, CODING)
     confusion = values(answer, "confusion")
     assert confusion.sum() == len(dataset)

@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.analysis.output_checks import differencing
-from gencard.analysis.output_checks.differencing import differences, nearly_natural
-from gencard.analysis.output_checks.populations import (
+from gencard.analysis.output_checks.differencing import (
     EVERYBODY,
     Condition,
     ToldOutput,
     cell_numbers,
+    differences,
+    nearly_natural,
     not_missing,
 )
 from gencard.core.dataset import Dataset

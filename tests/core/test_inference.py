@@ -15,9 +15,9 @@ from gencard.analysis.formulas.answering import read_question
 from gencard.analysis.formulas.numbers import NumbersUsed
 from gencard.analysis.output_checks import facts, inference
 from gencard.analysis.output_checks import lattice as lattice_module
+from gencard.analysis.output_checks.differencing import Condition, Merged
 from gencard.analysis.output_checks.inference import SearchOutcome, tells_small_counts
 from gencard.analysis.output_checks.lattice import WIDTH, CountFacts, Lattice, LinearProgram
-from gencard.analysis.output_checks.populations import Condition, Merged
 from gencard.analysis.output_checks.released import of_rounded_counts, released
 from gencard.core.card.privacy import Transform
 from gencard.core.coding import Attribute, Coding, Edges, Labels, StructuralZeros

@@ -9,21 +9,24 @@ from scipy import stats
 
 from benchmarks.answers_grid import alarming, contradicting, misstated, outcome, settings
 from gencard.analysis.answers import kinds
-from gencard.analysis.answers.answer import NOISE, Scalar, numbers_in_json, table_of
+from gencard.analysis.answers.answer import (
+    COEFFICIENTS,
+    NOISE,
+    RECORDS,
+    SCALARS,
+    Address,
+    Scalar,
+    Use,
+    numbers_in_json,
+    numbers_of,
+    rule_of,
+    table_of,
+    use_of,
+)
 from gencard.analysis.answers.intervals import with_noise
 from gencard.analysis.answers.margins import PsiMargins, RecordMargins
 from gencard.analysis.answers.noisy_estimates import name_of
 from gencard.analysis.answers.noisy_margins import Bootstrap, NoisyMargins, margins_of
-from gencard.analysis.answers.noisy_numbers import (
-    COEFFICIENTS,
-    RECORDS,
-    SCALARS,
-    Address,
-    Use,
-    numbers_of,
-    rule_of,
-    use_of,
-)
 from gencard.analysis.formulas.answering import answer_of, read_question
 from gencard.analysis.formulas.formulas import read_formula
 from gencard.core.card.privacy import gaussian, laplace
@@ -345,7 +348,7 @@ def test_what_says_how_sure_a_number_is_is_wider_than_without_noise(kind, formul
 def test_noise_is_not_forgotten_where_margins_were_not_reconciled():
     psi = noisy_psi("anova", "age ~ region")
     asked = ("age ~ region", Analysis.ANOVA)
-    assert answer_of(*asked, PsiMargins.of(psi), CODING) == answer_of(*asked, margins_of(psi), CODING)
+    assert answer_of(*asked, PsiMargins(psi), CODING) == answer_of(*asked, margins_of(psi), CODING)
 
 
 def test_a_number_that_no_rule_names_is_left_out():
@@ -488,7 +491,7 @@ def test_a_refusal_for_separation_names_the_level_that_separates(kind, level):
     cells[1:, level] = 0
     psi = Psi(coding.domain, (Measurement(coding.domain.attributes, cells),))
     with pytest.raises(NoEstimateError, match=f"at a = {level}$|at a = {level}\\."):
-        answer_of("y ~ C(a)", Analysis(kind), PsiMargins.of(psi), coding)
+        answer_of("y ~ C(a)", Analysis(kind), PsiMargins(psi), coding)
 
 
 def test_a_rare_cell_is_not_answered_because_noise_made_it_larger():

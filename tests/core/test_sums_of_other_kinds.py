@@ -44,7 +44,7 @@ def planned_psi(frame, text, kind, *, where="", missing="drop"):
 def planned(frame, text, kind, *, where="", missing="drop", options=None, psi=None):
     """The answer from what the plan names alone."""
     psi = psi or planned_psi(frame, text, kind, where=where, missing=missing)
-    margins = PsiMargins.of(psi, CODING)
+    margins = PsiMargins(psi, CODING)
     return answer_of(text, kind, margins, CODING, where=where, missing=missing, options=options)
 
 
@@ -131,7 +131,7 @@ class TestPoisson:
 
     def test_values_by_hand_take_the_levels(self, records):
         psi = psi_with(records, [("g", "y")], [])
-        margins, values = PsiMargins.of(psi, CODING), {"y": [5.0, 40.0, 300.0]}
+        margins, values = PsiMargins(psi, CODING), {"y": [5.0, 40.0, 300.0]}
         answer = answer_of("y ~ g", Analysis.POISSON, margins, CODING, values=values, missing="drop")
         assert answer["deviance"] > 0
         assert any("the analyst gave" in note for note in answer.notes)

@@ -13,8 +13,7 @@ from gencard.analysis.formulas.answering import read_question
 from gencard.analysis.output_checks import facts
 from gencard.analysis.output_checks.judgement import COUNTED, judged
 from gencard.analysis.output_checks.lattice import Lattice
-from gencard.analysis.output_checks.released import numbers_of, released
-from gencard.analysis.output_checks.slopes import slopes_of
+from gencard.analysis.output_checks.released import numbers_of, released, slopes_of
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.policy import USUAL_RULES, Colour, Rule

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gencard.analysis.output_checks.populations import Rounded
+from gencard.analysis.output_checks.differencing import Rounded
 from gencard.client.card import Card
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.core.card.budget import SpendState

@@ -14,19 +14,21 @@ from gencard.analysis.answers.margins import RecordMargins
 from gencard.analysis.formulas.numbers import record_numbers
 from gencard.analysis.output_checks import facts
 from gencard.analysis.output_checks.card_sums import NumberedRecords, ReleasedNumbers, sum_groups
-from gencard.analysis.output_checks.differencing import chain_of_sums, differences, nearly_natural
-from gencard.analysis.output_checks.inference import MOST_WHOLE, SearchOutcome, tells_small_counts
-from gencard.analysis.output_checks.judgement import SUMMED, group_populations
-from gencard.analysis.output_checks.lattice import MOST_CELLS, CountFacts, Lattice, lattice_size
-from gencard.analysis.output_checks.populations import (
+from gencard.analysis.output_checks.differencing import (
     EVERYBODY,
     Kept,
     Merged,
     Rounded,
     ToldOutput,
     cell_numbers,
+    chain_of_sums,
+    differences,
+    nearly_natural,
     not_missing,
 )
+from gencard.analysis.output_checks.inference import MOST_WHOLE, SearchOutcome, tells_small_counts
+from gencard.analysis.output_checks.judgement import SUMMED, group_populations
+from gencard.analysis.output_checks.lattice import MOST_CELLS, CountFacts, Lattice, lattice_size
 from gencard.analysis.output_checks.stored import contributed, origin_of
 from gencard.controller.run_question import Population, RunQuestion
 from gencard.core.card.sums import Sum

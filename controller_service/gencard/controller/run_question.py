@@ -35,14 +35,14 @@ from gencard.analysis.formulas.numbers import (
 )
 from gencard.analysis.formulas.run_functions import check_functions, grouping_of, number_factors
 from gencard.analysis.formulas.summing import AnswerRequest
-from gencard.analysis.output_checks.judgement import group_cliques, group_populations, output_cliques
-from gencard.analysis.output_checks.populations import (
+from gencard.analysis.output_checks.differencing import (
     EVERYBODY,
     Condition,
     Kept,
     ToldOutput,
     not_missing,
 )
+from gencard.analysis.output_checks.judgement import group_cliques, group_populations, output_cliques
 from gencard.core.coding import Coding, Edges
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain

@@ -13,9 +13,9 @@ import numpy as np
 from gencard.analysis.answers.answer import AnalysisAnswer, numbers_in_json
 from gencard.analysis.answers.kinds import answered, tried
 from gencard.analysis.answers.margins import RecordMargins
+from gencard.analysis.output_checks.differencing import Kept
 from gencard.analysis.output_checks.inference import SearchOutcome
 from gencard.analysis.output_checks.judgement import Judgement, judged
-from gencard.analysis.output_checks.populations import Kept
 from gencard.analysis.output_checks.released import of_rounded_counts, released, undoes_rounding
 from gencard.analysis.output_checks.stored import StoredRun
 from gencard.controller.earlier import Earlier

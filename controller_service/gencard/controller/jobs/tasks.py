@@ -27,7 +27,7 @@ from gencard.core.typed_json import ANY_JSON, PLAIN, JsonForm, text_scalar
 from gencard.core.types import Progress, ignore_progress
 
 if TYPE_CHECKING:
-    from gencard.analysis.output_checks.populations import Rounded
+    from gencard.analysis.output_checks.differencing import Rounded
     from gencard.controller.records.file_format import FileFormat
     from gencard.controller.records.schema_file import PublicSchema
     from gencard.controller.sandbox.analyses import AnalysisRecipe
@@ -53,7 +53,7 @@ _MODULES = {
     "PublicSchema": "controller.records.schema_file",
     "Question": "wire.documents",
     "Recipe": "controller.sandbox.boxes",
-    "Rounded": "analysis.output_checks.populations",
+    "Rounded": "analysis.output_checks.differencing",
     "Rules": "core.policy",
 }
 

@@ -71,15 +71,11 @@ class NaiveBayes:
         """The attributes of all terms, each once."""
         return tuple(dict.fromkeys(name for term in self.terms for name in term))
 
-    @property
-    def logarithms(self) -> list[FloatArray]:
-        """Logarithms of the smoothed probability of each level in each class, for each feature."""
-        return [np.log(_smoothed(table.counts, self.smoothing)) for table in self.tables]
-
     def scores(self, codes: IntArray) -> FloatArray:
         """Logarithm of the probability of each class with the features in some cells of them."""
         scores: FloatArray = np.tile(np.log(self.sizes / self.sizes.sum()), (len(codes), 1))
-        for term, table, logs in zip(self.terms, self.tables, self.logarithms, strict=True):
+        for term, table in zip(self.terms, self.tables, strict=True):
+            logs = np.log(_smoothed(table.counts, self.smoothing))
             inside = codes[:, [self.features.index(name) for name in term]]
             cells = np.ravel_multi_index(tuple(inside.T), self.domain.project(term).sizes)
             # Noise may leave a level out of one table and not of the joint one: the next stands for it.
@@ -116,14 +112,8 @@ def naive_bayes_answer(margins: Margins, question: CheckedQuestion) -> AnalysisA
     shown = class_tables(margins, question, response, terms, signed=True)
     predicted = predictions(margins, response, model.features, classes.places, model.scores)
     baseline = Scalar("baseline", float(model.sizes.max() / model.sizes.sum()))
-    return AnalysisAnswer(
-        question.kind,
-        question.text,
-        records_of(margins),
-        scalars=(baseline, *predicted.scalars),
-        tables=(*_model_tables(model, shown), *predicted.tables(classes.names)),
-        notes=predicted.notes,
-    )
+    answer = AnalysisAnswer(question.kind, question.text, records_of(margins))
+    return predicted.beside(answer, (baseline,), _model_tables(model, shown), classes.names)
 
 
 def _model_tables(model: NaiveBayes, shown: Sequence[LevelTable]) -> tuple[AnswerTable, ...]:
@@ -170,18 +160,18 @@ def chow_liu_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnsw
     information = [mutual_information(table.counts) for table in tables]
     counts = [level_table(margins, question, (name,), ()).counts[:, 0] for name in attributes]
     arrows = tuple(f"{parent} → {child}" for parent, child in edges)
-    conditional = [_conditional(table, *edge) for table, edge in zip(signed, edges, strict=True)]
-    return AnalysisAnswer(
-        question.kind,
-        question.text,
-        records_of(margins),
-        scalars=_likelihood(counts, tables, information),
-        tables=(
-            table_of("edges", arrows, ("mutual_information",), np.array(information).reshape(-1, 1)),
-            _information_table(attributes, pairs),
-            *conditional,
-        ),
+    conditional = []
+    with np.errstate(divide="ignore", invalid="ignore"):  # noise leaves some rows at 0
+        for (parent, child), table in zip(edges, signed, strict=True):
+            shares = table.counts / table.counts.sum(axis=1, keepdims=True)
+            conditional.append(table.table(f"probabilities[{child} | {parent}]", shares))
+    parts = (
+        table_of("edges", arrows, ("mutual_information",), np.array(information).reshape(-1, 1)),
+        _information_table(attributes, pairs),
+        *conditional,
     )
+    scalars = _likelihood(counts, tables, information)
+    return AnalysisAnswer(question.kind, question.text, records_of(margins), None, scalars, parts)
 
 
 def _from_root(attributes: Clique, edges: Sequence[Clique]) -> list[Clique]:
@@ -234,12 +224,6 @@ def _information_table(attributes: Clique, tables: Mapping[tuple[str, str], Leve
         places = attributes.index(one), attributes.index(other)
         square[places] = square[places[::-1]] = mutual_information(table.counts)
     return table_of("mutual_information", attributes, attributes, square)
-
-
-def _conditional(table: LevelTable, parent: str, child: str) -> AnswerTable:
-    with np.errstate(divide="ignore", invalid="ignore"):  # noise leaves some rows at 0
-        shares = table.counts / table.counts.sum(axis=1, keepdims=True)
-    return table.table(f"probabilities[{child} | {parent}]", shares)
 
 
 # Principal components of a matrix of correlations, and multiple correspondence analysis.
@@ -341,17 +325,13 @@ def components_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAn
     values = axes.values[:count]
     ratios = values / float(axes.values.sum())
     variance = np.column_stack([values, ratios, np.cumsum(ratios)])
-    return AnalysisAnswer(
-        question.kind,
-        question.text,
-        records_of(margins),
-        tables=(
-            table_of("explained_variance", names, ("eigenvalue", "ratio", "cumulative"), variance),
-            table_of("components", attributes, names, vectors),
-            table_of("loadings", attributes, names, loadings),
-            table_of("attributes", attributes, ("mean", "std"), moments),
-        ),
+    tables = (
+        table_of("explained_variance", names, ("eigenvalue", "ratio", "cumulative"), variance),
+        table_of("components", attributes, names, vectors),
+        table_of("loadings", attributes, names, loadings),
+        table_of("attributes", attributes, ("mean", "std"), moments),
     )
+    return AnalysisAnswer(question.kind, question.text, records_of(margins), tables=tables)
 
 
 def covariances(
@@ -391,17 +371,13 @@ def correspondence_answer(margins: Margins, question: CheckedQuestion) -> Analys
     ratios = adjusted / analysis.adjusted_total
     inertias = np.column_stack([analysis.inertias, analysis.inertias**2, adjusted, ratios])
     columns = ("indicator", "burt", "adjusted", "adjusted_ratio")
-    return AnalysisAnswer(
-        question.kind,
-        question.text,
-        records_of(margins),
-        tables=(
-            table_of("inertias", axes, columns, inertias[:count]),
-            table_of("coordinates", names, axes, analysis.coordinates[:, :count]),
-            table_of("contributions", names, axes, analysis.contributions[:, :count]),
-            table_of("masses", names, ("mass",), analysis.masses[:, None]),
-        ),
+    tables = (
+        table_of("inertias", axes, columns, inertias[:count]),
+        table_of("coordinates", names, axes, analysis.coordinates[:, :count]),
+        table_of("contributions", names, axes, analysis.contributions[:, :count]),
+        table_of("masses", names, ("mass",), analysis.masses[:, None]),
     )
+    return AnalysisAnswer(question.kind, question.text, records_of(margins), tables=tables)
 
 
 def _burt(
@@ -452,26 +428,17 @@ class Discriminant:
 
     @property
     def priors(self) -> FloatArray:
-        priors: FloatArray = self.sizes / self.sizes.sum()
-        return priors
+        return np.asarray(self.sizes / self.sizes.sum())
 
     @property
     def centred(self) -> FloatArray:
         """Means less the overall mean."""
-        centred: FloatArray = self.means - self.priors @ self.means
-        return centred
-
-    @property
-    def between(self) -> FloatArray:
-        """Sums of products of the means of the classes about the overall one."""
-        products: FloatArray = (self.centred.T * self.sizes) @ self.centred
-        return products
+        return np.asarray(self.means - self.priors @ self.means)
 
     @property
     def covariance(self) -> FloatArray:
         """Inside the classes, by n as in scikit-learn; R's ``lda`` divides by n less the classes."""
-        covariance: FloatArray = self.within / self.sizes.sum()
-        return covariance
+        return np.asarray(self.within / self.sizes.sum())
 
     @property
     def roots(self) -> tuple[FloatArray, FloatArray]:
@@ -480,7 +447,8 @@ class Discriminant:
         The scalings have variance 1 inside the classes, and their largest entry is positive.
         """
         count = min(len(self.sizes) - 1, len(self.within))
-        values, vectors = linalg.eigh(self.between, self.within)
+        between = (self.centred.T * self.sizes) @ self.centred
+        values, vectors = linalg.eigh(between, self.within)
         values, vectors = np.maximum(values[::-1][:count], 0), vectors[:, ::-1][:, :count]
         vectors = vectors * np.sqrt(self.sizes.sum())
         largest = vectors[np.argmax(np.abs(vectors).round(9), axis=0), np.arange(count)]
@@ -498,8 +466,7 @@ class Discriminant:
         """Mahalanobis' distance of each two classes, shape ``(K, K)``."""
         gaps = self.means[:, None, :] - self.means[None, :, :]
         inverse = linalg.inv(self.covariance)
-        distances: FloatArray = np.sqrt(np.einsum("abi,ij,abj->ab", gaps, inverse, gaps))
-        return distances
+        return np.asarray(np.sqrt(np.einsum("abi,ij,abj->ab", gaps, inverse, gaps)))
 
     @property
     def wilks(self) -> tuple[float, float, tuple[float, float]]:
@@ -527,7 +494,8 @@ def discriminant_answer(margins: Margins, question: CheckedQuestion) -> Analysis
     response, features = response_of(question), attributes_of(question, 2)[1:]
     if question.columns:
         classes, analysis = _of_sums(margins, question, response, features)
-        return _answer(margins, question, classes, analysis, Predicted(None, _OF_RECORDS))
+        why = "accuracy is not given: it needs the numbers of each record together, not their sums"
+        return _answer(margins, question, classes, analysis, Predicted(None, why))
     tables = class_tables(margins, question, response, [(name,) for name in features])
     classes, analysis = tables[0].rows, _discriminant(margins, question, features, tables)
     values = [numbers(question, name) for name in features]
@@ -535,14 +503,10 @@ def discriminant_answer(margins: Margins, question: CheckedQuestion) -> Analysis
 
     def scores(codes: IntArray) -> FloatArray:
         numeric = np.column_stack([value[codes[:, i]] for i, value in enumerate(values)])
-        scores: FloatArray = numeric @ coefficients.T + intercepts
-        return scores
+        return np.asarray(numeric @ coefficients.T + intercepts)
 
     predicted = predictions(margins, response, features, classes.places, scores)
     return _answer(margins, question, classes, analysis, predicted)
-
-
-_OF_RECORDS = "accuracy is not given: it needs the numbers of each record together, not their sums"
 
 
 def _answer(
@@ -560,14 +524,9 @@ def _answer(
     ]
     if len(analysis.sizes) == 2:
         scalars.append(Scalar("normal_error", normal_error(analysis)))
-    return AnalysisAnswer(
-        question.kind,
-        question.text,
-        records_of(margins),
-        scalars=(*scalars, *predicted.scalars),
-        tables=(*_tables(analysis, classes.names, features), *predicted.tables(classes.names)),
-        notes=predicted.notes,
-    )
+    answer = AnalysisAnswer(question.kind, question.text, records_of(margins))
+    tables = _tables(analysis, classes.names, features)
+    return predicted.beside(answer, tuple(scalars), tables, classes.names)
 
 
 def _of_sums(

@@ -91,7 +91,7 @@ def polychoric(table: FloatArray) -> Polychoric:
     own = by_rho / shares
     curvature = float(np.sum(table * (cells.by_rho_twice / shares - own**2)))
     rows = _through_thresholds(table, cells)
-    columns = _through_thresholds(table.T, cells.turned)
+    columns = _through_thresholds(table.T, _Cells(rho, *thresholds[::-1]))
     gradient = -(own + rows[:, None] + columns[None, :]) / curvature
     freedom = table.size - sum(table.shape)
     distance = 2 * float(special.rel_entr(table / table.sum(), shares).sum() * table.sum())
@@ -131,16 +131,14 @@ class _Cells:
         corners[1:-1, 1:-1] = inside
         corners[-1, 1:-1], corners[1:-1, -1] = special.ndtr(self.columns), special.ndtr(self.rows)
         corners[-1, -1] = 1
-        shares: FloatArray = np.maximum(np.diff(np.diff(corners, axis=0), axis=1), _SMALLEST_SHARE)
-        return shares
+        return np.asarray(np.maximum(np.diff(np.diff(corners, axis=0), axis=1), _SMALLEST_SHARE))
 
     @property
     def density(self) -> FloatArray:
         """Density at each pair of thresholds: the derivative of a corner by rho."""
         h, k = self._h, self._k
         exponent = -(h**2 - 2 * self.rho * h * k + k**2) / (2 * self._s2)
-        density: FloatArray = np.exp(exponent) / (2 * pi * sqrt(self._s2))
-        return density
+        return np.asarray(np.exp(exponent) / (2 * pi * sqrt(self._s2)))
 
     @property
     def by_rho(self) -> FloatArray:
@@ -165,11 +163,6 @@ class _Cells:
         mixed = np.diff(np.concatenate([[0.0], change, [0.0]]))
         second[place], second[place + 1] = mixed, -mixed
         return first, second
-
-    @property
-    def turned(self) -> "_Cells":
-        """With rows and columns exchanged."""
-        return _Cells(self.rho, self.columns, self.rows)
 
 
 def _differences(corners: FloatArray) -> FloatArray:
@@ -205,8 +198,7 @@ def bivariate_normal(h: FloatArray, k: FloatArray, rho: float) -> FloatArray:
     with np.errstate(over="ignore"):
         parts = special.owens_t(h, (k / h - rho) / scale) + special.owens_t(k, (h / k - rho) / scale)
     apart = np.where((h < 0) != (k < 0), 0.5, 0.0)
-    probability: FloatArray = (special.ndtr(h) + special.ndtr(k)) / 2 - parts - apart
-    return probability
+    return np.asarray((special.ndtr(h) + special.ndtr(k)) / 2 - parts - apart)
 
 
 _NAMES = {"pearson": "pearsonr", "spearman": "spearmanr", "kendall": "kendalltau"}
@@ -311,8 +303,10 @@ def _squares(attributes: Clique, parts: Mapping[str, Sequence[float]]) -> tuple[
 
 def pearson_correlation(table: FloatArray, rows: FloatArray, columns: FloatArray) -> float:
     """Pearson's correlation of the numbers that rows and columns stand for; NaN without variation."""
-    x, y = _centred(rows, table.sum(axis=1)), _centred(columns, table.sum(axis=0))
-    spread = (table.sum(axis=1) @ x**2) * (table.sum(axis=0) @ y**2)
+    of_rows, of_columns = table.sum(axis=1), table.sum(axis=0)
+    x = rows - of_rows @ rows / of_rows.sum()
+    y = columns - of_columns @ columns / of_columns.sum()
+    spread = (of_rows @ x**2) * (of_columns @ y**2)
     return min(1.0, max(-1.0, float(x @ table @ y) / sqrt(spread))) if spread > 0 else float("nan")
 
 
@@ -368,11 +362,6 @@ def kendall_pvalue(table: FloatArray) -> float:
     if not variance > 0:
         return float("nan")
     return float(2 * special.ndtr(-abs(concordance(table)) / sqrt(variance)))
-
-
-def _centred(values: FloatArray, counts: FloatArray) -> FloatArray:
-    centred: FloatArray = values - counts @ values / counts.sum()
-    return centred
 
 
 def _pair_count(counts: FloatArray) -> float:

@@ -44,8 +44,7 @@ from gencard.core.types import FloatArray
 
 def expected_counts(table: FloatArray) -> FloatArray:
     """Counts where rows and columns are independent."""
-    expected: FloatArray = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
-    return expected
+    return np.asarray(np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum())
 
 
 def pearson(table: FloatArray, *, correction: bool = False) -> Test:
@@ -83,8 +82,7 @@ def adjusted_residuals(table: FloatArray) -> FloatArray:
     rows, columns = (table.sum(axis=axis) / table.sum() for axis in (1, 0))
     variances = expected * np.outer(1 - rows, 1 - columns)
     scale = np.sqrt(np.where(variances > 0, variances, np.inf))
-    residuals: FloatArray = (table - expected) / scale
-    return residuals
+    return np.asarray((table - expected) / scale)
 
 
 def log_ratios(table: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -120,16 +118,9 @@ class Strata:
         """Select the strata of ``counts`` in which both rows and both columns hold records."""
         occupied = (counts.sum(axis=0) > 0).all(axis=0) & (counts.sum(axis=1) > 0).all(axis=0)
         if not occupied.any():
-            raise InvalidInputError(
-                field="strata", problem="no stratum has records in both rows and both columns"
-            )
+            problem = "no stratum has records in both rows and both columns"
+            raise InvalidInputError(field="strata", problem=problem)
         return cls(counts[:, :, occupied])
-
-    @property
-    def sizes(self) -> FloatArray:
-        """Records in each stratum."""
-        sizes: FloatArray = self.counts.sum(axis=(0, 1))
-        return sizes
 
     def pooled_odds(self) -> tuple[float, float]:
         """Logarithm of the Mantel-Haenszel odds ratio, and its standard error.
@@ -137,12 +128,11 @@ class Strata:
         The variance is that of Robins, Breslow and Greenland (Biometrics 42, 1986), which holds for few
         large strata and for many small ones.
         """
-        (a, b), (c, d), n = self.counts[0], self.counts[1], self.sizes
+        (a, b), (c, d), n = *self.counts, self.counts.sum(axis=(0, 1))
         same, cross = a * d / n, b * c / n
         if not (same.sum() > 0 and cross.sum() > 0):
-            raise InvalidInputError(
-                field="strata", problem="have too many empty cells for an odds ratio"
-            )
+            problem = "have too many empty cells for an odds ratio"
+            raise InvalidInputError(field="strata", problem=problem)
         concordant, discordant = (a + d) / n, (b + c) / n
         variance = np.sum(concordant * same) / same.sum() ** 2
         variance += np.sum(concordant * cross + discordant * same) / (same.sum() * cross.sum())
@@ -151,14 +141,14 @@ class Strata:
 
     def no_association(self) -> Test:
         """The Mantel-Haenszel test that all odds ratios are 1, without continuity correction."""
-        (a, b), (c, d), n = self.counts[0], self.counts[1], self.sizes
+        (a, b), (c, d), n = *self.counts, self.counts.sum(axis=(0, 1))
         difference = np.sum(a - (a + b) * (a + c) / n)
         variance = np.sum((a + b) * (c + d) * (a + c) * (b + d) / (n**2 * np.maximum(n - 1, 1)))
         return Test.chi2(float(difference**2 / variance), 1)
 
     def equal_odds(self) -> Test:
         """The Breslow-Day test that all odds ratios are equal, without Tarone's adjustment."""
-        (a, b), (c, _), n = self.counts[0], self.counts[1], self.sizes
+        (a, b), (c, _), n = *self.counts, self.counts.sum(axis=(0, 1))
         ratio = np.exp(self.pooled_odds()[0])
         row, column = a + b, a + c
         # The count of the first cell that has this odds ratio solves a quadratic equation.
@@ -261,7 +251,16 @@ def _two_way(
     if not is_noisy and expected_counts(counts).min() < _ROUGH:
         note = f"some expected counts are below {_ROUGH}: the p values of chi2 and g are approximate"
         answer = replace(answer, notes=(note,))
-    answer = replace(answer, scalars=_independence(tested.counts))
+    chi2, ratio = pearson(tested.counts), likelihood_ratio(tested.counts)
+    corrected = [pearson(tested.counts, correction=True)] if chi2.degrees == 1 else []
+    scalars = (
+        test_scalar("chi2", chi2),
+        *(test_scalar("chi2_corrected", one) for one in corrected),
+        test_scalar("g", ratio),
+        Scalar("cramers_v", cramers_v(tested.counts)),
+        Scalar("mutual_information", ratio.statistic / 2 / float(tested.counts.sum())),
+    )
+    answer = replace(answer, scalars=scalars)
     if counts.shape != (2, 2):
         return replace(answer, tables=tuple(tables))
     return _fourfold(replace(answer, tables=tuple(tables)), table, alpha, is_noisy=is_noisy)
@@ -289,19 +288,6 @@ def _fourfold(
         scalars=tuple(scalars),
         tables=(answer.tables[0], _ratio_table(ratios, alpha), *answer.tables[1:]),
         notes=(*answer.notes, f"ratios are of '{first}', '{one}' to '{other}'"),
-    )
-
-
-def _independence(counts: FloatArray) -> tuple[Scalar, ...]:
-    chi2 = pearson(counts)
-    ratio = likelihood_ratio(counts)
-    yates = [test_scalar("chi2_corrected", pearson(counts, correction=True))]
-    return (
-        test_scalar("chi2", chi2),
-        *(yates if chi2.degrees == 1 else ()),
-        test_scalar("g", ratio),
-        Scalar("cramers_v", cramers_v(counts)),
-        Scalar("mutual_information", ratio.statistic / 2 / float(counts.sum())),
     )
 
 

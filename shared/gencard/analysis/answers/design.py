@@ -87,11 +87,6 @@ class Response:
     levels: tuple[str, ...]
     values: FloatArray
 
-    @property
-    def numeric(self) -> bool:
-        """Whether a level stands for a number."""
-        return not bool(np.isnan(self.values).all())
-
     def numbers(self, margins: Margins) -> FloatArray:
         """The number of each level, 0 for levels that nobody has.
 
@@ -275,11 +270,6 @@ class Crossed:
     @property
     def name(self) -> str:
         return " × ".join((*self.levels, *(one.factor for one in self.groups))) or "all"
-
-    def with_(self, other: "Crossed") -> "Crossed":
-        """Crossed with another part of the formula."""
-        levels = tuple(dict.fromkeys((*self.levels, *other.levels)))
-        return Crossed(levels, (*self.groups, *other.groups))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

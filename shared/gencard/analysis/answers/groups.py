@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import nan, sqrt
-from typing import Protocol
 
 import numpy as np
 from scipy import special
@@ -45,34 +44,10 @@ from gencard.analysis.answers.levels import (
     test_scalar,
 )
 from gencard.analysis.answers.linear import LinearFit, fitter
-from gencard.analysis.answers.margins import Margins, summed
+from gencard.analysis.answers.margins import Margins, check_size, summed
 from gencard.core.domain import Clique
-from gencard.core.errors import (
-    FEWER_TERMS,
-    InvalidInputError,
-    LackingMarginalsError,
-    NoEstimateError,
-    TooLargeError,
-)
+from gencard.core.errors import InvalidInputError, LackingMarginalsError, NoEstimateError
 from gencard.core.types import FloatArray, IntArray
-
-
-class GroupMeans(Protocol):
-    """Numbers that the table of means needs, one for each group."""
-
-    @property
-    def sizes(self) -> FloatArray: ...
-    @property
-    def means(self) -> FloatArray: ...
-    @property
-    def variances(self) -> FloatArray: ...
-
-
-class Comparable(GroupMeans, Protocol):
-    """Numbers that comparisons of means need besides."""
-
-    @property
-    def within(self) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +83,7 @@ class Groups:
     @property
     def sizes(self) -> FloatArray:
         """Records of each group."""
-        sizes: FloatArray = self.counts.sum(axis=1)
-        return sizes
+        return np.asarray(self.counts.sum(axis=1))
 
     @property
     def means(self) -> FloatArray:
@@ -121,8 +95,7 @@ class Groups:
     @property
     def squares(self) -> FloatArray:
         """Sum of squared differences from the group's mean; from differences, as nothing cancels."""
-        squares: FloatArray = np.sum(self.counts * (self.values - self.means[:, None]) ** 2, axis=1)
-        return squares
+        return np.asarray(np.sum(self.counts * (self.values - self.means[:, None]) ** 2, axis=1))
 
     @property
     def variances(self) -> FloatArray:
@@ -152,6 +125,9 @@ class Groups:
         return Groups(counts, values)
 
 
+AnyGroups = Groups | SummedGroups
+
+
 @dataclass(frozen=True, slots=True)
 class Difference:
     """A mean or a difference of two, its standard error and degrees of freedom."""
@@ -161,22 +137,20 @@ class Difference:
     degrees: float
 
 
-def pooled(groups: Comparable) -> Difference:
+def pooled(groups: AnyGroups) -> Difference:
     """First mean less second, where both variances are equal (Student's t test)."""
     n, degrees = groups.sizes, float(groups.sizes.sum() - 2)
     variance = groups.within / degrees
-    return Difference(_first_less_second(groups), sqrt(variance * (1 / n).sum()), degrees)
+    first, second = groups.means.tolist()
+    return Difference(first - second, sqrt(variance * (1 / n).sum()), degrees)
 
 
-def welch(groups: GroupMeans) -> Difference:
+def welch(groups: AnyGroups) -> Difference:
     """First mean less second, with Welch's degrees of freedom for unequal variances."""
     parts = groups.variances / groups.sizes
     degrees = parts.sum() ** 2 / np.sum(parts**2 / (groups.sizes - 1))
-    return Difference(_first_less_second(groups), sqrt(parts.sum()), float(degrees))
-
-
-def _first_less_second(groups: GroupMeans) -> float:
-    return float(groups.means[0] - groups.means[1])
+    first, second = groups.means.tolist()
+    return Difference(first - second, sqrt(parts.sum()), float(degrees))
 
 
 def mann_whitney(groups: Groups) -> tuple[float, float]:
@@ -203,20 +177,20 @@ def _ties(groups: Groups) -> float:
     return float(np.sum(totals**3 - totals))
 
 
-def between(groups: GroupMeans) -> float:
+def between(groups: AnyGroups) -> float:
     """Sum of squares of the groups' means about the overall one, over all records."""
     mean = groups.sizes @ groups.means / groups.sizes.sum()
     return float(np.sum(groups.sizes * (groups.means - mean) ** 2))
 
 
-def one_way(groups: Comparable) -> tuple[float, tuple[float, float]]:
+def one_way(groups: AnyGroups) -> tuple[float, tuple[float, float]]:
     """Fisher's F that all means are equal, and its degrees of freedom; some group varies."""
     degrees = (float(len(groups.sizes) - 1), float(groups.sizes.sum() - len(groups.sizes)))
     f = (between(groups) / degrees[0]) / (groups.within / degrees[1])
     return f, degrees
 
 
-def welch_anova(groups: GroupMeans) -> tuple[float, tuple[float, float], float]:
+def welch_anova(groups: AnyGroups) -> tuple[float, tuple[float, float], float]:
     """Welch's F for unequal variances, its degrees of freedom and its p value."""
     weights, k = groups.sizes / groups.variances, len(groups.sizes)
     mean = weights @ groups.means / weights.sum()
@@ -227,7 +201,7 @@ def welch_anova(groups: GroupMeans) -> tuple[float, tuple[float, float], float]:
     return statistic, degrees, float(special.fdtrc(*degrees, statistic))
 
 
-def bartlett(groups: Comparable) -> Test:
+def bartlett(groups: AnyGroups) -> Test:
     """Bartlett's test that all variances are equal."""
     n, k, degrees = groups.sizes.sum(), len(groups.sizes), groups.sizes - 1
     pooled_variance = groups.within / (n - k)
@@ -236,16 +210,10 @@ def bartlett(groups: Comparable) -> Test:
     return Test.chi2(float(statistic / scale), k - 1)
 
 
-def distances_from_medians(groups: Groups) -> Groups:
-    """Absolute distances: their one-way F is Levene's test, in the form of Brown and Forsythe."""
-    return groups.about(medians(groups))
-
-
 def medians(groups: Groups) -> FloatArray:
     """Median of each group; between two records, the mean of their values, as numpy's."""
     low, high = (quantile_places(groups.counts, 0.5, upper=upper) for upper in (False, True))
-    middle: FloatArray = (groups.values[low] + groups.values[high]) / 2
-    return middle
+    return np.asarray((groups.values[low] + groups.values[high]) / 2)
 
 
 def quantile_places(counts: FloatArray, q: float, *, upper: bool = False) -> IntArray:
@@ -259,11 +227,10 @@ def quantile_places(counts: FloatArray, q: float, *, upper: bool = False) -> Int
     enough = cumulative > q * sizes + slack if upper else cumulative >= q * sizes - slack
     enough &= counts > 0
     last = counts.shape[1] - 1 - np.argmax(counts[:, ::-1] > 0, axis=1)
-    places: IntArray = np.where(enough.any(axis=1), np.argmax(enough, axis=1), last)
-    return places
+    return np.asarray(np.where(enough.any(axis=1), np.argmax(enough, axis=1), last))
 
 
-def mean_intervals(groups: GroupMeans, alpha: float = 0.05) -> FloatArray:
+def mean_intervals(groups: AnyGroups, alpha: float = 0.05) -> FloatArray:
     """Student's interval of each group's mean; shape ``(2, groups)``."""
     with np.errstate(divide="ignore", invalid="ignore"):
         half = -special.stdtrit(groups.sizes - 1, alpha / 2) * np.sqrt(groups.variances / groups.sizes)
@@ -273,14 +240,11 @@ def mean_intervals(groups: GroupMeans, alpha: float = 0.05) -> FloatArray:
 # Comparisons of groups: means, quantile classes, t tests, one-way analysis of variance.
 
 
-_PLACES = "levels are numbered in their declared order, from 1"
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Compared:
     """The groups of a term, with their names, and the answer that they begin."""
 
-    groups: Groups | SummedGroups
+    groups: AnyGroups
     names: tuple[str, ...]
     answer: AnalysisAnswer
 
@@ -348,7 +312,7 @@ def means_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
 
 
 def means_table(
-    names: tuple[str, ...], groups: GroupMeans, question: CheckedQuestion, name: str = "means"
+    names: tuple[str, ...], groups: AnyGroups, question: CheckedQuestion, name: str = "means"
 ) -> AnswerTable:
     """Records, mean, variance and Student's interval of each group."""
     alpha = level(question)
@@ -372,18 +336,13 @@ def quantiles_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAns
     places = [quantile_places(table.counts, q) for q in q_shares]
     inside = np.column_stack([table.columns.keys[place] for place in places])
     shares = np.cumsum(table.counts, axis=1) / table.counts.sum(axis=1, keepdims=True)
-    note = () if response in question.values else (_PLACES,)
-    columns = tuple(f"{q:g}" for q in q_shares)
-    return AnalysisAnswer(
-        question.kind,
-        question.text,
-        table.n,
-        tables=(
-            table_of("quantiles", table.rows.names, columns, inside),
-            table.table("cumulative shares", shares),
-        ),
-        notes=(*note, *missing_note(margins, keys)),
+    note = (
+        () if response in question.values else ("levels are numbered in their declared order, from 1",)
     )
+    columns = tuple(f"{q:g}" for q in q_shares)
+    quantiles = table_of("quantiles", table.rows.names, columns, inside)
+    tables, notes = (quantiles, table.table("cumulative shares", shares)), missing_note(margins, keys)
+    return AnalysisAnswer(question.kind, question.text, table.n, tables=tables, notes=(*note, *notes))
 
 
 def ttest_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
@@ -455,7 +414,24 @@ def anova_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
     if not terms:
         raise InvalidInputError(field="formula", problem="needs a term that defines groups")
     if len(terms) == 1:
-        return _one_way(margins, question, terms[0], test)
+        term = terms[0]
+        part = compared(margins, question, term)
+        groups, means = part.groups, means_table(part.names, part.groups, question)
+        if len(part.names) < 2 or not groups.within > 0:
+            raise _nothing_varies(question)
+        if test == "pooled":
+            squares, freedom = between(groups), (len(groups.sizes) - 1, len(groups.sizes))
+            degrees = (float(freedom[0]), part.answer.n - freedom[1])
+            table = _table({":".join(term): (squares, degrees[0])}, groups.within, degrees[1])
+            return replace(part.answer, scalars=_test_scalars(groups, squares), tables=(table, means))
+        if test == "kruskal" and isinstance(groups, Groups):
+            scalar = test_scalar("h", kruskal(groups))
+        elif (groups.variances > 0).all():
+            statistic, degrees, pvalue = welch_anova(groups)
+            scalar = Scalar("fvalue", statistic, None, degrees, pvalue)
+        else:
+            raise _nothing_varies(question)
+        return replace(part.answer, scalars=(scalar,), tables=(means,))
     if test != "pooled":
         raise InvalidInputError(field="test", problem=f"'{test}' supports one term only")
     return _of_terms(margins, question, terms, typ_of(question))
@@ -474,32 +450,12 @@ def typ_of(question: CheckedQuestion) -> int:
     return int(typ)
 
 
-def _one_way(margins: Margins, question: CheckedQuestion, term: Clique, test: str) -> AnalysisAnswer:
-    part = compared(margins, question, term)
-    groups, means = part.groups, means_table(part.names, part.groups, question)
-    if len(part.names) < 2 or not groups.within > 0:
-        raise _nothing_varies(question)
-    if test == "pooled":
-        squares, freedom = between(groups), (len(groups.sizes) - 1, len(groups.sizes))
-        degrees = (float(freedom[0]), part.answer.n - freedom[1])
-        table = _table({":".join(term): (squares, degrees[0])}, groups.within, degrees[1])
-        return replace(part.answer, scalars=_test_scalars(groups, squares), tables=(table, means))
-    if test == "kruskal" and isinstance(groups, Groups):
-        scalar = test_scalar("h", kruskal(groups))
-    elif (groups.variances > 0).all():
-        statistic, degrees, pvalue = welch_anova(groups)
-        scalar = Scalar("fvalue", statistic, None, degrees, pvalue)
-    else:
-        raise _nothing_varies(question)
-    return replace(part.answer, scalars=(scalar,), tables=(means,))
-
-
 def _nothing_varies(question: CheckedQuestion) -> NoEstimateError:
     problem = "there are fewer than two groups, or the response does not vary inside them"
     return NoEstimateError(kind=question.kind, problem=problem)
 
 
-def _test_scalars(groups: Groups | SummedGroups, between: float) -> tuple[Scalar, ...]:
+def _test_scalars(groups: AnyGroups, between: float) -> tuple[Scalar, ...]:
     """Sizes of the effect, and tests that the groups' variances are equal."""
     within, degrees = groups.within, len(groups.sizes) - 1
     mean_square = within / float(groups.sizes.sum() - len(groups.sizes))
@@ -507,7 +463,8 @@ def _test_scalars(groups: Groups | SummedGroups, between: float) -> tuple[Scalar
     tests = []
     if (groups.variances > 0).all():
         tests.append(test_scalar("bartlett", bartlett(groups)))
-    distances = distances_from_medians(groups) if isinstance(groups, Groups) else None
+    # Their one-way F is Levene's test, in the form of Brown and Forsythe.
+    distances = groups.about(medians(groups)) if isinstance(groups, Groups) else None
     if distances is not None and distances.within > 0:
         tests.append(_f("levene", *one_way(distances)))
     return (
@@ -581,10 +538,7 @@ def cell_design(margins: Margins, question: CheckedQuestion, terms: tuple[Clique
     for term in terms:
         sizes = margins.domain.project(term).sizes
         cells = int(np.prod(sizes))
-        if len(columns) + cells > _MOST_COLUMNS:
-            raise TooLargeError(
-                what="The number of cells of all terms", limit=_MOST_COLUMNS, advice=FEWER_TERMS
-            )
+        check_size(len(columns) + cells, _MOST_COLUMNS, "The number of cells of all terms")
         columns += [
             Column(str(cell), term, one) for cell, one in enumerate(np.eye(cells).reshape(cells, *sizes))
         ]

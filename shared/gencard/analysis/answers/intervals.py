@@ -22,12 +22,18 @@ import numpy as np
 from scipy import special
 
 from gencard.analysis.answers.answer import (
+    COEFFICIENTS,
     NOISE,
     AnalysisAnswer,
     Coefficients,
     Scalar,
+    Use,
     coefficients_of,
+    names_of,
+    numbers_of,
+    rebuilt,
     table_of,
+    use_of,
 )
 from gencard.analysis.answers.design import Block, CheckedQuestion, Design, lifted, occurring, union_of
 from gencard.analysis.answers.groups import (
@@ -49,28 +55,13 @@ from gencard.analysis.answers.linear import (
     of_columns,
     response_column,
 )
-from gencard.analysis.answers.loglinear import MOST_NUMBERS, open_cells
-from gencard.analysis.answers.margins import Margins, within
+from gencard.analysis.answers.loglinear import MOST_NUMBERS, SIZE_OF_MATRIX, open_cells
+from gencard.analysis.answers.margins import Margins, check_size, within
 from gencard.analysis.answers.noisy_estimates import MOST_MOVED, Held, widened, widening
 from gencard.analysis.answers.noisy_margins import covariance_of
-from gencard.analysis.answers.noisy_numbers import (
-    COEFFICIENTS,
-    Use,
-    names_of,
-    numbers_of,
-    rebuilt,
-    use_of,
-)
 from gencard.analysis.answers.regressions import events_of
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import (
-    FEWER_TERMS,
-    ComputationError,
-    InvalidInputError,
-    NoEstimateError,
-    NoiseDrownsError,
-    TooLargeError,
-)
+from gencard.core.errors import ComputationError, InvalidInputError, NoEstimateError, NoiseDrownsError
 from gencard.core.statistics.marginals import maximal
 from gencard.core.types import FloatArray, IntArray
 
@@ -384,8 +375,16 @@ def _notes(known: AnalysisAnswer, answer: AnalysisAnswer, stddev: float) -> tupl
 
 def covariance_with_noise(equations: Equations, margins: Margins, sampling: FloatArray) -> FloatArray:
     """The ``sampling`` covariance of estimates plus that of the noise, shape ``(coefficients,) * 2``."""
-    directions, sizes = _directions(equations.information)
-    solved = np.linalg.inv(equations.information)
+    # Eigenvectors of the information in units of its diagonal, as rows, and their quadratic forms.
+    information = equations.information
+    scale = np.diag(information)
+    if not np.all(np.isfinite(information)) or np.any(scale <= 0):
+        raise NoiseDrownsError
+    root = np.sqrt(scale)
+    sizes, vectors = np.linalg.eigh(information / np.outer(root, root))
+    if sizes.min() <= 0:
+        raise NoiseDrownsError
+    directions, solved = (vectors / root[:, None]).T, np.linalg.inv(information)
     # Along the rows of its inverse the information says what each coefficient rests on, which the
     # eigenvectors mix: a rare cell must not hide behind common ones.
     along, sizes = np.vstack([directions, solved]), np.concatenate([sizes, np.diag(solved)])
@@ -401,18 +400,6 @@ def covariance_with_noise(equations: Equations, margins: Margins, sampling: Floa
     total = sampling + solved @ noise[:size, :size] @ solved
     factors = np.array([widening(float(one)) for one in shifts[len(directions) :]])
     return np.asarray(total * np.outer(factors, factors))
-
-
-def _directions(information: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Eigenvectors of the information in units of its diagonal, as rows, and their quadratic forms."""
-    scale = np.diag(information)
-    if not np.all(np.isfinite(information)) or np.any(scale <= 0):
-        raise NoiseDrownsError
-    root = np.sqrt(scale)
-    values, vectors = np.linalg.eigh(information / np.outer(root, root))
-    if values.min() <= 0:
-        raise NoiseDrownsError
-    return (vectors / root[:, None]).T, values
 
 
 # The estimating equations of each kind of model, from its answer, and tests with the noise.
@@ -520,10 +507,7 @@ def loglinear_noise(margins: Margins, question: CheckedQuestion, answer: Analysi
 def _cells(margins: Margins, design: Design, kept: IntArray) -> ModelCells:
     """All cells of the features, empty ones too."""
     counts = margins.counts(design.attributes)
-    if counts.size * len(design.columns) > MOST_NUMBERS:
-        raise TooLargeError(
-            what="The size of the model matrix over the cells", limit=MOST_NUMBERS, advice=FEWER_TERMS
-        )
+    check_size(counts.size * len(design.columns), MOST_NUMBERS, SIZE_OF_MATRIX)
     codes = np.argwhere(np.ones(counts.shape, dtype=bool))
     return _checked(ModelCells(design.attributes, design.matrix(codes), counts.reshape(-1)), kept)
 
@@ -665,7 +649,7 @@ class NoisyFits:
         """The equations of a fit; raises NoiseDrownsError where noise made columns depend."""
         margins, design, kept = self.margins, self.design, columns[fit.kept]
         if self.question.is_summed:
-            _check_eigenvalues(self._exact.scale[np.ix_(columns, columns)], len(fit.kept))
+            _check_eigenvalues(self._exact.gram.floats[np.ix_(columns, columns)], len(fit.kept))
             return summed_equations(margins, self.question, design, fit, kept)
         # Columns that others determine leave eigenvalues of 0; noise leaves negative ones.
         m = of_columns(self._moments, columns)

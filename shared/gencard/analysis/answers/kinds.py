@@ -3,19 +3,11 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import log
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
-from gencard.analysis.answers.answer import (
-    EXACT,
-    AnalysisAnswer,
-    Scalar,
-    coefficients_of,
-    finite,
-    table_of,
-)
+from gencard.analysis.answers.answer import EXACT, AnalysisAnswer, table_of
 from gencard.analysis.answers.classifiers import (
     chow_liu_answer,
     components_answer,
@@ -48,13 +40,14 @@ from gencard.analysis.answers.intervals import (
     with_noise,
 )
 from gencard.analysis.answers.levels import choice, level, one_term, quantile_shares, response_of
-from gencard.analysis.answers.linear import aliased_note, linear_answer
+from gencard.analysis.answers.linear import linear_answer
 from gencard.analysis.answers.loglinear import (
     Maximum,
     columns_of,
     diverging_levels,
     loglinear_answer,
     maximum,
+    model_answer,
 )
 from gencard.analysis.answers.margins import (
     MadeUp,
@@ -66,9 +59,10 @@ from gencard.analysis.answers.margins import (
     summed,
     within,
 )
-from gencard.analysis.answers.noisy_margins import is_noisy
+from gencard.analysis.answers.noisy_margins import noisy_whole
 from gencard.analysis.answers.regressions import (
     cox_answer,
+    fit_scalars,
     kaplan_meier_answer,
     logistic_answer,
     multinomial_answer,
@@ -92,21 +86,6 @@ from gencard.core.types import FloatArray, IntArray
 #     P. McCullagh, "Regression Models for Ordinal Data", Journal of the Royal Statistical Society B 42,
 #     1980. The log likelihood is concave: J. W. Pratt, "Concavity of the Log Likelihood", Journal of the
 #     American Statistical Association 76, 1981.
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _JointTable:
-    """The joint table, one row for each cell that holds somebody.
-
-    Args:
-        ranks: Of the response's level among those that somebody has.
-        levels: How many levels of the response somebody has.
-    """
-
-    ranks: IntArray
-    matrix: FloatArray
-    counts: FloatArray
-    levels: int
 
 
 def ordinal_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
@@ -135,93 +114,67 @@ def ordinal_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswe
     features = Occupied(cells.codes[:, :-1], cells.counts)
     columns = columns_of(design, features, without=(INTERCEPT,))
     ranks = np.searchsorted(observed, cells.codes[:, -1])
-    table = _JointTable(ranks, columns.matrix, cells.counts, len(observed))
-    thresholds = tuple(f"{low}/{high}" for low, high in pairwise(names))
-    labels = (*columns.kept_names, *thresholds)
+    labels = (*columns.kept_names, *(f"{low}/{high}" for low, high in pairwise(names)))
 
     def where(params: FloatArray) -> str:
         fitted = columns.matrix @ params[: len(columns.kept)]
         return diverging_levels(fitted[:, None], features.codes, design.attributes, question.levels)
 
-    fit = _fitted(table, of_levels[observed], labels, where)
+    fit = _fitted(columns.matrix, ranks, cells.counts, of_levels[observed], labels, where)
     # From parameters of centred columns to those of the columns as they were: the constant that
     # centring takes from the columns goes to each threshold.
     slopes = len(columns.kept)
     back = np.eye(len(labels))
     back[:slopes, :slopes] = columns.back
     back[slopes:, :slopes] = columns.centres @ columns.back
-    fit = fit.linear(back)
-    return AnalysisAnswer(
-        question.kind.value,
-        question.text,
-        float(cells.counts.sum()),
-        coefficients_of(labels, fit.params, fit.covariance),
-        _scalars(fit.llf, of_levels[observed], len(labels)),
-        notes=aliased_note(columns.names, columns.kept),
-    )
+    known = of_levels[observed]
+    null = float(special.xlogy(known, known / float(known.sum())).sum())
+    scalars = fit_scalars(fit.llf, null, len(labels), len(known) - 1, float(known.sum()))
+    n = float(cells.counts.sum())
+    return model_answer(question, n, columns, fit.linear(back), labels, scalars)
 
 
 def _fitted(
-    table: _JointTable, of_levels: FloatArray, names: tuple[str, ...], where: Callable[[FloatArray], str]
+    matrix: FloatArray,
+    ranks: IntArray,
+    n: FloatArray,
+    of_levels: FloatArray,
+    names: tuple[str, ...],
+    where: Callable[[FloatArray], str],
 ) -> Maximum:
-    slopes = table.matrix.shape[1]
-    upper = _bound(table, table.ranks)
-    lower = _bound(table, table.ranks - 1)
+    """Maximise the likelihood of the joint table, one row for each cell that holds somebody.
+
+    Args:
+        ranks: Of the response's level among those that somebody has.
+        n: Records of each cell.
+        of_levels: Records of each level of the response.
+    """
+    slopes, thresholds = matrix.shape[1], np.arange(len(of_levels) - 1)
+    # Derivatives of the upper and the lower threshold less the linear predictor, for each cell.
+    upper, lower = (np.hstack([-matrix, thresholds == one[:, None]]) for one in (ranks, ranks - 1))
 
     def objective(params: FloatArray) -> tuple[float, FloatArray, FloatArray]:
         theta = np.concatenate([[-np.inf], params[slopes:], [np.inf]])
         if np.any(np.diff(theta) <= 0):
             return -np.inf, params, np.eye(len(params))
-        eta = table.matrix @ params[:slopes]
-        return _likelihood(table, theta[table.ranks + 1] - eta, theta[table.ranks] - eta, upper, lower)
+        eta = matrix @ params[:slopes]
+        a, c = theta[ranks + 1] - eta, theta[ranks] - eta
+        # F(a) - F(c) by the nearer tails, which keeps its digits where both are near 1.
+        p = np.where(c > 0, special.expit(-c) - special.expit(-a), special.expit(a) - special.expit(c))
+        f_a, f_c = (special.expit(x) * special.expit(-x) for x in (a, c))
+        slope_a, slope_c = (f * (special.expit(-x) - special.expit(x)) for f, x in ((f_a, a), (f_c, c)))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value = float(n @ np.log(p))
+            u, v = f_a / p, -f_c / p
+            gradient = (n * u) @ upper + (n * v) @ lower
+            aa, cc, ac = u**2 - slope_a / p, v**2 + slope_c / p, u * v
+        cross = (upper.T * (n * ac)) @ lower
+        information = (upper.T * (n * aa)) @ upper + (lower.T * (n * cc)) @ lower + cross + cross.T
+        return value, gradient, information
 
     shares = np.cumsum(of_levels)[:-1] / of_levels.sum()
     start = np.concatenate([np.zeros(slopes), special.logit(shares)])
     return maximum(objective, start, names, "ordinal", where)
-
-
-def _bound(table: _JointTable, thresholds: IntArray) -> FloatArray:
-    """Derivatives of a threshold less the linear predictor, for each cell."""
-    inside = np.arange(table.levels - 1) == thresholds[:, None]
-    return np.hstack([-table.matrix, inside])
-
-
-def _likelihood(
-    table: _JointTable, a: FloatArray, c: FloatArray, upper: FloatArray, lower: FloatArray
-) -> tuple[float, FloatArray, FloatArray]:
-    """Value, gradient and information, where cells have probability F(a) - F(c)."""
-    n = table.counts
-    # F(a) - F(c) by the nearer tails, which keeps its digits where both are near 1.
-    p = np.where(c > 0, special.expit(-c) - special.expit(-a), special.expit(a) - special.expit(c))
-    f_a, f_c = (special.expit(x) * special.expit(-x) for x in (a, c))
-    slope_a, slope_c = (f * (special.expit(-x) - special.expit(x)) for f, x in ((f_a, a), (f_c, c)))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        value = float(n @ np.log(p))
-        u, v = f_a / p, -f_c / p
-        gradient = (n * u) @ upper + (n * v) @ lower
-        aa, cc, ac = u**2 - slope_a / p, v**2 + slope_c / p, u * v
-    cross = (upper.T * (n * ac)) @ lower
-    information = (upper.T * (n * aa)) @ upper + (lower.T * (n * cc)) @ lower + cross + cross.T
-    return value, gradient, information
-
-
-def _scalars(llf: float, of_levels: FloatArray, params: int) -> tuple[Scalar, ...]:
-    n = float(of_levels.sum())
-    null = float(special.xlogy(of_levels, of_levels / n).sum())
-    degrees, ratio = params - (len(of_levels) - 1), 2 * (llf - null)
-    return (
-        Scalar("llf", finite(llf)),
-        Scalar("llnull", finite(null)),
-        Scalar("prsquared", finite(1 - llf / null)),
-        Scalar(
-            "llr",
-            finite(ratio),
-            degrees=(float(degrees),),
-            pvalue=finite(float(stats.chi2.sf(ratio, degrees))) if degrees else None,
-        ),
-        Scalar("aic", finite(2 * params - 2 * llf)),
-        Scalar("bic", finite(log(n) * params - 2 * llf)),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,9 +263,8 @@ def kind_of(analysis: Analysis, options: Iterable[str] = ()) -> AnalysisKind:
     kind = KINDS[analysis]
     if unknown := sorted(set(options) - set(kind.options)):
         choices = f"its options are {', '.join(kind.options)}" if kind.options else "it has no options"
-        raise InvalidInputError(
-            field="options", problem=f"'{analysis}' has no option '{unknown[0]}'; {choices}"
-        )
+        problem = f"'{analysis}' has no option '{unknown[0]}'; {choices}"
+        raise InvalidInputError(field="options", problem=problem)
     return kind
 
 
@@ -333,7 +285,7 @@ def answered(question: CheckedQuestion, margins: Margins) -> AnalysisAnswer:
         TooLargeError: A table would have too many cells.
     """
     check_determined(margins, question.cliques)
-    if not is_noisy(margins):
+    if noisy_whole(margins) is None:
         return plain_answer(question, margins)
     kind = kind_of(question.kind)
     answer = with_noise(kind.answer, kind.equations, kind.tests, question, margins)
@@ -478,7 +430,15 @@ def wants_stored(question: CheckedQuestion) -> bool:
         problem = f"'{names[0]}' is not a number with declared edges"
         raise InvalidInputError(field="response", problem=problem, advice="Omit the option.")
     if question.kind is Analysis.QUANTILES:
-        _check_quantiles(question, names[0])
+        declared = level_values(question.coding)[names[0]]
+        if not np.array_equal(question.values[names[0]], declared, equal_nan=True):
+            problem = "quantiles of stored numbers cannot be combined with functions or values="
+            raise InvalidInputError(field="response", problem=problem)
+        one_term(question, "a table of quantiles")
+        if any(step_of(share) is None for share in quantile_shares(question)):
+            problem = "must be multiples of 0.01 for stored numbers"
+            advice = 'Choose such shares, or response="levels".'
+            raise InvalidInputError(field="q", problem=problem, advice=advice)
     elif not question.is_summed:
         problem = "this analysis takes levels in their order, or functions of levels"
         raise InvalidInputError(field="response", problem=problem, advice="Omit the option.")
@@ -489,19 +449,6 @@ def wants_stored(question: CheckedQuestion) -> bool:
 def wants_stored_quantiles(question: CheckedQuestion) -> bool:
     """Whether quantiles of the numbers themselves are asked for: they tell of no level who has it."""
     return question.kind is Analysis.QUANTILES and question.options.get("response") == STORED
-
-
-def _check_quantiles(question: CheckedQuestion, name: str) -> None:
-    if not np.array_equal(question.values[name], level_values(question.coding)[name], equal_nan=True):
-        problem = "quantiles of stored numbers cannot be combined with functions or values="
-        raise InvalidInputError(field="response", problem=problem)
-    one_term(question, "a table of quantiles")
-    if any(step_of(share) is None for share in quantile_shares(question)):
-        raise InvalidInputError(
-            field="q",
-            problem="must be multiples of 0.01 for stored numbers",
-            advice='Choose such shares, or response="levels".',
-        )
 
 
 def check_coded(options: Mapping[str, Option]) -> None:

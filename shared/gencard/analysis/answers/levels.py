@@ -262,9 +262,8 @@ def one_term(question: CheckedQuestion, what: str) -> Clique:
     """The term of a formula, () where it has none; raises InvalidInputError where it has several."""
     terms = question.formula.terms
     if len(terms) > 1:
-        raise InvalidInputError(
-            field="formula", problem=f"{what} takes one term; combine several as a:b"
-        )
+        problem = f"{what} takes one term; combine several as a:b"
+        raise InvalidInputError(field="formula", problem=problem)
     return terms[0] if terms else ()
 
 
@@ -305,22 +304,20 @@ class Predicted:
     why: str = _UNDETERMINED
     log_loss: float = np.nan
 
-    @property
-    def scalars(self) -> tuple[Scalar, ...]:
+    def beside(
+        self,
+        answer: AnalysisAnswer,
+        scalars: tuple[Scalar, ...],
+        tables: tuple[AnswerTable, ...],
+        classes: tuple[str, ...],
+    ) -> AnalysisAnswer:
+        """The answer with numbers and tables of a classifier, then those of the predictions."""
         if self.confusion is None:
-            return ()
-        accuracy = float(np.trace(self.confusion) / self.confusion.sum())
-        return Scalar("accuracy", accuracy), Scalar("log_loss", self.log_loss)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return (self.why,) if self.confusion is None else ()
-
-    def tables(self, classes: tuple[str, ...]) -> tuple[AnswerTable, ...]:
-        """The confusion matrix, true classes in rows."""
-        if self.confusion is None:
-            return ()
-        return (table_of("confusion", classes, classes, self.confusion),)
+            return replace(answer, scalars=scalars, tables=tables, notes=(self.why,))
+        accuracy = Scalar("accuracy", float(np.trace(self.confusion) / self.confusion.sum()))
+        scalars = (*scalars, accuracy, Scalar("log_loss", self.log_loss))
+        confusion = table_of("confusion", classes, classes, self.confusion)  # true classes in rows
+        return replace(answer, scalars=scalars, tables=(*tables, confusion))
 
 
 def predictions(

@@ -70,12 +70,6 @@ class Piece:
     block: Block
     factors: tuple[Fraction, ...]
 
-    @property
-    def divisors(self) -> tuple[tuple[int, int], ...]:
-        """The place of each row, and what its factor is divided by."""
-        pairs = zip(self.block.places.tolist(), self.factors, strict=True)
-        return tuple((place, factor.denominator) for place, factor in pairs)
-
     def wholes(self, divisors: Sequence[int]) -> Whole:
         """The factors times the divisors of their columns."""
         pairs = zip(self.block.places.tolist(), self.factors, strict=True)
@@ -106,11 +100,6 @@ class Gram:
         """The inner products, each rounded once."""
         size = range(len(self.divisors))
         return _floats_of([[self.product(one, other) for other in size] for one in size])
-
-    def of(self, places: Sequence[int]) -> "Gram":
-        """The inner products of some of the columns."""
-        divisors = tuple(self.divisors[place] for place in places)
-        return Gram(self.products[np.ix_(places, places)], divisors, self.common)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,8 +138,8 @@ def gram_of(margins: Margins, columns: Sequence[Column], scales: Mapping[str, Sc
     parts = tuple(_parts(columns, scales))
     divisors = [1] * len(columns)
     for part in parts:
-        for place, divisor in part.divisors:
-            divisors[place] = lcm(divisors[place], divisor)
+        for place, factor in zip(part.block.places.tolist(), part.factors, strict=True):
+            divisors[place] = lcm(divisors[place], factor.denominator)
     products = np.zeros((len(columns), len(columns)), dtype=object)
     tables = [_table(margins, scales, *pair) for pair in combinations_with_replacement(parts, 2)]
     common = lcm(*(unit.denominator for _, unit in tables))
@@ -265,14 +254,9 @@ def _table(
     return wholes.reshape(table.shape), unit
 
 
-_SAFE = 2**62
-
-
 def _dot(left: Whole, right: Whole) -> Whole:
     """A product of matrices of whole numbers, in machine words where they cannot overflow."""
-    cells = max(left.shape[-1], 1)
-    largest = _largest(left) * _largest(right) * cells
-    if largest < _SAFE:
+    if _largest(left) * _largest(right) * max(left.shape[-1], 1) < 2**62:
         return np.asarray(left.astype(np.int64) @ right.astype(np.int64)).astype(object)
     return np.asarray(left @ right)
 
@@ -435,11 +419,6 @@ class ExactModel:
     gram: Gram
     n: float
 
-    @property
-    def scale(self) -> FloatArray:
-        """Inner products of the columns of the design, in floats."""
-        return self.gram.floats[:-2, :-2]
-
     @classmethod
     def of(cls, margins: Margins, question: CheckedQuestion, design: Design) -> "ExactModel":
         """Raises NoEstimateError without records, LackingMarginalsError where a sum is absent."""
@@ -452,8 +431,10 @@ class ExactModel:
 
     def fit(self, places: IntArray) -> LinearFit:
         """Least squares on some of the columns; raises NoEstimateError where no column is left."""
-        last = len(self.gram.divisors) - 1
-        fit = least_squares(self.gram.of([*places, last - 1, last]), self.n)
+        gram, last = self.gram, len(self.gram.divisors) - 1
+        own = [*places, last - 1, last]
+        divisors = tuple(gram.divisors[place] for place in own)
+        fit = least_squares(Gram(gram.products[np.ix_(own, own)], divisors, gram.common), self.n)
         if not len(fit.kept):
             raise NoEstimateError(kind="linear", problem="the model matrix has no column left")
         return fit

@@ -30,15 +30,9 @@ from gencard.analysis.answers.design import (
     occurring,
 )
 from gencard.analysis.answers.linear import aliased_note
-from gencard.analysis.answers.margins import Margins, Mask, Occupied, records_of
+from gencard.analysis.answers.margins import Margins, Mask, Occupied, along, check_size, records_of
 from gencard.core.domain import Clique
-from gencard.core.errors import (
-    FEWER_TERMS,
-    InvalidInputError,
-    LackingMarginalsError,
-    NoEstimateError,
-    TooLargeError,
-)
+from gencard.core.errors import InvalidInputError, LackingMarginalsError, NoEstimateError
 from gencard.core.statistics.marginals import maximal
 from gencard.core.types import FloatArray, IntArray
 
@@ -47,6 +41,8 @@ from gencard.core.types import FloatArray, IntArray
 
 MOST_NUMBERS = 40_000_000
 """Entries of a model matrix over cells: 320 MB."""
+
+SIZE_OF_MATRIX = "The size of the model matrix over the cells"
 
 _STEPS = 60
 _HALVES = 40
@@ -110,10 +106,7 @@ def columns_of(design: Design, cells: Occupied, *, without: Sequence[str] = ()) 
         cells: Cells of ``design.attributes``, in this order.
         without: Names of columns to leave out.
     """
-    if len(cells.counts) * len(design.columns) > MOST_NUMBERS:
-        raise TooLargeError(
-            what="The size of the model matrix over the cells", limit=MOST_NUMBERS, advice=FEWER_TERMS
-        )
+    check_size(len(cells.counts) * len(design.columns), MOST_NUMBERS, SIZE_OF_MATRIX)
     whole = design.matrix(cells.codes)
     places = [place for place, name in enumerate(design.names) if name not in without]
     names = tuple(design.names[place] for place in places)
@@ -296,11 +289,23 @@ def loglinear_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAns
     names, back = columns.kept_names, fit.linear(columns.back)
     degrees = len(cells.codes) - len(names)
     scalars = (Scalar("df_resid", float(degrees)), *_of_table(margins, design, cells, means, degrees))
+    return model_answer(question, n, columns, back, names, scalars)
+
+
+def model_answer(
+    question: CheckedQuestion,
+    n: float,
+    columns: Columns,
+    fit: Maximum,
+    names: tuple[str, ...],
+    scalars: tuple[Scalar, ...],
+) -> AnalysisAnswer:
+    """The answer of a fit in the parameters of the original columns, which have ``names``."""
     return AnalysisAnswer(
         question.kind.value,
         question.text,
         n,
-        coefficients_of(names, back.params, back.covariance),
+        coefficients_of(names, fit.params, fit.covariance),
         scalars,
         notes=aliased_note(columns.names, columns.kept),
     )
@@ -310,19 +315,17 @@ def open_cells(margins: Margins, design: Design) -> Occupied:
     """The cells of the table that lie inside no empty margin, with equal weights."""
     attributes = design.attributes
     sizes = margins.domain.project(attributes).sizes if attributes else ()
-    if np.prod(sizes, dtype=np.float64) * len(design.columns) > MOST_NUMBERS:
-        raise TooLargeError(
-            what="The size of the model matrix over the cells", limit=MOST_NUMBERS, advice=FEWER_TERMS
-        )
+    size = float(np.prod(sizes, dtype=np.float64)) * len(design.columns)
+    check_size(size, MOST_NUMBERS, SIZE_OF_MATRIX)
     observed = observed_levels(margins, attributes)
     open_cells = reduce(
         np.logical_and,
-        (_along(observed[name], (name,), attributes) for name in attributes),
+        (along(observed[name], (name,), attributes) for name in attributes),
         np.ones(sizes, dtype=bool),
     )
     for clique in maximal(block.attributes for block in design.blocks):
         if _is_saturated(design, clique, observed):
-            open_cells = open_cells & _along(occurring(margins, clique), clique, attributes)
+            open_cells = open_cells & along(occurring(margins, clique), clique, attributes)
     codes = np.argwhere(open_cells)
     return Occupied(codes, np.ones(len(codes)))
 
@@ -339,13 +342,6 @@ def _is_saturated(design: Design, clique: Clique, observed: Mapping[str, Mask]) 
     return bool(np.linalg.matrix_rank(rows) == len(cells))
 
 
-def _along(table: Mask, clique: Clique, attributes: Clique) -> Mask:
-    """A table of a clique with axes for more attributes."""
-    order = sorted(range(len(clique)), key=lambda axis: attributes.index(clique[axis]))
-    outside = tuple(axis for axis, name in enumerate(attributes) if name not in clique)
-    return np.expand_dims(np.transpose(table, order), outside)
-
-
 def _fitted(columns: Columns, sums: FloatArray, n: float) -> Maximum:
     x = columns.matrix
 
@@ -355,8 +351,7 @@ def _fitted(columns: Columns, sums: FloatArray, n: float) -> Maximum:
             value = float(params @ sums - means.sum())
         return value, sums - means @ x, (x.T * means) @ x
 
-    level = np.full(len(x), np.log(max(n, 1.0) / len(x)))
-    start = np.linalg.lstsq(x, level, rcond=None)[0]
+    start = np.linalg.lstsq(x, np.full(len(x), np.log(max(n, 1.0) / len(x))), rcond=None)[0]
     return maximum(objective, start, columns.kept_names, "loglinear")
 
 

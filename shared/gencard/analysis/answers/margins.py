@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import count
 from math import prod
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,10 +42,11 @@ class Occupied:
 class Margins(Protocol):
     """Counts of any clique that can be determined."""
 
+    __slots__ = ()
+
     @property
     def domain(self) -> Domain:
         """The attributes that may be asked for."""
-        ...
 
     def counts(self, clique: Clique) -> FloatArray:
         """Counts in records, axes in the clique's order; of the empty clique, the number of records.
@@ -54,23 +55,22 @@ class Margins(Protocol):
             LackingMarginalsError: They are not determined.
             TooLargeError: The table has more than ``MOST_CELLS`` cells.
         """
-        ...
 
     def variances(self, clique: Clique) -> FloatArray:
         """Variance of the noise on each of these counts, in records squared; zeros where exact."""
-        ...
 
     def occupied(self, clique: Clique) -> Occupied:
         """The cells of a clique with a count other than 0; raises as ``counts`` does."""
-        ...
+        return occupied_of(self.counts(clique))
 
     def source(self, clique: Clique) -> Clique:
         """The measured marginal that the counts of a clique rest on; raises as ``counts`` does."""
-        ...
 
 
 class SummedMargins(Margins, Protocol):
     """Margins that have sums of numbers, too."""
+
+    __slots__ = ()
 
     def sums(self, of: Clique, by: Clique, present: Clique = ()) -> Units:
         """Sums of products of units over the records in which ``of`` and ``present`` are present.
@@ -83,11 +83,9 @@ class SummedMargins(Margins, Protocol):
         Returns:
             Axes in the order of ``by``.
         """
-        ...
 
     def sum_variances(self, of: Clique, by: Clique, present: Clique = ()) -> FloatArray:
         """Variance of the noise on each of these sums; zeros where exact."""
-        ...
 
 
 def records_of(margins: Margins) -> float:
@@ -113,7 +111,7 @@ def check_determined(margins: Margins, cliques: Iterable[Clique]) -> None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PsiMargins:
+class PsiMargins(Margins):
     """Margins of released statistics.
 
     Exact counts are summed out of the smallest marginal that holds the clique. Of noisy ones, all that
@@ -123,7 +121,7 @@ class PsiMargins:
         coding: The schema, for sums of numbers; without it there are none.
 
     >>> psi = Psi(Domain.of({"a": 2}), (Measurement(("a",), np.array([3, 4])),))
-    >>> PsiMargins.of(psi).counts(("a",)).tolist()
+    >>> PsiMargins(psi).counts(("a",)).tolist()
     [3.0, 4.0]
     """
 
@@ -132,10 +130,6 @@ class PsiMargins:
     _shares: dict[frozenset[str], tuple[tuple[int, float], ...]] = field(
         default_factory=dict, repr=False
     )
-
-    @classmethod
-    def of(cls, psi: Psi, coding: Coding | None = None) -> "PsiMargins":
-        return cls(psi, coding)
 
     @property
     def domain(self) -> Domain:
@@ -219,9 +213,6 @@ class PsiMargins:
             for place, share in self.shares(clique)
         )
         return np.full(sizes, variance, dtype=np.float64)
-
-    def occupied(self, clique: Clique) -> Occupied:
-        return occupied_of(self.counts(clique))
 
     def source(self, clique: Clique) -> Clique:
         place, _ = max(self.shares(clique), key=lambda pair: pair[1])
@@ -447,14 +438,11 @@ class Within:
     def _mask(self, wider: Clique) -> Mask:
         """The chosen cells, with an axis for each attribute of a wider clique."""
         _check_cells(self.domain, wider)
-        order = sorted(range(len(self.attributes)), key=lambda i: wider.index(self.attributes[i]))
-        mask = np.transpose(self.chosen, order)
-        outside = tuple(axis for axis, name in enumerate(wider) if name not in self.attributes)
-        return np.expand_dims(mask, outside)
+        return along(self.chosen, self.attributes, wider)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Present:
+class Present(Margins):
     """Margins of the records in which some attributes are present.
 
     Args:
@@ -474,9 +462,6 @@ class Present:
 
     def variances(self, clique: Clique) -> FloatArray:
         return self.sum_variances((), tuple(clique))
-
-    def occupied(self, clique: Clique) -> Occupied:
-        return occupied_of(self.counts(clique))
 
     def source(self, clique: Clique) -> Clique:
         self.sums((), tuple(clique))
@@ -510,11 +495,30 @@ def within(margins: Margins, attributes: Clique, chosen: Mask) -> Margins:
     return RecordMargins(dataset.take(places), weights, units)
 
 
+def check_size(size: float, limit: int, what: str, advice: str = FEWER_TERMS) -> None:
+    """Raises TooLargeError where the size is above the limit."""
+    if size > limit:
+        raise TooLargeError(what=what, limit=limit, advice=advice)
+
+
 def _check_cells(domain: Domain, clique: Clique) -> None:
-    if clique and domain.project(clique).cells > MOST_CELLS:
-        raise TooLargeError(
-            what="The number of cells of a table of the analysis", limit=MOST_CELLS, advice=FEWER_TERMS
-        )
+    cells = domain.project(clique).cells if clique else 1
+    check_size(cells, MOST_CELLS, "The number of cells of a table of the analysis")
+
+
+def every_cell(levels: Sequence[IntArray]) -> IntArray:
+    """Every combination of some levels of each attribute, shape ``(cells, attributes)``."""
+    shape = [len(each) for each in levels]
+    places = np.indices(shape).reshape(len(shape), -1) if shape else np.zeros((0, 1), dtype=np.int64)
+    cells = [each[place] for each, place in zip(levels, places, strict=True)]
+    return np.stack(cells, axis=1) if cells else np.zeros((1, 0), dtype=np.int64)
+
+
+def along(table: NDArray[Any], clique: Clique, wider: Clique) -> NDArray[Any]:
+    """A table of a clique, with axes in the order of a wider one: those of the others have length 1."""
+    order = sorted(range(len(clique)), key=lambda axis: wider.index(clique[axis]))
+    outside = tuple(axis for axis, name in enumerate(wider) if name not in clique)
+    return np.expand_dims(np.transpose(table, order), outside)
 
 
 def occupied_of(table: FloatArray) -> Occupied:

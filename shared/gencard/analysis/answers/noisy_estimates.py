@@ -22,29 +22,27 @@ import numpy as np
 from scipy import special
 
 from gencard.analysis.answers.answer import (
-    NOISE,
-    AnalysisAnswer,
-    Coefficients,
-    coefficients_of,
-    table_of,
-)
-from gencard.analysis.answers.design import Block
-from gencard.analysis.answers.margins import Margins, Occupied, Units, occupied_of, summed
-from gencard.analysis.answers.noisy_margins import covariance_of
-from gencard.analysis.answers.noisy_numbers import (
     COEFFICIENTS,
     LOG,
+    NOISE,
     RECORDS,
     Address,
+    AnalysisAnswer,
+    Coefficients,
     NoiseRule,
     Numbers,
     Use,
+    coefficients_of,
     numbers_of,
     rebuilt,
     rule_of,
+    table_of,
 )
+from gencard.analysis.answers.design import Block
+from gencard.analysis.answers.margins import Margins, Units, check_size, summed
+from gencard.analysis.answers.noisy_margins import covariance_of
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import GencardError, NoiseDrownsError, TooLargeError
+from gencard.core.errors import GencardError, NoiseDrownsError
 from gencard.core.statistics.formula import Analysis as Kind
 from gencard.core.statistics.marginals import project
 from gencard.core.types import FloatArray
@@ -97,7 +95,7 @@ Held = tuple[Clique, Clique]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Moved:
+class Moved(Margins):
     """Margins of the tables of an analysis; narrower ones are summed out of the first that has them."""
 
     whole: Margins
@@ -127,9 +125,6 @@ class Moved:
     def variances(self, clique: Clique) -> FloatArray:
         return self.whole.variances(clique)
 
-    def occupied(self, clique: Clique) -> Occupied:
-        return occupied_of(self.counts(clique))
-
     def source(self, clique: Clique) -> Clique:
         return self.whole.source(clique)
 
@@ -148,11 +143,6 @@ class NoiseMoves:
     covariance: FloatArray
     shift: FloatArray
     bend: FloatArray
-
-    @property
-    def spread(self) -> FloatArray:
-        """Standard deviation to first order."""
-        return np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
 
 
 def widened(
@@ -185,7 +175,8 @@ def widened(
     if all(address.place == RECORDS for address in chosen):
         return rebuilt(answer, numbers), float(margins.variances(())) ** 0.5
     moves = _moves(list(chosen.items()), analysis, margins, tables)
-    spreads = dict(zip(chosen, moves.spread, strict=True))
+    to_first_order = np.sqrt(np.maximum(np.diag(moves.covariance), 0.0))
+    spreads = dict(zip(chosen, to_first_order, strict=True))
     noise: dict[str, float] = {}
     factors = np.ones(len(chosen))
     errors = _known_errors(answer)
@@ -229,12 +220,9 @@ def _moves(
     margins: Margins,
     names: Sequence[Held],
 ) -> NoiseMoves:
-    if sum(margins.domain.project(by).cells if by else 1 for _, by in names) > MOST_CELLS:
-        raise TooLargeError(
-            what="The number of noisy counts of the analysis",
-            limit=MOST_CELLS,
-            advice="Use fewer attributes, or bootstrap=400 to have intervals of an answer from psi.",
-        )
+    cells = sum(margins.domain.project(by).cells if by else 1 for _, by in names)
+    advice = "Use fewer attributes, or bootstrap=400 to have intervals of an answer from psi."
+    check_size(cells, MOST_CELLS, "The number of noisy counts of the analysis", advice)
     tables, steps = {}, {}
     for of, by in names:
         counts = summed(margins).sums(of, by) if of else margins.counts(by)

@@ -12,29 +12,21 @@ from math import prod, sqrt
 
 import numpy as np
 
-from gencard.analysis.answers.answer import AnalysisAnswer, coefficients_of, table_of
+from gencard.analysis.answers.answer import AnalysisAnswer, coefficients_of, table_of, without_errors
 from gencard.analysis.answers.design import Block, lifted
 from gencard.analysis.answers.margins import (
     Margins,
-    Occupied,
     Present,
     PsiMargins,
     SumSource,
     Units,
     Within,
-    occupied_of,
+    check_size,
 )
-from gencard.analysis.answers.noisy_numbers import without_errors
 from gencard.core.card.privacy import Mechanism
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import (
-    FEWER_TERMS,
-    ComputationError,
-    InvalidInputError,
-    NoiseDrownsError,
-    TooLargeError,
-)
+from gencard.core.errors import ComputationError, InvalidInputError, NoiseDrownsError
 from gencard.core.generators.family import ipf
 from gencard.core.statistics.marginals import project, subsets
 from gencard.core.statistics.psi import (
@@ -60,7 +52,7 @@ def margins_of(psi: Psi, coding: Coding | None = None) -> Margins:
     Raises:
         TooLargeError: The cliques of a noisy psi have too many subsets.
     """
-    return PsiMargins.of(psi, coding) if psi.exact else NoisyMargins.of(psi, coding)
+    return PsiMargins(psi, coding) if psi.exact else NoisyMargins.of(psi, coding)
 
 
 def reconciled(margins: Margins) -> Margins:
@@ -73,11 +65,6 @@ def measured_of(margins: Margins) -> PsiMargins | None:
     whole = _whole(margins)
     whole = whole.measured if isinstance(whole, NoisyMargins) else whole
     return whole if isinstance(whole, PsiMargins) else None
-
-
-def is_noisy(margins: Margins) -> bool:
-    """Whether the noise of some margins is known to have a covariance."""
-    return isinstance(_whole(margins), NoisyMargins)
 
 
 def covariance_of(margins: Margins, gradients: Iterable[Block], functions: int) -> FloatArray:
@@ -197,12 +184,7 @@ class Agreed:
         """
         sums: dict[Clique, FloatArray] = {}
         for part in gradients:
-            if part.values.size > _MOST_NUMBERS:
-                raise TooLargeError(
-                    what="The number of derivatives of the analysis",
-                    limit=_MOST_NUMBERS,
-                    advice=FEWER_TERMS,
-                )
+            check_size(part.values.size, _MOST_NUMBERS, "The number of derivatives of the analysis")
             for inside, values in self._pulled(part):
                 if inside not in sums:
                     sums[inside] = np.zeros((functions, values.shape[1]))
@@ -233,7 +215,7 @@ class Agreed:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NoisyMargins:
+class NoisyMargins(Margins):
     """Margins that agree wherever they overlap; counts may be negative, and are unbiased for that.
 
     Args:
@@ -249,7 +231,7 @@ class NoisyMargins:
     def of(cls, psi: Psi, coding: Coding | None = None) -> "NoisyMargins":
         """Raises TooLargeError where the cliques have too many subsets."""
         counted = Agreed(psi.domain, psi.domain, interactions(psi.fitted))
-        return cls(PsiMargins.of(psi, coding), counted)
+        return cls(PsiMargins(psi, coding), counted)
 
     @property
     def domain(self) -> Domain:
@@ -262,9 +244,6 @@ class NoisyMargins:
     def variances(self, clique: Clique) -> FloatArray:
         self.source(clique)
         return self.counted.variances(tuple(clique))
-
-    def occupied(self, clique: Clique) -> Occupied:
-        return occupied_of(self.counts(clique))
 
     def source(self, clique: Clique) -> Clique:
         return self.measured.source(clique)
@@ -330,7 +309,7 @@ Analysis = Callable[[Margins], AnalysisAnswer]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Drawn:
+class Drawn(Margins):
     """Margins of drawn records, with the interactions of drawn noise added; of the model, without."""
 
     source_of: Margins
@@ -349,9 +328,6 @@ class Drawn:
 
     def variances(self, clique: Clique) -> FloatArray:
         return self.source_of.variances(clique)
-
-    def occupied(self, clique: Clique) -> Occupied:
-        return occupied_of(self.counts(clique))
 
     def source(self, clique: Clique) -> Clique:
         return self.source_of.source(clique)
@@ -411,8 +387,7 @@ def fitted(margins: NoisyMargins, cliques: tuple[Clique, ...]) -> Drawn:
         for clique in cliques
     )
     domain = margins.domain.covered_by(cliques)
-    psi = Psi(domain, measurements)
-    model = ipf(max_cells=_MOST_FITTED_CELLS).fit_table(psi, domain)
+    model = ipf(max_cells=_MOST_FITTED_CELLS).fit_table(Psi(domain, measurements), domain)
     records = max(float(margins.counts(())), 1.0)
     return Drawn(margins, domain.attributes, model.probabilities * records, {})
 

@@ -10,7 +10,7 @@ from math import log
 import numpy as np
 from scipy import special, stats
 
-from gencard.analysis.answers.answer import AnalysisAnswer, Scalar, coefficients_of, finite, table_of
+from gencard.analysis.answers.answer import AnalysisAnswer, Scalar, finite, table_of
 from gencard.analysis.answers.design import (
     INTERCEPT,
     CheckedQuestion,
@@ -19,13 +19,15 @@ from gencard.analysis.answers.design import (
     Response,
     occurring,
 )
-from gencard.analysis.answers.linear import aliased_note, cross_products
+from gencard.analysis.answers.levels import numbers
+from gencard.analysis.answers.linear import cross_products
 from gencard.analysis.answers.loglinear import (
     Columns,
     Maximum,
     columns_of,
     diverging_levels,
     maximum,
+    model_answer,
     sums_of,
 )
 from gencard.analysis.answers.margins import Margins, Occupied, records_of
@@ -73,15 +75,13 @@ def event_of(question: CheckedQuestion) -> tuple[str, Clique]:
 
 def _spells(margins: Margins, question: CheckedQuestion, features: Clique, event: str) -> _Spells:
     time = question.formula.response or ""
-    if time not in question.values:
-        problem = f"'{time}' needs a number for each of its levels; answers from psi take values="
-        raise InvalidInputError(field="formula", problem=problem)
+    of_levels = numbers(question, time)
     names = tuple(dict.fromkeys((time, event, *features)))
     cells = margins.occupied(names)
     if is_noisy := bool(margins.variances(names).any()):
         counts = margins.counts(names)
         cells = Occupied(np.argwhere(np.ones_like(counts, dtype=bool)), counts.reshape(-1))
-    times = np.asarray(question.values[time], dtype=np.float64)[cells.codes[:, 0]]
+    times = of_levels[cells.codes[:, 0]]
     places = [names.index(name) for name in features]
     coding = question.coding.attribute(event).coding
     known = ~np.isnan(times) & (cells.codes[:, 1] < coding.size - coding.missing)
@@ -109,8 +109,8 @@ def kaplan_meier_answer(margins: Margins, question: CheckedQuestion) -> Analysis
             survival = np.cumprod(1 - died / at_risk)
             errors = survival * np.sqrt(np.cumsum(died / (at_risk * (at_risk - died))))
         errors = np.where(survival == 0, 0.0, errors)
-        numbers = np.column_stack([times, at_risk, died, survival, errors])
-        tables.append(table_of(name, tuple(f"{time:g}" for time in times), COLUMNS, numbers))
+        curve = np.column_stack([times, at_risk, died, survival, errors])
+        tables.append(table_of(name, tuple(f"{time:g}" for time in times), COLUMNS, curve))
     n = float(spells.counts.sum())
     return AnalysisAnswer(question.kind.value, question.text, n, tables=tuple(tables))
 
@@ -119,15 +119,13 @@ def cox_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
     """Logarithms of hazard ratios, as ``PHReg`` of statsmodels with ties "efron" has them."""
     event, _ = event_of(question)
     design = question.model()
-    features = design.attributes
-    spells = _spells(margins, question, features, event)
+    spells = _spells(margins, question, design.attributes, event)
     of_event = [one.name for one in design.columns if event in one.attributes]
     cells = Occupied(spells.features, spells.counts)
     columns = columns_of(design, cells, without=(INTERCEPT, *of_event))
     if not len(columns.kept) or not np.any(spells.died * spells.counts):
-        raise InvalidInputError(
-            field="formula", problem="needs a feature that varies, and at least one event"
-        )
+        problem = "needs a feature that varies, and at least one event"
+        raise InvalidInputError(field="formula", problem=problem)
     fit = maximum(
         lambda b: _likelihood(spells, columns.matrix, b),
         np.zeros(len(columns.kept)),
@@ -135,16 +133,10 @@ def cox_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
         question.kind.value,
     )
     null = _likelihood(spells, columns.matrix, np.zeros(len(columns.kept)))[0]
-    linear_fit = fit.linear(columns.back)
     events = float((spells.died * spells.counts).sum())
-    return AnalysisAnswer(
-        question.kind.value,
-        question.text,
-        float(spells.counts.sum()),
-        coefficients_of(columns.kept_names, linear_fit.params, linear_fit.covariance),
-        (Scalar("llf", fit.llf), Scalar("llnull", null), Scalar("nevents", events)),
-        notes=aliased_note(columns.names, columns.kept),
-    )
+    scalars = (Scalar("llf", fit.llf), Scalar("llnull", null), Scalar("nevents", events))
+    n = float(spells.counts.sum())
+    return model_answer(question, n, columns, fit.linear(columns.back), columns.kept_names, scalars)
 
 
 def _likelihood(spells: _Spells, x: FloatArray, b: FloatArray) -> tuple[float, FloatArray, FloatArray]:
@@ -192,11 +184,6 @@ def features_of(margins: Margins, design: Design, sums: FloatArray) -> Features:
     return Features(cells, columns, sums[:, columns.kept] @ columns.back, records_of(margins))
 
 
-def _level_sums(margins: Margins, design: Design, weights: FloatArray) -> FloatArray:
-    """The same sums of functions of the response's level, with their values at each level."""
-    return sums_of(margins, design, design.required_response().attribute, weights)
-
-
 def logistic_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswer:
     """Logistic regression: of the second of two levels, or of a response of zeros and ones.
 
@@ -211,7 +198,7 @@ def logistic_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnsw
     ones = float(shares @ events)
     if not 0 < ones < shares.sum():
         raise NoEstimateError(kind="logistic", problem="the response is the same in all records")
-    features = features_of(margins, design, _level_sums(margins, design, events[None]))
+    features = features_of(margins, design, sums_of(margins, design, response.attribute, events[None]))
     fit = _multinomial(features, (), "logistic", question)
     return _answer(question, features, fit, features.columns.kept_names, (features.n - ones, ones))
 
@@ -225,7 +212,7 @@ def multinomial_answer(margins: Margins, question: CheckedQuestion) -> AnalysisA
     if len(levels) < 2:
         raise InvalidInputError(field="formula", problem="the response has a single level")
     weights = np.eye(len(counts))[levels[1:]]
-    features = features_of(margins, design, _level_sums(margins, design, weights))
+    features = features_of(margins, design, sums_of(margins, design, response.attribute, weights))
     names = tuple(
         f"{response.name}={response.levels[level]}:{column}"
         for level in levels[1:]
@@ -250,7 +237,7 @@ def poisson_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswe
     counts = margins.counts((response.attribute,))
     if np.any((values < 0) & occurring(margins, (response.attribute,))):
         raise InvalidInputError(field="formula", problem="a Poisson response must be 0 or more")
-    features = features_of(margins, design, _level_sums(margins, design, values[None]))
+    features = features_of(margins, design, sums_of(margins, design, response.attribute, values[None]))
     total, n = float(values @ counts), features.n
     constant = float(special.gammaln(values + 1) @ counts)
     fit = _poisson(features, total / n, constant, question)
@@ -259,11 +246,8 @@ def poisson_answer(margins: Margins, question: CheckedQuestion) -> AnalysisAnswe
     deviance = 2 * (saturated - fit.llf - constant)
     back = fit.linear(features.columns.back)
     names = features.columns.kept_names
-    scalars = (*_fit_scalars(fit.llf, null, len(names), 1, n), Scalar("deviance", finite(deviance)))
-    return _as_answer(question, features, back, names, scalars)
-
-
-_LIKELIHOOD_LEFT_OUT = "deviance and likelihood are left out: sums of the response do not determine them"
+    scalars = (*fit_scalars(fit.llf, null, len(names), 1, n), Scalar("deviance", finite(deviance)))
+    return model_answer(question, features.n, features.columns, back, names, scalars)
 
 
 def _poisson_of_sums(margins: Margins, question: CheckedQuestion, column: Column) -> AnalysisAnswer:
@@ -283,16 +267,19 @@ def _poisson_of_sums(margins: Margins, question: CheckedQuestion, column: Column
     fit = _poisson(features, total / n, 0.0, question)
     null = total * log(total / n) - total
     names = features.columns.kept_names
-    scalars = _fit_scalars(fit.llf, null, len(names), 1, n)
+    scalars = fit_scalars(fit.llf, null, len(names), 1, n)
     ratio = tuple(scalar for scalar in scalars if scalar.name == "llr")
-    answer = _as_answer(question, features, fit.linear(features.columns.back), names, ratio)
-    return replace(answer, notes=(*answer.notes, _LIKELIHOOD_LEFT_OUT))
+    answer = model_answer(
+        question, features.n, features.columns, fit.linear(features.columns.back), names, ratio
+    )
+    note = "deviance and likelihood are left out: sums of the response do not determine them"
+    return replace(answer, notes=(*answer.notes, note))
 
 
 def events_of(margins: Margins, response: Response) -> FloatArray:
     """1 for the levels of the response that are the event, else 0."""
     levels = np.flatnonzero(occurring(margins, (response.attribute,)))
-    if response.numeric:
+    if not np.isnan(response.values).all():
         values = response.numbers(margins)
         if set(values[levels]) <= {0.0, 1.0}:
             return values
@@ -383,28 +370,11 @@ def _answer(
     equations = len(counts) - 1
     back = np.kron(np.eye(equations), features.columns.back).astype(np.float64)
     null = float(special.xlogy(counts, np.array(counts) / features.n).sum())
-    scalars = _fit_scalars(fit.llf, null, len(names), equations, features.n)
-    return _as_answer(question, features, fit.linear(back), names, scalars)
+    scalars = fit_scalars(fit.llf, null, len(names), equations, features.n)
+    return model_answer(question, features.n, features.columns, fit.linear(back), names, scalars)
 
 
-def _as_answer(
-    question: CheckedQuestion,
-    features: Features,
-    fit: Maximum,
-    names: tuple[str, ...],
-    scalars: tuple[Scalar, ...],
-) -> AnalysisAnswer:
-    return AnalysisAnswer(
-        question.kind.value,
-        question.text,
-        features.n,
-        coefficients_of(names, fit.params, fit.covariance),
-        scalars,
-        notes=aliased_note(features.columns.names, features.columns.kept),
-    )
-
-
-def _fit_scalars(llf: float, null: float, params: int, equations: int, n: float) -> tuple[Scalar, ...]:
+def fit_scalars(llf: float, null: float, params: int, equations: int, n: float) -> tuple[Scalar, ...]:
     """Return what statsmodels reports of a fit by maximum likelihood, beside the constant alone."""
     degrees = params - equations
     ratio = 2 * (llf - null)

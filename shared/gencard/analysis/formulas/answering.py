@@ -5,7 +5,7 @@ formula is other numbers to it (``log(income)``), or the attribute itself (``C(a
 it cannot have: that is refused, for an answer as if the function were not there would be wrong.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import cast
@@ -39,13 +39,14 @@ from gencard.analysis.formulas.model_matrix import (
     read_condition,
     read_design,
     summed_columns,
+    wrong_factor,
 )
 from gencard.analysis.formulas.numbers import Needs, NumbersUsed, centred_numbers, is_categorical
 from gencard.analysis.formulas.summing import AnswerRequest, dropped_of, takes_ranks
 from gencard.core.card.sums import Sum
 from gencard.core.coding import Coding, Edges
 from gencard.core.domain import Clique
-from gencard.core.errors import GencardError, InvalidFormulaError, InvalidInputError, NoiseDrownsError
+from gencard.core.errors import GencardError, InvalidInputError, NoiseDrownsError
 from gencard.core.scale import Scale, shortest, steps_of
 from gencard.core.statistics.formula import Analysis, Formula, Written, sufficient_cliques, written_name
 from gencard.core.statistics.marginals import Counter
@@ -127,7 +128,7 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
     )
     if used.summed:
         question = replace(question, needs=cliques, sums=needs.sums)
-    notes = (*notes, *_centred_note(used), *_values_note(formula, where, coding, values))
+    notes = (*notes, *_notes(used, formula, where, coding, values))
     if bootstrap is None:
         answer = answered(question, part)
         if _counts_as_declared(request) and not any(has_noise(part, clique) for clique in cliques):
@@ -135,9 +136,8 @@ def answer_of(  # noqa: PLR0913 - what a person may want to say of one question
         return replace(answer, notes=(*answer.notes, *notes))
     whole = noisy_whole(margins)
     if whole is None:
-        raise InvalidInputError(
-            field="bootstrap", problem="applies to noisy counts only; these are exact"
-        )
+        problem = "applies to noisy counts only; these are exact"
+        raise InvalidInputError(field="bootstrap", problem=problem)
 
     def analysis(drawn: Margins) -> AnalysisAnswer:
         return plain_answer(question, _part(drawn, formula, coding, values, where, missing))
@@ -155,11 +155,6 @@ def _means(part: Margins, written: Written, coding: Coding, used: NumbersUsed) -
         total = Fraction(summed(part).sums((name,), ()).item())
         means[name] = Fraction(scale.step) * (scale.centre + total / records) if records else Fraction(0)
     return means
-
-
-def _centred_note(used: NumbersUsed) -> tuple[str, ...]:
-    means = ", ".join(f"{float(mean):.10g} from {name}" for name, mean in used.means.items())
-    return (f"center subtracts means of the records of the answer: {means}",) if means else ()
 
 
 def _histogram_answer(margins: Margins, text: str, request: AnswerRequest) -> AnalysisAnswer | None:
@@ -196,17 +191,23 @@ def _histogram_means(margins: Margins, coding: Coding, names: Clique) -> dict[st
     return means
 
 
-def _values_note(formula: Formula, where: str, coding: Coding, values: Values | None) -> tuple[str, ...]:
-    """A note that names the attributes whose levels have other numbers than the schema declares."""
-    used = {*formula.attributes, *(read_condition(where, coding, values)[0] if where else ())}
+def _notes(
+    used: NumbersUsed, formula: Formula, where: str, coding: Coding, values: Values | None
+) -> Iterator[str]:
+    """Notes on means that were subtracted, and on levels with other numbers than the schema declares."""
+    if used.means:
+        means = ", ".join(f"{float(mean):.10g} from {name}" for name, mean in used.means.items())
+        yield f"center subtracts means of the records of the answer: {means}"
+    names = {*formula.attributes, *(read_condition(where, coding, values)[0] if where else ())}
     declared, given = numbers_of(coding), numbers_of(coding, values)
-    names = [
+    changed = [
         name
         for name in values or ()
-        if name in used and not np.array_equal(declared.get(name, ()), given[name], equal_nan=True)
+        if name in names and not np.array_equal(declared.get(name, ()), given[name], equal_nan=True)
     ]
-    text = f"the analyst gave the levels of {', '.join(names)} numbers that the schema does not declare"
-    return (text,) if names else ()
+    if changed:
+        listed = ", ".join(changed)
+        yield f"the analyst gave the levels of {listed} numbers that the schema does not declare"
 
 
 def read_question(
@@ -357,9 +358,9 @@ def transformed_numbers(
             else:
                 name, way = _way(text, factor, formula, coding, numbers)
             if way is not None and side not in kind.numbers:
-                raise _wrong(text, factor, _COMPARED)
+                raise wrong_factor(text, factor, _COMPARED)
             if first.setdefault(name, factor) != factor and (way or name in {*transformed, *centred}):
-                raise _wrong(text, factor, _TWICE)
+                raise wrong_factor(text, factor, _TWICE)
             if way is not None:
                 transformed[name] = way
     return numbers | transformed
@@ -371,27 +372,23 @@ def _way(
     """The attribute of a factor, and its numbers under a function; None for the attribute itself."""
     own = written.attributes[factor]
     if len(own) != 1:
-        raise _wrong(text, factor, _SEVERAL)
+        raise wrong_factor(text, factor, _SEVERAL)
     name = own[0]
     levels = Levels(np.arange(coding.domain.size(name)), coding.attribute(name).coding.level_names)
     level_numbers = np.array(numbers.get(name, (np.nan,) * len(levels.names)))
     try:
         value = evaluated(factor, {name: level_numbers} if name in numbers else {}, {name: levels})
     except NotUsableError as error:
-        raise _wrong(text, factor, error.problem) from None
+        raise wrong_factor(text, factor, error.problem) from None
     if isinstance(value, Levels):
         if value.names != levels.names:
-            raise _wrong(text, factor, _COMPARED)
+            raise wrong_factor(text, factor, _COMPARED)
         return name, None
     if np.array_equal(value.values, level_numbers, equal_nan=True):
         return name, None
     if not np.isfinite(value.values[np.isfinite(level_numbers)]).all():
-        raise _wrong(text, factor, _INFINITE)
+        raise wrong_factor(text, factor, _INFINITE)
     return name, tuple(value.values.tolist())
-
-
-def _wrong(text: str, factor: str, problem: str) -> InvalidFormulaError:
-    return InvalidFormulaError(position=max(text.find(factor), 0) + 1, problem=problem)
 
 
 # Prediction of the effect of a card's noise on an analysis, before anything is measured.
@@ -436,15 +433,11 @@ class Prediction:
         """One clause, for people."""
         if self.noise is None:
             return f"{_DROWNS}: take more budget, or fewer terms"
-        low, high = min(self.ratios, default=0.0), max(self.ratios, default=0.0)
+        pairs = zip(self.noise, self.sampling, strict=False)
+        ratios = [noise / error for noise, error in pairs if error > 0]  # in sampling errors
+        low, high = min(ratios, default=0.0), max(ratios, default=0.0)
         near = f"; {_DROWNS}" if self.near else ""
         return f"adds {low:.2g} to {high:.2g} sampling errors{near}"
-
-    @property
-    def ratios(self) -> tuple[float, ...]:
-        """The noise in units of the sampling error."""
-        pairs = zip(self.noise or (), self.sampling, strict=False)
-        return tuple(noise / error for noise, error in pairs if error > 0)
 
 
 def predicted(

@@ -54,6 +54,7 @@ _REFUSED = {
     "cbind": "the response must be one attribute; plan each response separately",
 }
 
+_UNREADABLE = "the expression cannot be parsed; use Python syntax"
 _QUOTED = re.compile("`([^`]+)`")
 _DOTTED = re.compile(r"\b(as|is)\.(?=\w+\()")
 """R's ``as.factor``: "as" and "is" are words of Python, which reads the code."""
@@ -125,7 +126,7 @@ def attributes_of_call(code: str, coding: Coding) -> Clique:
     try:
         names = tuple(dict.fromkeys(_ExpressionNames(coding, quoted).of(tree)))
     except RecursionError:
-        raise _unreadable() from None
+        raise NotUsableError(_UNREADABLE) from None
     if not names:
         raise NotUsableError("the function uses no attribute; remove it")
     return names
@@ -144,7 +145,7 @@ def parsed(code: str) -> tuple[ast.expr, Mapping[str, str]]:
     try:
         return ast.parse(words, mode="eval").body, quoted
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise _unreadable() from None
+        raise NotUsableError(_UNREADABLE) from None
 
 
 def function_of(call: ast.Call) -> str:
@@ -152,10 +153,6 @@ def function_of(call: ast.Call) -> str:
     name = ast.unparse(call.func)
     namespace, _, last = name.rpartition(".")
     return last if namespace in _NAMESPACES else name
-
-
-def _unreadable() -> NotUsableError:
-    return NotUsableError("the expression cannot be parsed; use Python syntax")
 
 
 class _ExpressionNames:
@@ -297,10 +294,6 @@ def _opposite(one: Any) -> FloatArray:
     return _known_or_unknown(np.equal(one, 0), one)
 
 
-def _either(one: Any, other: Any) -> FloatArray:
-    return _opposite(_both(_opposite(one), _opposite(other)))
-
-
 TWO_VALUED = Logic(
     compared=lambda outcome, *_: np.asarray(outcome, dtype=bool),
     both=np.logical_and,
@@ -314,7 +307,7 @@ TWO_VALUED = Logic(
 THREE_VALUED = Logic(
     compared=_known_or_unknown,
     both=_both,
-    either=_either,
+    either=lambda one, other: _opposite(_both(_opposite(one), _opposite(other))),
     opposite=_opposite,
     chosen=lambda condition, one, other: np.where(
         _unknown(condition), nan, np.where(condition != 0, one, other)
@@ -399,8 +392,7 @@ class _Evaluation:
         if unknown := arguments.keys() - {"contr", "contrasts", "levels"}:
             raise NotUsableError(f"C(...) has no argument '{min(map(str, unknown))}'")
         if "levels" in arguments:
-            node = arguments["levels"]
-            names = tuple(self._level(part, levels) for part in _parts(node))
+            names = tuple(self._level(part, levels) for part in _parts(arguments["levels"]))
             if len(set(names)) != len(names) or set(names) != set(levels.names):
                 raise NotUsableError("levels=[...] must name each level once")
             order = np.array([names.index(name) for name in levels.names])
@@ -460,23 +452,14 @@ class _Evaluation:
                 return self._numbers[name]
             levels = self._labels[name]
             return np.array([str(one) for one in levels.names], dtype=object)[levels.codes]
-        if isinstance(node, ast.Compare):
-            return self._compared(node)
-        if isinstance(node, ast.Call):
-            return self._called(node)
-        value = self._constant(node)
-        return self._joined(node) if value is None else value
-
-    def _constant(self, node: ast.expr) -> float | str | None:
-        """None where it is no constant."""
         match node:
-            case ast.Constant(value=str() as text):
-                return text
-            case ast.Constant(value=bool() | int() | float() as number):
-                return float(number)
+            case ast.Compare() | ast.Call():
+                return self._compared(node) if isinstance(node, ast.Compare) else self._called(node)
+            case ast.Constant(value=str() | bool() | int() | float() as value):
+                return value if isinstance(value, str) else float(value)
             case ast.Name(id=text) if text in _NAMED:
                 return float(_NAMED[text])
-        return None
+        return self._joined(node)
 
     def _joined(self, node: ast.expr) -> Any:
         match node:

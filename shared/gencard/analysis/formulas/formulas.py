@@ -103,7 +103,9 @@ class _Reader:
         while below:
             nodes.append(below.pop())
             if isinstance(nodes[-1], ASTNode):
-                below.extend(nodes[-1].args[:1] if _is_power(nodes[-1]) else nodes[-1].args)
+                below.extend(
+                    nodes[-1].args[:1] if nodes[-1].operator.symbol in _POWERS else nodes[-1].args
+                )
         values: dict[int, Terms] = {}
         for node in reversed(nodes):
             values[id(node)] = (
@@ -205,7 +207,7 @@ class _Reader:
         if symbol == "-":
             right_terms = set(map(frozenset, right))
             return tuple(term for term in left if frozenset(term) not in right_terms)
-        if _is_power(node):
+        if symbol in _POWERS:
             return power_of(left, int(node.args[1].token))
         if not (left and right):
             raise self._wrong(self._text.find(symbol), f"'{symbol}' needs a term on each side")
@@ -280,10 +282,6 @@ def _misplaced(symbol: str, before: str) -> str | None:
     if before in _ENDS or is_sign or (symbol == "~" and not before):
         return None
     return _MISSING
-
-
-def _is_power(node: ASTNode[Any]) -> bool:
-    return node.operator.symbol in _POWERS
 
 
 _PRODUCTS: dict[str, Callable[[Terms, Terms], Terms]] = {

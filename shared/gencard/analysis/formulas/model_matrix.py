@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from itertools import chain, product
+from itertools import chain
 from math import prod
 from operator import mul
 from typing import Any
@@ -24,14 +24,13 @@ from formulaic.parser.types import Term
 from formulaic.transforms import contrasts
 
 from gencard.analysis.answers.design import Column, Design, Response, Slope
-from gencard.analysis.answers.margins import Mask
+from gencard.analysis.answers.margins import Mask, check_size, every_cell
 from gencard.analysis.formulas.formula_values import (
     THREE_VALUED,
     TRUTHS,
     TWO_VALUED,
     Factor,
     Levels,
-    Logic,
     NotUsableError,
     NumericFactor,
     attributes_of_call,
@@ -42,7 +41,7 @@ from gencard.analysis.formulas.numbers import CONSTANT, NumbersUsed
 from gencard.core.card.sums import level_values
 from gencard.core.coding import Coding, Edges, Labels
 from gencard.core.domain import Clique
-from gencard.core.errors import FEWER_TERMS, InvalidFormulaError, InvalidInputError, TooLargeError
+from gencard.core.errors import InvalidFormulaError, InvalidInputError
 from gencard.core.statistics.formula import Written, written_name
 from gencard.core.types import IntArray
 
@@ -150,18 +149,15 @@ class _Maker:
         size = self.coding.domain.size
         attributes = map(self._levels_of, self.written.terms)
         cells = [prod(map(size, names)) for names in attributes]
-        if max(cells, default=0) > MOST_TERM_CELLS:
-            raise TooLargeError(
-                what="The number of cells of a term", limit=MOST_TERM_CELLS, advice=FEWER_TERMS
-            )
-        columns = [prod(_width(self._factors[factor]) for factor in term) for term in self.written.terms]
-        if sum(columns) > MOST_COLUMNS:
-            raise TooLargeError(
-                what="The number of columns of the model", limit=MOST_COLUMNS, advice=FEWER_TERMS
-            )
-        if max(map(mul, cells, columns), default=0) > MOST_NUMBERS:
-            what = "The size of the columns of a term over its cells"
-            raise TooLargeError(what=what, limit=MOST_NUMBERS, advice=FEWER_TERMS)
+        check_size(max(cells, default=0), MOST_TERM_CELLS, "The number of cells of a term")
+        widths = {
+            name: 1 if isinstance(one, NumericFactor) else len(one.names)
+            for name, one in self._factors.items()
+        }
+        columns = [prod(widths[factor] for factor in term) for term in self.written.terms]
+        check_size(sum(columns), MOST_COLUMNS, "The number of columns of the model")
+        numbers = max(map(mul, cells, columns), default=0)
+        check_size(numbers, MOST_NUMBERS, "The size of the columns of a term over its cells")
 
     @cached_property
     def _factors(self) -> dict[str, Factor]:
@@ -192,11 +188,7 @@ class _Maker:
 
     def _slopes(self, factor: str) -> Mapping[str, Fraction] | None:
         """The coefficients of a factor of summed numbers; None for another one."""
-        return self._in_terms.function(factor, self.written.attributes[factor])
-
-    @cached_property
-    def _in_terms(self) -> NumbersUsed:
-        return replace(self.used, response="")
+        return replace(self.used, response="").function(factor, self.written.attributes[factor])
 
     def _columns(self, term: Clique) -> list[Column]:
         """The columns of one term, on the cells of its attributes."""
@@ -204,8 +196,7 @@ class _Maker:
         if attributes:
             attributes = self.coding.domain.canonical(attributes)
         shape = tuple(self.coding.domain.size(name) for name in attributes)
-        levels = [np.flatnonzero(self._seen(name)) for name in attributes]
-        codes = _product(levels)
+        codes = every_cell([np.flatnonzero(self._seen(name)) for name in attributes])
         context = {
             name: _series(self._factors[name], self._places(name, attributes, codes)) for name in term
         }
@@ -268,7 +259,7 @@ class _Maker:
             np.arange(self.coding.domain.size(name)) if whole else np.flatnonzero(self._seen(name))
             for name in own
         ]
-        cells = _product(levels)
+        cells = every_cell(levels)
         labels = {}
         for axis, name in enumerate(own):
             names = self.coding.attribute(name).coding.level_names
@@ -288,7 +279,7 @@ class _Maker:
         try:
             value = evaluated(factor, numbers, labels)
         except NotUsableError as error:
-            raise self._wrong(factor, error.problem) from None
+            raise wrong_factor(self.text, factor, error.problem) from None
         if isinstance(value, Levels) or whole:
             return value
         if not np.isfinite(value.values).all():
@@ -296,11 +287,8 @@ class _Maker:
                 "this is not a finite number at every level; for missing values use missing='drop' or "
                 "C(...), in answers from psi also values={...}"
             )
-            raise self._wrong(factor, problem)
+            raise wrong_factor(self.text, factor, problem)
         return value.as_levels if value.truth else value
-
-    def _wrong(self, factor: str, problem: str) -> InvalidFormulaError:
-        return InvalidFormulaError(position=max(self.text.find(factor), 0) + 1, problem=problem)
 
     def _response(self) -> Response | None:
         if self.written.response is None:
@@ -314,6 +302,11 @@ class _Maker:
             numbers = value.values if isinstance(value, NumericFactor) else numbers
         finite = np.where(np.isfinite(numbers), numbers, np.nan)
         return Response(factor.strip("`"), attribute, names, finite)
+
+
+def wrong_factor(text: str, factor: str, problem: str) -> InvalidFormulaError:
+    """The error about a factor of a formula, at its place."""
+    return InvalidFormulaError(position=max(text.find(factor), 0) + 1, problem=problem)
 
 
 def summed_columns(text: str, coding: Coding, used: NumbersUsed) -> dict[str, Column]:
@@ -345,20 +338,8 @@ def _term(factors: Clique) -> Term:
     return Term([FormulaicFactor(factor, eval_method="lookup") for factor in factors])
 
 
-def _product(levels: Sequence[IntArray]) -> IntArray:
-    """Every combination of levels, one a row."""
-    shape = [len(each) for each in levels]
-    places = np.indices(shape).reshape(len(shape), -1) if shape else np.zeros((0, 1), dtype=np.int64)
-    cells = [each[place] for each, place in zip(levels, places, strict=True)]
-    return np.stack(cells, axis=1) if cells else np.zeros((1, 0), dtype=np.int64)
-
-
 def _cells(factor: Factor) -> int:
     return len(factor.values if isinstance(factor, NumericFactor) else factor.codes)
-
-
-def _width(factor: Factor) -> int:
-    return 1 if isinstance(factor, NumericFactor) else len(factor.names)
 
 
 def _series(factor: Factor, places: IntArray) -> Any:
@@ -404,38 +385,21 @@ def read_condition(
     try:
         attributes = coding.domain.canonical(attributes_of_call(text, coding))
         sizes = coding.domain.project(attributes).sizes
-        if np.prod(sizes, dtype=np.float64) > MOST_CELLS:
-            limit = MOST_CELLS
-            raise TooLargeError(
-                what="The number of cells of the condition",
-                limit=limit,
-                advice="Use fewer attributes in the condition, or attributes with fewer levels.",
-            )
-        return attributes, _chosen(text, attributes, sizes, coding, values, of_present=of_present)
+        advice = "Use fewer attributes in the condition, or attributes with fewer levels."
+        check_size(prod(sizes), MOST_CELLS, "The number of cells of the condition", advice)
+        cells = every_cell(list(map(np.arange, sizes)))
+        middle = numbers_of(coding, values)
+        mask = _fulfilling(text, attributes, cells, coding, middle, of_present=of_present)
+        for ends in zip(*(_ends(coding, name, values, middle) for name in attributes), strict=True):
+            numbers = {name: end for name, end in zip(attributes, ends, strict=True) if end is not None}
+            again = _fulfilling(text, attributes, cells, coding, numbers, of_present=of_present)
+            if not np.array_equal(again, mask):
+                raise NotUsableError(
+                    "the bound lies inside an interval of the schema; compare with one of its edges"
+                )
+        return attributes, mask.reshape(sizes)
     except NotUsableError as error:
         raise InvalidInputError(field="where", problem=error.problem) from None
-
-
-def _chosen(
-    text: str,
-    attributes: Clique,
-    sizes: tuple[int, ...],
-    coding: Coding,
-    values: Values | None,
-    *,
-    of_present: bool,
-) -> Mask:
-    cells = np.array(list(product(*map(range, sizes))), dtype=np.int64)
-    fulfilling = _fulfilling_of_present if of_present else _fulfilling
-    middle = numbers_of(coding, values)
-    mask = fulfilling(text, attributes, cells, coding, middle)
-    for ends in zip(*(_ends(coding, name, values, middle) for name in attributes), strict=True):
-        numbers = {name: end for name, end in zip(attributes, ends, strict=True) if end is not None}
-        if not np.array_equal(fulfilling(text, attributes, cells, coding, numbers), mask):
-            raise NotUsableError(
-                "the bound lies inside an interval of the schema; compare with one of its edges"
-            )
-    return mask.reshape(sizes)
 
 
 def _ends(
@@ -458,31 +422,19 @@ def _fulfilling(
     cells: IntArray,
     coding: Coding,
     level_numbers: Mapping[str, Sequence[float]],
-    logic: Logic = THREE_VALUED,
+    *,
+    of_present: bool,
 ) -> Mask:
-    """Return the cells that fulfil a condition."""
+    """Return the cells that fulfil a condition; see ``read_condition``."""
     labels, numbers = {}, {}
     for axis, name in enumerate(attributes):
         labels[name] = Levels(cells[:, axis], coding.attribute(name).coding.level_names)
         if name in level_numbers:
             numbers[name] = np.array(level_numbers[name])[cells[:, axis]]
-    value = evaluated(text, numbers, labels, logic)
+    value = evaluated(text, numbers, labels, TWO_VALUED if of_present else THREE_VALUED)
     if not isinstance(value, NumericFactor):
         raise NotUsableError("a condition must be true or false; compare with ==, <, > or in")
-    mask: Mask = (value.values != 0) & ~np.isnan(value.values)
-    return mask
-
-
-def _fulfilling_of_present(
-    text: str,
-    attributes: Clique,
-    cells: IntArray,
-    coding: Coding,
-    level_numbers: Mapping[str, Sequence[float]],
-) -> Mask:
-    """The same of cells that have all numbers, by comparisons that are true or false."""
-    mask = _fulfilling(text, attributes, cells, coding, level_numbers, TWO_VALUED)
-    for axis, name in enumerate(attributes):
-        if name in level_numbers:
-            mask &= ~np.isnan(np.array(level_numbers[name])[cells[:, axis]])
-    return mask
+    mask = (value.values != 0) & ~np.isnan(value.values)
+    for own in numbers.values() if of_present else ():
+        mask &= ~np.isnan(own)
+    return np.asarray(mask)

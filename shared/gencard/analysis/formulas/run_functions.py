@@ -19,7 +19,7 @@ import numpy as np
 
 from gencard.analysis.answers.design import Crossed, GroupFactor, Grouping
 from gencard.analysis.answers.kinds import kind_of
-from gencard.analysis.answers.margins import Mask
+from gencard.analysis.answers.margins import Mask, every_cell
 from gencard.analysis.formulas.formula_values import (
     BINARY,
     CODINGS,
@@ -105,8 +105,7 @@ class _Reading:
     def values(self, factor: str, own: Clique) -> Factor:
         """Value of a factor in each cell of its attributes that the population may have."""
         numbers, labels = numbers_of(self.coding), {}
-        levels = [np.flatnonzero(self.levels(name)) for name in own]
-        codes = [grid.reshape(-1) for grid in np.meshgrid(*levels, indexing="ij")]
+        codes = every_cell([np.flatnonzero(self.levels(name)) for name in own]).T
         for name, code in zip(own, codes, strict=True):
             labels[name] = Levels(code, self.coding.attribute(name).coding.level_names)
         given = {
@@ -115,11 +114,6 @@ class _Reading:
             if name in numbers
         }
         return evaluated(factor, given, labels)
-
-    def declared(self, name: str) -> FloatArray | None:
-        """Number of each possible level of an attribute; None where the schema declares no numbers."""
-        numbers = numbers_of(self.coding).get(name)
-        return None if numbers is None else np.asarray(numbers)[self.levels(name)]
 
     def group(self, factor: str, own: Clique) -> GroupFactor:
         """The groups into which a factor divides the cells of its attributes."""
@@ -218,9 +212,10 @@ def check_functions(
         for factor in term:
             _check_factor(reading, factor, shift=kind_of(kind).has_design)
     grouping = grouping_of(text, coding, possible)
-    if grouping is not None and number_of_groups(grouping) > MOST_GROUPS:
-        first = next(group for one in grouping.parts for group in one.groups)
-        raise reading.wrong(first.factor, _MANY)
+    groups = [] if grouping is None else [group for one in grouping.parts for group in one.groups]
+    codes = [np.unique(group.codes) for group in groups]
+    if sum(int(np.count_nonzero(one >= 0)) for one in codes) > MOST_GROUPS:
+        raise reading.wrong(groups[0].factor, _MANY)
 
 
 def _check_response(reading: _Reading, kind: Analysis, factor: str) -> None:
@@ -230,12 +225,6 @@ def _check_response(reading: _Reading, kind: Analysis, factor: str) -> None:
     if form.is_coded and form.is_group:
         raise reading.wrong(factor, _CODED_GROUP)
     _check_factor(reading, factor, shift=False)
-
-
-def number_of_groups(grouping: Grouping) -> int:
-    """Sum of the numbers of groups of all factors."""
-    codes = [np.unique(group.codes) for one in grouping.parts for group in one.groups]
-    return sum(int(np.count_nonzero(one >= 0)) for one in codes)
 
 
 def _check_factor(reading: _Reading, factor: str, *, shift: bool) -> None:
@@ -262,7 +251,8 @@ def _check_factor(reading: _Reading, factor: str, *, shift: bool) -> None:
 
 def _check_numbers(reading: _Reading, factor: str, own: Clique, values: FloatArray) -> None:
     """Refuse what is infinite or undefined at a level, or merges levels of an attribute."""
-    number = reading.declared(own[0])
+    numbers = numbers_of(reading.coding).get(own[0])
+    number = None if numbers is None else np.asarray(numbers)[reading.levels(own[0])]
     missing = np.zeros(len(values), dtype=bool) if number is None else np.isnan(number)
     known = values[~missing]
     if not np.isfinite(known).all():

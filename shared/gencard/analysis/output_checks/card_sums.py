@@ -23,8 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.analysis.output_checks import influence, rule_checks
-from gencard.analysis.output_checks.differencing import chain_of_sums
-from gencard.analysis.output_checks.populations import Kept, cell_numbers
+from gencard.analysis.output_checks.differencing import Kept, cell_numbers, chain_of_sums
 from gencard.analysis.output_checks.stored import origin_of
 from gencard.core.card.privacy import AS_COUNTED, Transform
 from gencard.core.card.sums import Sum, scale_of
@@ -65,22 +64,19 @@ class NumberedRecords:
     persons: IntArray | None = None
     most_records: int = 1
 
-    def inside(self, one: Sum) -> Kept:
-        """Return which records are in a sum's population."""
-        return _inside(one, self.dataset, self.coding)
-
     def groups(self, one: Sum) -> IntArray:
         """Return the group of each record; see ``sum_groups``."""
         return sum_groups(one, self.dataset, self.coding)
 
     def values(self, of: Clique) -> FloatArray:
         """Return the number, or the product of two, of each record."""
-        return _product([self.numbers[name] for name in of])
+        return np.asarray(np.prod([self.numbers[name] for name in of], axis=0))
 
     def magnitudes(self, of: Clique) -> FloatArray:
         """Return magnitudes of the same, each number from 0 moved into its declared edges."""
         codings = ((name, self.coding.attribute(name).coding) for name in of)
-        return _product([np.abs(self.numbers[name] - origin_of(coding)) for name, coding in codings])
+        parts = [np.abs(self.numbers[name] - origin_of(coding)) for name, coding in codings]
+        return np.asarray(np.prod(parts, axis=0))
 
     def known(self, of: Clique, clique: Clique) -> IntArray:
         """Return the group of each record in cells of a marginal that leave the numbers one value.
@@ -128,11 +124,6 @@ def _numbered(cells: IntArray, kept: Kept) -> IntArray:
     groups = np.full(len(cells), -1, dtype=np.int64)
     groups[kept] = np.unique(cells[kept], return_inverse=True)[1]
     return groups
-
-
-def _product(numbers: Sequence[FloatArray]) -> FloatArray:
-    product: FloatArray = np.prod(numbers, axis=0)
-    return product
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -218,7 +209,10 @@ def _is_determined(one: Sum, coding: Coding, released: ReleasedNumbers) -> bool:
 
 
 def _judged(one: Sum, records: NumberedRecords, rules: Rules, transform: Transform) -> JudgedSum:
-    inside, domain = records.inside(one), records.dataset.domain.project(one.by)
+    inside, domain = (
+        _inside(one, records.dataset, records.coding),
+        records.dataset.domain.project(one.by),
+    )
     cells, number = cell_numbers(records.dataset, one.by)
     counts, outside = (
         np.bincount(cells[kept], minlength=number).reshape(domain.sizes) for kept in (inside, ~inside)

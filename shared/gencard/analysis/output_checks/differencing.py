@@ -24,8 +24,9 @@ cells *inside* tables (``inference`` looks there); what an attacker knows beside
 published.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import combinations
 from math import comb, prod
 
@@ -34,11 +35,172 @@ import scipy.optimize
 import scipy.sparse
 from numpy.typing import NDArray
 
-from gencard.analysis.output_checks.populations import Condition, Kept, ToldOutput, cell_numbers
 from gencard.core.card.privacy import Transform
+from gencard.core.coding import StructuralZeros, impossible_cells
 from gencard.core.dataset import Dataset
+from gencard.core.domain import Clique, Domain
+from gencard.core.errors import DomainMismatchError
 from gencard.core.policy import PASSED, Rule, Rules, RuleVerdict
 from gencard.core.types import FloatArray, IntArray
+
+# Populations: which records an output is about, by a test of declared levels that anybody can read.
+#
+# A population is public: it says which cells of a few attributes are in it, and never which records.
+
+
+Kept = NDArray[np.bool_]
+"""Membership of records in a population, one entry for each."""
+
+_MOST_CELLS = 2**20
+"""Cells of a marginal that are numbered by their place in it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Condition:
+    """Membership of cells of some attributes.
+
+    Args:
+        attributes: In the order of the axes.
+        cells: True where a record of this cell is in.
+    """
+
+    attributes: Clique
+    cells: NDArray[np.bool_]
+
+    def kept(self, dataset: Dataset) -> Kept:
+        """Return the records that pass.
+
+        Raises:
+            UnknownAttributeError: The dataset lacks an attribute.
+            DomainMismatchError: An attribute has another number of levels.
+        """
+        if dataset.domain.project(self.attributes).sizes != self.cells.shape:
+            raise DomainMismatchError(problem="a test of a population has other levels")
+        if not self.attributes:
+            return np.full(len(dataset), bool(self.cells))
+        codes = tuple(dataset.column(name) for name in self.attributes)
+        return np.asarray(self.cells[codes])
+
+
+EVERYBODY = Condition((), np.array(True))  # a table without axes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ToldOutput:
+    """Output that was released of some records: tables of counts, or numbers that depend on these alone.
+
+    Args:
+        tests: A record is in the population where it passes all of them: what the analyst asked for,
+            and that no used value is missing.
+        cliques: The marginals of the population that the output rests on, so that it tells no more.
+    """
+
+    tests: tuple[Condition, ...]
+    cliques: tuple[Clique, ...]
+
+    @property
+    def attributes(self) -> frozenset[str]:
+        """All that says who is in."""
+        return frozenset(name for test in self.tests for name in test.attributes)
+
+    def kept(self, dataset: Dataset) -> Kept:
+        """Return the records that the output is about."""
+        everybody = np.ones(len(dataset), dtype=bool)
+        return reduce(np.logical_and, (test.kept(dataset) for test in self.tests), everybody)
+
+
+@dataclass(frozen=True, slots=True)
+class Rounded:
+    """A marginal of everybody, released rounded; ``checks``: threshold and base of the rounding."""
+
+    clique: Clique
+    checks: Transform
+
+
+def not_missing(attributes: Iterable[str], levels: Domain) -> tuple[Condition, ...]:
+    """That no value of these attributes is missing, whose last level is "missing"."""
+    return tuple(
+        Condition((name,), np.arange(levels.size(name)) < levels.size(name) - 1) for name in attributes
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Merged:
+    """Levels that conditions treat alike, as one: by attribute, the new code of each level."""
+
+    classes: Mapping[str, IntArray]
+
+    @classmethod
+    def by(cls, conditions: Sequence[Condition], attributes: Iterable[str], levels: Domain) -> "Merged":
+        """Merge the levels of attributes that stand in conditions and nowhere else."""
+        classes = {}
+        for name in attributes:
+            size = levels.size(name)
+            slices = [
+                np.moveaxis(one.cells, one.attributes.index(name), 0).reshape(size, -1)
+                for one in conditions
+                if name in one.attributes
+            ]
+            # Levels that all conditions treat alike have the same slices, and get the same number.
+            every = np.concatenate([np.zeros((size, 0), dtype=bool), *slices], axis=1)
+            _, numbers = np.unique(every, axis=0, return_inverse=True)
+            if numbers.max() + 1 < size:
+                classes[name] = numbers.reshape(-1).astype(np.int64)
+        return cls(classes)
+
+    def domain(self, domain: Domain) -> Domain:
+        """With fewer levels."""
+        sizes = zip(domain.attributes, domain.sizes, strict=True)
+        levels = {name: int(numbers.max()) + 1 for name, numbers in self.classes.items()}
+        return Domain.of({name: levels.get(name, size) for name, size in sizes})
+
+    def dataset(self, dataset: Dataset) -> Dataset:
+        """The records with the new codes."""
+        columns = [
+            self.classes[name][dataset.column(name)]
+            if name in self.classes
+            else dataset.column(name).astype(np.int64)
+            for name in dataset.domain.attributes
+        ]
+        return Dataset(self.domain(dataset.domain), np.stack(columns, axis=1))
+
+    def condition(self, condition: Condition) -> Condition:
+        """The same one, of the new codes."""
+        cells = condition.cells
+        for axis, name in enumerate(condition.attributes):
+            if name in self.classes:
+                _, first = np.unique(self.classes[name], return_index=True)
+                cells = cells.take(first, axis=axis)
+        return Condition(condition.attributes, cells)
+
+    def zeros(self, zeros: StructuralZeros, levels: Domain) -> StructuralZeros:
+        """Cells of the new codes all of which cannot occur."""
+        table = impossible_cells(levels.project(zeros.clique), [zeros])
+        for axis, name in enumerate(zeros.clique):
+            if name in self.classes:
+                numbers = self.classes[name]
+                parts = [
+                    table.compress(numbers == one, axis).all(axis) for one in range(numbers.max() + 1)
+                ]
+                table = np.stack(parts, axis=axis)
+        return StructuralZeros(zeros.clique, tuple(map(tuple, np.argwhere(table).tolist())))
+
+
+def cell_numbers(dataset: Dataset, attributes: Sequence[str]) -> tuple[IntArray, int]:
+    """The cell of each record in the marginal on some attributes, and how many cells there are.
+
+    Cells are numbered as they occur where the whole table would be large.
+    """
+    sizes = [dataset.domain.size(name) for name in attributes]
+    if prod(sizes) > _MOST_CELLS:
+        rows = dataset.codes[:, list(dataset.domain.axes(tuple(attributes)))]
+        _, numbers = np.unique(rows, axis=0, return_inverse=True)
+        return numbers.astype(np.int64), int(numbers.max(initial=-1)) + 1
+    numbers = np.zeros(len(dataset), dtype=np.int64)
+    for name, size in zip(attributes, sizes, strict=True):
+        numbers = numbers * size + dataset.column(name)
+    return numbers, prod(sizes)
+
 
 MOST_COMBINATIONS = 2_000
 """Sparse combinations that are tried before a chain is refused without a search."""
@@ -78,7 +240,7 @@ def differences(
     """
     if threshold <= 1 or not earlier:
         return False
-    population = _Population.of(new, dataset)
+    population = new, new.kept(dataset)
     # Without repetitions: psi of many cards rests on the same cliques.
     distinct = {
         (
@@ -87,14 +249,14 @@ def differences(
         ): output
         for output in earlier
     }
-    before = [_Population.of(output, dataset) for output in distinct.values()]
+    before = [(output, output.kept(dataset)) for output in distinct.values()]
     # In both directions: either population may be nearly a union of cells of the other.
     if any(
         _nearly_equal(one, other, dataset, threshold) or _nearly_equal(other, one, dataset, threshold)
         for one, other in ((population, output) for output in before)
     ):
         return True
-    return _in_a_chain([population.kept, *(output.kept for output in before)], threshold)
+    return _in_a_chain([kept for _, kept in (population, *before)], threshold)
 
 
 def nearly_natural(condition: Condition, dataset: Dataset, threshold: int) -> bool:
@@ -131,27 +293,20 @@ def _depends_on(condition: Condition, names: Sequence[str]) -> bool:
     return bool(np.all(decided))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Population:
-    """An output beside which records it is about."""
-
-    output: ToldOutput
-    kept: Kept
-
-    @classmethod
-    def of(cls, output: ToldOutput, dataset: Dataset) -> "_Population":
-        return cls(output, output.kept(dataset))
+_Population = tuple[ToldOutput, Kept]
+"""An output beside which records it is about."""
 
 
 def _nearly_equal(narrow: _Population, wide: _Population, dataset: Dataset, threshold: int) -> bool:
     """Whether unions of the wide output's cells come near to the narrow output, but not quite."""
-    about = narrow.output.attributes
-    for clique in [(), *wide.output.cliques]:
+    (output, kept), (other_output, wide_kept) = narrow, wide
+    about = output.attributes
+    for clique in [(), *other_output.cliques]:
         names = [name for name in clique if name in about]
-        shared = {frozenset(clique) & frozenset(other) for other in [(), *narrow.output.cliques]}
+        shared = {frozenset(clique) & frozenset(other) for other in [(), *output.cliques]}
         for common in shared:
             within = [name for name in clique if name in common]
-            gaps = _gaps(narrow.kept, wide.kept, dataset, within, names)
+            gaps = _gaps(kept, wide_kept, dataset, within, names)
             if np.any((gaps > 0) & (gaps < threshold)):
                 return True
     return False
@@ -273,8 +428,7 @@ def _most_of(checks: Transform) -> float:
     """
     most = 1.0
     if checks.dominance_count and checks.dominance_percent:
-        percent = checks.dominance_percent
-        most = max(most, checks.dominance_count * 100 / percent - 1)
+        most = max(most, checks.dominance_count * 100 / checks.dominance_percent - 1)
     if checks.remainder_percent:
         most = max(most, 1 + checks.remainder_percent / 100)
     return most
@@ -391,8 +545,7 @@ class _GroupSums:
         inside = self.weights @ vectors[:, kept]
         beyond = self.weights.sum(axis=1) - np.square(inside).sum(axis=1)
         leverages = (inside**2 / sizes[kept]).sum(axis=1) * units**2
-        light: NDArray[np.bool_] = (leverages * least <= 1 - _ZERO) & (beyond < _ZERO)
-        return light
+        return np.asarray((leverages * least <= 1 - _ZERO) & (beyond < _ZERO))
 
     def _apart(
         self, places: IntArray, masses: FloatArray, units: FloatArray, least: float

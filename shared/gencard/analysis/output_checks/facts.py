@@ -13,16 +13,14 @@ import numpy as np
 import scipy.linalg
 
 from gencard.analysis.answers.design import CheckedQuestion
-from gencard.analysis.answers.intervals import Equations
 from gencard.analysis.answers.kinds import answered, kind_of, wants_stored
 from gencard.analysis.answers.margins import RecordMargins
 from gencard.analysis.answers.regressions import event_of
 from gencard.analysis.output_checks import rounding
+from gencard.analysis.output_checks.differencing import Kept, cell_numbers
 from gencard.analysis.output_checks.judgement import COUNTED, GROUPED, SURVIVAL
 from gencard.analysis.output_checks.lattice import CountFacts, Lattice, Sums
-from gencard.analysis.output_checks.populations import Kept, cell_numbers
-from gencard.analysis.output_checks.released import ROUNDED_FIRST
-from gencard.analysis.output_checks.slopes import slopes_of
+from gencard.analysis.output_checks.released import ROUNDED_FIRST, slopes_of
 from gencard.core.card.privacy import Transform
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
@@ -48,8 +46,7 @@ _MOST_MOVED = 20
 def counted(cliques: Sequence[Clique], lattice: Lattice) -> CountFacts:
     """Exact counts of everybody, as psi has them."""
     everybody = np.ones(len(lattice.counts), dtype=bool)
-    parts = (CountFacts.near(lattice.sums(clique, everybody).rows, 0.0) for clique in cliques)
-    return CountFacts.together(parts, len(lattice.changing))
+    return CountFacts.together(_exactly(cliques, everybody, lattice), len(lattice.changing))
 
 
 def rounded(clique: Clique, checks: Transform, lattice: Lattice) -> CountFacts:
@@ -84,7 +81,7 @@ def facts_of_answer(
                 _rounded(clique, kept, lattice, rules) for clique in _inside(question.cliques, lattice)
             ]
         elif question.kind in COUNTED:
-            parts += [_exactly(clique, kept, lattice) for clique in _inside(question.cliques, lattice)]
+            parts += _exactly(_inside(question.cliques, lattice), kept, lattice)
         if question.kind in GROUPED:
             parts += _means(question, kept, lattice)
         if lattice.told_apart.issuperset(question.formula.attributes):
@@ -112,9 +109,9 @@ def _rounded(clique: Clique, kept: Kept, lattice: Lattice, rules: Rules) -> Coun
     return CountFacts.together([_cells(clique, kept, lattice, rules), empty], len(lattice.changing))
 
 
-def _exactly(clique: Clique, kept: Kept, lattice: Lattice) -> CountFacts:
-    """The counts of a table that an answer's numbers may determine."""
-    return CountFacts.near(lattice.sums(clique, kept).rows, 0.0)
+def _exactly(cliques: Iterable[Clique], kept: Kept, lattice: Lattice) -> Iterator[CountFacts]:
+    """The counts of tables that an answer's numbers may determine."""
+    return (CountFacts.near(lattice.sums(clique, kept).rows, 0.0) for clique in cliques)
 
 
 def _means(question: CheckedQuestion, kept: Kept, lattice: Lattice) -> Iterator[CountFacts]:
@@ -157,7 +154,7 @@ def _of_numbers(
         numbers = slopes_of(question, margins, rules)
     except GencardError:
         if kind_of(question.kind).equations is None:
-            yield from (_exactly(clique, kept, lattice) for clique in _inside(question.cliques, lattice))
+            yield from _exactly(_inside(question.cliques, lattice), kept, lattice)
         return
     codes = [lattice.cells.column(name)[lattice.changing] for name in numbers.attributes]
     rows = numbers.slopes(np.stack(codes, axis=1)) * kept[lattice.changing]
@@ -258,18 +255,9 @@ def _solved(
     rounded = np.array([rounding.to_error(*pair) for pair in zip(params, errors, strict=True)])
     apart = np.abs(equations.information) @ _units(errors) / 2
     centre = equations.information @ (rounded - params)
-    rows = _rows(equations, lattice) * kept[lattice.changing]
-    yield CountFacts.between(rows, centre - apart, centre + apart)
-
-
-def _rows(equations: Equations, lattice: Lattice) -> FloatArray:
-    """The derivative of each equation by the count of each cell that may change."""
+    # The derivative of each equation by the count of each cell that may change.
     rows = np.zeros((len(equations.information), len(lattice.changing)))
     for block in equations.gradients:
-        sizes = [lattice.domain.size(name) for name in block.attributes]
-        codes = [lattice.cells.column(name)[lattice.changing] for name in block.attributes]
-        places = np.zeros(rows.shape[1], dtype=np.int64)
-        for code, size in zip(codes, sizes, strict=True):
-            places = places * size + code
+        places, _ = lattice.numbers(block.attributes)
         np.add.at(rows, block.places, block.values[:, places])
-    return rows
+    yield CountFacts.between(rows * kept[lattice.changing], centre - apart, centre + apart)

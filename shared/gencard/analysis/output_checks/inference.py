@@ -126,11 +126,12 @@ def tells_small_counts(new: CountFacts, earlier: CountFacts, lattice: Lattice) -
     if any(_is_told(place, ranges, program, then) for place in ranges.closed[:_FIRST]):
         return SearchOutcome.DISCLOSED
     # Whole records are searched for where fractions leave little room, and nowhere else.
-    in_whole = ranges.low.copy(), ranges.high.copy()
+    low, high = ranges.low.copy(), ranges.high.copy()
     for turn in range(_FRACTIONS_FIRST):
         if not program.is_spent:
             _move_in_fractions(ranges, program, turn, WIDTH + 1.0)
-    ranges.set_back(ranges.closed_below(WIDTH + 1.0), *in_whole)
+    near = ranges.closed_below(WIDTH + 1.0)
+    ranges.low[near], ranges.high[near] = low[near], high[near]
     if len(ranges.closed) > _FEW_SUMS:
         _move_together(ranges, program)
     return _search(ranges, program, then)
@@ -249,7 +250,7 @@ class _Classes:
             offset += int(closed.sum())
         shape = (offset, len(self.counts))
         sums = _Sums(_incidence(touched, shape), _incidence(within, shape), np.concatenate(values))
-        return _unknown(_once(sums), known)
+        return _unknown(sums, known)
 
 
 def _incidence(entries: list[IntArray], shape: tuple[int, int]) -> scipy.sparse.csr_array:
@@ -257,20 +258,16 @@ def _incidence(entries: list[IntArray], shape: tuple[int, int]) -> scipy.sparse.
     return scipy.sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=shape)
 
 
-def _once(sums: _Sums) -> _Sums:
-    """The sums that differ: many marginals have cells with the same records."""
+def _unknown(sums: _Sums, known: FloatArray) -> _Sums:
+    """The sums that no exact facts determine, each once; moves inside a class change them."""
+    # Many marginals have cells with the same records.
     keys = [
         np.packbits(np.hstack([part.touched.toarray(), part.within.toarray()]) > 0, axis=1)
         for part in sums.chunks()
     ]
-    if not keys:
-        return sums
-    _, first = np.unique(np.concatenate(keys), axis=0, return_index=True)
-    return sums.take(first)
-
-
-def _unknown(sums: _Sums, known: FloatArray) -> _Sums:
-    """The sums that no exact facts determine, as they do not if records move inside a class."""
+    if keys:
+        _, first = np.unique(np.concatenate(keys), axis=0, return_index=True)
+        sums = sums.take(first)
     near = np.flatnonzero(_may_be_spanned(sums.touched, known) & _may_be_spanned(sums.within, known))
     parts = [
         _is_spanned(part.touched.toarray(), known) & _is_spanned(part.within.toarray(), known)
@@ -306,10 +303,6 @@ class _Ranges:
         """The sums that change less than so much, those that change least first."""
         left = np.flatnonzero(self.high - self.low < width - _ZERO)
         return left[np.argsort((self.high - self.low)[left], kind="stable")]
-
-    def set_back(self, places: IntArray, low: FloatArray, high: FloatArray) -> None:
-        """Take the ranges of some sums from before."""
-        self.low[places], self.high[places] = low[places], high[places]
 
     @property
     def progress(self) -> float:
@@ -502,18 +495,15 @@ def _search(ranges: _Ranges, program: LinearProgram, before: LinearProgram) -> S
 
 def _is_told(place: int, ranges: _Ranges, program: LinearProgram, before: LinearProgram) -> bool:
     """Whether no fractions of records leave a sum open that was open before."""
-    return ranges.span(place, program) < WIDTH - _ZERO and _was_open(place, ranges, before)
-
-
-def _was_open(place: int, ranges: _Ranges, before: LinearProgram) -> bool:
-    return ranges.span(place, before) >= WIDTH - _ZERO
+    is_closed = ranges.span(place, program) < WIDTH - _ZERO
+    return is_closed and ranges.span(place, before) >= WIDTH - _ZERO
 
 
 def _searched(
     place: int, ranges: _Ranges, program: LinearProgram, before: LinearProgram
 ) -> SearchOutcome:
     """The same in whole records, as far as programs of a few nodes decide it."""
-    if not _was_open(place, ranges, before):
+    if ranges.span(place, before) < WIDTH - _ZERO:  # known before
         return SearchOutcome.OPEN
     _open(place, ranges, program)
     if ranges.is_open(place):

@@ -32,10 +32,6 @@ _OUTSIDE = 1e-7
 """Distance of a row from the span of the records' rows, above which they say nothing of it."""
 
 
-def _nobody() -> FloatArray:
-    return np.zeros(0)
-
-
 _ZERO = 1e-9
 """Spread, relative to the size of the values, below which it is 0 but for rounding errors."""
 
@@ -81,10 +77,7 @@ class GroupSums:
 
     def ratio(self, change: FloatArray, error: FloatArray) -> FloatArray:
         """Divide changes by standard errors; without any spread, every change is infinitely large."""
-        tiny = _ZERO * self.scale
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.where(error > tiny, change / error, np.inf)
-        return np.where(change > tiny, ratio, 0.0)
+        return _over(change, error, _ZERO * self.scale)
 
 
 _Figure = Callable[[GroupSums, FloatArray], FloatArray]
@@ -245,8 +238,8 @@ class Correlated:
     """
 
     inside: FloatArray
-    outside: FloatArray = field(default_factory=_nobody)
-    levels: FloatArray = field(default_factory=_nobody)
+    outside: FloatArray = field(default_factory=lambda: np.zeros(0))
+    levels: FloatArray = field(default_factory=lambda: np.zeros(0))
 
 
 def of_correlation(first: Correlated, second: Correlated) -> float:
@@ -345,7 +338,7 @@ def of_model(
         The change in standard errors; infinity where a record decides a coefficient alone. The largest
         leverage, 0 to 1, of a record beside the others, whichever combination it is put into.
     """
-    outside = _nobody() if outside is None else outside
+    outside = np.zeros(0) if outside is None else outside
     chosen = np.zeros((0, rows.shape[1])) if contrasts is None else contrasts
     fit = _Fit.of(rows, values, chosen, outside)
     if fit is None:
@@ -512,8 +505,7 @@ def _over(change: FloatArray, error: FloatArray, tiny: float) -> FloatArray:
     """Divide, with infinity where a change has no error."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio: FloatArray = np.where(error > tiny, change / error, np.inf)
-    figures: FloatArray = np.where(change > tiny, ratio, 0.0)
-    return figures
+    return np.asarray(np.where(change > tiny, ratio, 0.0))
 
 
 def _known(
@@ -554,20 +546,14 @@ def _largest(
     np.maximum.at(high, place, values)
     ends = []
     for sign, own in ((1.0, low), (-1.0, -high)):
-        left = weights.copy()
-        left[_firsts(place, sign * values)] -= 1
+        left, order = weights.copy(), np.lexsort((sign * values, place))
+        # Without the smallest value of each group that holds a record.
+        left[order[np.flatnonzero(np.diff(place[order], prepend=-1))]] -= 1
         ends.append(figure(GroupSums.of(place, values, left, cells), sign * own))
         rest = _least_of_others(own, (sign * others).min(initial=np.inf))
         foreign = figure(GroupSums.of(place, values, weights, cells), sign * rest)
         ends.append(np.where(np.isfinite(rest), foreign, 0.0))
     return float(np.nan_to_num(np.concatenate(ends), nan=np.inf).max(initial=0.0))
-
-
-def _firsts(place: IntArray, values: FloatArray) -> IntArray:
-    """Place of the smallest value of each group that holds a record."""
-    order = np.lexsort((values, place))
-    firsts: IntArray = order[np.flatnonzero(np.diff(place[order], prepend=-1))]
-    return firsts
 
 
 def _least_of_others(own: FloatArray, outside: float) -> FloatArray:

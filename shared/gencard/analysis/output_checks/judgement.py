@@ -5,24 +5,22 @@ are the coefficients of dummies: those of a logistic model with its features' ta
 are judged by what single records contribute. All else has degrees of freedom, and its model matrix.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain, combinations
 from math import prod
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gencard.analysis.answers.answer import AnalysisAnswer
 from gencard.analysis.answers.design import CheckedQuestion, Crossed, Design, Grouping
 from gencard.analysis.answers.kinds import wants_stored_quantiles
-from gencard.analysis.answers.margins import Mask, Occupied, RecordMargins
+from gencard.analysis.answers.margins import Mask, Occupied, RecordMargins, along, every_cell
 from gencard.analysis.answers.regressions import event_of
 from gencard.analysis.output_checks import rule_checks
+from gencard.analysis.output_checks.differencing import Condition, cell_numbers
 from gencard.analysis.output_checks.influence import waits
-from gencard.analysis.output_checks.populations import Condition, cell_numbers
-from gencard.analysis.output_checks.slopes import slopes_of
+from gencard.analysis.output_checks.released import slopes_of
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError
 from gencard.core.policy import PASSED, Colour, Mark, Rule, Rules, RuleVerdict, breaking, together
@@ -81,15 +79,13 @@ def _tables(question: CheckedQuestion, grouping: Grouping) -> Iterator[Crossed]:
     for one, other in combinations(grouping.parts, 2):
         if not (one.groups or other.groups):
             continue
-        is_sum = one is grouping.response and not one.groups and not _is_counted(question)
+        is_sum = one is grouping.response and not one.groups and question.kind not in _COUNTED
+        if is_sum:  # sums of a response with two levels count them
+            coding = question.coding.attribute(question.formula.response or "").coding
+            is_sum = coding.size - coding.missing > 2
         if not is_sum:
-            yield one.with_(other)
-
-
-def _is_counted(question: CheckedQuestion) -> bool:
-    """Whether sums of the response count its levels: by the kind, or where it has two of them."""
-    coding = question.coding.attribute(question.formula.response or "").coding
-    return question.kind in _COUNTED or coding.size - coding.missing <= 2
+            levels = tuple(dict.fromkeys((*one.levels, *other.levels)))
+            yield Crossed(levels, (*one.groups, *other.groups))
 
 
 def _cells(part: Crossed, margins: RecordMargins) -> tuple[Clique, IntArray]:
@@ -105,17 +101,11 @@ def _cells(part: Crossed, margins: RecordMargins) -> tuple[Clique, IntArray]:
     possible: Mask = np.ones(shape, dtype=bool)
     for name in part.levels:
         size = margins.domain.size(name)
-        cells = cells * size + _spread(np.arange(size), (name,), attributes)
+        cells = cells * size + along(np.arange(size), (name,), attributes)
     for group in part.groups:
-        codes = _spread(group.codes, group.attributes, attributes)
+        codes = along(group.codes, group.attributes, attributes)
         cells, possible = cells * (int(group.codes.max()) + 1) + codes, possible & (codes >= 0)
     return attributes, np.where(possible, cells, -1)
-
-
-def _spread(codes: NDArray[Any], own: Clique, attributes: Clique) -> NDArray[Any]:
-    """An array over some attributes, in their order, with an axis for each of more attributes."""
-    shape = iter(codes.shape)
-    return codes.reshape([next(shape) if name in own else 1 for name in attributes])
 
 
 def _of_group_cells(margins: RecordMargins, part: Crossed, rules: Rules) -> RuleVerdict:
@@ -129,7 +119,7 @@ def _of_group_cells(margins: RecordMargins, part: Crossed, rules: Rules) -> Rule
         if name in part.levels:
             others = tuple(other for other in range(counts.ndim) if other != axis)
             held = counts.sum(axis=others) > 0
-            possible = possible & _spread(held, (name,), attributes)
+            possible = possible & along(held, (name,), attributes)
     _, place = np.unique(cells[possible], return_inverse=True)
     records = np.bincount(place, counts[possible])
     return together(rule_checks.verdicts(rule_checks.of_counts(records, rules)))
@@ -238,32 +228,37 @@ def judged(
 def _parts(
     margins: RecordMargins, question: CheckedQuestion, answer: AnalysisAnswer, rules: Rules
 ) -> Iterator[tuple[str, RuleVerdict]]:
-    kind = question.kind
+    kind, response = question.kind, question.formula.response or ""
     yield from of_groups(margins, question, rules)
     yield "test", rule_checks.of_test(answer.n, parameters_of(answer), rules)
     if question.design is not None:
         yield "model", _of_design(margins, question.design, answer, rules)
         yield from _told_by_dummies(margins, question, question.design, rules)
-    if kind in COUNTED:
-        yield from (
-            (clique_name(clique), _of_cells(margins, clique, rules)) for clique in question.cliques
-        )
+    cliques = question.cliques if kind in COUNTED | PAIRED else ()
+    told = (one for one in cliques if kind in COUNTED or _is_fourfold(margins, one))
+    yield from ((clique_name(clique), _of_cells(margins, clique, rules)) for clique in told)
     if kind in GROUPED:
-        yield from _of_term_groups(margins, question, rules)
+        numbers = np.asarray(question.values[response], dtype=np.float64)
+        for term in question.formula.terms or ((),):
+            yield clique_name(term), _of_sums(margins, term, response, numbers, rules, spreads=True)
     if kind is Analysis.QUANTILES:
         yield from _of_quantiles(margins, question, answer, rules)
     if kind in SURVIVAL:
         yield from _of_survival(margins, question, answer, rules)
-    if kind in PAIRED:
-        small = (clique for clique in question.cliques if _is_fourfold(margins, clique))
-        yield from ((clique_name(clique), _of_cells(margins, clique, rules)) for clique in small)
     if kind is Analysis.DISCRIMINANT:
-        yield from _of_class_means(margins, question, rules)
+        yield from _of_class_means(margins, question, response, rules)
     if kind in {Analysis.DISCRIMINANT, *_CLASSES}:
-        response = (question.formula.response or "",)
-        yield clique_name(response), _of_cells(margins, response, rules)
+        yield clique_name((response,)), _of_cells(margins, (response,), rules)
     if kind not in COUNTED and rules.influence is not None:
         yield "influence", _of_influence(margins, question, rules)
+
+
+def _of_class_means(
+    margins: RecordMargins, question: CheckedQuestion, response: str, rules: Rules
+) -> Iterator[tuple[str, RuleVerdict]]:
+    for name in dict.fromkeys(chain.from_iterable(question.formula.terms)):
+        numbers = np.asarray(question.values[name], dtype=np.float64)
+        yield clique_name((response, name)), _of_sums(margins, (response,), name, numbers, rules)
 
 
 def _of_influence(margins: RecordMargins, question: CheckedQuestion, rules: Rules) -> RuleVerdict:
@@ -285,12 +280,7 @@ def _of_survival(
         yield "curves", rule_checks.of_curves(answer, rules)
     elif question.design is not None:
         event, _ = event_of(question)
-        codes_held = {
-            one.attributes: _occupied(margins, one.attributes).codes for one in question.design.columns
-        }
-        for clique in _fully_coded(
-            question.design, lambda one: len(codes_held[one]), codes_held.__getitem__
-        ):
+        for clique in coded_cliques(margins, question.design):
             table = (event, *(name for name in clique if name != event))
             yield clique_name(table), _of_cells(margins, table, rules)
 
@@ -331,16 +321,13 @@ def _of_design(
     margins: RecordMargins, design: Design, answer: AnalysisAnswer, rules: Rules
 ) -> RuleVerdict:
     cells = _occupied(margins, design.attributes)
-    saturable = len(design.attributes) > 1
-    return together(
-        [
-            rule_checks.of_model(
-                answer.n, parameters_of(answer), len(cells.counts) if saturable else None, rules
-            ),
-            rule_checks.of_features(design.matrix(cells.codes), cells.counts, rules),
-            breaking([(Rule.SAME, fits_exactly(answer))]),
-        ]
-    )
+    saturable = len(cells.counts) if len(design.attributes) > 1 else None
+    verdicts = [
+        rule_checks.of_model(answer.n, parameters_of(answer), saturable, rules),
+        rule_checks.of_features(design.matrix(cells.codes), cells.counts, rules),
+        breaking([(Rule.SAME, fits_exactly(answer))]),
+    ]
+    return together(verdicts)
 
 
 def fits_exactly(answer: AnalysisAnswer) -> bool:
@@ -364,15 +351,9 @@ def output_cliques(question: CheckedQuestion, possible: Mapping[str, Mask]) -> t
     coded = _fully_coded(
         question.design,
         lambda clique: prod(int(possible[name].sum()) for name in clique),
-        lambda clique: _cells_of([possible[name] for name in clique]),
+        lambda clique: every_cell([np.flatnonzero(possible[name]) for name in clique]),
     )
     return tuple((*response, *clique) for clique in coded)
-
-
-def _cells_of(levels: Sequence[Mask]) -> IntArray:
-    """Codes of all cells of some levels, shape ``(cells, attributes)``."""
-    grids = np.meshgrid(*map(np.flatnonzero, levels), indexing="ij")
-    return np.stack(grids, axis=-1).reshape(-1, len(levels)) if levels else np.zeros((1, 0), np.int64)
 
 
 def _told_by_dummies(
@@ -419,25 +400,6 @@ def _fully_coded(
             values.append(np.broadcast_to(one.values[places], len(codes)))
         if np.linalg.matrix_rank(np.column_stack(values)) == len(codes):
             yield clique
-
-
-def _of_term_groups(
-    margins: RecordMargins, question: CheckedQuestion, rules: Rules
-) -> Iterator[tuple[str, RuleVerdict]]:
-    """Judge means and spreads of the response in the groups of each term."""
-    response = question.formula.response or ""
-    numbers = np.asarray(question.values[response], dtype=np.float64)
-    for term in question.formula.terms or ((),):
-        yield clique_name(term), _of_sums(margins, term, response, numbers, rules, spreads=True)
-
-
-def _of_class_means(
-    margins: RecordMargins, question: CheckedQuestion, rules: Rules
-) -> Iterator[tuple[str, RuleVerdict]]:
-    response = question.formula.response or ""
-    for name in dict.fromkeys(name for term in question.formula.terms for name in term):
-        numbers = np.asarray(question.values[name], dtype=np.float64)
-        yield clique_name((response, name)), _of_sums(margins, (response,), name, numbers, rules)
 
 
 def _of_sums(

@@ -12,7 +12,7 @@ import scipy.optimize
 import scipy.sparse
 from numpy.typing import NDArray
 
-from gencard.analysis.output_checks.populations import Kept, cell_numbers
+from gencard.analysis.output_checks.differencing import Kept, cell_numbers
 from gencard.core.card.privacy import Transform
 from gencard.core.coding import StructuralZeros, impossible_records
 from gencard.core.dataset import Dataset
@@ -102,10 +102,6 @@ class Lattice:
         small = _small_counts(domain, counts, possible, checks, exact)
         told_apart = frozenset(attributes).difference(merged)
         return cls(Dataset(domain, codes), counts, np.flatnonzero(possible), tuple(small), told_apart)
-
-    @property
-    def domain(self) -> Domain:
-        return self.cells.domain
 
     def numbers(self, clique: Sequence[str]) -> tuple[IntArray, int]:
         """The cell of a marginal that each cell which may change is in, and how many cells it has."""

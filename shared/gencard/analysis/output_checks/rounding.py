@@ -84,34 +84,21 @@ def to_digits(value: float, digits: int) -> float:
     return float(f"{value:.{digits}g}") + 0.0
 
 
-def of_size(value: float, records: float) -> float:
-    """A number without bounds, such as a log-likelihood, whose error is its size / sqrt(records).
-
-    >>> of_size(-5432.1234, 10_000)
-    -5432.0
-    """
-    return to_error(value, error_of_size(value, records)) if value else 0.0
-
-
 def error_of_size(value: float, records: float) -> float:
-    """Standard error of ``of_size``."""
+    """Standard error of a number without bounds, such as a log-likelihood: its size / sqrt(records)."""
     return abs(value) / sqrt(max(records, 1.0))
 
 
-def of_share(value: float, records: float, base: int = 1) -> float:
-    """A number between 0 and 1, or -1 and 1: its error is at most 1 / 2 / sqrt(records).
+def error_of_share(records: float, base: int = 1) -> float:
+    """Standard error of a number between 0 and 1, or -1 and 1, at most 1 / 2 / sqrt(records).
 
     Args:
-        base: Counts are told as multiples of it, so a share is told no finer.
+        base: Counts are told as multiples of it, so a share is told no finer: the error is at least ten
+            times the share of so many records.
 
-    >>> of_share(0.123456, 10_000), of_share(0.123456, 10_000, 5), of_share(0.123456, 500, 5)
-    (0.1235, 0.123, 0.12)
+    >>> [to_error(0.123456, error_of_share(*of)) for of in ((10_000,), (10_000, 5), (500, 5))]
+    [0.1235, 0.123, 0.12]
     """
-    return to_error(value, error_of_share(records, base))
-
-
-def error_of_share(records: float, base: int = 1) -> float:
-    """Standard error of ``of_share``, at least ten times the share of ``base`` records."""
     size = max(records, 1.0)
     unit = 10.0 ** ceil(log10(base / size) - 1e-9)
     return max(0.5 / sqrt(size), 10 * unit)

@@ -42,6 +42,7 @@ from gencard.analysis.answers.kinds import (
 from gencard.analysis.answers.levels import quantile_shares
 from gencard.analysis.answers.margins import RecordMargins
 from gencard.analysis.output_checks import influence, rounding, rule_checks
+from gencard.analysis.output_checks.differencing import cell_numbers
 from gencard.analysis.output_checks.judgement import (
     GROUPED,
     Judgement,
@@ -51,7 +52,6 @@ from gencard.analysis.output_checks.judgement import (
     of_groups,
     parameters_of,
 )
-from gencard.analysis.output_checks.populations import cell_numbers
 from gencard.analysis.output_checks.released import released
 from gencard.core.coding import Edges, Labels
 from gencard.core.domain import Clique
@@ -174,7 +174,22 @@ class StoredRun:
         if question.kind is Analysis.QUANTILES:
             yield "test", rule_checks.of_test(n, 1, rules)
             groups, _ = self._quantiles
-            yield from _of_quantiles(groups, quantile_shares(question), rules)
+            shares = quantile_shares(question)
+            most = max(rules.checks.dominance_count, 1)
+            one = rule_checks.contributions(
+                groups.place, groups.values, cells=len(groups.names), most=most
+            )
+            threshold = rules.checks.threshold
+            for share in shares:
+                side = min(share, 1 - share)
+                nearest = one.counts * side - np.sqrt(one.counts * share * (1 - share))
+                apart = one.counts * (step_of(share) or 0.0) + 1e-9
+                broken = {
+                    Rule.THRESHOLD: one.counts < threshold,
+                    Rule.RANK: (nearest < threshold) | (apart < threshold),
+                    Rule.SAME: one.constant,
+                }
+                yield f"quantile {share:g}", together(rule_checks.verdicts(broken))
             return
         paired = question.kind is Analysis.CORRELATION
         sums = None if paired else contributed(question, self.response[0])
@@ -198,39 +213,27 @@ class StoredRun:
         """Judge the occupied cells of a clique by the threshold; empty cells are not in the answer."""
         cells, number = cell_numbers(self.inside.dataset, clique)
         counts = np.bincount(cells, minlength=number)
-        return breaking(
-            [(Rule.THRESHOLD, bool(np.any((counts > 0) & (counts < rules.checks.threshold))))]
-        )
+        few = (counts > 0) & (counts < rules.checks.threshold)
+        return breaking([(Rule.THRESHOLD, bool(np.any(few)))])
 
     def _of_model(self, design: Design, rules: Rules) -> Iterator[tuple[str, RuleVerdict]]:
-        rows, n = self._rows(design, self.inside), float(len(self.inside.dataset))
-        numeric = any(column.slopes for column in design.columns)
-        saturable = not numeric and len(design.attributes) > 1
-        cells = (
-            len(np.unique(cell_numbers(self.inside.dataset, design.attributes)[0]))
-            if saturable
-            else None
-        )
-        yield (
-            "model",
-            together(
-                [
-                    rule_checks.of_model(n, parameters_of(self.answer), cells, rules),
-                    rule_checks.of_features(rows, np.ones(len(rows)), rules),
-                    breaking([(Rule.SAME, fits_exactly(self.answer))]),
-                ]
-            ),
-        )
-        coded = self._coded(design)
+        rows = design.matrix(self.inside.codes(design.attributes), self.inside.numbers)
+        n = float(len(self.inside.dataset))
+        cells = None
+        if not any(column.slopes for column in design.columns) and len(design.attributes) > 1:
+            cells = len(np.unique(cell_numbers(self.inside.dataset, design.attributes)[0]))
+        verdicts = [
+            rule_checks.of_model(n, parameters_of(self.answer), cells, rules),
+            rule_checks.of_features(rows, np.ones(len(rows)), rules),
+            breaking([(Rule.SAME, fits_exactly(self.answer))]),
+        ]
+        yield "model", together(verdicts)
+        coded = tuple(coded_cliques(RecordMargins.of(self.inside.dataset), design))
         for clique in coded:
             yield clique_name(clique), self._of_sums(clique, rules)
         varied = {name for clique in coded for name in clique}
         cells_of = (tuple(name for name in one if name in varied) for one in self.question.cliques)
         yield "cells", together(self._of_cells(clique, rules) for clique in dict.fromkeys(cells_of))
-
-    def _coded(self, design: Design) -> tuple[Clique, ...]:
-        """The sets of attributes whose levels the model tells apart; others are numbers in it."""
-        return tuple(coded_cliques(RecordMargins.of(self.inside.dataset), design))
 
     @cached_property
     def _without_one(self) -> "StoredRun":
@@ -266,10 +269,6 @@ class StoredRun:
                 kinds = [influence.of_means] + [influence.of_spreads] * (attributes in own - {()})
                 figures += [one(place, inside, cells=cells, outside=outside) for one in kinds]
         return max(figures)
-
-    @staticmethod
-    def _rows(design: Design, records: StoredRecords) -> FloatArray:
-        return design.matrix(records.codes(design.attributes), records.numbers)
 
     def _groups(self, term: Clique) -> tuple[IntArray, int]:
         """The group of each record inside, from 0, and how many there are."""
@@ -355,7 +354,9 @@ class StoredRun:
         design = question.design
         if design is None:
             design = cell_design(margins, question, terms_of(question))
-        varied = tuple(dict.fromkeys(name for clique in self._coded(design) for name in clique))
+        varied = tuple(
+            dict.fromkeys(name for clique in coded_cliques(margins, design) for name in clique)
+        )
         levels = [np.flatnonzero(margins.counts((name,))) for name in varied]
         if prod(map(len, levels)) > influence.MOST_COMBINATIONS:
             return breaking([(Rule.INFLUENCE, True)])
@@ -374,7 +375,7 @@ class StoredRun:
         inside, outside = self.response
         mixed = any(one.slopes and one.attributes for one in design.columns)
         figure, leverage = influence.of_model(
-            self._rows(design, self.inside),
+            design.matrix(self.inside.codes(design.attributes), self.inside.numbers),
             inside,
             map(rows_in, product(*map(np.ndarray.tolist, levels))),
             None if mixed else contrasts_of(design),
@@ -428,25 +429,6 @@ def contrasts_of(design: Design) -> FloatArray:
         for row in (*unit[places], *(unit[i] - unit[j] for i, j in combinations(places, 2)))
     ]
     return np.reshape(rows, (len(rows), len(design.columns)))
-
-
-def _of_quantiles(
-    groups: StoredGroups, shares: Sequence[float], rules: Rules
-) -> Iterator[tuple[str, RuleVerdict]]:
-    """Judge quantiles; order statistics of a standard error need enough records on either side."""
-    most = max(rules.checks.dominance_count, 1)
-    one = rule_checks.contributions(groups.place, groups.values, cells=len(groups.names), most=most)
-    threshold = rules.checks.threshold
-    for share in shares:
-        side = min(share, 1 - share)
-        nearest = one.counts * side - np.sqrt(one.counts * share * (1 - share))
-        apart = one.counts * (step_of(share) or 0.0) + 1e-9
-        broken = {
-            Rule.THRESHOLD: one.counts < threshold,
-            Rule.RANK: (nearest < threshold) | (apart < threshold),
-            Rule.SAME: one.constant,
-        }
-        yield f"quantile {share:g}", together(rule_checks.verdicts(broken))
 
 
 def _coarse_quantiles(groups: StoredGroups, answer: AnalysisAnswer, rules: Rules) -> AnalysisAnswer:

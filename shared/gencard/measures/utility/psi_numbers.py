@@ -224,7 +224,7 @@ class PsiNumbers:
 
     def _total(self, of: Clique, present: Clique = ()) -> Total | None:
         """A sum over the records that have the numbers of both, by sums of psi or by levels."""
-        margins = PsiMargins.of(self.psi, self.coding)
+        margins = PsiMargins(self.psi, self.coding)
         try:
             total = margins.sums(of, (), present)
             return Total(total.item(), float(margins.sum_variances(of, (), present)))
@@ -262,7 +262,7 @@ class PsiNumbers:
         return self._known[name]
 
     def _counted(self, name: str) -> _CountedCells | None:
-        scale, margins = self._scale(name), PsiMargins.of(self.psi, self.coding)
+        scale, margins = self._scale(name), PsiMargins(self.psi, self.coding)
         histogram = margins.histogram(name)
         if histogram is not None:
             counts = histogram.counts[: len(scale.cells) - 1]
