@@ -16,15 +16,16 @@ from gencard.core.errors import (
 )
 from gencard.measures.privacy.attacks import Tables, singling_out
 from gencard.measures.privacy.canaries import reconstruct_cells
-from gencard.measures.privacy.dcr import dcr, equal_share
+from gencard.measures.privacy.dcr import equal_share
 from gencard.measures.privacy.disclosure import disclosure_risk, replicated_uniques
 from gencard.measures.privacy.distances import Missing, gower_of
-from gencard.measures.privacy.nearest import clones, nearest
-from gencard.measures.privacy.neighbours import inference, linkability, membership
+from gencard.measures.privacy.nearest import nearest
+from gencard.measures.privacy.neighbours import inference, linkability
 from gencard.measures.privacy.records import Records
 from gencard.measures.utility.fidelity import Gap, gap_error
 from gencard.measures.utility.propensity import regression_propensity, tree_pmse
 from gencard.measures.utility.table_utility import marginal_error, mean_table_utility, table_utilities
+from tests.core.mixed import closer, half_ties, membership
 
 NAMES = ("a", "b")
 
@@ -164,7 +165,7 @@ class Three:
 
 
 BY_RECORDS = {
-    "dcr": lambda t: dcr(t.synthetic, t.train, t.holdout, t.gower).share.half_ties,
+    "dcr": lambda t: half_ties(closer(t.synthetic, t.train, t.holdout, t.gower)),
     "equal share": lambda t: (
         equal_share(t.synthetic, t.train, t.holdout, t.gower, draws=2, rng=rng()).share
     ),
@@ -292,4 +293,4 @@ def test_six_hundred_levels_have_as_many_clones_as_copies():
     real = Records(("a",), (np.arange(256),))
     synthetic = Records(("a",), (np.array([3, 255, 259, 511, 599]),))
     found = nearest(synthetic, real, gower_of(real))
-    assert clones(found, 256, 600).clones == 2
+    assert np.sum(found.distance == 0) == 2

@@ -28,16 +28,9 @@ from gencard.measures.evaluation.evaluation import (
     rounded_shares,
 )
 from gencard.measures.privacy.attacks import Attack, Proportion, Risk, drawn, singling_out
-from gencard.measures.privacy.dcr import (
-    Dcr,
-    LabelTest,
-    clone_test,
-    closer_share,
-    equal_share,
-    nearness_test,
-)
+from gencard.measures.privacy.dcr import LabelTest, clone_test, closer_share, equal_share, nearness_test
 from gencard.measures.privacy.disclosure import disclosure_risk, replicated_uniques
-from gencard.measures.privacy.nearest import Nearest, clones, distance_histogram, nearest, nndr
+from gencard.measures.privacy.nearest import Nearest, chance_of_clone, clone_share, nearest, nndr
 from gencard.measures.privacy.neighbours import Membership, inference, linkability
 from gencard.measures.privacy.records import combination_numbers, present
 
@@ -270,7 +263,7 @@ def disclosure_finding(material: Material) -> DisclosureFinding:
         **result.attribute.named,
         **result.attribution.named,
     }
-    return DisclosureFinding(keys, result.target, tuple(shares.items()))
+    return DisclosureFinding(keys, declarations.target, tuple(shares.items()))
 
 
 BINS, STEP = 40, 0.01
@@ -313,14 +306,15 @@ class Curve:
 
     @classmethod
     def of(cls, result: Nearest) -> "Curve":
-        histogram = distance_histogram(result.distance, round(1 / STEP))
-        shares = histogram.counts / len(result)
+        distances, size = result.distance, len(result)
+        counts, _ = np.histogram(distances[distances > 0], bins=round(1 / STEP), range=(0.0, 1.0))
+        shares = counts / size
         return cls(
-            zeros=histogram.zeros / len(result),
+            zeros=int(np.sum(distances == 0)) / size,
             bins=tuple(map(float, shares[:BINS])),
             farther=float(shares[BINS:].sum()),
-            undefined=histogram.undefined / len(result),
-            median=_median(result.distance),
+            undefined=int(np.sum(np.isnan(distances))) / size,
+            median=_median(distances),
             second=_median(result.second),
         )
 
@@ -400,10 +394,13 @@ class DistanceFinding(Finding):
 
 def distance_finding(material: Material) -> DistanceFinding:
     tables = material.tables
-    sizes = len(tables.train), len(tables.holdout)
-    to_train, to_holdout = material.to_train, material.to_holdout
+    to_train, to_holdout, sizes = (
+        material.to_train,
+        material.to_holdout,
+        (len(tables.train), len(tables.holdout)),
+    )
     share = closer_share(to_train.distance, to_holdout.distance, sizes)
-    result = Dcr(to_train, to_holdout, nearest(tables.train, tables.holdout, material.gower), share)
+    baseline = nearest(tables.train, tables.holdout, material.gower)
     rng = material.rng("dcr")
     equal = equal_share(
         tables.synthetic, tables.train, tables.holdout, material.gower, draws=DRAWS, rng=rng
@@ -411,9 +408,9 @@ def distance_finding(material: Material) -> DistanceFinding:
     test = nearness_test(*material.to_rows, len(tables.synthetic), rng=rng)
     low, high = equal.interval()
     return DistanceFinding(
-        to_train=Curve.of(result.to_train),
-        to_holdout=Curve.of(result.to_holdout),
-        baseline=Curve.of(result.baseline),
+        to_train=Curve.of(to_train),
+        to_holdout=Curve.of(to_holdout),
+        baseline=Curve.of(baseline),
         closer=share.strict,
         ties=share.ties,
         by_size=share.by_size,
@@ -553,8 +550,7 @@ def clone_finding(material: Material) -> CloneFinding:
     """Count clones, over the attributes without numbers."""
     tables, rows = material.tables, len(material.synthetic)
     numeric = any(span is not None for span in material.gower.ranges)
-    cells = None if numeric else material.synthetic.domain.cells
-    result = clones(material.to_train, len(tables.train), cells)
+    cells = material.synthetic.domain.cells
     size = min(len(tables.train), len(tables.holdout))
     ours, theirs = (
         drawn(table, size, material.rng("clones")) for table in (tables.train, tables.holdout)
@@ -567,10 +563,10 @@ def clone_finding(material: Material) -> CloneFinding:
     test = clone_test(to_rows[0], to_rows[1], rows, alike)
     return CloneFinding(
         rows=rows,
-        train=result.share,
-        equal=clones(equal, size, None).share,
-        holdout=clones(others, size, None).share,
-        chance=result.chance,
+        train=clone_share(material.to_train),
+        equal=clone_share(equal),
+        holdout=clone_share(others),
+        chance=None if numeric else chance_of_clone(len(tables.train), cells),
         alike=alike,
         records=to_rows[0].share,
         others=to_rows[1].share,

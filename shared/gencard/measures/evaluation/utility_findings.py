@@ -214,11 +214,6 @@ def predictions_finding(material: Material) -> PredictionsFinding:
     )
 
 
-def prediction_numbers(attributes: int) -> int:
-    """Number of numbers in a ``PredictionsFinding``."""
-    return 7 + 2 * (attributes - 1)
-
-
 PROPENSITY_NUMBERS = 6
 
 
@@ -387,11 +382,6 @@ def tables_finding(material: Material) -> TablesFinding:
         pairs=tuple(None if one is None else one.standardised for one in pairs),
         variations=tuple(None if one is None else one.total_variation for one in pairs),
     )
-
-
-def table_numbers(attributes: int) -> int:
-    """Most numbers that ``TablesFinding`` holds for so many attributes."""
-    return 3 * (MEASURES_OF_A_TABLE * (WORST + 1) + 1) + attributes * (attributes - 1)
 
 
 def _summed(width: int, tables: dict[Clique, TableUtility]) -> TablesOfWidth:

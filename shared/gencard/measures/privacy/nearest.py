@@ -20,7 +20,6 @@ from math import expm1, isfinite, log1p
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.errors import InvalidNumberError
 from gencard.measures.privacy.distances import (
     Gower,
     GroupPairs,
@@ -381,49 +380,13 @@ def _compare(
         running.add(some, positions, pairs.between(some, positions, known, comparable))
 
 
-@dataclass(frozen=True, slots=True)
-class Clones:
-    """Number of records that are clones.
-
-    Args:
-        records: Synthetic records that have a distance to some real record.
-        clones: Those at distance 0 from one.
-        chance: Probability, 0 to 1, of a clone by the domain's size alone; None where numbers make
-            cells innumerable.
-    """
-
-    records: int
-    clones: int
-    chance: float | None
-
-    @property
-    def share(self) -> float | None:
-        """Clones by synthetic records; None without a record that has a distance."""
-        return self.clones / self.records if self.records else None
-
-    @property
-    def expected(self) -> float | None:
-        """Number of clones that the domain's size alone gives."""
-        return None if self.chance is None else self.records * self.chance
-
-
-def clones(neighbours: Nearest, real: int, cells: int | None) -> Clones:
-    """Count clones among the records whose nearest were found.
-
-    Args:
-        real: Number of real records that were compared with.
-        cells: Of the domain, if it has levels only: ``domain.cells``.
-    """
-    if real < 0:
-        raise InvalidNumberError(field="The number of real records", expected="at least 0")
-    if cells is not None and cells < 1:
-        raise InvalidNumberError(field="The number of cells", expected="at least 1")
-    chance = None if cells is None else _chance(real, cells)
+def clone_share(neighbours: Nearest) -> float | None:
+    """Share of the records at distance 0 from a real one; None without a record that has a distance."""
     compared = int(np.sum(~np.isnan(neighbours.distance)))
-    return Clones(compared, int(np.sum(neighbours.distance == 0)), chance)
+    return int(np.sum(neighbours.distance == 0)) / compared if compared else None
 
 
-def _chance(real: int, cells: int) -> float:
+def chance_of_clone(real: int, cells: int) -> float:
     """Return the probability that at least one of ``real`` uniform records falls into a given cell."""
     if cells == 1:
         return float(real > 0)
@@ -439,33 +402,3 @@ def nndr(neighbours: Nearest) -> NDArray[np.float64]:
     """
     equal = neighbours.distance == neighbours.second
     return np.divide(neighbours.distance, neighbours.second, out=np.ones(len(neighbours)), where=~equal)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DistanceHistogram:
-    """Number of records at each distance to their closest record.
-
-    Args:
-        zeros: Records at distance 0, in no bin.
-        undefined: Records without a distance, in no bin.
-        edges: Of the bins, in distance from 0 to 1; each bin has its lower edge, the last both.
-        counts: Records in each bin.
-    """
-
-    zeros: int
-    undefined: int
-    edges: NDArray[np.float64]
-    counts: NDArray[np.int64]
-
-
-def distance_histogram(distances: NDArray[np.float64], bins: int = 100) -> DistanceHistogram:
-    """Count distances in equal bins from 0 to 1."""
-    if bins < 1:
-        raise InvalidNumberError(field="The number of bins", expected="at least 1")
-    counts, edges = np.histogram(distances[distances > 0], bins=bins, range=(0.0, 1.0))
-    return DistanceHistogram(
-        zeros=int(np.sum(distances == 0)),
-        undefined=int(np.sum(np.isnan(distances))),
-        edges=edges,
-        counts=counts.astype(np.int64),
-    )

@@ -49,7 +49,6 @@ from gencard.core.domain import Clique
 from gencard.core.errors import InvalidCliqueError, InvalidDatasetError, InvalidNumberError
 from gencard.measures.privacy.attacks import Attack, Proportion, Tables, check_known, drawn, quantile
 from gencard.measures.privacy.distances import Gower, Positions, pairs_of
-from gencard.measures.privacy.nearest import nearest
 from gencard.measures.privacy.records import Column, Records, present
 
 _PAIRS = 2**20
@@ -224,22 +223,6 @@ class Membership:
         z = quantile(confidence)
         return self._edge(0.0, z), self._edge(1.0, z)
 
-    def caught(self, others: float) -> tuple[Proportion, Proportion]:
-        """Members and others nearer than a distance, the largest that catches few others.
-
-        It is chosen by the same records that are counted, and never parts ties: where many others are
-        at distance 0, nobody is caught.
-
-        Args:
-            others: The largest share, 0 to 1, of others that may be caught.
-        """
-        if not 0 <= others <= 1:
-            raise InvalidNumberError(field="The share of others", expected="from 0 to 1")
-        allowed = int(others * len(self.others))
-        limit = np.append(self.others, np.inf)[allowed]
-        hits, alarms = (int(np.searchsorted(side, limit)) for side in (self.members, self.others))
-        return Proportion(hits, len(self.members)), Proportion(alarms, len(self.others))
-
     def _edge(self, outside: float, z: float) -> float:
         """Return the end of the interval between the estimated area and 0 or 1, by bisection."""
         inside = self.area
@@ -256,11 +239,3 @@ class Membership:
         m, n = len(self.members), len(self.others)
         spread = (1 - area) / (2 - area) + area / (1 + area)
         return sqrt(area * (1 - area) / (m * n) * (1 + ((m + n) / 2 - 1) * spread))
-
-
-def membership(tables: Tables, gower: Gower) -> Membership:
-    """Measure records of train and of holdout to the closest synthetic ones."""
-    results = (
-        nearest(table, tables.synthetic, gower, second=False) for table in (tables.train, tables.holdout)
-    )
-    return Membership(*(each.distance for each in results))
