@@ -5,12 +5,14 @@ from functools import cache
 import numpy as np
 from hypothesis import strategies as st
 
+from gencard.core.dataset import Dataset
 from gencard.measures.privacy.attacks import Tables
 from gencard.measures.privacy.dcr import CloserShare, closer_share
 from gencard.measures.privacy.distances import Gower, Missing
 from gencard.measures.privacy.nearest import nearest
 from gencard.measures.privacy.neighbours import Membership
 from gencard.measures.privacy.records import Records
+from gencard.measures.utility.table_utility import mean_measure, table_utilities
 from tests.core.oracles import read
 
 NUMERIC = ("age", "capital_gain", "capital_loss", "hours_per_week")
@@ -128,3 +130,8 @@ def membership(tables: Tables, gower: Gower) -> Membership:
     """Measure records of train and of holdout to the closest synthetic ones."""
     both = (tables.train, tables.holdout)
     return Membership(*(nearest(table, tables.synthetic, gower).distance for table in both))
+
+
+def mean_table_utility(original: Dataset, synthetic: Dataset, width: int) -> float | None:
+    """Mean S_pMSE over the tables of every ``width`` attributes."""
+    return mean_measure(table_utilities(original, synthetic, width).values(), "S_pMSE")

@@ -23,8 +23,8 @@ from gencard.measures.privacy.nearest import nearest
 from gencard.measures.privacy.neighbours import inference, linkability
 from gencard.measures.privacy.records import Records
 from gencard.measures.utility.fidelity import Gap, gap_error
-from gencard.measures.utility.propensity import regression_propensity, tree_pmse
-from gencard.measures.utility.table_utility import marginal_error, mean_table_utility, table_utilities
+from gencard.measures.utility.propensity import regression_propensity, tree_propensity
+from gencard.measures.utility.table_utility import marginal_error, mean_measure, table_utilities
 from tests.core.mixed import closer, half_ties, membership
 
 NAMES = ("a", "b")
@@ -38,10 +38,12 @@ def rng():
 
 BY_CODES = {
     "table utility": lambda one, other: table_utilities(one, other, 1)[("a",)].voas_williamson,
-    "mean table utility": lambda one, other: mean_table_utility(one, other, 2),
+    "mean table utility": lambda one, other: mean_measure(
+        table_utilities(one, other, 2).values(), "S_pMSE"
+    ),
     "marginal error": lambda one, other: marginal_error(one, other, NAMES),
     "regression": lambda one, other: regression_propensity(one, other, {}, order=1).pmse,
-    "tree": lambda one, other: tree_pmse(one, other, {}),
+    "tree": lambda one, other: tree_propensity(one, other, {}, rng=rng(), permutations=1).pmse,
     "uniques": lambda one, other: float(replicated_uniques(one, other).replicated),
     "disclosure": lambda one, other: disclosure_risk(one, other, ("a",), "b").attribute.correct,
     "canaries": lambda one, other: reconstruct_cells(one, other).nu,
