@@ -18,7 +18,6 @@ from gencard.boxes.entry import (
     BoxEntry,
     Parameters,
     PrivacyBudget,
-    Surroundings,
     approximate,
     approximate_claim,
     approximate_privacy,
@@ -192,22 +191,18 @@ def _check(parameters: Parameters, workload: tuple[Clique, ...], domain: Domain)
     Candidates.of(domain, workload, most)
 
 
-def _make(parameters: Parameters, surroundings: Surroundings) -> Aim:
-    return Aim(
-        approximate(parameters),
-        noise_of(surroundings),
-        surroundings.workload,
-        whole(parameters, "rounds", 1, 1_000),
-        whole(parameters, "max_cells", 1, 50_000_000),
-    )
-
-
 ENTRY = BoxEntry(
     "AIM: in each round, the marginal of the workload that the model fits worst is measured "
     "with noise (McKenna, Mullins, Sheldon, Miklau 2022).",
     {**APPROXIMATE, "rounds": "16", "max_cells": "131072"},
     approximate_claim,
-    _make,
+    lambda parameters, surroundings: Aim(
+        approximate(parameters),
+        noise_of(surroundings),
+        surroundings.workload,
+        whole(parameters, "rounds", 1, 1_000),
+        whole(parameters, "max_cells", 1, 50_000_000),
+    ),
     privacy=approximate_privacy,
     within_workload=True,
     check=_check,

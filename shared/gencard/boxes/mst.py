@@ -19,10 +19,8 @@ from gencard.boxes.entry import (
     APPROXIMATE,
     GRID,
     BoxEntry,
-    Parameters,
     PrivacyBudget,
     StepProgress,
-    Surroundings,
     approximate,
     approximate_claim,
     approximate_privacy,
@@ -207,15 +205,11 @@ def _check_tree(domain: Domain) -> None:
     spanning_tree().check([*combinations(names, 2)] or [names], domain)
 
 
-def _make(parameters: Parameters, surroundings: Surroundings) -> Mst:
-    return Mst(approximate(parameters), noise_of(surroundings))
-
-
 ENTRY = BoxEntry(
     "MST: a spanning tree of pairs, chosen and measured with noise (McKenna, Miklau, Sheldon 2021).",
     APPROXIMATE,
     approximate_claim,
-    _make,
+    lambda parameters, surroundings: Mst(approximate(parameters), noise_of(surroundings)),
     privacy=approximate_privacy,
     check=lambda _parameters, _workload, domain: _check_tree(domain),
 )

@@ -340,6 +340,9 @@ def drawn_by(cumulative: NDArray[np.float64], uniforms: NDArray[np.float64]) -> 
     return draws
 
 
+_VERSION = 1
+_KIND = "net"
+_MODES = ("numbers", "means", "stddevs", "weights")
 _BLOCK = 4096
 """Rows drawn at a time: a row needs far more memory while it is decoded than its codes do."""
 
@@ -378,8 +381,23 @@ class FittedNet:
         return Dataset(domain, codes)
 
     def save(self) -> bytes:
-        """An npz archive of plain arrays; see ``bytes_of``."""
-        return bytes_of(self)
+        """An npz archive of plain arrays; equal fits give equal bytes."""
+        arrays: dict[str, Any] = {"conditions": self.conditions}
+        layers = zip(self.net.weights, self.net.biases, strict=True)
+        for number, (weights, bias) in enumerate(layers):
+            arrays |= {f"layers.{number}": weights, f"biases.{number}": bias}
+        for axis, modes in self.layout.modes.items():
+            arrays |= {f"{name}.{axis}": getattr(modes, name) for name in _MODES}
+        header = {
+            "version": _VERSION,
+            "kind": _KIND,
+            "attributes": self.layout.domain.attributes,
+            "sizes": self.layout.domain.sizes,
+            "numeric": sorted(self.layout.modes),
+            "layers": len(self.net.weights),
+            "noise": self.noise,
+        }
+        return archived(header, arrays)
 
     def _drawn(self, rows: int, rng: np.random.Generator) -> Rows:
         """One draw of each block by its logits: the highest with Gumbel noise."""
@@ -395,35 +413,10 @@ class FittedNet:
         return Rows(np.stack(highest, axis=1), np.tanh(outputs[:, :numbers]))
 
 
-_VERSION = 1
-_KIND = "net"
-_MODES = ("numbers", "means", "stddevs", "weights")
-
-
-def bytes_of(fitted: FittedNet) -> bytes:
-    """An archive; equal fits give equal bytes."""
-    arrays: dict[str, Any] = {"conditions": fitted.conditions}
-    layers = zip(fitted.net.weights, fitted.net.biases, strict=True)
-    for number, (weights, bias) in enumerate(layers):
-        arrays |= {f"layers.{number}": weights, f"biases.{number}": bias}
-    for axis, modes in fitted.layout.modes.items():
-        arrays |= {f"{name}.{axis}": getattr(modes, name) for name in _MODES}
-    header = {
-        "version": _VERSION,
-        "kind": _KIND,
-        "attributes": fitted.layout.domain.attributes,
-        "sizes": fitted.layout.domain.sizes,
-        "numeric": sorted(fitted.layout.modes),
-        "layers": len(fitted.net.weights),
-        "noise": fitted.noise,
-    }
-    return archived(header, arrays)
-
-
-def net_of(data: bytes, *, most_bytes: int = 2**30) -> FittedNet:
-    """Read the bytes that ``bytes_of`` wrote."""
+def net_of(data: bytes) -> FittedNet:
+    """Read the bytes that ``FittedNet.save`` wrote."""
     try:
-        header, arrays = unarchived(data, most_bytes=most_bytes, version=_VERSION)
+        header, arrays = unarchived(data, most_bytes=2**30, version=_VERSION)
         domain = Domain(tuple(header["attributes"]), tuple(header["sizes"]))
         modes = {
             int(axis): Modes(*(arrays[f"{name}.{axis}"] for name in _MODES))

@@ -135,7 +135,9 @@ class _Tree:
         best, side = _LEAST_GAIN, None
         for column in self.cells.columns:
             levels = column.levels[places]
-            counts, of_synthetic = (np.bincount(levels, each) for each in (totals, synthetic))
+            counts, of_synthetic = (
+                np.bincount(levels, each).astype(np.float64) for each in (totals, synthetic)
+            )
             occupied = np.flatnonzero(counts)
             ours, theirs = counts[occupied], of_synthetic[occupied]
             order = np.arange(len(occupied))
