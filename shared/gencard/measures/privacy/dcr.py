@@ -147,13 +147,8 @@ def equal_share(
         to_larger = nearest(synthetic, sample, gower, second=False).distance
         both = (to_larger, to_smaller) if larger is train else (to_smaller, to_larger)
         scored[draw] = scores(*both)
-    return _summary(scored, size)
-
-
-def _summary(scored: NDArray[np.float64], size: int) -> EqualShare:
-    """Mean and standard error of scores, shape ``(draws, records)``."""
     scored = scored[:, ~np.isnan(scored).any(axis=0)]
-    draws, records = scored.shape
+    records = scored.shape[1]
     if not records:
         raise InvalidDatasetError(problem="no record has a distance to both train and holdout")
     averages, shares = scored.mean(axis=0), scored.mean(axis=1)

@@ -22,7 +22,7 @@ References:
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import isfinite
@@ -94,10 +94,7 @@ class Gower:
     def project(self, clique: Clique) -> "Gower":
         """The distance by some of the attributes, in the clique's order."""
         axes = [self.attributes.index(name) for name in clique]
-        ranges, weights = (
-            tuple(self.ranges[axis] for axis in axes),
-            tuple(self.weights[axis] for axis in axes),
-        )
+        ranges, weights = (tuple(own[axis] for axis in axes) for own in (self.ranges, self.weights))
         return Gower(clique, ranges, weights, self.missing)
 
     @property
@@ -121,22 +118,15 @@ def gower_of(
     for name in own_weights:
         if name not in first.attributes:
             raise UnknownAttributeError(attribute=name)
-    both = [np.concatenate(columns) for columns in zip(*(t.columns for t in tables), strict=True)]
-    return Gower(
-        first.attributes,
-        tuple(
-            _range(column) if numeric else None
-            for column, (_, numeric) in zip(both, first.kinds, strict=True)
-        ),
-        tuple(float(own_weights.get(name, 1.0)) for name in first.attributes),
-        missing,
-    )
-
-
-def _range(column: NDArray[np.float64]) -> float:
-    """Largest less smallest number; 0 where there is none."""
-    present = column[~np.isnan(column)]
-    return float(present.max() - present.min()) if len(present) else 0.0
+    spans: list[float | None] = []
+    for columns in zip(*(table.columns for table in tables), strict=True):
+        known = np.concatenate(columns)
+        is_number = known.dtype.kind == "f"
+        known = known[~np.isnan(known)] if is_number else known
+        span = float(known.max() - known.min()) if is_number and len(known) else 0.0
+        spans.append(span if is_number else None)
+    weight_of = tuple(float(own_weights.get(name, 1.0)) for name in first.attributes)
+    return Gower(first.attributes, tuple(spans), weight_of, missing)
 
 
 # Gower distances of the records of two tables.
@@ -184,12 +174,17 @@ class Differences:
         """Pairs of codes of each attribute in which records can differ."""
         return [pair for alike in self._alike.values() for pair in alike.differing]
 
-    def mapped(self, change: Callable[[CodePair], CodePair]) -> "Differences":
-        """Return the differences with other codes."""
+    def of_groups(self, groups: Sequence["RecordGroups"]) -> "Differences":
+        """Codes of each group's first record, which are those of all its records."""
+        firsts = [one.records[one.starts[:-1]] for one in groups]
+
+        def first(pair: CodePair) -> CodePair:
+            return pair[0][firsts[0]], pair[1][firsts[1]]
+
         return Differences(
             {
                 weight: _Alike(
-                    alike.attributes, list(map(change, alike.differing)), list(map(change, alike.absent))
+                    alike.attributes, list(map(first, alike.differing)), list(map(first, alike.absent))
                 )
                 for weight, alike in self._alike.items()
             }
@@ -443,37 +438,6 @@ class GroupRanges:
         return gap
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DiscretePart:
-    """Two tables, ``left`` and ``right``, in groups, and how these differ."""
-
-    left: RecordGroups
-    right: RecordGroups
-    _differences: Differences
-
-    def table(self, rows: slice) -> tuple[Matrix, Matrix]:
-        """N and D of some left groups, each with every right one; where D is 0, N is infinite."""
-        shape = (len(range(*rows.indices(len(self.left)))), len(self.right))
-        return self._differences.between((rows, None), slice(None), shape)
-
-    @property
-    def step(self) -> float:
-        """Return the mean distance that one attribute adds between two records."""
-        return 1 / self._differences.attributes
-
-
-def discrete_part(left: Records, right: Records, gower: Gower) -> DiscretePart:
-    """Sort two tables, which ``gower`` can measure, into groups."""
-    differences = differences_of(left, right, gower)
-    groups = []
-    for side, table in enumerate((left, right)):
-        codes = (pair[side] for pair in differences.differing)
-        keyed = [(each, int(each.max(initial=0)) + 1) for each in codes]
-        numbers = combination_numbers(len(table), keyed)
-        groups.append(groups_of(halved(numbers, _scaled(table, gower))))
-    return DiscretePart(groups[0], groups[1], differences.mapped(lambda pair: _of_groups(pair, groups)))
-
-
 def _scaled(records: Records, gower: Gower) -> list[Matrix]:
     """Return the amount that each number adds to N if it differs by degrees, up to a constant."""
     with np.errstate(over="ignore"):
@@ -486,23 +450,25 @@ def _scaled(records: Records, gower: Gower) -> list[Matrix]:
         ]
 
 
-def _of_groups(pair: CodePair, groups: Sequence[RecordGroups]) -> CodePair:
-    """Codes of each group's first record, which are those of all."""
-    left, right = (codes[g.records[g.starts[:-1]]] for codes, g in zip(pair, groups, strict=True))
-    return left, right
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupPairs:
     """Two tables, ready to be compared by groups: what levels decide, and the numbers.
 
     Args:
+        differences: Of the groups.
         edges: For each number, of the groups on the left and on the right.
     """
 
-    part: DiscretePart
+    left: RecordGroups
+    right: RecordGroups
+    differences: Differences
     numbers: tuple[NumericColumn, ...]
     edges: tuple[tuple[GroupRanges, GroupRanges], ...]
+
+    def table(self, rows: slice) -> tuple[Matrix, Matrix]:
+        """N and D of some left groups, each with every right one; where D is 0, N is infinite."""
+        shape = (len(range(*rows.indices(len(self.left)))), len(self.right))
+        return self.differences.between((rows, None), slice(None), shape)
 
     def at_best(self, group: int, groups: Positions, known: Row, counted: Row) -> Row:
         """Return the least distance of records of a group on the left to those of groups on the right.
@@ -533,9 +499,15 @@ class GroupPairs:
 
 
 def group_pairs_of(left: Records, right: Records, gower: Gower) -> GroupPairs:
-    """Prepare two tables that have the attributes of the distance."""
-    part, numbers = discrete_part(left, right, gower), tuple(numeric_columns(left, right, gower))
+    """Sort two tables, which ``gower`` can measure, into groups, and prepare them."""
+    differences, groups = differences_of(left, right, gower), []
+    for side, table in enumerate((left, right)):
+        codes = (pair[side] for pair in differences.differing)
+        keyed = [(each, int(each.max(initial=0)) + 1) for each in codes]
+        numbers = combination_numbers(len(table), keyed)
+        groups.append(groups_of(halved(numbers, _scaled(table, gower))))
+    columns = tuple(numeric_columns(left, right, gower))
     edges = (
-        (GroupRanges.of(one.left, part.left), GroupRanges.of(one.right, part.right)) for one in numbers
+        (GroupRanges.of(one.left, groups[0]), GroupRanges.of(one.right, groups[1])) for one in columns
     )
-    return GroupPairs(part, numbers, tuple(edges))
+    return GroupPairs(groups[0], groups[1], differences.of_groups(groups), columns, tuple(edges))

@@ -48,11 +48,6 @@ class RunningNearest:
     second: Row | None
     position: NDArray[np.int64]
 
-    @classmethod
-    def nothing(cls, rows: int, *, second: bool) -> "RunningNearest":
-        distances = np.full((2, rows), np.inf)
-        return cls(distances[0], distances[1] if second else None, np.full(rows, -1))
-
     def reach(self, rows: Positions) -> float:
         """Return the distance beyond which nothing changes for these records."""
         return float((self.distance if self.second is None else self.second)[rows].max())
@@ -218,8 +213,12 @@ def twin_numbers(records: Records, gower: Gower) -> NDArray[np.int64]:
 
     Missing is equal to missing. Attributes that weigh nothing say nothing.
     """
-    pairs = zip(records.columns, gower.proportions, strict=True)
-    ranked = (_ranks(column) for column, weight in pairs if weight)
+    ranked = []
+    for column, weight in zip(records.columns, gower.proportions, strict=True):
+        if weight and column.dtype.kind == "i" and column.max(initial=0) < len(column):
+            ranked.append(np.asarray(column + 1, np.int64))  # few levels need not be sorted
+        elif weight:
+            ranked.append(np.unique(column, return_inverse=True)[1].reshape(-1))
     return combination_numbers(
         len(records), ((codes, int(codes.max(initial=0)) + 1) for codes in ranked)
     )
@@ -231,12 +230,6 @@ def first_of_each(numbers: NDArray[np.int64], most: int = 1) -> NDArray[np.intp]
     counts = np.bincount(numbers)
     places = np.arange(len(numbers)) - np.repeat(np.cumsum(counts) - counts, counts)
     return order[places < most]
-
-
-def _ranks(column: Column) -> NDArray[np.int64]:
-    if column.dtype.kind == "i" and column.max(initial=0) < len(column):
-        return np.asarray(column + 1, np.int64)  # few levels need not be sorted
-    return np.unique(column, return_inverse=True)[1].reshape(-1)
 
 
 _PAIRS = 2**16
@@ -283,11 +276,8 @@ def nearest(records: Records, reference: Records, gower: Gower, *, second: bool 
     gower.check(reference)
     running = _distinct(records, reference, gower, second)
     others = np.full(len(records), np.inf) if running.second is None else running.second
-    return Nearest(_defined(running.distance), _defined(others), running.position)
-
-
-def _defined(distances: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.where(np.isinf(distances), np.nan, distances)
+    distance, others = (np.where(np.isinf(one), np.nan, one) for one in (running.distance, others))
+    return Nearest(distance, others, running.position)
 
 
 def _distinct(records: Records, reference: Records, gower: Gower, second: bool) -> RunningNearest:
@@ -305,7 +295,8 @@ def _distinct(records: Records, reference: Records, gower: Gower, second: bool) 
 
 def _nearest(records: Records, reference: Records, gower: Gower, second: bool) -> RunningNearest:
     """Return what is nearest if few records repeat, and no other record is there more than twice."""
-    running = RunningNearest.nothing(len(records), second=second)
+    none = np.full((2, len(records)), np.inf)
+    running = RunningNearest(none[0], none[1] if second else None, np.full(len(records), -1))
     rare = rare_levels(records, reference, gower)
     if rare:
         compare_sharing(pairs_of(records, reference, gower), rare, running)
@@ -314,10 +305,9 @@ def _nearest(records: Records, reference: Records, gower: Gower, second: bool) -
     if not len(reference):
         return running
     pairs = group_pairs_of(records, reference, gower)
-    part = pairs.part
-    step = max(1, _BOUNDS // len(part.right))
-    for start in range(0, len(part.left), step):
-        table = part.table(slice(start, start + step))
+    step = max(1, _BOUNDS // len(pairs.right))
+    for start in range(0, len(pairs.left), step):
+        table = pairs.table(slice(start, start + step))
         for group, (known, comparable) in enumerate(zip(*table, strict=True), start):
             _search(pairs, group, known, comparable, running)
     return running
@@ -325,7 +315,8 @@ def _nearest(records: Records, reference: Records, gower: Gower, second: bool) -
 
 def _search(pairs: GroupPairs, group: int, known: Row, counted: Row, running: RunningNearest) -> None:
     """Find what is nearest to the records of one group, given its N and D with all others."""
-    rows, step = pairs.part.left.members(np.array([group])), pairs.part.step
+    rows = pairs.left.members(np.array([group]))
+    step = 1 / pairs.differences.attributes  # mean distance that one attribute adds
     bounds = known / counted
     lowest = float(bounds.min())
     # With equal weights, bounds are multiples of one step. Shells that end half a step later do not
@@ -344,7 +335,7 @@ def _look(
     pairs: GroupPairs, group: int, chosen: Positions, table: tuple[Row, Row], running: RunningNearest
 ) -> None:
     """Compare the records of one group to those of some groups; where these are many, in order."""
-    rows, right = pairs.part.left.members(np.array([group])), pairs.part.right
+    rows, right = pairs.left.members(np.array([group])), pairs.right
     sizes = right.starts[chosen + 1] - right.starts[chosen]
     # Sorting groups by their boxes costs more than it saves where few records are left.
     if not pairs.numbers or sizes.sum() <= _MANY:
@@ -373,7 +364,7 @@ def _compare(
     running: RunningNearest,
 ) -> None:
     """Compare records of one group to all at some positions."""
-    known, comparable = (row[pairs.part.right.of[positions]] for row in table)
+    known, comparable = (row[pairs.right.of[positions]] for row in table)
     size = max(1, _PAIRS // len(positions))
     for start in range(0, len(rows), size):
         some = rows[start : start + size]
