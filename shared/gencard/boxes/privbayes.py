@@ -259,12 +259,12 @@ def certainties(joints: IntArray) -> IntArray:
 def _least(one: IntArray, other: IntArray, records: int) -> int:
     """The least of :math:`(n - 2 k_0)^+ + (n - 2 k_1)^+` over two parts' ways, each with each."""
     narrow = np.int32 if records < _NARROW else np.int64
-    short, added = (records - 2 * one).astype(narrow), (2 * other).astype(narrow)
+    short: NDArray[Any] = (records - 2 * one).astype(narrow)
+    added: NDArray[Any] = (2 * other).astype(narrow)
     step = max(1, _AT_ONCE // added.shape[1])
     least = []
     for begin in range(0, short.shape[1], step):
-        sums: NDArray[Any] = short[:, begin : begin + step, None] - added[:, None]
-        zeros, ones = sums
+        zeros, ones = short[:, begin : begin + step, None] - added[:, None]
         np.maximum(zeros, 0, out=zeros)
         zeros += np.maximum(ones, 0, out=ones)
         least.append(int(zeros.min()))

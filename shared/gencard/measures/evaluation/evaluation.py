@@ -258,7 +258,10 @@ class Material:
     @cached_property
     def tables(self) -> Tables:
         """Release, records and holdout, with numeric attributes as numbers."""
-        return Tables(*map(self.plain, (self.synthetic, self.records, self.unseen)))
+        synthetic, train, holdout = (
+            records_of(each, self.coding) for each in (self.synthetic, self.records, self.unseen)
+        )
+        return Tables(synthetic, train, holdout)
 
     @cached_property
     def gower(self) -> Gower:
@@ -285,9 +288,6 @@ class Material:
     def targets(self, table: Records) -> int:
         """Number of records of a table that each attack aims at."""
         return min(self.declared.attacks, len(table))
-
-    def plain(self, dataset: Dataset) -> Records:
-        return records_of(dataset, self.coding)
 
     def rng(self, measure: str) -> np.random.Generator:
         """Random generator of one evaluation, independent of the others that are run."""

@@ -123,7 +123,7 @@ def inference_finding(material: Material) -> AttackFinding:
     """All attributes but the declared target are known."""
     tables, target = material.tables, material.declared.target
     attacks, controls = (
-        min(material.targets(table), int(np.sum(present(table.columns[table.attributes.index(target)]))))
+        min(material.targets(table), int(np.sum(present(table.column(target)))))
         for table in (tables.train, tables.holdout)
     )
     ask = partial(inference, tables, material.gower, target, rng=material.rng("inference"))

@@ -35,7 +35,7 @@ from gencard.core.errors import (
     UnknownAttributeError,
 )
 from gencard.measures.privacy.distances import Positions
-from gencard.measures.privacy.records import Column, Records, check_same_kinds, present
+from gencard.measures.privacy.records import Records, check_same_kinds, present
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,30 +233,32 @@ def middles(records: Records) -> list[float]:
 
 def portrait(records: Records, row: int, axes: Positions, medians: list[float]) -> Predicate:
     """Return a predicate of one record: its levels, and its numbers or any farther from the median."""
-    return frozenset(_trait(records.columns[axis], row, int(axis), medians[axis]) for axis in axes)
-
-
-def _trait(column: Column, row: int, axis: int, median: float) -> AttributeCondition:
-    value = float(column[row])
-    if not present(column[row : row + 1])[0]:
-        return AttributeCondition(axis, Relation.MISSING, 0.0)
-    if column.dtype.kind != "f":
-        return AttributeCondition(axis, Relation.EQUAL, value)
-    return AttributeCondition(axis, Relation.AT_LEAST if value >= median else Relation.AT_MOST, value)
+    conditions = []
+    for axis in map(int, axes):
+        column = records.columns[axis]
+        value = float(column[row])
+        if not present(column[row : row + 1])[0]:
+            relation, value = Relation.MISSING, 0.0
+        elif column.dtype.kind != "f":
+            relation = Relation.EQUAL
+        else:
+            relation = Relation.AT_LEAST if value >= medians[axis] else Relation.AT_MOST
+        conditions.append(AttributeCondition(axis, relation, value))
+    return frozenset(conditions)
 
 
 def by_luck(values: list[NDArray[Any]], axes: Positions, rng: np.random.Generator) -> Predicate:
     """Conditions with any of each attribute's ``values``, each as likely, in any relation."""
-    return frozenset(_lucky(values[axis], int(axis), rng) for axis in axes)
-
-
-def _lucky(values: NDArray[Any], axis: int, rng: np.random.Generator) -> AttributeCondition:
-    place = int(rng.integers(len(values)))
-    if not present(values[place : place + 1])[0]:
-        return AttributeCondition(axis, Relation.MISSING, 0.0)
-    relations = (Relation.EQUAL, Relation.AT_MOST, Relation.AT_LEAST)
-    relation = relations[rng.integers(3)] if values.dtype.kind == "f" else Relation.EQUAL
-    return AttributeCondition(axis, relation, float(values[place]))
+    conditions = []
+    for axis in map(int, axes):
+        place = int(rng.integers(len(values[axis])))
+        value, relation = float(values[axis][place]), Relation.EQUAL
+        if not present(values[axis][place : place + 1])[0]:
+            relation, value = Relation.MISSING, 0.0
+        elif values[axis].dtype.kind == "f":
+            relation = (Relation.EQUAL, Relation.AT_MOST, Relation.AT_LEAST)[rng.integers(3)]
+        conditions.append(AttributeCondition(axis, relation, value))
+    return frozenset(conditions)
 
 
 _TRIES = 50
@@ -279,7 +281,7 @@ def singling_out(tables: Tables, *, width: int = 1, attacks: int, rng: np.random
     if not guesses:
         raise ComputationError(problem="no synthetic record is singled out by this number of attributes")
     values = [np.unique(column) for column in holdout.columns]
-    lucky = [by_luck(values, _axes(holdout, width, rng), rng) for _ in guesses]
+    lucky = [by_luck(values, rng.choice(len(values), width, replace=False), rng) for _ in guesses]
     size = min(len(train), len(holdout))
     ours, theirs = (drawn(table, size, rng) for table in (train, holdout))
     pairs = ((guesses, ours), (guesses, theirs), (lucky, ours))
@@ -301,13 +303,10 @@ def _guesses(synthetic: Records, width: int, attacks: int, rng: np.random.Genera
     medians = middles(synthetic)
     for _ in range(_TRIES * attacks):
         row = int(rng.integers(len(synthetic)))
-        guess = portrait(synthetic, row, _axes(synthetic, width, rng), medians)
+        axes = rng.choice(len(medians), width, replace=False)
+        guess = portrait(synthetic, row, axes, medians)
         if guess not in guesses and singles_out(guess, synthetic):
             guesses[guess] = None
         if len(guesses) == attacks:
             break
     return list(guesses)
-
-
-def _axes(records: Records, width: int, rng: np.random.Generator) -> Positions:
-    return rng.choice(len(records.attributes), width, replace=False)

@@ -94,7 +94,8 @@ class Gower:
     def project(self, clique: Clique) -> "Gower":
         """The distance by some of the attributes, in the clique's order."""
         axes = [self.attributes.index(name) for name in clique]
-        ranges, weights = (tuple(own[axis] for axis in axes) for own in (self.ranges, self.weights))
+        ranges = tuple(self.ranges[axis] for axis in axes)
+        weights = tuple(self.weights[axis] for axis in axes)
         return Gower(clique, ranges, weights, self.missing)
 
     @property

@@ -107,13 +107,16 @@ def inference(
     if not 0 <= tolerance <= 1:
         raise InvalidNumberError(field="The tolerance", expected="from 0 to 1")
     distance = gower.project(known)
-    targets = [
-        drawn(_with(tables.train, secret), attacks, rng),
-        drawn(_with(tables.holdout, secret), attacks if controls is None else controls, rng),
-    ]
-    secrets = [_column(table, secret) for table in targets]
+    targets = []
+    for table, number in (
+        (tables.train, attacks),
+        (tables.holdout, attacks if controls is None else controls),
+    ):
+        has_secret = np.flatnonzero(present(table.column(secret)))
+        targets.append(drawn(table.take(has_secret), number, rng))
+    secrets = [table.column(secret) for table in targets]
     guesses = [_guessed_secrets(tables.synthetic, table, distance, secret, rng) for table in targets]
-    lucky = rng.choice(_column(tables.synthetic, secret), attacks)
+    lucky = rng.choice(tables.synthetic.column(secret), attacks)
     pairs = zip((*guesses, lucky), (*secrets, secrets[0]), strict=True)
     return Attack(*(_right(guess, truth, tolerance) for guess, truth in pairs))
 
@@ -126,7 +129,7 @@ def _guessed_secrets(
         near[0] if len(near) else rng.integers(len(synthetic))
         for near in neighbours(targets, synthetic, distance, 1, rng)
     )
-    guesses: Column = _column(synthetic, secret)[np.fromiter(positions, np.intp)]
+    guesses: Column = synthetic.column(secret)[np.fromiter(positions, np.intp)]
     return guesses
 
 
@@ -135,15 +138,6 @@ def _right(guesses: Column, truths: Column, tolerance: float) -> Proportion:
     numeric = truths.dtype.kind == "f"
     right = np.abs(guesses - truths) <= (tolerance * np.abs(truths) if numeric else 0)
     return Proportion(int(right.sum()), len(truths))
-
-
-def _with(records: Records, secret: str) -> Records:
-    """The records whose secret is not missing."""
-    return records.take(np.flatnonzero(present(_column(records, secret))))
-
-
-def _column(records: Records, attribute: str) -> Column:
-    return records.columns[records.attributes.index(attribute)]
 
 
 def linkability(
@@ -225,17 +219,14 @@ class Membership:
 
     def _edge(self, outside: float, z: float) -> float:
         """Return the end of the interval between the estimated area and 0 or 1, by bisection."""
-        inside = self.area
+        inside, m, n = self.area, len(self.members), len(self.others)
         for _ in range(_HALVINGS):
             middle = (inside + outside) / 2
-            if abs(middle - self.area) <= z * self._stderr(middle):
+            # Standard error of the area that is measured where the true one is the middle.
+            spread = (1 - middle) / (2 - middle) + middle / (1 + middle)
+            stderr = sqrt(middle * (1 - middle) / (m * n) * (1 + ((m + n) / 2 - 1) * spread))
+            if abs(middle - self.area) <= z * stderr:
                 inside = middle
             else:
                 outside = middle
         return inside
-
-    def _stderr(self, area: float) -> float:
-        """Standard error of the area that is found where the true one is this."""
-        m, n = len(self.members), len(self.others)
-        spread = (1 - area) / (2 - area) + area / (1 + area)
-        return sqrt(area * (1 - area) / (m * n) * (1 + ((m + n) / 2 - 1) * spread))

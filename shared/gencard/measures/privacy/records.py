@@ -53,14 +53,17 @@ class Records:
             for name, column in zip(self.attributes, self.columns, strict=True)
         )
 
+    def column(self, attribute: str) -> Column:
+        """The values of one of the attributes."""
+        return self.columns[self.attributes.index(attribute)]
+
     def take(self, rows: NDArray[np.intp]) -> "Records":
         """The records at the given positions, in that order."""
         return Records(self.attributes, tuple(column[rows] for column in self.columns))
 
     def project(self, clique: Clique) -> "Records":
         """The records' values of some of their attributes, in the clique's order."""
-        columns = dict(zip(self.attributes, self.columns, strict=True))
-        return Records(clique, tuple(columns[name] for name in clique))
+        return Records(clique, tuple(map(self.column, clique)))
 
 
 def records_of(dataset: Dataset, coding: Coding) -> Records:
@@ -116,13 +119,10 @@ def _frozen(column: Column) -> Column:
     array = np.asarray(column)
     if not array.flags.writeable and array.base is None and array.dtype in (np.float64, np.int64):
         return column
-    if array.dtype.kind == "f":
-        numbers = np.array(column, dtype=np.float64)
-        numbers.flags.writeable = False
-        return numbers
-    levels = np.array(column, dtype=np.int64)
-    levels.flags.writeable = False
-    return levels
+    kind = np.float64 if array.dtype.kind == "f" else np.int64
+    frozen: Column = np.array(column, dtype=kind)
+    frozen.flags.writeable = False
+    return frozen
 
 
 _MOST_NUMBERS = 2**62
