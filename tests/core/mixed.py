@@ -6,12 +6,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 from gencard.core.dataset import Dataset
-from gencard.measures.privacy.attacks import Tables
+from gencard.measures.privacy.attacks import Membership, Tables
 from gencard.measures.privacy.dcr import CloserShare, closer_share
-from gencard.measures.privacy.distances import Gower, Missing
+from gencard.measures.privacy.distances import Gower, Missing, Records
 from gencard.measures.privacy.nearest import nearest
-from gencard.measures.privacy.neighbours import Membership
-from gencard.measures.privacy.records import Records
 from gencard.measures.utility.table_utility import mean_measure, table_utilities
 from tests.core.oracles import read
 

@@ -14,14 +14,12 @@ from gencard.core.errors import (
     InvalidNumberError,
     TooLargeError,
 )
-from gencard.measures.privacy.attacks import Tables, singling_out
+from gencard.measures.privacy.attacks import Tables, inference, linkability, singling_out
 from gencard.measures.privacy.canaries import reconstruct_cells
 from gencard.measures.privacy.dcr import equal_share
 from gencard.measures.privacy.disclosure import disclosure_risk, replicated_uniques
-from gencard.measures.privacy.distances import Missing, gower_of
+from gencard.measures.privacy.distances import Missing, Records, gower_of
 from gencard.measures.privacy.nearest import nearest
-from gencard.measures.privacy.neighbours import inference, linkability
-from gencard.measures.privacy.records import Records
 from gencard.measures.utility.fidelity import Gap, gap_error
 from gencard.measures.utility.propensity import regression_propensity, tree_propensity
 from gencard.measures.utility.table_utility import marginal_error, mean_measure, table_utilities

@@ -12,9 +12,8 @@ from gencard.core.errors import DomainMismatchError, InvalidDatasetError, Invali
 from gencard.measures.evaluation.risk_findings import BINS, Curve
 from gencard.measures.privacy.dcr import closer_share, equal_share
 from gencard.measures.privacy.disclosure import replicated_uniques
-from gencard.measures.privacy.distances import Missing, gower_of
+from gencard.measures.privacy.distances import Missing, Records, gower_of
 from gencard.measures.privacy.nearest import Nearest, chance_of_clone, clone_share, nearest, nndr
-from gencard.measures.privacy.records import Records
 from tests.core.mixed import adult, closer, compared, half_ties
 from tests.core.oracles import coded
 from tests.shared_data import oracle_file

@@ -16,9 +16,8 @@ from gencard.core.errors import (
     InvalidNumberError,
     UnknownAttributeError,
 )
-from gencard.measures.privacy.distances import Gower, Missing, distances, gower_of
+from gencard.measures.privacy.distances import Gower, Missing, Records, distances, gower_of, records_of
 from gencard.measures.privacy.nearest import nearest
-from gencard.measures.privacy.records import Records, records_of
 from tests.core.mixed import by_hand, compared, tables
 from tests.shared_data import oracle_file
 

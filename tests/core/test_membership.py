@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.core.errors import DomainMismatchError, InvalidDatasetError, InvalidNumberError
-from gencard.measures.privacy.attacks import Tables
+from gencard.measures.privacy.attacks import Membership, Tables
 from gencard.measures.privacy.distances import gower_of
-from gencard.measures.privacy.neighbours import Membership
 from tests.core.mixed import membership
 from tests.core.populations import copied, records
 

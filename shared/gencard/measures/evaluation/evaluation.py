@@ -19,9 +19,8 @@ from gencard.core.statistics.psi import Psi
 from gencard.core.typed_json import PLAIN
 from gencard.core.types import UNDEFINED, FloatArray
 from gencard.measures.privacy.attacks import Proportion, Tables
-from gencard.measures.privacy.distances import Gower, Missing, gower_of
+from gencard.measures.privacy.distances import Gower, Missing, Records, gower_of, records_of
 from gencard.measures.privacy.nearest import Nearest, nearest
-from gencard.measures.privacy.records import Records, records_of
 from gencard.measures.utility.fidelity import GapWords
 
 # Rounding of numbers about records to their sampling error.

@@ -27,12 +27,20 @@ from gencard.measures.evaluation.evaluation import (
     rounded_share,
     rounded_shares,
 )
-from gencard.measures.privacy.attacks import Attack, Proportion, Risk, drawn, singling_out
+from gencard.measures.privacy.attacks import (
+    Attack,
+    Membership,
+    Proportion,
+    Risk,
+    drawn,
+    inference,
+    linkability,
+    singling_out,
+)
 from gencard.measures.privacy.dcr import LabelTest, clone_test, closer_share, equal_share, nearness_test
 from gencard.measures.privacy.disclosure import disclosure_risk, replicated_uniques
+from gencard.measures.privacy.distances import combination_numbers, present
 from gencard.measures.privacy.nearest import Nearest, chance_of_clone, clone_share, nearest, nndr
-from gencard.measures.privacy.neighbours import Membership, inference, linkability
-from gencard.measures.privacy.records import combination_numbers, present
 
 # Attacks on the release and disclosure from it, each with its reference; uniques and small counts.
 

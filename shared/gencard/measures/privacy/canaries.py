@@ -32,9 +32,8 @@ from gencard.core.dataset import Dataset, check_same_domain
 from gencard.core.domain import Domain
 from gencard.core.errors import ComputationError, InvalidDatasetError, InvalidNumberError
 from gencard.core.types import FloatArray
-from gencard.measures.privacy.distances import Gower
+from gencard.measures.privacy.distances import Gower, Records
 from gencard.measures.privacy.nearest import nearest
-from gencard.measures.privacy.records import Records
 
 # Lower bounds on epsilon that an audit of one run proves, and the spaces that canaries are drawn from.
 #

@@ -16,6 +16,7 @@ from gencard.core.dataset import Dataset, check_same_domain
 from gencard.core.domain import Clique
 from gencard.core.errors import ComputationError, InvalidNumberError
 from gencard.core.types import FloatArray
+from gencard.measures.privacy.attacks import Membership
 from gencard.measures.privacy.canaries import (
     Cube,
     EpsilonBound,
@@ -33,7 +34,6 @@ from gencard.measures.privacy.canaries import (
     steps_of,
     tilted_chance,
 )
-from gencard.measures.privacy.neighbours import Membership
 
 # Bounds on epsilon from the sum nu of the distances of m canaries to their closest rows.
 #

@@ -44,9 +44,8 @@ from numpy.typing import NDArray
 from gencard.core.errors import InvalidDatasetError, InvalidNumberError
 from gencard.core.types import FloatArray
 from gencard.measures.privacy.attacks import Proportion, quantile
-from gencard.measures.privacy.distances import Gower
+from gencard.measures.privacy.distances import Gower, Records
 from gencard.measures.privacy.nearest import nearest
-from gencard.measures.privacy.records import Records
 
 TIE = 1e-12
 """Distances that differ by less are equal: equal sums, added in another order."""

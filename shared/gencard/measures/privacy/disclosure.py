@@ -37,7 +37,7 @@ from gencard.core.dataset import Dataset, check_same_domain
 from gencard.core.domain import Clique
 from gencard.core.errors import ComputationError, InvalidInputError, InvalidNumberError
 from gencard.core.types import IntArray
-from gencard.measures.privacy.records import combination_numbers
+from gencard.measures.privacy.distances import combination_numbers
 
 # Replicated uniques: combinations that exactly one original and exactly one synthetic record have.
 #

@@ -21,17 +21,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gencard.measures.privacy.distances import (
+    Column,
     Gower,
     GroupPairs,
     Matrix,
     Pairs,
     Positions,
+    Records,
     Row,
+    combination_numbers,
     group_pairs_of,
     pairs_of,
     ranges,
 )
-from gencard.measures.privacy.records import Column, Records, combination_numbers
 
 # Levels that few records have, so that an attribute of many levels need not split all groups.
 #
