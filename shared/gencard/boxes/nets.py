@@ -373,11 +373,21 @@ class FittedNet:
         if rows < 0:
             raise InvalidNumberError(field="rows", expected="a whole number of 0 or more")
         rng = rng_of(seed)
-        domain = self.layout.domain
+        domain, numbers, starts = self.layout.domain, self.layout.numbers, self.layout.starts
         codes = np.empty((rows, len(domain)), dtype=code_dtype(max(domain.sizes)), order="F")
         for start in range(0, rows, _BLOCK):
             block = codes[start : start + _BLOCK]
-            block[:] = self.layout.decoded(self._drawn(len(block), rng)).codes
+            inputs = np.zeros((len(block), self.noise + len(self.conditions)), dtype=np.float32)
+            inputs[:, : self.noise] = rng.standard_normal((len(block), self.noise), dtype=np.float32)
+            if len(self.conditions):
+                chosen = drawn_by(np.cumsum(self.conditions), rng.random(len(block)))
+                inputs[np.arange(len(block)), self.noise + chosen] = 1.0
+            outputs = self.net(inputs)
+            # One draw of each block by its logits: the highest with Gumbel noise.
+            logits = outputs[:, numbers:] + gumbel((len(block), int(starts[-1])), rng)
+            highest = [first + logits[:, first:end].argmax(axis=1) for first, end in pairwise(starts)]
+            drawn = Rows(np.stack(highest, axis=1), np.tanh(outputs[:, :numbers]))
+            block[:] = self.layout.decoded(drawn).codes
         return Dataset(domain, codes)
 
     def save(self) -> bytes:
@@ -398,19 +408,6 @@ class FittedNet:
             "noise": self.noise,
         }
         return archived(header, arrays)
-
-    def _drawn(self, rows: int, rng: np.random.Generator) -> Rows:
-        """One draw of each block by its logits: the highest with Gumbel noise."""
-        inputs = np.zeros((rows, self.noise + len(self.conditions)), dtype=np.float32)
-        inputs[:, : self.noise] = rng.standard_normal((rows, self.noise), dtype=np.float32)
-        if len(self.conditions):
-            chosen = drawn_by(np.cumsum(self.conditions), rng.random(rows))
-            inputs[np.arange(rows), self.noise + chosen] = 1.0
-        outputs = self.net(inputs)
-        numbers, starts = self.layout.numbers, self.layout.starts
-        logits = outputs[:, numbers:] + gumbel((rows, int(starts[-1])), rng)
-        highest = [start + logits[:, start:end].argmax(axis=1) for start, end in pairwise(starts)]
-        return Rows(np.stack(highest, axis=1), np.tanh(outputs[:, :numbers]))
 
 
 def net_of(data: bytes) -> FittedNet:

@@ -420,12 +420,8 @@ def _is_sound(step: DrawStep, earlier: set[int], domain: Domain) -> bool:
         d.min() >= low and d.max() < domain.sizes[step.axis]
         for d, low in zip(donors, lowest, strict=True)
     )
-    return inside and _is_smooth(step, domain)
-
-
-def _is_smooth(step: DrawStep, domain: Domain) -> bool:
-    if step.density is None:
-        return True
+    if not inside or step.density is None:
+        return inside
     numbers, bandwidth = step.density.numbers, step.density.bandwidth
     return bool(
         numbers.shape == (domain.sizes[step.axis],)

@@ -6,7 +6,6 @@ The definitions are in ``measures.privacy``.
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import ceil
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,6 @@ from gencard.measures.evaluation.evaluation import (
     Named,
     rounded_between,
     rounded_count,
-    rounded_if_known,
     rounded_named_shares,
     rounded_outward,
     rounded_proportion,
@@ -308,8 +306,8 @@ class Curve:
             bins=rounded_shares(self.bins, size),
             farther=rounded_share(self.farther, size),
             undefined=rounded_share(self.undefined, size),
-            median=rounded_if_known(self.median, size),
-            second=rounded_if_known(self.second, size),
+            median=rounded_between(self.median, size),
+            second=rounded_between(self.second, size),
         )
 
     @classmethod
@@ -544,14 +542,18 @@ class CloneFinding(Finding):
 
     def rounded(self, material: Material) -> "CloneFinding":
         rows, records, others = map(len, (material.synthetic, material.records, material.unseen))
-        sizes = {"train": rows, "equal": rows, "holdout": rows, "chance": rows}
-        sizes |= {"alike": records, "records": records, "others": others}
-        shares: dict[str, Any] = {}
-        for name, size in sizes.items():
-            share: float | None = getattr(self, name)
-            shares[name] = None if share is None else rounded_share(share, size)
-        detectable = _rounded_up(self.detectable)
-        return replace(self, rows=rounded_count(rows), detectable=detectable, **shares)
+        return replace(
+            self,
+            rows=rounded_count(rows),
+            train=rounded_share(self.train, rows),
+            equal=rounded_share(self.equal, rows),
+            holdout=rounded_share(self.holdout, rows),
+            chance=rounded_share(self.chance, rows),
+            alike=rounded_share(self.alike, records),
+            records=rounded_share(self.records, records),
+            others=rounded_share(self.others, others),
+            detectable=_rounded_up(self.detectable),
+        )
 
 
 def clone_finding(material: Material) -> CloneFinding:
@@ -610,8 +612,8 @@ class RatioFinding(Finding):
         return RatioFinding(
             rounded_shares(self.train, rows),
             rounded_shares(self.holdout, rows),
-            rounded_if_known(self.low_train, rows),
-            rounded_if_known(self.low_holdout, rows),
+            rounded_between(self.low_train, rows),
+            rounded_between(self.low_holdout, rows),
         )
 
 

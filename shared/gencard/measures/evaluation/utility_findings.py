@@ -26,7 +26,6 @@ from gencard.measures.evaluation.evaluation import (
     rounded_between,
     rounded_freely,
     rounded_gaps,
-    rounded_if_known,
     rounded_measures,
     rounded_share,
 )
@@ -93,7 +92,7 @@ class GapFinding(Finding):
         fewest = int(records[records >= FEWEST].min(initial=len(material.records)))
         return replace(
             self,
-            error=None if self.error is None else rounded_between(self.error, fewest, 2.0),
+            error=rounded_between(self.error, fewest, 2.0),
             original=rounded_gaps(self.original, sizes),
             synthetic=rounded_gaps(self.synthetic, sizes),
         )
@@ -247,16 +246,12 @@ class PropensityFinding(Finding):
 
     def rounded(self, material: Material) -> "PropensityFinding":
         size = len(material.records)
-        pmse, regression, tree = (
-            None if value is None else rounded_freely(value, size)
-            for value in (self.regression_pmse, self.regression, self.tree)
-        )
         return replace(
             self,
-            regression_pmse=pmse,
-            regression=regression,
+            regression_pmse=rounded_freely(self.regression_pmse, size),
+            regression=rounded_freely(self.regression, size),
             tree_pmse=rounded_freely(self.tree_pmse, size),
-            tree=tree,
+            tree=rounded_freely(self.tree, size),
         )
 
 
@@ -361,8 +356,8 @@ class TablesFinding(Finding):
         return replace(
             self,
             widths=tuple(tables.rounded(records) for tables in self.widths),
-            pairs=tuple(None if one is None else rounded_freely(one, records) for one in self.pairs),
-            variations=tuple(rounded_if_known(one, records) for one in self.variations),
+            pairs=tuple(rounded_freely(one, records) for one in self.pairs),
+            variations=tuple(rounded_between(one, records) for one in self.variations),
         )
 
 

@@ -423,8 +423,12 @@ def inference(
     secrets = [table.column(secret) for table in targets]
     guesses = [_guessed_secrets(tables.synthetic, table, distance, secret, rng) for table in targets]
     lucky = rng.choice(tables.synthetic.column(secret), attacks)
-    pairs = zip((*guesses, lucky), (*secrets, secrets[0]), strict=True)
-    return Attack(*(_right(guess, truth, tolerance) for guess, truth in pairs))
+    proportions = []
+    for guess, truth in zip((*guesses, lucky), (*secrets, secrets[0]), strict=True):
+        allowed = tolerance * np.abs(truth) if truth.dtype.kind == "f" else 0
+        right = np.abs(guess - truth) <= allowed  # a missing guess never is
+        proportions.append(Proportion(int(right.sum()), len(truth)))
+    return Attack(*proportions)
 
 
 def _guessed_secrets(
@@ -437,13 +441,6 @@ def _guessed_secrets(
     )
     guesses: Column = synthetic.column(secret)[np.fromiter(positions, np.intp)]
     return guesses
-
-
-def _right(guesses: Column, truths: Column, tolerance: float) -> Proportion:
-    """Count the guesses that are right; a missing one never is."""
-    numeric = truths.dtype.kind == "f"
-    right = np.abs(guesses - truths) <= (tolerance * np.abs(truths) if numeric else 0)
-    return Proportion(int(right.sum()), len(truths))
 
 
 def linkability(

@@ -150,8 +150,10 @@ def _frozen(column: Column) -> Column:
     array = np.asarray(column)
     if not array.flags.writeable and array.base is None and array.dtype in (np.float64, np.int64):
         return column
-    kind = np.float64 if array.dtype.kind == "f" else np.int64
-    frozen: Column = np.array(column, dtype=kind)
+    is_number = array.dtype.kind == "f"
+    frozen: Column = (
+        np.array(column, dtype=np.float64) if is_number else np.array(column, dtype=np.int64)
+    )
     frozen.flags.writeable = False
     return frozen
 

@@ -394,7 +394,15 @@ def sampling_variation(shares: Shares, rows: int, probability: float) -> tuple[f
     approximation: ``tests/core/test_sampling_error.py`` tries it.
     """
     uncertain = shares[(shares > 0) & (shares < 1)]  # counts that are not known in advance
-    deviations = _deviations(uncertain, rows)
+    nearest = np.minimum(np.floor(rows * uncertain) + 1, rows)
+    log_chance = (
+        scipy.special.xlogy(nearest, uncertain)
+        + scipy.special.xlog1py(rows - nearest, -uncertain)
+        - scipy.special.betaln(rows - nearest + 1, nearest + 1)
+        - np.log(rows + 1)
+    )
+    # The mean absolute deviation of each cell's share.
+    deviations: Shares = 2 * nearest * (1 - uncertain) * np.exp(log_chance) / rows
     mean = float(deviations.sum() / 2)
     stddevs = np.sqrt(np.maximum(uncertain * (1 - uncertain) / rows - deviations**2, 0.0))
     shared = stddevs * uncertain / (1 - uncertain)
@@ -404,16 +412,3 @@ def sampling_variation(shares: Shares, rows: int, probability: float) -> tuple[f
         return mean, mean + 1 / rows
     quantile = scipy.special.gammainccinv(mean**2 / variance, probability)
     return mean, float(quantile * variance / mean + 1 / rows)
-
-
-def _deviations(shares: Shares, rows: int) -> Shares:
-    """Mean absolute deviation of each cell's share."""
-    nearest = np.minimum(np.floor(rows * shares) + 1, rows)
-    log_chance = (
-        scipy.special.xlogy(nearest, shares)
-        + scipy.special.xlog1py(rows - nearest, -shares)
-        - scipy.special.betaln(rows - nearest + 1, nearest + 1)
-        - np.log(rows + 1)
-    )
-    result: Shares = 2 * nearest * (1 - shares) * np.exp(log_chance) / rows
-    return result
