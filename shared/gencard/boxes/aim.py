@@ -81,8 +81,9 @@ class Candidates:
             self._cells.clear()
             self._cells[measured] = {}
         inside, cells = [], self._cells[measured]
+        held = [set(one) for one in model.tree.tree.cliques]
         for clique in self.weights:
-            is_held = model.holds(clique)
+            is_held = any(one.issuperset(clique) for one in held)
             if not is_held and clique not in cells:
                 cells[clique] = cells_needed(self.domain, sorted(measured | {clique}))
             if is_held or cells[clique] <= max_cells:

@@ -88,11 +88,6 @@ class MergedLevels:
     domain: Domain
     levels: tuple[KeptLevels, ...]
 
-    @classmethod
-    def of(cls, domain: Domain, measured: Sequence[Measurement]) -> "MergedLevels":
-        """From the noisy marginals of all attributes, in the domain's order."""
-        return cls(domain, tuple(KeptLevels.of(marginal) for marginal in measured))
-
     @property
     def small(self) -> Domain:
         """The domain after merging."""
@@ -145,7 +140,7 @@ class Mst(ModelBox):
         third = budget.total / (3 if len(names) > 1 else 1)
         progress("attributes", 0.0)
         alone = budget.noisy_marginals(dataset, [(name,) for name in names], third)
-        levels = MergedLevels.of(dataset.domain, alone)
+        levels = MergedLevels(dataset.domain, tuple(map(KeptLevels.of, alone)))
         small = levels.merged(dataset)
         merged_marginals = [
             one.summed(marginal) for one, marginal in zip(levels.levels, alone, strict=True)

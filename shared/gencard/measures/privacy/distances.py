@@ -467,12 +467,6 @@ def pairs_of(left: Records, right: Records, gower: Gower) -> Pairs:
     return Pairs(tuple(numeric_columns(left, right, gower)), differences_of(left, right, gower))
 
 
-def distances(left: Records, right: Records, gower: Gower) -> Matrix:
-    """All distances, 0 to 1, shape ``(len(left), len(right))``; NaN where nothing can be compared."""
-    every = slice(None)
-    return pairs_of(left, right, gower).distances((every, None), every, (len(left), len(right)))
-
-
 def add_numbers(
     numbers: Sequence[NumericColumn],
     total: Matrix,
