@@ -53,7 +53,7 @@ class Job:
 
 def gencard(job: Job) -> Callable[[], Answer]:
     """Ours: pure numpy."""
-    records = import_module("gencard.measures.privacy.records").Records
+    records = import_module("gencard.measures.privacy.distances").Records
     gower = import_module("gencard.measures.privacy.distances")
     nearest = import_module("gencard.measures.privacy.nearest").nearest
     tables = [

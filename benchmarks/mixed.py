@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from benchmarks import bench
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
-from gencard.measures.utility.table_utility import mean_table_utility
+from gencard.measures.utility.table_utility import mean_measure, table_utilities
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -89,9 +89,8 @@ def utility(original: pd.DataFrame, synthetic: pd.DataFrame) -> float:
     domain = Domain.of({name: int(codes.max()) + 1 for name, codes in columns.items()})
     pooled = Dataset.of_columns(domain, list(columns.values()))
     whole = np.arange(len(both))
-    return bench.defined(
-        mean_table_utility(pooled.take(whole[: len(original)]), pooled.take(whole[len(original) :]), 2)
-    )
+    ours, theirs = pooled.take(whole[: len(original)]), pooled.take(whole[len(original) :])
+    return bench.defined(mean_measure(table_utilities(ours, theirs, 2).values(), "S_pMSE"))
 
 
 def is_number(column: "pd.Series[Any]") -> bool:

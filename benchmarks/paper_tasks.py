@@ -16,7 +16,6 @@ from gencard.measures.utility.prediction import (
     Accuracies,
     ForestReference,
     ForestUtility,
-    LogisticRegression,
     Split,
     Task,
     accuracies,
@@ -24,6 +23,7 @@ from gencard.measures.utility.prediction import (
     forest_reference,
     forest_utility,
     split,
+    taught_regression,
 )
 from gencard.measures.utility.table_utility import marginal_error
 
@@ -67,7 +67,7 @@ class Marks:
 def marks() -> Marks:
     """Accuracies on the test records of what the training records teach."""
     grade, health = _real(APPLICATION_2), _real(APPLICATION_3)
-    taught = LogisticRegression().fit(SOCIAL_GRADE, grade.training)
+    taught = taught_regression(SOCIAL_GRADE, grade.training)
     rng = np.random.default_rng(0)
     return Marks(
         accuracy(taught, grade.test, SOCIAL_GRADE.target), forest_reference(HEALTH, health, rng=rng)
@@ -93,7 +93,7 @@ def worth(name: str, seed: int, reference: ForestReference) -> Worth:
 
 def _regression(synthetic: Dataset) -> Accuracies:
     parts = split(synthetic, SOCIAL_GRADE.target)
-    taught = LogisticRegression().fit(SOCIAL_GRADE, parts.training)
+    taught = taught_regression(SOCIAL_GRADE, parts.training)
     real = _real(APPLICATION_2).test
     return accuracies(taught, SOCIAL_GRADE.target, real=real, synthetic=parts.test)
 

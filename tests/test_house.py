@@ -85,7 +85,7 @@ core.audit                   10  3400  24  does a black box use more than Phi
 core.blackbox                 1   150   6  the form of a black box
 core.card                     6  1950  71  terms, price, states and steps
 core.catalogue                1   200   4  what is offered, in public
-core.coding                   1   650  27  values as codes
+core.coding                   1   650  26  values as codes
 core.dataset                  1   250  13  records as codes
 core.derived_cells            1   250   8  cells that derived attributes rule out
 core.domain                   1   100   3  attributes and their sizes
@@ -103,7 +103,7 @@ core.values                   1   250  30  number, missing value or code
 files                         7  2000  48  files that a person names, read up to a bound
 measures                      1    50   0  its door
 measures.evaluation           5  1850  24  which evaluations exist, and their price
-measures.privacy             13  4700  46  distances, attacks, canaries, disclosure
+measures.privacy             11  4700  45  distances, attacks, canaries, disclosure
 measures.utility              7  2800  32  fidelity, propensity, predictions
 run                           4   850  25  what a program of an analyst imports
 shell                         2   350  15  commands that are imported when called

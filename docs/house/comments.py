@@ -57,7 +57,7 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
         f"{_PRIVACY}nearest:_distinct",
         f"{_PRIVACY}nearest:_search",
         f"{_PRIVACY}nearest:_look",
-        f"{_PRIVACY}nearest:_chance",
+        f"{_PRIVACY}nearest:chance_of_clone",
         f"{_PRIVACY}distances:GroupRanges.gap",
         f"{_PRIVACY}distances:_parts",
         f"{_PRIVACY}nearest:RunningNearest.add",

@@ -5,8 +5,12 @@ from functools import cache
 import numpy as np
 from hypothesis import strategies as st
 
-from gencard.measures.privacy.distances import Gower, Missing
-from gencard.measures.privacy.records import Records
+from gencard.core.dataset import Dataset
+from gencard.measures.privacy.attacks import Membership, Tables
+from gencard.measures.privacy.dcr import CloserShare, closer_share
+from gencard.measures.privacy.distances import Gower, Missing, Records
+from gencard.measures.privacy.nearest import nearest
+from gencard.measures.utility.table_utility import mean_measure, table_utilities
 from tests.core.oracles import read
 
 NUMERIC = ("age", "capital_gain", "capital_loss", "hours_per_week")
@@ -107,3 +111,25 @@ def levels_of(rows):
 def weights_of(attributes):
     weights = st.sampled_from((1.0, 1.0, 0.3, 2.5, 0.0))
     return st.lists(weights, min_size=attributes, max_size=attributes).filter(any)
+
+
+def closer(synthetic: Records, train: Records, holdout: Records, gower: Gower) -> CloserShare:
+    """Compare the synthetic records with two tables, as the evaluation ``dcr`` does."""
+    distances = (nearest(synthetic, table, gower, second=False).distance for table in (train, holdout))
+    return closer_share(*distances, (len(train), len(holdout)))
+
+
+def half_ties(share: CloserShare) -> float:
+    """Strictly closer records and half of the ties, in shares."""
+    return share.strict + share.ties / 2
+
+
+def membership(tables: Tables, gower: Gower) -> Membership:
+    """Measure records of train and of holdout to the closest synthetic ones."""
+    both = (tables.train, tables.holdout)
+    return Membership(*(nearest(table, tables.synthetic, gower).distance for table in both))
+
+
+def mean_table_utility(original: Dataset, synthetic: Dataset, width: int) -> float | None:
+    """Mean S_pMSE over the tables of every ``width`` attributes."""
+    return mean_measure(table_utilities(original, synthetic, width).values(), "S_pMSE")

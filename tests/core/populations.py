@@ -3,7 +3,7 @@
 import numpy as np
 
 from gencard.measures.privacy.attacks import Tables
-from gencard.measures.privacy.records import Records
+from gencard.measures.privacy.distances import Records
 
 
 def records(*columns):

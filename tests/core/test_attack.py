@@ -17,10 +17,16 @@ from gencard.core.errors import (
     InvalidNumberError,
     UnknownAttributeError,
 )
-from gencard.measures.privacy.attacks import Attack, Proportion, Tables, drawn, singling_out
-from gencard.measures.privacy.distances import Gower, Missing, gower_of
-from gencard.measures.privacy.neighbours import inference, linkability
-from gencard.measures.privacy.records import Records
+from gencard.measures.privacy.attacks import (
+    Attack,
+    Proportion,
+    Tables,
+    drawn,
+    inference,
+    linkability,
+    singling_out,
+)
+from gencard.measures.privacy.distances import Gower, Missing, Records, gower_of
 from tests.core.mixed import NUMERIC, tables
 from tests.core.mixed import adult as files
 from tests.core.oracles import read

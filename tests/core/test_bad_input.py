@@ -14,17 +14,16 @@ from gencard.core.errors import (
     InvalidNumberError,
     TooLargeError,
 )
-from gencard.measures.privacy.attacks import Tables, singling_out
+from gencard.measures.privacy.attacks import Tables, inference, linkability, singling_out
 from gencard.measures.privacy.canaries import reconstruct_cells
-from gencard.measures.privacy.dcr import dcr, equal_share
+from gencard.measures.privacy.dcr import equal_share
 from gencard.measures.privacy.disclosure import disclosure_risk, replicated_uniques
-from gencard.measures.privacy.distances import Missing, gower_of
-from gencard.measures.privacy.nearest import clones, nearest
-from gencard.measures.privacy.neighbours import inference, linkability, membership
-from gencard.measures.privacy.records import Records
+from gencard.measures.privacy.distances import Missing, Records, gower_of
+from gencard.measures.privacy.nearest import nearest
 from gencard.measures.utility.fidelity import Gap, gap_error
-from gencard.measures.utility.propensity import regression_propensity, tree_pmse
-from gencard.measures.utility.table_utility import marginal_error, mean_table_utility, table_utilities
+from gencard.measures.utility.propensity import regression_propensity, tree_propensity
+from gencard.measures.utility.table_utility import marginal_error, mean_measure, table_utilities
+from tests.core.mixed import closer, half_ties, membership
 
 NAMES = ("a", "b")
 
@@ -37,10 +36,12 @@ def rng():
 
 BY_CODES = {
     "table utility": lambda one, other: table_utilities(one, other, 1)[("a",)].voas_williamson,
-    "mean table utility": lambda one, other: mean_table_utility(one, other, 2),
+    "mean table utility": lambda one, other: mean_measure(
+        table_utilities(one, other, 2).values(), "S_pMSE"
+    ),
     "marginal error": lambda one, other: marginal_error(one, other, NAMES),
     "regression": lambda one, other: regression_propensity(one, other, {}, order=1).pmse,
-    "tree": lambda one, other: tree_pmse(one, other, {}),
+    "tree": lambda one, other: tree_propensity(one, other, {}, rng=rng(), permutations=1).pmse,
     "uniques": lambda one, other: float(replicated_uniques(one, other).replicated),
     "disclosure": lambda one, other: disclosure_risk(one, other, ("a",), "b").attribute.correct,
     "canaries": lambda one, other: reconstruct_cells(one, other).nu,
@@ -164,7 +165,7 @@ class Three:
 
 
 BY_RECORDS = {
-    "dcr": lambda t: dcr(t.synthetic, t.train, t.holdout, t.gower).share.half_ties,
+    "dcr": lambda t: half_ties(closer(t.synthetic, t.train, t.holdout, t.gower)),
     "equal share": lambda t: (
         equal_share(t.synthetic, t.train, t.holdout, t.gower, draws=2, rng=rng()).share
     ),
@@ -292,4 +293,4 @@ def test_six_hundred_levels_have_as_many_clones_as_copies():
     real = Records(("a",), (np.arange(256),))
     synthetic = Records(("a",), (np.array([3, 255, 259, 511, 599]),))
     found = nearest(synthetic, real, gower_of(real))
-    assert clones(found, 256, 600).clones == 2
+    assert np.sum(found.distance == 0) == 2

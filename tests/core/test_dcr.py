@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.core.errors import DomainMismatchError, InvalidDatasetError, InvalidNumberError
-from gencard.measures.privacy.dcr import closer_share, dcr, equal_share
+from gencard.measures.evaluation.risk_findings import BINS, Curve
+from gencard.measures.privacy.dcr import closer_share, equal_share
 from gencard.measures.privacy.disclosure import replicated_uniques
-from gencard.measures.privacy.distances import Missing, gower_of
-from gencard.measures.privacy.nearest import Nearest, clones, distance_histogram, nearest, nndr
-from gencard.measures.privacy.records import Records
-from tests.core.mixed import adult, compared
+from gencard.measures.privacy.distances import Missing, Records, gower_of
+from gencard.measures.privacy.nearest import Nearest, chance_of_clone, clone_share, nearest, nndr
+from tests.core.mixed import adult, closer, compared, half_ties
 from tests.core.oracles import coded
 from tests.shared_data import oracle_file
 
@@ -33,14 +33,16 @@ def test_another_program_says_the_same(rule):
     train, holdout, synthetic = adult(
         "adult300_train.csv", "adult300_holdout.csv", "adult299_synthetic.csv"
     )
-    found = dcr(synthetic, train, holdout, gower_of(train, holdout, missing=rule))
-    share = case["share"]
-    assert found.share.strict == pytest.approx(share["strictly_closer_to_train"], abs=1e-12)
-    assert found.share.ties == pytest.approx(share["ties"], abs=1e-12)
-    assert found.share.half_ties == pytest.approx(share["share_ties_half"], abs=1e-12)
-    histogram = distance_histogram(found.to_train.distance)
-    assert histogram.counts.tolist() == case["hist100_train"]
-    assert histogram.zeros == case["n_zero_train"]
+    gower = gower_of(train, holdout, missing=rule)
+    found, share = closer(synthetic, train, holdout, gower), case["share"]
+    assert found.strict == pytest.approx(share["strictly_closer_to_train"], abs=1e-12)
+    assert found.ties == pytest.approx(share["ties"], abs=1e-12)
+    assert half_ties(found) == pytest.approx(share["share_ties_half"], abs=1e-12)
+    curve = Curve.of(nearest(synthetic, train, gower))
+    histogram = np.array(case["hist100_train"]) / len(synthetic)
+    np.testing.assert_allclose(curve.bins, histogram[:BINS], atol=1e-12)
+    assert curve.farther == pytest.approx(histogram[BINS:].sum(), abs=1e-12)
+    assert curve.zeros == case["n_zero_train"] / len(synthetic)
 
 
 @pytest.mark.shared
@@ -50,10 +52,10 @@ def test_a_leak_is_seen_in_full():
     gower = gower_of(train, holdout)
     to_train, to_holdout = (nearest(synthetic, real, gower, second=False) for real in (train, holdout))
     share = closer_share(to_train.distance, to_holdout.distance, (len(train), len(holdout)))
-    assert clones(to_train, len(train), None).clones == 20_301
-    assert clones(to_holdout, len(holdout), None).clones == 3_309
+    assert np.sum(to_train.distance == 0) == 20_301
+    assert np.sum(to_holdout.distance == 0) == 3_309
     assert share.strict == pytest.approx(0.845, abs=5e-4)
-    assert share.half_ties == pytest.approx(0.913, abs=5e-4)
+    assert half_ties(share) == pytest.approx(0.913, abs=5e-4)
     assert share.by_size == pytest.approx(2 / 3, abs=1e-4)
     equal = equal_share(synthetic, train, holdout, gower, draws=2, rng=np.random.default_rng(1))
     assert equal.share == pytest.approx(0.7015, abs=0.003)
@@ -75,17 +77,14 @@ def test_each_table_is_compared_with_each(drawn):
     to_train, to_holdout = (nearest(synthetic, real, gower).distance for real in (train, holdout))
     if np.isnan(to_train + to_holdout).all():
         with pytest.raises(InvalidDatasetError):
-            dcr(synthetic, train, holdout, gower)
+            closer(synthetic, train, holdout, gower)
         return
-    found = dcr(synthetic, train, holdout, gower)
-    np.testing.assert_array_equal(found.to_train.distance, to_train)
-    np.testing.assert_array_equal(found.to_holdout.distance, to_holdout)
-    np.testing.assert_array_equal(found.baseline.distance, nearest(train, holdout, gower).distance)
+    share = closer(synthetic, train, holdout, gower)
     lead = (to_holdout - to_train)[~np.isnan(to_holdout - to_train)]
-    assert found.share.records == len(lead)
-    assert found.share.closer == np.sum(lead > 1e-9)
-    assert found.share.tied == np.sum(np.abs(lead) <= 1e-9)
-    assert found.share.sizes == (len(train), len(holdout))
+    assert share.records == len(lead)
+    assert share.closer == np.sum(lead > 1e-9)
+    assert share.tied == np.sum(np.abs(lead) <= 1e-9)
+    assert share.sizes == (len(train), len(holdout))
 
 
 @given(compared(count=3, fewest=1))
@@ -94,7 +93,7 @@ def test_train_and_holdout_swapped(drawn):
     both = [nearest(synthetic, real, gower).distance for real in (train, holdout)]
     if not np.isnan(sum(both)).all():
         one, other = closer_share(*both, (1, 1)), closer_share(*both[::-1], (1, 1))
-        assert one.half_ties + other.half_ties == pytest.approx(1)
+        assert half_ties(one) + half_ties(other) == pytest.approx(1)
         assert one.strict + one.ties + other.strict == pytest.approx(1)
 
 
@@ -102,9 +101,7 @@ def test_sums_in_another_order_tie():
     """0.1 + 0.2 and 0.3 are one distance."""
     share = closer_share(np.array([0.1 + 0.2, 0.1, np.nan]), np.array([0.3, 0.2, 0.1]), (3, 1))
     assert (share.records, share.closer, share.tied, share.by_size) == (2, 1, 1, 0.75)
-    assert (share.strict, share.ties, share.half_ties) == (0.5, 0.5, 0.75)
-    assert share.protection == 1
-    assert closer_share(np.array([0.1] * 4), np.array([0.1, 0.2, 0.3, 0.4]), (1, 1)).protection == 0.5
+    assert (share.strict, share.ties, half_ties(share)) == (0.5, 0.5, 0.75)
 
 
 def test_half_the_records_are_closer_by_chance_at_equal_sizes_only():
@@ -115,9 +112,9 @@ def test_half_the_records_are_closer_by_chance_at_equal_sizes_only():
         for rows in (3000, 4000, 1000)
     )
     gower = gower_of(train, holdout)
-    plain = dcr(synthetic, train, holdout, gower).share
+    plain = closer(synthetic, train, holdout, gower)
     assert plain.by_size == 0.8
-    assert plain.half_ties == pytest.approx(plain.by_size, abs=0.03)
+    assert half_ties(plain) == pytest.approx(plain.by_size, abs=0.03)
     equal = equal_share(synthetic, train, holdout, gower, draws=10, rng=rng)
     assert (equal.size, equal.draws) == (1000, 10)
     assert equal.share == pytest.approx(0.5, abs=0.03)
@@ -151,7 +148,7 @@ def test_equal_sizes_need_no_draws():
     gower = gower_of(*tables[1:])
     found = equal_share(*tables, gower, draws=5, rng=rng)
     assert found.draws == 1
-    assert found.share == dcr(*tables, gower).share.half_ties
+    assert found.share == half_ties(closer(*tables, gower))
     scores = found.share * (1 - found.share) / 49
     assert found.stderr == pytest.approx(np.sqrt(scores))
 
@@ -174,27 +171,21 @@ def test_chance_of_a_clone(cells, real):
     """Counted over all ways to fill the cells."""
     found = Nearest(np.array([0.0, 0.2]), np.array([0.1, 0.2]), np.array([0, 0]))
     ways = sum(comb(real, k) * (cells - 1) ** (real - k) for k in range(1, real + 1))
-    counted = clones(found, real, cells)
-    assert counted.chance == pytest.approx(ways / cells**real, abs=1e-12)
-    assert counted.expected == pytest.approx(2 * ways / cells**real, abs=1e-12)
-    assert (counted.clones, counted.share) == (1, 0.5)
+    assert chance_of_clone(real, cells) == pytest.approx(ways / cells**real, abs=1e-12)
+    assert clone_share(found) == 0.5
 
 
 def test_uniform_records_are_clones_by_chance():
     rng = np.random.default_rng(7)
     synthetic, train = (levels(*rng.integers(0, 10, (3, rows))) for rows in (20_000, 700))
-    found = clones(nearest(synthetic, train, gower_of(train)), len(train), 1000)
-    assert found.share == pytest.approx(found.chance, abs=0.02)
+    share = clone_share(nearest(synthetic, train, gower_of(train)))
+    assert share == pytest.approx(chance_of_clone(len(train), 1000), abs=0.02)
 
 
-def test_clones_of_numbers_have_no_chance_level():
+def test_no_record_has_no_share_of_clones():
     none = np.zeros(0)
-    found = clones(Nearest(none, none, none), 5, None)
-    assert (found.share, found.chance, found.expected) == (None, None, None)
-    for real, cells in ((5, 0), (-1, 5)):
-        with pytest.raises(InvalidNumberError):
-            clones(Nearest(none, none, none), real, cells)
-    assert clones(Nearest(none, none, none), 1, 10**400).chance == 0
+    assert clone_share(Nearest(none, none, none)) is None
+    assert chance_of_clone(1, 10**400) == 0
 
 
 def test_ratio_of_the_two_nearest():
@@ -206,11 +197,11 @@ def test_ratio_of_the_two_nearest():
     np.testing.assert_array_equal(found, [1, 0, 0.25, 1, np.nan, np.nan])
 
 
-@given(st.lists(st.one_of(st.floats(0, 1), st.just(np.nan)), max_size=30), st.integers(1, 20))
-def test_histogram_counts_each_record_once(distances, bins):
-    found = distance_histogram(np.array(distances), bins)
-    assert found.zeros + found.undefined + found.counts.sum() == len(distances)
-    assert (found.edges[0], found.edges[-1], len(found.counts)) == (0, 1, bins)
+@given(st.lists(st.one_of(st.floats(0, 1), st.just(np.nan)), min_size=1, max_size=30))
+def test_a_curve_counts_each_record_once(distances):
+    curve = Curve.of(Nearest(np.array(distances), np.array(distances), np.zeros(len(distances), int)))
+    assert curve.zeros + sum(curve.bins) + curve.farther + curve.undefined == pytest.approx(1)
+    assert len(curve.bins) == BINS
 
 
 def test_bad_input_is_refused():
@@ -218,19 +209,17 @@ def test_bad_input_is_refused():
     gower, rng = gower_of(one), np.random.default_rng(0)
     for tables in ((none, one, one), (one, none, one), (one, one, none)):
         with pytest.raises(InvalidDatasetError):
-            dcr(*tables, gower)
+            closer(*tables, gower)
         with pytest.raises(InvalidDatasetError):
             equal_share(*tables, gower, draws=2, rng=rng)
     other = levels([0], [0])
     for tables in ((other, one, one), (one, other, one), (one, one, other)):
         with pytest.raises(DomainMismatchError):
-            dcr(*tables, gower)
+            closer(*tables, gower)
         with pytest.raises(DomainMismatchError):
             equal_share(*tables, gower, draws=2, rng=rng)
     with pytest.raises(InvalidNumberError):
         equal_share(one, one, one, gower, draws=1, rng=rng)
-    with pytest.raises(InvalidNumberError):
-        distance_histogram(np.zeros(1), 0)
     with pytest.raises(InvalidDatasetError):
         closer_share(np.zeros(1), np.zeros(2), (1, 2))
     for undefined in (np.zeros(0), np.array([np.nan])):
@@ -243,7 +232,7 @@ def test_where_nothing_is_known_nothing_is_compared():
     gower = gower_of(one, missing=Missing.PAIRWISE)
     for tables in ((missing, one, one), (one, missing, one)):
         with pytest.raises(InvalidDatasetError):
-            dcr(*tables, gower)
+            closer(*tables, gower)
         with pytest.raises(InvalidDatasetError):
             equal_share(*tables, gower, draws=2, rng=np.random.default_rng(0))
-    assert dcr(missing, one, one, gower_of(one)).share.ties == 1
+    assert closer(missing, one, one, gower_of(one)).ties == 1

@@ -1,4 +1,4 @@
-"""Membership by distance: the area, its interval, and who is caught."""
+"""Membership by distance: the area, and its interval."""
 
 from itertools import product
 
@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gencard.core.errors import DomainMismatchError, InvalidDatasetError, InvalidNumberError
-from gencard.measures.privacy.attacks import Tables
+from gencard.measures.privacy.attacks import Membership, Tables
 from gencard.measures.privacy.distances import gower_of
-from gencard.measures.privacy.neighbours import Membership, membership
+from tests.core.mixed import membership
 from tests.core.populations import copied, records
 
 
@@ -25,13 +25,6 @@ def test_area_pair_by_pair(members, others):
     assert 0 <= low <= found.area + 1e-12
     assert found.area - 1e-12 <= high <= 1
     assert high - low > 0.1
-    for allowed in (0, 0.3, 0.5, 1):
-        hits, alarms = found.caught(allowed)
-        limits = [
-            limit for limit in (*members, *others, 2) if np.mean(np.less(others, limit)) <= allowed
-        ]
-        assert hits.successes == max((np.less(members, limit).sum() for limit in limits), default=0)
-        assert alarms.share <= allowed
 
 
 def test_the_area_s_interval_covers():
@@ -50,7 +43,6 @@ def test_copies_are_members():
     full, half, none = (copied(rng, share) for share in (1, 0.5, 0))
     areas = [membership(each, gower_of(each.train, each.holdout)) for each in (full, half, none)]
     assert areas[0].area > 0.999
-    assert areas[0].caught(0)[0].share == 1
     assert areas[0].interval()[0] < 1
     assert 0.65 < areas[1].area < 0.8
     low, high = areas[2].interval(0.99)
@@ -60,7 +52,6 @@ def test_copies_are_members():
 def test_sums_in_another_order_tie():
     found = Membership(np.array([0.1 + 0.2, np.nan]), np.array([0.3]))
     assert found.area == 0.5
-    assert found.caught(0)[0].successes == 0
 
 
 def test_what_has_no_distance_is_refused():
@@ -68,9 +59,6 @@ def test_what_has_no_distance_is_refused():
     for confidence in (0, 1, np.nan):
         with pytest.raises(InvalidNumberError):
             member.interval(confidence)
-    for share in (-0.1, 1.1, np.nan):
-        with pytest.raises(InvalidNumberError):
-            member.caught(share)
     with pytest.raises(InvalidDatasetError):
         Membership(np.array([np.nan]), np.ones(1))
     one, other = records([0, 1]), records([0], [0])

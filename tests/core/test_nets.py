@@ -13,7 +13,6 @@ from gencard.boxes.entry import Surroundings
 from gencard.boxes.nets import (
     FittedNet,
     ResidualNet,
-    bytes_of,
     declared,
     drawn_by,
     gumbel,
@@ -150,8 +149,8 @@ class TestFile:
     @pytest.mark.parametrize("conditions", [True, False])
     def test_what_was_saved_draws_the_same_rows(self, conditions):
         fitted = some_net(conditions=conditions)
-        again = net_of(bytes_of(fitted))
-        assert bytes_of(again) == bytes_of(fitted)
+        again = net_of(fitted.save())
+        assert again.save() == fitted.save()
         rows, repeated = (each.sample(5000, seed=3) for each in (fitted, again))
         assert rows.digest() == repeated.digest()
         assert rows.domain == DOMAIN
@@ -199,7 +198,7 @@ class TestFile:
         ],
     )
     def test_an_array_that_does_not_fit_is_refused(self, name, array):
-        header, arrays = unarchived(bytes_of(some_net()), most_bytes=2**20, version=1)
+        header, arrays = unarchived(some_net().save(), most_bytes=2**20, version=1)
         with pytest.raises(BlackBoxError):
             net_of(archived(header, {**arrays, name: array}))
 
@@ -208,7 +207,7 @@ class TestFile:
         [("layers", 1), ("layers", 0), ("kind", "tree"), ("noise", 3), ("noise", 0), ("numeric", [7])],
     )
     def test_a_header_that_does_not_fit_is_refused(self, name, value):
-        header, arrays = unarchived(bytes_of(some_net()), most_bytes=2**20, version=1)
+        header, arrays = unarchived(some_net().save(), most_bytes=2**20, version=1)
         with pytest.raises(BlackBoxError):
             net_of(archived({**header, name: value}, arrays))
 

@@ -9,12 +9,12 @@ from gencard.measures.privacy.attacks import (
     Relation,
     by_luck,
     middles,
+    neighbours,
     outliers,
     portrait,
     singles_out,
 )
 from gencard.measures.privacy.distances import gower_of
-from gencard.measures.privacy.neighbours import neighbours
 from tests.core.mixed import by_hand, compared
 from tests.core.populations import records
 

@@ -1,5 +1,7 @@
 """Predictions from synthetic records: against another program, by hand, and at the edges."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
@@ -16,8 +18,6 @@ from gencard.core.errors import (
 )
 from gencard.measures.utility import prediction
 from gencard.measures.utility.prediction import (
-    LogisticRegression,
-    RandomForest,
     Split,
     Task,
     accuracies,
@@ -28,12 +28,14 @@ from gencard.measures.utility.prediction import (
     order_similarity,
     predictor_matrix,
     split,
+    taught_forest,
+    taught_regression,
 )
 
 DOMAIN = Domain.of({"signal": 4, "noise": 3, "age": 5, "health": 3})
 AGES = (10.0, 20.0, 35.0, 80.0, np.nan)
 TASK = Task("health", ("signal", "noise", "age"), {"age": AGES})
-LEARNERS = [LogisticRegression(), RandomForest(trees=20)]
+few_trees = partial(taught_forest, trees=20)
 
 
 def drawn(records, seed):
@@ -55,14 +57,14 @@ def one_hot(records, attributes):
 class TestAnotherProgram:
     def test_regression_is_that_of_every_record(self):
         task = Task("health", ("signal", "noise"))
-        ours = LogisticRegression().fit(task, RECORDS).predict(RECORDS)
+        ours = taught_regression(task, RECORDS)(RECORDS)
         matrix = one_hot(RECORDS, task.predictors)
         theirs = Theirs(max_iter=2_000, tol=1e-6).fit(matrix, RECORDS.column("health"))
         np.testing.assert_array_equal(ours, theirs.predict(matrix))
 
     def test_forest_is_that_of_every_record(self):
         task = Task("health", ("signal", "noise"))
-        ours = RandomForest(trees=20).fit(task, RECORDS).predict(RECORDS)
+        ours = few_trees(task, RECORDS)(RECORDS)
         matrix = one_hot(RECORDS, task.predictors)
         theirs = RandomForestClassifier(20, random_state=0, class_weight="balanced_subsample")
         theirs.fit(matrix, RECORDS.column("health"))
@@ -109,16 +111,16 @@ def test_many_levels_of_many_records_are_too_many():
     domain = Domain.of({"a": 60_001, "b": 2})
     records = Dataset(domain, np.column_stack([np.arange(1_000), np.arange(1_000) % 2]))
     with pytest.raises(TooLargeError, match="predictors"):
-        RandomForest().fit(Task("b", ("a",)), records)
+        taught_forest(Task("b", ("a",)), records)
 
 
-@pytest.mark.parametrize("learner", LEARNERS, ids=lambda learner: type(learner).__name__)
+@pytest.mark.parametrize("learner", [taught_regression, few_trees], ids=["regression", "forest"])
 class TestLearners:
     def test_good_synthetic_records_teach_as_well_as_real_ones(self, learner):
         test = drawn(4_000, 2)
-        mark = accuracy(learner.fit(TASK, RECORDS), test, "health")
+        mark = accuracy(learner(TASK, RECORDS), test, "health")
         parts = split(drawn(4_000, 3), "health")
-        found = accuracies(learner.fit(TASK, parts.training), "health", real=test, synthetic=parts.test)
+        found = accuracies(learner(TASK, parts.training), "health", real=test, synthetic=parts.test)
         assert mark > 0.7
         assert found.on_real == pytest.approx(mark, abs=0.04)
         assert found.on_synthetic == pytest.approx(mark, abs=0.04)
@@ -128,39 +130,37 @@ class TestLearners:
         flat = drawn(2_000, 4).codes.copy()
         flat[:, 0] = np.random.default_rng(5).integers(4, size=2_000)
         parts = split(Dataset(DOMAIN, flat), "health")
-        found = accuracies(
-            learner.fit(TASK, parts.training), "health", real=RECORDS, synthetic=parts.test
-        )
+        found = accuracies(learner(TASK, parts.training), "health", real=RECORDS, synthetic=parts.test)
         assert found.on_real < 0.6
 
     def test_it_is_a_function_of_its_arguments(self, learner):
-        one, other = (learner.fit(TASK, RECORDS).predict(RECORDS) for _ in range(2))
+        one, other = (learner(TASK, RECORDS)(RECORDS) for _ in range(2))
         np.testing.assert_array_equal(one, other)
 
     def test_the_target_is_not_read(self, learner):
         hidden = RECORDS.codes.copy()
         hidden[:, 3] = 0
-        taught = learner.fit(TASK, RECORDS)
-        predicted = taught.predict(Dataset(DOMAIN, hidden))
-        np.testing.assert_array_equal(predicted, taught.predict(RECORDS))
+        taught = learner(TASK, RECORDS)
+        predicted = taught(Dataset(DOMAIN, hidden))
+        np.testing.assert_array_equal(predicted, taught(RECORDS))
 
     def test_one_class_is_learned_too(self, learner):
         same = RECORDS.codes.copy()
         same[:, 3] = 2
-        predicted = learner.fit(TASK, Dataset(DOMAIN, same)).predict(RECORDS)
+        predicted = learner(TASK, Dataset(DOMAIN, same))(RECORDS)
         assert set(predicted.tolist()) == {2}
 
     def test_edges(self, learner):
         with pytest.raises(InvalidInputError, match="at least one record to learn"):
-            learner.fit(TASK, RECORDS.take(np.arange(0)))
+            learner(TASK, RECORDS.take(np.arange(0)))
         with pytest.raises(UnknownAttributeError):
-            learner.fit(Task("health", ("nobody",)), RECORDS)
+            learner(Task("health", ("nobody",)), RECORDS)
         with pytest.raises(InvalidInputError, match=r"values\.age"):
-            learner.fit(Task("health", ("age",), {"age": (1.0, 2.0)}), RECORDS)
+            learner(Task("health", ("age",), {"age": (1.0, 2.0)}), RECORDS)
         with pytest.raises(InvalidInputError, match=r"values\.age"):
-            learner.fit(Task("health", ("age",), {"age": (-1e200, 0.0, 1.0, 2.0, 1e200)}), RECORDS)
+            learner(Task("health", ("age",), {"age": (-1e200, 0.0, 1.0, 2.0, 1e200)}), RECORDS)
         constant = Task("health", ("age",), {"age": (7.0,) * 5})
-        assert len(learner.fit(constant, RECORDS).predict(RECORDS)) == len(RECORDS)
+        assert len(learner(constant, RECORDS)(RECORDS)) == len(RECORDS)
 
     @pytest.mark.parametrize("start", [0.0, 2.0**40, -1e99])
     def test_large_numbers_are_told_apart(self, learner, start):
@@ -168,10 +168,10 @@ class TestLearners:
         step = 1.0 if start >= 0 else 1e98
         records = Dataset(Domain.of({"a": 3, "b": 3}), np.repeat([[0, 0], [1, 1], [2, 2]], 20, axis=0))
         task = Task("b", ("a",), {"a": tuple(start + step * code for code in range(3))})
-        np.testing.assert_array_equal(learner.fit(task, records).predict(records), records.column("b"))
+        np.testing.assert_array_equal(learner(task, records)(records), records.column("b"))
 
     def test_domains_must_agree_and_hold_records(self, learner):
-        taught = learner.fit(TASK, RECORDS)
+        taught = learner(TASK, RECORDS)
         with pytest.raises(DomainMismatchError):
             accuracies(taught, "health", real=RECORDS, synthetic=RECORDS.project(("health",)))
         with pytest.raises(InvalidInputError, match="at least one record to predict"):
@@ -190,10 +190,9 @@ class TestForest:
     def test_synthetic_records_are_worth_what_they_teach(self):
         rng = np.random.default_rng(8)
         test = drawn(1_000, 7)
-        forest = RandomForest(trees=20)
-        reference = forest_reference(TASK, Split(RECORDS, test), rng=rng, forest=forest)
+        reference = forest_reference(TASK, Split(RECORDS, test), rng=rng, trees=20)
         synthetic = split(drawn(2_000, 9), "health")
-        found = forest_utility(TASK, synthetic, test, reference, rng=rng, forest=forest)
+        found = forest_utility(TASK, synthetic, test, reference, rng=rng, trees=20)
         assert found.accuracies.on_real == pytest.approx(reference.accuracy, abs=0.04)
         assert found.similarity == 1
 
@@ -202,7 +201,7 @@ class TestForest:
         domain = Domain.of({"a": 2, "b": 2})
         records = Dataset(domain, np.array([[0, 0], [1, 1], [1, 1]]))
         task = Task("b", ("a",))
-        taught = RandomForest(trees=5).fit(task, Dataset(domain, np.array([[0, 0], [1, 1]] * 50)))
+        taught = taught_forest(task, Dataset(domain, np.array([[0, 0], [1, 1]] * 50)), trees=5)
         found = [importances(taught, records, task, rng=np.random.default_rng(s)) for s in range(60)]
         # The 0 lands on its own place in a third of the orders; else two of three are wrong.
         assert np.mean(found) == pytest.approx(2 / 3 * 2 / 3, abs=0.06)
@@ -224,4 +223,4 @@ def test_what_is_not_installed_is_said(monkeypatch):
 
     monkeypatch.setattr(prediction, "import_module", absent)
     with pytest.raises(InvalidInputError, match=r"gencard\[utility\]"):
-        LogisticRegression().fit(TASK, RECORDS)
+        taught_regression(TASK, RECORDS)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gencard.measures.utility.fidelity import expected_variation, variation_bound
+from gencard.measures.utility.fidelity import sampling_variation
 
 RNG = np.random.default_rng(11)
 TABLES = {
@@ -30,13 +30,13 @@ def test_the_mean_is_the_sum_over_all_that_can_happen(counts, rows):
         [comb(rows, x) * p**x * (1 - p) ** (rows - x) * abs(x / rows - p) for x in range(rows + 1)]
         for p in shares
     ]
-    assert expected_variation(shares, rows) == pytest.approx(np.sum(chances) / 2, abs=1e-12)
+    assert sampling_variation(shares, rows, 0.01)[0] == pytest.approx(np.sum(chances) / 2, abs=1e-12)
 
 
 def test_the_mean_of_very_many_rows_is_that_of_normal_deviates():
     shares, rows = np.array([0.2, 0.3, 0.5]), 10**9
     normal = np.sqrt(shares * (1 - shares) / rows * 2 / np.pi).sum() / 2
-    assert expected_variation(shares, rows) == pytest.approx(normal, rel=1e-5)
+    assert sampling_variation(shares, rows, 0.01)[0] == pytest.approx(normal, rel=1e-5)
 
 
 @pytest.mark.parametrize("rows", [20, 500, 20_000])
@@ -45,8 +45,8 @@ def test_the_bound_is_exceeded_as_rarely_as_it_says(name, rows):
     shares = TABLES[name]
     drawn = np.random.default_rng(5).multinomial(rows, shares, 4_000) / rows
     found = np.abs(drawn - shares).sum(axis=1) / 2
-    assert (found > variation_bound(shares, rows, 0.05)).mean() <= 0.05
-    assert (found > variation_bound(shares, rows, 0.01)).mean() <= 0.012
+    assert (found > sampling_variation(shares, rows, 0.05)[1]).mean() <= 0.05
+    assert (found > sampling_variation(shares, rows, 0.01)[1]).mean() <= 0.012
 
 
 @pytest.mark.parametrize("name", ["even", "three", "hundred", "sparse"])
@@ -55,14 +55,14 @@ def test_the_bound_is_not_much_wider_than_it_must_be(name):
     drawn = np.random.default_rng(6).multinomial(rows, shares, 4_000) / rows
     found = np.abs(drawn - shares).sum(axis=1) / 2
     needed = np.quantile(found, 0.99) - found.mean()
-    assert variation_bound(shares, rows, 0.01) - found.mean() < 1.3 * needed
+    assert sampling_variation(shares, rows, 0.01)[1] - found.mean() < 1.3 * needed
 
 
 @given(st.integers(1, 8), st.sampled_from([0.5, 0.1, 0.02]))
 def test_no_outcome_of_few_rows_is_forgotten(rows, probability):
     """Brute force: the probability of every table of so many rows."""
     shares = np.array([0.1, 0.3, 0.6])
-    bound, beyond = variation_bound(shares, rows, probability), 0.0
+    bound, beyond = sampling_variation(shares, rows, probability)[1], 0.0
     for counts in product(range(rows + 1), repeat=3):
         if sum(counts) == rows and np.abs(np.array(counts) / rows - shares).sum() / 2 > bound:
             ways = factorial(rows) / prod(map(factorial, counts))
@@ -72,5 +72,5 @@ def test_no_outcome_of_few_rows_is_forgotten(rows, probability):
 
 def test_what_is_certain_does_not_vary():
     certain = np.array([0.0, 1.0])
-    assert expected_variation(certain, 10) == 0
-    assert variation_bound(certain, 10, 0.01) == 0.1
+    assert sampling_variation(certain, 10, 0.01)[0] == 0
+    assert sampling_variation(certain, 10, 0.01)[1] == 0.1

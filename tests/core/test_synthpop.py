@@ -22,7 +22,8 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import OperationCancelledError
 from gencard.core.statistics.marginals import count
-from gencard.measures.utility.table_utility import mean_table_utility, table_utility
+from gencard.measures.utility.table_utility import table_utility
+from tests.core.mixed import mean_table_utility
 from tests.core.oracles import coded
 from tests.core.strategies import datasets
 

@@ -13,11 +13,8 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import DomainMismatchError, InvalidInputError, InvalidNumberError, TooLargeError
 from gencard.core.statistics.marginals import count
-from gencard.measures.utility.table_utility import (
-    expected_jensen_shannon,
-    mean_table_utility,
-    table_utility,
-)
+from gencard.measures.utility.table_utility import expected_jensen_shannon, table_utility
+from tests.core.mixed import mean_table_utility
 from tests.core.oracles import coded
 from tests.core.strategies import datasets
 from tests.shared_data import oracle_file

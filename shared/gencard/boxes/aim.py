@@ -18,7 +18,6 @@ from gencard.boxes.entry import (
     BoxEntry,
     Parameters,
     PrivacyBudget,
-    Surroundings,
     approximate,
     approximate_claim,
     approximate_privacy,
@@ -82,8 +81,9 @@ class Candidates:
             self._cells.clear()
             self._cells[measured] = {}
         inside, cells = [], self._cells[measured]
+        held = [set(one) for one in model.tree.tree.cliques]
         for clique in self.weights:
-            is_held = model.holds(clique)
+            is_held = any(one.issuperset(clique) for one in held)
             if not is_held and clique not in cells:
                 cells[clique] = cells_needed(self.domain, sorted(measured | {clique}))
             if is_held or cells[clique] <= max_cells:
@@ -134,51 +134,38 @@ class Aim(ModelBox):
         check_attributes(dataset)
         _check_cells(dataset.domain, self.max_cells)
         progress("attributes", 0.0)
-        run = _Run(dataset, self)
+        budget = PrivacyBudget(self.privacy, self.noise)
+        part = budget.total / (self.rounds * len(dataset.domain))
+        candidates = Candidates.of(dataset.domain, self.workload, self.max_cells)
+        counts = dict(zip(candidates.cliques, count_all(dataset, candidates.cliques), strict=True))
+        alone = [(name,) for name in dataset.domain.attributes]
+        measured = budget.noisy_marginals(dataset, alone, _MEASURING * part * len(alone))
+        model = NoisyModel(dataset.domain, measured)
         # the number of rounds depends on the noise, so no finer progress is reported
         progress("rounds", 0.1)
-        while run.budget.remaining:
-            run.round()
-        return KeptModel(run.model.tree)
-
-
-class _Run:
-    """One fit, between rounds."""
-
-    def __init__(self, dataset: Dataset, aim: Aim) -> None:
-        self.budget = PrivacyBudget(aim.privacy, aim.noise)
-        self.part = self.budget.total / (aim.rounds * len(dataset.domain))
-        self._candidates = Candidates.of(dataset.domain, aim.workload, aim.max_cells)
-        cliques = self._candidates.cliques
-        self._counts = dict(zip(cliques, count_all(dataset, cliques), strict=True))
-        self._max_cells = aim.max_cells
-        alone = [(name,) for name in dataset.domain.attributes]
-        spent = _MEASURING * self.part * len(alone)
-        self.model = NoisyModel(dataset.domain, self.budget.noisy_marginals(dataset, alone, spent))
-
-    def round(self) -> None:
-        """Choose, measure, fit; the last round spends all that is left."""
-        last = self.budget.remaining < 2 * self.part
-        part = self.budget.remaining if last else self.part
-        share = 1 - (self.budget.remaining - part) / self.budget.total
-        allowed = self._candidates.within(self.model, int(self._max_cells * share))
-        bias = _MEAN * self.budget.stddev(_MEASURING * part)
-        expected = self.model.expected(allowed)
-        weights = [self._candidates.weights[clique] for clique in allowed]
-        scores = []
-        for weight, clique in zip(weights, allowed, strict=True):
-            # Expected L1 size of the noise on the marginal, on the grid of scores.
-            noise = round(bias * expected[clique].size * GRID)
-            scores.append(weight * (misfit(self._counts[clique], expected[clique]) - noise))
-        sensitivity = max(weights) * self.budget.l1_sensitivity * GRID
-        chosen = self.budget.choose(np.array(scores), sensitivity, (1 - _MEASURING) * part)
-        clique = allowed[chosen]
-        marginal = self.budget.noisy_marginal(clique, self._counts[clique], _MEASURING * part)
-        before = self.model.expected([clique])[clique]
-        self.model = self.model.with_one(marginal)
-        change = float(np.abs(self.model.expected([clique])[clique] - before).sum())
-        if change <= _MEAN * marginal.stddev * before.size:
-            self.part *= 4
+        while budget.remaining:  # choose, measure, fit; the last round spends all that is left
+            last = budget.remaining < 2 * part
+            spent = budget.remaining if last else part
+            share = 1 - (budget.remaining - spent) / budget.total
+            allowed = candidates.within(model, int(self.max_cells * share))
+            bias = _MEAN * budget.stddev(_MEASURING * spent)
+            expected = model.expected(allowed)
+            weights = [candidates.weights[clique] for clique in allowed]
+            # Less the expected L1 size of the noise on each marginal, on the grid of scores.
+            scores = [
+                weight * (misfit(counts[one], expected[one]) - round(bias * expected[one].size * GRID))
+                for weight, one in zip(weights, allowed, strict=True)
+            ]
+            sensitivity = max(weights) * budget.l1_sensitivity * GRID
+            chosen = budget.choose(np.array(scores), sensitivity, (1 - _MEASURING) * spent)
+            clique = allowed[chosen]
+            marginal = budget.noisy_marginal(clique, counts[clique], _MEASURING * spent)
+            before = model.expected([clique])[clique]
+            model = model.with_one(marginal)
+            change = float(np.abs(model.expected([clique])[clique] - before).sum())
+            if change <= _MEAN * marginal.stddev * before.size:
+                part *= 4
+        return KeptModel(model.tree)
 
 
 def _check_cells(domain: Domain, most: int) -> None:
@@ -192,22 +179,18 @@ def _check(parameters: Parameters, workload: tuple[Clique, ...], domain: Domain)
     Candidates.of(domain, workload, most)
 
 
-def _make(parameters: Parameters, surroundings: Surroundings) -> Aim:
-    return Aim(
-        approximate(parameters),
-        noise_of(surroundings),
-        surroundings.workload,
-        whole(parameters, "rounds", 1, 1_000),
-        whole(parameters, "max_cells", 1, 50_000_000),
-    )
-
-
 ENTRY = BoxEntry(
     "AIM: in each round, the marginal of the workload that the model fits worst is measured "
     "with noise (McKenna, Mullins, Sheldon, Miklau 2022).",
     {**APPROXIMATE, "rounds": "16", "max_cells": "131072"},
     approximate_claim,
-    _make,
+    lambda parameters, surroundings: Aim(
+        approximate(parameters),
+        noise_of(surroundings),
+        surroundings.workload,
+        whole(parameters, "rounds", 1, 1_000),
+        whole(parameters, "max_cells", 1, 50_000_000),
+    ),
     privacy=approximate_privacy,
     within_workload=True,
     check=_check,

@@ -35,10 +35,6 @@ StepProgress = Callable[[float], None]
 """Called with the share of a step that is done, 0 to 1; it may raise, as ``Progress`` may."""
 
 
-def _ignore_step(_done: float) -> None:
-    """Report to nobody."""
-
-
 class PrivacyBudget:
     """Budget of the steps of one fit, as exact fractions that add up to the total.
 
@@ -70,7 +66,7 @@ class PrivacyBudget:
         dataset: Dataset,
         cliques: Sequence[Clique],
         part: Fraction,
-        progress: StepProgress = _ignore_step,
+        progress: StepProgress = lambda _done: None,
     ) -> list[Measurement]:
         r"""Several marginals of a dataset, larger ones with more of the budget.
 
@@ -134,15 +130,6 @@ class Surroundings:
     noise: Noise | None = None
 
 
-def promises_nothing(_parameters: Parameters) -> Privacy | None:
-    """The privacy of a box that adds no noise."""
-    return None
-
-
-def fits_everything(_parameters: Parameters, _workload: tuple[Clique, ...], _domain: Domain) -> None:
-    """Accept every workload and domain: the box has no limit of its own."""
-
-
 @dataclass(frozen=True, slots=True)
 class BoxEntry:
     """The public facts of a built-in black box, and its constructor.
@@ -166,9 +153,9 @@ class BoxEntry:
     claim: Callable[[Parameters], Claim]
     make: Callable[[Parameters, Surroundings], BlackBox]
     extra: str = ""
-    privacy: Callable[[Parameters], Privacy | None] = promises_nothing
+    privacy: Callable[[Parameters], Privacy | None] = lambda _: None
     within_workload: bool = False
-    check: Callable[[Parameters, tuple[Clique, ...], Domain], None] = fits_everything
+    check: Callable[[Parameters, tuple[Clique, ...], Domain], None] = lambda *_: None
     version: int = 1
     libraries: tuple[str, ...] = ("opendp",)
 

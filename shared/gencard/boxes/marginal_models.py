@@ -179,10 +179,6 @@ class NoisyModel:
         mean = Measurement(clique, values / weights.sum(), float(weights.sum() ** -0.5))
         return NoisyModel(self.domain, [*others, mean])
 
-    def holds(self, clique: Clique) -> bool:
-        """Whether the clique lies inside one of the tree's."""
-        return any(set(clique) <= set(one) for one in self.tree.tree.cliques)
-
     def expected(self, cliques: Sequence[Clique]) -> dict[Clique, Table]:
         """Marginals of the model, in records."""
         records = self.records

@@ -19,10 +19,8 @@ from gencard.boxes.entry import (
     APPROXIMATE,
     GRID,
     BoxEntry,
-    Parameters,
     PrivacyBudget,
     StepProgress,
-    Surroundings,
     approximate,
     approximate_claim,
     approximate_privacy,
@@ -90,11 +88,6 @@ class MergedLevels:
     domain: Domain
     levels: tuple[KeptLevels, ...]
 
-    @classmethod
-    def of(cls, domain: Domain, measured: Sequence[Measurement]) -> "MergedLevels":
-        """From the noisy marginals of all attributes, in the domain's order."""
-        return cls(domain, tuple(KeptLevels.of(marginal) for marginal in measured))
-
     @property
     def small(self) -> Domain:
         """The domain after merging."""
@@ -147,7 +140,7 @@ class Mst(ModelBox):
         third = budget.total / (3 if len(names) > 1 else 1)
         progress("attributes", 0.0)
         alone = budget.noisy_marginals(dataset, [(name,) for name in names], third)
-        levels = MergedLevels.of(dataset.domain, alone)
+        levels = MergedLevels(dataset.domain, tuple(map(KeptLevels.of, alone)))
         small = levels.merged(dataset)
         merged_marginals = [
             one.summed(marginal) for one, marginal in zip(levels.levels, alone, strict=True)
@@ -207,15 +200,11 @@ def _check_tree(domain: Domain) -> None:
     spanning_tree().check([*combinations(names, 2)] or [names], domain)
 
 
-def _make(parameters: Parameters, surroundings: Surroundings) -> Mst:
-    return Mst(approximate(parameters), noise_of(surroundings))
-
-
 ENTRY = BoxEntry(
     "MST: a spanning tree of pairs, chosen and measured with noise (McKenna, Miklau, Sheldon 2021).",
     APPROXIMATE,
     approximate_claim,
-    _make,
+    lambda parameters, surroundings: Mst(approximate(parameters), noise_of(surroundings)),
     privacy=approximate_privacy,
     check=lambda _parameters, _workload, domain: _check_tree(domain),
 )

@@ -168,8 +168,9 @@ def conditions_of(layout: Layout, rows: Rows) -> Conditions:
     entries = int(layout.starts[layout.nominal])
     columns = rows.entries[:, : layout.nominal]
     counts = np.bincount(columns.ravel(), minlength=entries)
-    by_log = [_shares(np.log1p(part)) for part in _by_attribute(layout, counts)]
-    by_count = [_shares(part) for part in _by_attribute(layout, counts)]
+    parts = np.split(counts, layout.starts[1 : layout.nominal]) if layout.nominal else []
+    by_log = [logs / logs.sum() for logs in map(np.log1p, parts)]
+    by_count = [part / part.sum() for part in parts]
     order = [np.argsort(column, kind="stable") for column in columns.T]
     return Conditions(
         len(columns),
@@ -179,15 +180,6 @@ def conditions_of(layout: Layout, rows: Rows) -> Conditions:
         np.cumsum(np.concatenate([np.empty(0), *by_log])),
         np.concatenate([np.empty(0), *by_count]) / max(1, layout.nominal),
     )
-
-
-def _by_attribute(layout: Layout, counts: IntArray) -> list[IntArray]:
-    return np.split(counts, layout.starts[1 : layout.nominal]) if layout.nominal else []
-
-
-def _shares(weights: IntArray | FloatArray) -> FloatArray:
-    shares: FloatArray = weights / weights.sum()
-    return shares
 
 
 @dataclass(frozen=True, slots=True)

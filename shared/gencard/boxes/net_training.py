@@ -122,10 +122,11 @@ class GeneratorNet:
                 units = self._units(layer, inputs, conditions)
                 scale = gain / torch.sqrt(units.var(dim=0, correction=0) + _EPSILON)
                 biases.append(shift - units.mean(dim=0) * scale)
-                weights.append(self._stacked(layer) * scale)
+                weights.append(torch.cat([self.weights[layer], self.lookups[layer]]) * scale)
                 inputs = torch.cat([torch.relu(units * scale + biases[-1]), inputs], dim=1)
+        weights.append(torch.cat([self.weights[-1], self.lookups[-1]]))
         return ResidualNet(
-            tuple(array(each).copy() for each in (*weights, self._stacked(-1))),
+            tuple(array(each).copy() for each in weights),
             tuple(array(each).copy() for each in (*biases, self.bias)),
         )
 
@@ -135,10 +136,6 @@ class GeneratorNet:
         if not len(lookup):
             return units
         return units + torch.nn.functional.embedding(conditions, lookup)
-
-    def _stacked(self, layer: int) -> Tensor:
-        """Weights of all inputs, the conditions last."""
-        return torch.cat([self.weights[layer], self.lookups[layer]])
 
 
 _TEMPERATURE = 0.2
@@ -279,7 +276,8 @@ def trained_ctgan(
     batches = max(1, len(rows.entries) // options.batch_size)
     for epoch in range(options.epochs):
         for _ in range(batches):
-            training.step()
+            training.step_discriminator()
+            training.step_generator()
         progress("epochs", (epoch + 1) / options.epochs)
     return training.fitted()
 
@@ -301,16 +299,12 @@ class _CtganTraining:
         self._adam_g = adam(self._generator.parameters, options.generator_rate)
         self._adam_d = adam(self._discriminator.parameters, options.discriminator_rate)
 
-    def step(self) -> None:
-        self._step_discriminator()
-        self._step_generator()
-
     def fitted(self) -> FittedNet:
         entries, _ = self._conditions.drawn(_SETTLING_ROWS, self._rng)
         net = self._generator.fitted(*self._inputs(entries))
         return FittedNet(self._layout, net, self._options.embedding, self._conditions.by_count)
 
-    def _step_discriminator(self) -> None:
+    def step_discriminator(self) -> None:
         entries, records = self._conditions.drawn(self._options.batch_size, self._rng)
         with torch.no_grad():
             outputs = self._generator(*self._inputs(entries))
@@ -326,7 +320,7 @@ class _CtganTraining:
         loss = gap + _PENALTY * self._discriminator.penalty(mixed, self._rng)
         descend(self._adam_d, self._discriminator.parameters, loss)
 
-    def _step_generator(self) -> None:
+    def step_generator(self) -> None:
         entries, _ = self._conditions.drawn(self._options.batch_size, self._rng)
         outputs = self._generator(*self._inputs(entries))
         packs = self._packed(self._blocks.row(outputs, self._rng))

@@ -340,6 +340,9 @@ def drawn_by(cumulative: NDArray[np.float64], uniforms: NDArray[np.float64]) -> 
     return draws
 
 
+_VERSION = 1
+_KIND = "net"
+_MODES = ("numbers", "means", "stddevs", "weights")
 _BLOCK = 4096
 """Rows drawn at a time: a row needs far more memory while it is decoded than its codes do."""
 
@@ -370,60 +373,47 @@ class FittedNet:
         if rows < 0:
             raise InvalidNumberError(field="rows", expected="a whole number of 0 or more")
         rng = rng_of(seed)
-        domain = self.layout.domain
+        domain, numbers, starts = self.layout.domain, self.layout.numbers, self.layout.starts
         codes = np.empty((rows, len(domain)), dtype=code_dtype(max(domain.sizes)), order="F")
         for start in range(0, rows, _BLOCK):
             block = codes[start : start + _BLOCK]
-            block[:] = self.layout.decoded(self._drawn(len(block), rng)).codes
+            inputs = np.zeros((len(block), self.noise + len(self.conditions)), dtype=np.float32)
+            inputs[:, : self.noise] = rng.standard_normal((len(block), self.noise), dtype=np.float32)
+            if len(self.conditions):
+                chosen = drawn_by(np.cumsum(self.conditions), rng.random(len(block)))
+                inputs[np.arange(len(block)), self.noise + chosen] = 1.0
+            outputs = self.net(inputs)
+            # One draw of each block by its logits: the highest with Gumbel noise.
+            logits = outputs[:, numbers:] + gumbel((len(block), int(starts[-1])), rng)
+            highest = [first + logits[:, first:end].argmax(axis=1) for first, end in pairwise(starts)]
+            drawn = Rows(np.stack(highest, axis=1), np.tanh(outputs[:, :numbers]))
+            block[:] = self.layout.decoded(drawn).codes
         return Dataset(domain, codes)
 
     def save(self) -> bytes:
-        """An npz archive of plain arrays; see ``bytes_of``."""
-        return bytes_of(self)
-
-    def _drawn(self, rows: int, rng: np.random.Generator) -> Rows:
-        """One draw of each block by its logits: the highest with Gumbel noise."""
-        inputs = np.zeros((rows, self.noise + len(self.conditions)), dtype=np.float32)
-        inputs[:, : self.noise] = rng.standard_normal((rows, self.noise), dtype=np.float32)
-        if len(self.conditions):
-            chosen = drawn_by(np.cumsum(self.conditions), rng.random(rows))
-            inputs[np.arange(rows), self.noise + chosen] = 1.0
-        outputs = self.net(inputs)
-        numbers, starts = self.layout.numbers, self.layout.starts
-        logits = outputs[:, numbers:] + gumbel((rows, int(starts[-1])), rng)
-        highest = [start + logits[:, start:end].argmax(axis=1) for start, end in pairwise(starts)]
-        return Rows(np.stack(highest, axis=1), np.tanh(outputs[:, :numbers]))
-
-
-_VERSION = 1
-_KIND = "net"
-_MODES = ("numbers", "means", "stddevs", "weights")
+        """An npz archive of plain arrays; equal fits give equal bytes."""
+        arrays: dict[str, Any] = {"conditions": self.conditions}
+        layers = zip(self.net.weights, self.net.biases, strict=True)
+        for number, (weights, bias) in enumerate(layers):
+            arrays |= {f"layers.{number}": weights, f"biases.{number}": bias}
+        for axis, modes in self.layout.modes.items():
+            arrays |= {f"{name}.{axis}": getattr(modes, name) for name in _MODES}
+        header = {
+            "version": _VERSION,
+            "kind": _KIND,
+            "attributes": self.layout.domain.attributes,
+            "sizes": self.layout.domain.sizes,
+            "numeric": sorted(self.layout.modes),
+            "layers": len(self.net.weights),
+            "noise": self.noise,
+        }
+        return archived(header, arrays)
 
 
-def bytes_of(fitted: FittedNet) -> bytes:
-    """An archive; equal fits give equal bytes."""
-    arrays: dict[str, Any] = {"conditions": fitted.conditions}
-    layers = zip(fitted.net.weights, fitted.net.biases, strict=True)
-    for number, (weights, bias) in enumerate(layers):
-        arrays |= {f"layers.{number}": weights, f"biases.{number}": bias}
-    for axis, modes in fitted.layout.modes.items():
-        arrays |= {f"{name}.{axis}": getattr(modes, name) for name in _MODES}
-    header = {
-        "version": _VERSION,
-        "kind": _KIND,
-        "attributes": fitted.layout.domain.attributes,
-        "sizes": fitted.layout.domain.sizes,
-        "numeric": sorted(fitted.layout.modes),
-        "layers": len(fitted.net.weights),
-        "noise": fitted.noise,
-    }
-    return archived(header, arrays)
-
-
-def net_of(data: bytes, *, most_bytes: int = 2**30) -> FittedNet:
-    """Read the bytes that ``bytes_of`` wrote."""
+def net_of(data: bytes) -> FittedNet:
+    """Read the bytes that ``FittedNet.save`` wrote."""
     try:
-        header, arrays = unarchived(data, most_bytes=most_bytes, version=_VERSION)
+        header, arrays = unarchived(data, most_bytes=2**30, version=_VERSION)
         domain = Domain(tuple(header["attributes"]), tuple(header["sizes"]))
         modes = {
             int(axis): Modes(*(arrays[f"{name}.{axis}"] for name in _MODES))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.boxes.entry import BoxEntry, Parameters, PrivacyBudget, Surroundings, noise_of, whole
+from gencard.boxes.entry import BoxEntry, Parameters, PrivacyBudget, noise_of, whole
 from gencard.boxes.marginal_models import KeptModel, ModelBox, check_attributes
 from gencard.core.card.budget import Claim, Neighbouring, decimal_of
 from gencard.core.card.privacy import AddedNoise, InsideGenerator, Laplace, Noise
@@ -83,7 +83,10 @@ class BitPlanes:
         """
         size = self._dataset.domain.size(attributes[0])
         levels = np.concatenate([self._levels(name)[:-1] for name in attributes])
-        cells = self._cells(parents)
+        cells = _packed(np.ones((1, len(self._dataset)), dtype=bool))
+        for name in parents:  # one row for each cell, the last parent running fastest
+            intersections = cells[:, None] & self._levels(name)
+            cells = intersections.reshape(-1, intersections.shape[2])
         joints = np.empty((len(attributes), len(cells), size), dtype=np.int64)
         buffer = np.empty_like(levels)
         for number, cell in enumerate(cells):
@@ -91,14 +94,6 @@ class BitPlanes:
             joints[:, number, :-1] = _bits(buffer).reshape(len(attributes), size - 1)
         joints[:, :, -1] = _bits(cells) - joints[:, :, :-1].sum(axis=2)  # the level left out above
         return joints
-
-    def _cells(self, parents: Clique) -> Planes:
-        """One row for each cell, the last parent running fastest."""
-        cells = _packed(np.ones((1, len(self._dataset)), dtype=bool))
-        for name in parents:
-            intersections = cells[:, None] & self._levels(name)
-            cells = intersections.reshape(-1, intersections.shape[2])
-        return cells
 
     def _levels(self, name: str) -> Planes:
         if name not in self._by_name:
@@ -145,17 +140,14 @@ class ParentScores:
         rows, size = domain.project(parents).cells, domain.size(attributes[0])
         if rows * size <= _FEW:
             return self._planes.joints(parents, attributes)
-        begins = self._cells(parents) * size
+        cells = np.zeros(len(self._dataset), dtype=np.int64)  # the number of each record's cell
+        if parents:
+            places = [self._dataset.column(name) for name in parents]
+            cells = cell_numbers(places, domain.project(parents).sizes).astype(np.int64)
+        begins = cells * size
         columns = map(self._dataset.column, attributes)
         counts = (np.bincount(begins + column, minlength=rows * size) for column in columns)
         return (count.reshape(rows, size).astype(np.int64) for count in counts)
-
-    def _cells(self, parents: Clique) -> IntArray:
-        """The number of each record's cell."""
-        if not parents:
-            return np.zeros(len(self._dataset), dtype=np.int64)
-        columns = [self._dataset.column(name) for name in parents]
-        return cell_numbers(columns, self._dataset.domain.project(parents).sizes).astype(np.int64)
 
 
 def dependence(joint: IntArray) -> int:
@@ -188,21 +180,18 @@ def pairs_to_choose_from(
     before = tuple(name for name in domain.attributes if name in inside)
     after = tuple(name for name in domain.attributes if name not in inside)
     for fewer in range(degree, 0, -1):
-        pairs = _pairs(domain, before, after, most_cells, fewer)
+        # Attributes of one size have the same sets of parents: set by set, so that each is met once.
+        pairs = (
+            Pair(attribute, parents)
+            for size in sorted({domain.size(name) for name in after})
+            for parents in maximal_sets(domain, before, most_cells // size, fewer)
+            for attribute in after
+            if domain.size(attribute) == size
+        )
         offered = list(islice(pairs, _MOST_PAIRS + 1))
         if len(offered) <= _MOST_PAIRS:
             return offered
     return [Pair(attribute, ()) for attribute in after]
-
-
-def _pairs(
-    domain: Domain, before: Clique, after: Clique, most_cells: int, degree: int
-) -> Iterator[Pair]:
-    """Attributes of one size have the same sets of parents: set by set, so that each is met once."""
-    for size in sorted({domain.size(name) for name in after}):
-        alike = [name for name in after if domain.size(name) == size]
-        for parents in maximal_sets(domain, before, most_cells // size, degree):
-            yield from (Pair(attribute, parents) for attribute in alike)
 
 
 def maximal_sets(domain: Domain, names: Clique, most_cells: int, degree: int) -> Iterator[Clique]:
@@ -270,49 +259,39 @@ def certainties(joints: IntArray) -> IntArray:
 def _least(one: IntArray, other: IntArray, records: int) -> int:
     """The least of :math:`(n - 2 k_0)^+ + (n - 2 k_1)^+` over two parts' ways, each with each."""
     narrow = np.int32 if records < _NARROW else np.int64
-    short, added = (records - 2 * one).astype(narrow), (2 * other).astype(narrow)
+    short: NDArray[Any] = (records - 2 * one).astype(narrow)
+    added: NDArray[Any] = (2 * other).astype(narrow)
     step = max(1, _AT_ONCE // added.shape[1])
-    return min(
-        _short(short[:, begin : begin + step, None], added[:, None])
-        for begin in range(0, short.shape[1], step)
-    )
-
-
-def _short(short: NDArray[Any], added: NDArray[Any]) -> int:
-    zeros, ones = short - added
-    np.maximum(zeros, 0, out=zeros)
-    zeros += np.maximum(ones, 0, out=ones)
-    return int(zeros.min())
+    least = []
+    for begin in range(0, short.shape[1], step):
+        zeros, ones = short[:, begin : begin + step, None] - added[:, None]
+        np.maximum(zeros, 0, out=zeros)
+        zeros += np.maximum(ones, 0, out=ones)
+        least.append(int(zeros.min()))
+    return min(least)
 
 
 def _ways(cells: IntArray, records: IntArray) -> IntArray:
-    """Sums k_0 and k_1 of the ways that count, shape ``(tables, 2, ways)``, filled up with 0."""
+    """Sums k_0 and k_1 of the ways that count, shape ``(tables, 2, ways)``, filled up with 0.
+
+    A way counts if no other one of its table is as large or larger in both sums; of equal ones one.
+    """
     met = np.zeros((len(cells), 2, 1), dtype=np.int64)
-    wide = np.int64(int(records.max(initial=0)).bit_length())
+    wide = np.int64(int(records.max(initial=0)).bit_length())  # bits of the largest sum there may be
     for cell in cells.transpose(1, 0, 2):
         sums = np.concatenate([met, met], axis=2)
         sums[:, 0, : met.shape[2]] += cell[:, :1]
         sums[:, 1, met.shape[2] :] += cell[:, 1:]
-        met = _unmatched(sums, wide)
+        ordered = np.sort(sums[:, 0] << wide | sums[:, 1], axis=1)
+        ones = ordered & ((np.int64(1) << wide) - 1)
+        after = np.full_like(ones, -1)
+        after[:, :-1] = np.maximum.accumulate(ones[:, :0:-1], axis=1)[:, ::-1]
+        tables, places = np.nonzero(ones > after)
+        begins = np.searchsorted(tables, np.arange(len(sums)))
+        met = np.zeros((len(sums), 2, int(np.bincount(tables).max(initial=0))), dtype=np.int64)
+        met[tables, 0, np.arange(len(tables)) - begins[tables]] = ordered[tables, places] >> wide
+        met[tables, 1, np.arange(len(tables)) - begins[tables]] = ones[tables, places]
     return met
-
-
-def _unmatched(sums: IntArray, wide: np.int64) -> IntArray:
-    """Ways such that no other one of the table is as large or larger in both sums; of equal ones one.
-
-    Args:
-        wide: Bits of the largest sum there may be.
-    """
-    ordered = np.sort(sums[:, 0] << wide | sums[:, 1], axis=1)
-    ones = ordered & ((np.int64(1) << wide) - 1)
-    after = np.full_like(ones, -1)
-    after[:, :-1] = np.maximum.accumulate(ones[:, :0:-1], axis=1)[:, ::-1]
-    tables, places = np.nonzero(ones > after)
-    begins = np.searchsorted(tables, np.arange(len(sums)))
-    kept = np.zeros((len(sums), 2, int(np.bincount(tables).max(initial=0))), dtype=np.int64)
-    kept[tables, 0, np.arange(len(tables)) - begins[tables]] = ordered[tables, places] >> wide
-    kept[tables, 1, np.arange(len(tables)) - begins[tables]] = ones[tables, places]
-    return kept
 
 
 _MOST_CELLS = 1 << 18
@@ -411,25 +390,17 @@ def _claim(parameters: Parameters) -> Claim:
     )
 
 
-def _make(parameters: Parameters, surroundings: Surroundings) -> PrivBayes:
-    return PrivBayes(
-        _privacy(parameters),
-        noise_of(surroundings),
-        _fraction(parameters, "theta"),
-        _fraction(parameters, "beta"),
-        whole(parameters, "degree", 0, 16),
-    )
-
-
-def _fraction(parameters: Parameters, name: str) -> Fraction:
-    return Fraction(decimal_of(parameters[name], name))
-
-
 ENTRY = BoxEntry(
     "PrivBayes: a Bayesian network, its edges chosen and its tables measured with noise (Zhang et al. "
     "2017).",
     {"epsilon": "1", "theta": "4", "beta": "0.3", "degree": "4"},
     _claim,
-    _make,
+    lambda parameters, surroundings: PrivBayes(
+        _privacy(parameters),
+        noise_of(surroundings),
+        Fraction(decimal_of(parameters["theta"], "theta")),
+        Fraction(decimal_of(parameters["beta"], "beta")),
+        whole(parameters, "degree", 0, 16),
+    ),
     privacy=lambda parameters: InsideGenerator(_privacy(parameters)),
 )

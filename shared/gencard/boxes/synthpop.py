@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import isfinite
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.boxes.entry import BoxEntry, Parameters, Surroundings, whole
+from gencard.boxes.entry import BoxEntry, Parameters, whole
 from gencard.boxes.synthpop_trees import (
     Conditional,
     Density,
@@ -67,19 +67,15 @@ class CodeRule:
                     field="rules", problem="a code is outside the domain of its attribute"
                 )
 
-    def holds(self, codes: NDArray[Any], domain: Domain) -> NDArray[np.bool_]:
-        """Whether each record meets all conditions: shape ``(n,)``."""
-        is_met = np.ones(len(codes), dtype=np.bool_)
-        for attribute, allowed in self.where:
-            is_met &= np.isin(codes[:, domain.axis(attribute)], allowed)
-        return is_met
-
 
 def ruled(rules: Sequence[CodeRule], codes: NDArray[Any], domain: Domain) -> NDArray[np.int64]:
     """The code that the first rule which holds gives to each record, else ``FREE``: shape ``(n,)``."""
     fixed = np.full(len(codes), FREE, dtype=np.int64)
     for rule in reversed(rules):
-        fixed[rule.holds(codes, domain)] = rule.code
+        is_met = np.ones(len(codes), dtype=np.bool_)
+        for attribute, allowed in rule.where:
+            is_met &= np.isin(codes[:, domain.axis(attribute)], allowed)
+        fixed[is_met] = rule.code
     return fixed
 
 
@@ -141,7 +137,9 @@ def options_of(parameters: Parameters) -> Options:
     order: str | Clique = parameters["order"]
     if order not in (DECLARED, BY_LEVELS):
         order = _names("order", _json("order", parameters["order"]))
-    predictors = _object("predictors", _json("predictors", parameters["predictors"]))
+    predictors = _of_kind(
+        dict, "predictors", _json("predictors", parameters["predictors"]), "must be an object"
+    )
     return Options(
         order=order,
         predictors={name: _names("predictors", names) for name, names in predictors.items()},
@@ -167,8 +165,9 @@ def rules_of(value: Any) -> tuple[CodeRule, ...]:
         )
     read = []
     for rule in rules:
-        name, code = _name("rules", rule["attribute"]), _code(rule["code"])
-        conditions = _object("rules", rule["where"])
+        name = _of_kind(str, "rules", rule["attribute"], "names must be text")
+        code = _code(rule["code"])
+        conditions = _of_kind(dict, "rules", rule["where"], "must be an object")
         where = tuple(
             (of, tuple(_code(one) for one in _list("rules", codes))) for of, codes in conditions.items()
         )
@@ -183,31 +182,26 @@ def json_of(rules: tuple[CodeRule, ...]) -> list[dict[str, Any]]:
     ]
 
 
+Kind = TypeVar("Kind")
+
+
 def _names(field: str, value: Any) -> Clique:
-    return tuple(_name(field, name) for name in _list(field, value))
-
-
-def _name(field: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise InvalidInputError(field=field, problem="names must be text")
-    return value
-
-
-def _code(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidInputError(field="rules", problem="codes must be whole numbers")
-    return value
+    return tuple(_of_kind(str, field, name, "names must be text") for name in _list(field, value))
 
 
 def _list(field: str, value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise InvalidInputError(field=field, problem="must be a list")
-    return value
+    return _of_kind(list, field, value, "must be a list")
 
 
-def _object(field: str, value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise InvalidInputError(field=field, problem="must be an object")
+def _code(value: Any) -> int:
+    if isinstance(value, bool):
+        value = None
+    return _of_kind(int, "rules", value, "codes must be whole numbers")
+
+
+def _of_kind(kind: type[Kind], field: str, value: Any, problem: str) -> Kind:
+    if not isinstance(value, kind):
+        raise InvalidInputError(field=field, problem=problem)
     return value
 
 
@@ -248,18 +242,18 @@ def planned_steps(options: Options, domain: Domain) -> tuple[PlannedStep, ...]:
     domain.axes(tuple(options.predictors))
     for rule in options.rules:
         rule.check(domain)
-    return tuple(_planned_step(options, name, order[:place]) for place, name in enumerate(order))
-
-
-def _planned_step(options: Options, attribute: str, earlier: Clique) -> PlannedStep:
-    predictors = options.predictors.get(attribute, earlier)
-    rules = tuple(rule for rule in options.rules if rule.attribute == attribute)
-    conditions = {condition for rule in rules for condition, _ in rule.where}
-    for name, names in (("predictors", set(predictors)), ("rules", conditions)):
-        if not names <= set(earlier):
-            problem = f"'{attribute}' depends on an attribute that does not come before it"
-            raise InvalidInputError(field=name, problem=problem)
-    return PlannedStep(attribute, tuple(dict.fromkeys(predictors)), rules)
+    steps = []
+    for place, attribute in enumerate(order):
+        earlier = order[:place]
+        predictors = options.predictors.get(attribute, earlier)
+        rules = tuple(rule for rule in options.rules if rule.attribute == attribute)
+        conditions = {condition for rule in rules for condition, _ in rule.where}
+        for name, names in (("predictors", set(predictors)), ("rules", conditions)):
+            if not names <= set(earlier):
+                problem = f"'{attribute}' depends on an attribute that does not come before it"
+                raise InvalidInputError(field=name, problem=problem)
+        steps.append(PlannedStep(attribute, tuple(dict.fromkeys(predictors)), rules))
+    return tuple(steps)
 
 
 # Fitted trees.
@@ -319,11 +313,9 @@ def _conditionals(
     grow: Callable[[Dataset, Target], Conditional],
 ) -> tuple[Conditional, ...]:
     codes = records.column(attribute)
-    if scale is None:
+    if scale is None or np.isnan(scale.numbers[codes]).all():
         return (grow(records, nominal(codes)),)
     missing = np.isnan(scale.numbers[codes])
-    if missing.all():
-        return (grow(records, nominal(codes)),)
     known = records.take(np.flatnonzero(~missing))
     last = grow(known, numeric(codes[~missing], scale.numbers))
     if not missing.any():
@@ -332,6 +324,8 @@ def _conditionals(
     return grow(records, which), last
 
 
+_VERSION = 1
+_KIND = "synthpop"
 _BLOCK_ROWS = 65_536
 """Rows drawn at a time: memory stays flat."""
 
@@ -361,62 +355,39 @@ class FittedTrees:
         return Dataset(self.domain, codes)
 
     def save(self) -> bytes:
-        """Trees, codes in their leaves, and rules. These bytes are as sensitive as the records."""
-        return bytes_of(self.domain, self.steps)
+        """Trees, codes in their leaves, and rules: equal fits give equal bytes.
 
-
-_VERSION = 1
-_KIND = "synthpop"
-
-
-def bytes_of(domain: Domain, steps: Sequence[DrawStep]) -> bytes:
-    """An archive; equal fits give equal bytes."""
-    arrays: dict[str, Any] = {}
-    headers = []
-    for number, step in enumerate(steps):
-        headers.append(
-            {
-                "axis": step.axis,
-                "rules": json_of(step.rules),
-                "predictors": [each.predictors for each in step.conditionals],
-                "bandwidth": step.density.bandwidth if step.density else None,
-            }
-        )
-        for place, each in enumerate(step.conditionals):
-            name, tree = f"{number}.{place}", each.tree
-            arrays |= {
-                f"{name}.places": np.concatenate([np.zeros(0, dtype=np.int64), *each.places]),
-                f"{name}.tree": np.stack([tree.predictor, tree.cut, tree.left, tree.right]),
-                f"{name}.donors": each.donors,
-                f"{name}.starts": each.starts,
-            }
-        if step.density:
-            arrays[f"{number}.numbers"] = step.density.numbers
-    header = {
-        "version": _VERSION,
-        "kind": _KIND,
-        "attributes": domain.attributes,
-        "sizes": domain.sizes,
-        "steps": headers,
-    }
-    return archived(header, arrays)
-
-
-def fit_of(data: bytes, *, most_bytes: int = 2**30) -> tuple[Domain, tuple[DrawStep, ...]]:
-    """Read the bytes that ``bytes_of`` wrote.
-
-    Raises:
-        BlackBoxError: These are not the bytes of a fit of this version, or over the bound.
-    """
-    try:
-        header, arrays = unarchived(data, most_bytes=most_bytes, version=_VERSION)
-        domain = Domain(tuple(header["attributes"]), tuple(header["sizes"]))
-        steps = tuple(_step(domain, number, step, arrays) for number, step in enumerate(header["steps"]))
-        if header["kind"] == _KIND and _are_sound(steps, domain):
-            return domain, steps
-    except (*BROKEN, AttributeError, IndexError):
-        pass
-    raise BlackBoxError(problem="the saved bytes are not a fit of this black box")
+        These bytes are as sensitive as the records.
+        """
+        arrays: dict[str, Any] = {}
+        headers = []
+        for number, step in enumerate(self.steps):
+            headers.append(
+                {
+                    "axis": step.axis,
+                    "rules": json_of(step.rules),
+                    "predictors": [each.predictors for each in step.conditionals],
+                    "bandwidth": step.density.bandwidth if step.density else None,
+                }
+            )
+            for place, each in enumerate(step.conditionals):
+                name, tree = f"{number}.{place}", each.tree
+                arrays |= {
+                    f"{name}.places": np.concatenate([np.zeros(0, dtype=np.int64), *each.places]),
+                    f"{name}.tree": np.stack([tree.predictor, tree.cut, tree.left, tree.right]),
+                    f"{name}.donors": each.donors,
+                    f"{name}.starts": each.starts,
+                }
+            if step.density:
+                arrays[f"{number}.numbers"] = step.density.numbers
+        header = {
+            "version": _VERSION,
+            "kind": _KIND,
+            "attributes": self.domain.attributes,
+            "sizes": self.domain.sizes,
+            "steps": headers,
+        }
+        return archived(header, arrays)
 
 
 def _step(domain: Domain, number: int, header: Mapping[str, Any], arrays: Arrays) -> DrawStep:
@@ -433,17 +404,8 @@ def _step(domain: Domain, number: int, header: Mapping[str, Any], arrays: Arrays
     return DrawStep(header["axis"], rules_of(header["rules"]), tuple(conditionals), density)
 
 
-def _are_sound(steps: Sequence[DrawStep], domain: Domain) -> bool:
-    """Whether every attribute is drawn once, from those before it, and no code leaves its domain."""
-    if sorted(step.axis for step in steps) != list(range(len(domain))):
-        return False
-    return all(
-        _is_sound(step, {each.axis for each in steps[:number]}, domain)
-        for number, step in enumerate(steps)
-    )
-
-
 def _is_sound(step: DrawStep, earlier: set[int], domain: Domain) -> bool:
+    """Whether a step draws from earlier attributes alone, and no code leaves its domain."""
     for rule in step.rules:
         rule.check(domain)
     predictors = {axis for each in step.conditionals for axis in each.predictors}
@@ -458,12 +420,8 @@ def _is_sound(step: DrawStep, earlier: set[int], domain: Domain) -> bool:
         d.min() >= low and d.max() < domain.sizes[step.axis]
         for d, low in zip(donors, lowest, strict=True)
     )
-    return inside and _is_smooth(step, domain)
-
-
-def _is_smooth(step: DrawStep, domain: Domain) -> bool:
-    if step.density is None:
-        return True
+    if not inside or step.density is None:
+        return inside
     numbers, bandwidth = step.density.numbers, step.density.bandwidth
     return bool(
         numbers.shape == (domain.sizes[step.axis],)
@@ -530,9 +488,22 @@ class SynthPop:
         """A fit that was saved.
 
         Raises:
-            BlackBoxError: The bytes are not what ``save`` gave.
+            BlackBoxError: The bytes are not what ``save`` gave, or over the bound of an archive.
         """
-        return FittedTrees(*fit_of(saved))
+        try:
+            header, arrays = unarchived(saved, most_bytes=2**30, version=_VERSION)
+            domain = Domain(tuple(header["attributes"]), tuple(header["sizes"]))
+            steps = tuple(
+                _step(domain, number, step, arrays) for number, step in enumerate(header["steps"])
+            )
+            axes = [step.axis for step in steps]  # every attribute is drawn once, from those before it
+            if (header["kind"] == _KIND and sorted(axes) == list(range(len(domain)))) and all(
+                _is_sound(step, {*axes[:place]}, domain) for place, step in enumerate(steps)
+            ):
+                return FittedTrees(domain, steps)
+        except (*BROKEN, AttributeError, IndexError):
+            pass
+        raise BlackBoxError(problem="the saved bytes are not a fit of this black box")
 
 
 _CLAIM = Claim(
@@ -540,15 +511,11 @@ _CLAIM = Claim(
 )
 
 
-def _make(parameters: Parameters, surroundings: Surroundings) -> SynthPop:
-    return SynthPop(options_of(parameters), surroundings.values)
-
-
 ENTRY = BoxEntry(
     description="Each attribute drawn from the leaves of a classification or regression tree on those "
     "before it (synthpop's CART).",
     parameters=DEFAULTS,
     claim=lambda _: _CLAIM,
-    make=_make,
+    make=lambda parameters, surroundings: SynthPop(options_of(parameters), surroundings.values),
     libraries=("opendp", "scikit-learn"),
 )

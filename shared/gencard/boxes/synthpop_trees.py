@@ -66,12 +66,6 @@ class Tree:
         )
 
 
-def stump() -> Tree:
-    """A tree of one leaf, which holds every record."""
-    zero = np.zeros(1, dtype=np.int32)
-    return Tree(np.full(1, LEAF, dtype=np.int32), zero, zero, zero)
-
-
 def pruned(tree: Tree, risk: NDArray[np.float64]) -> Tree:
     """Without the splits below which the sum of ``risk`` over the leaves is no less than without them.
 
@@ -115,10 +109,6 @@ class Target:
     codes: NDArray[Any]
     response: NDArray[Any]
     is_number: bool
-
-    @property
-    def is_constant(self) -> bool:
-        return bool(np.all(self.response == self.response[0]))
 
     @property
     def impurity(self) -> float:
@@ -201,8 +191,9 @@ class Growth:
         Raises:
             InvalidInputError: scikit-learn is not installed.
         """
-        if target.is_constant or not places.shape[1]:
-            return stump()
+        if np.all(target.response == target.response[0]) or not places.shape[1]:
+            zero = np.zeros(1, dtype=np.int32)  # one leaf, which holds every record
+            return Tree(np.full(1, LEAF, dtype=np.int32), zero, zero, zero)
         nodes = self._fitted(places, target, random_state).tree_
         inner = nodes.children_left != LEAF
         parts = (

@@ -7,7 +7,7 @@ from enum import StrEnum
 from functools import cached_property
 from html import escape
 from math import ceil, floor, isfinite, log10, sqrt
-from typing import Any, Self, get_type_hints
+from typing import Any, Self, TypeVar, get_type_hints
 
 import numpy as np
 
@@ -19,9 +19,8 @@ from gencard.core.statistics.psi import Psi
 from gencard.core.typed_json import PLAIN
 from gencard.core.types import UNDEFINED, FloatArray
 from gencard.measures.privacy.attacks import Proportion, Tables
-from gencard.measures.privacy.distances import Gower, Missing, gower_of
+from gencard.measures.privacy.distances import Gower, Missing, Records, gower_of, records_of
 from gencard.measures.privacy.nearest import Nearest, nearest
-from gencard.measures.privacy.records import Records, records_of
 from gencard.measures.utility.fidelity import GapWords
 
 # Rounding of numbers about records to their sampling error.
@@ -61,22 +60,28 @@ def step(error: float) -> float:
     )
 
 
-def rounded_share(share: float, size: int) -> float:
+Value = TypeVar("Value", float, float | None)
+"""A number, or one that may be None where it is not defined: then None stays."""
+
+
+def rounded_share(share: Value, size: int) -> Value:
     """A share of ``size`` records.
 
     >>> [rounded_share(share, 1_000) for share in (0.0, 0.004, 0.3333, 1.0)]
     [0.0, 0.0, 0.34, 1.0]
     """
+    if share is None:
+        return share
     middle = (size * share + 2) / (size + 4)
     return _nearest(share, max(sqrt(middle * (1 - middle) / size), FEWEST / size))
 
 
-def rounded_between(value: float, size: int, span: float = 1.0) -> float:
+def rounded_between(value: Value, size: int, span: float = 1.0) -> Value:
     """A bounded number whose range has width ``span``."""
-    return _nearest(value, span / 2 / sqrt(size))
+    return value if value is None else _nearest(value, span / 2 / sqrt(size))
 
 
-def rounded_freely(value: float, size: int) -> float:
+def rounded_freely(value: Value, size: int) -> Value:
     """A number without bounds, such as a chi-squared statistic.
 
     >>> rounded_freely(3.2713, 900)
@@ -108,25 +113,17 @@ def rounded_shares(shares: Iterable[float], size: int) -> tuple[float, ...]:
 
 def rounded_named_shares(shares: Named, size: int) -> Named:
     """Shares of ``size`` records with their names."""
-    return tuple((name, None if value is None else rounded_share(value, size)) for name, value in shares)
+    return tuple((name, rounded_share(value, size)) for name, value in shares)
 
 
 def rounded_measures(measures: Named, size: int) -> Named:
     """Measures of a table, bounded or not, with their names."""
-    return tuple((name, _rounded_measure(name, value, size)) for name, value in measures)
-
-
-def _rounded_measure(name: str, value: float | None, size: int) -> float | None:
-    if value is None:
-        return None
-    if name in _BETWEEN:
-        return rounded_between(value, size, _BETWEEN[name])
-    return rounded_freely(value, size)
-
-
-def rounded_if_known(value: float | None, size: int) -> float | None:
-    """A number between 0 and 1, or None."""
-    return None if value is None else rounded_between(value, size)
+    return tuple(
+        (name, rounded_between(value, size, _BETWEEN[name]))
+        if name in _BETWEEN
+        else (name, rounded_freely(value, size))
+        for name, value in measures
+    )
 
 
 def rounded_gaps(gaps: Iterable[float | None], sizes: Iterable[int]) -> tuple[float | None, ...]:
@@ -135,8 +132,7 @@ def rounded_gaps(gaps: Iterable[float | None], sizes: Iterable[int]) -> tuple[fl
     The gap of the rows in a level of fewer than ``FEWEST`` records is rounded as if it had so many.
     """
     return tuple(
-        None if gap is None else rounded_between(gap, max(size, FEWEST), 2.0)
-        for gap, size in zip(gaps, sizes, strict=True)
+        rounded_between(gap, max(size, FEWEST), 2.0) for gap, size in zip(gaps, sizes, strict=True)
     )
 
 
@@ -258,7 +254,10 @@ class Material:
     @cached_property
     def tables(self) -> Tables:
         """Release, records and holdout, with numeric attributes as numbers."""
-        return Tables(*map(self.plain, (self.synthetic, self.records, self.unseen)))
+        synthetic, train, holdout = (
+            records_of(each, self.coding) for each in (self.synthetic, self.records, self.unseen)
+        )
+        return Tables(synthetic, train, holdout)
 
     @cached_property
     def gower(self) -> Gower:
@@ -285,9 +284,6 @@ class Material:
     def targets(self, table: Records) -> int:
         """Number of records of a table that each attack aims at."""
         return min(self.declared.attacks, len(table))
-
-    def plain(self, dataset: Dataset) -> Records:
-        return records_of(dataset, self.coding)
 
     def rng(self, measure: str) -> np.random.Generator:
         """Random generator of one evaluation, independent of the others that are run."""

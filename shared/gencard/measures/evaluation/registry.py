@@ -5,7 +5,8 @@ from typing import Any
 
 from gencard.core.errors import GencardError, InvalidInputError
 from gencard.core.typed_json import PLAIN
-from gencard.measures.evaluation import risk_findings, utility_findings
+from gencard.measures.evaluation import risk_findings as risk
+from gencard.measures.evaluation import utility_findings as utility
 from gencard.measures.evaluation.evaluation import Evaluation, Finding, Group, Material, Need, Sight
 
 _HOLDOUT = (Need.RECORDS, Need.HOLDOUT)
@@ -13,80 +14,53 @@ _RECORDS = (Need.RECORDS,)
 _RISK, _UTILITY = Group.RISK, Group.UTILITY
 
 _EVALUATIONS = (
-    Evaluation(
-        "fidelity", Group.FIDELITY, (Need.PSI,), utility_findings.fidelity_finding, 0, Sight.NOTHING
-    ),
-    Evaluation("dcr", _RISK, _HOLDOUT, risk_findings.distance_finding, risk_findings.DISTANCE_NUMBERS),
-    Evaluation("clones", _RISK, _HOLDOUT, risk_findings.clone_finding, risk_findings.CLONE_NUMBERS),
-    Evaluation("nndr", _RISK, _HOLDOUT, risk_findings.ratio_finding, risk_findings.RATIO_NUMBERS),
-    Evaluation(
-        "replicated-uniques",
-        _RISK,
-        _RECORDS,
-        risk_findings.uniques_finding,
-        risk_findings.UNIQUE_NUMBERS,
-    ),
+    Evaluation("fidelity", Group.FIDELITY, (Need.PSI,), utility.fidelity_finding, 0, Sight.NOTHING),
+    Evaluation("dcr", _RISK, _HOLDOUT, risk.distance_finding, risk.DISTANCE_NUMBERS),
+    Evaluation("clones", _RISK, _HOLDOUT, risk.clone_finding, risk.CLONE_NUMBERS),
+    Evaluation("nndr", _RISK, _HOLDOUT, risk.ratio_finding, risk.RATIO_NUMBERS),
+    Evaluation("replicated-uniques", _RISK, _RECORDS, risk.uniques_finding, risk.UNIQUE_NUMBERS),
     Evaluation(
         "disclosure",
         _RISK,
         (*_RECORDS, Need.KEYS, Need.TARGET),
-        risk_findings.disclosure_finding,
-        risk_findings.DISCLOSURE_NUMBERS,
+        risk.disclosure_finding,
+        risk.DISCLOSURE_NUMBERS,
         Sight.KEYS,
     ),
+    Evaluation("singling-out", _RISK, _HOLDOUT, risk.singling_out_finding, risk.ATTACK_NUMBERS),
+    Evaluation("linkability", _RISK, _HOLDOUT, risk.linkability_finding, risk.ATTACK_NUMBERS),
     Evaluation(
-        "singling-out", _RISK, _HOLDOUT, risk_findings.singling_out_finding, risk_findings.ATTACK_NUMBERS
+        "inference", _RISK, (*_HOLDOUT, Need.TARGET), risk.inference_finding, risk.ATTACK_NUMBERS
     ),
-    Evaluation(
-        "linkability", _RISK, _HOLDOUT, risk_findings.linkability_finding, risk_findings.ATTACK_NUMBERS
-    ),
-    Evaluation(
-        "inference",
-        _RISK,
-        (*_HOLDOUT, Need.TARGET),
-        risk_findings.inference_finding,
-        risk_findings.ATTACK_NUMBERS,
-    ),
-    Evaluation(
-        "membership", _RISK, _HOLDOUT, risk_findings.membership_finding, risk_findings.AREA_NUMBERS
-    ),
+    Evaluation("membership", _RISK, _HOLDOUT, risk.membership_finding, risk.AREA_NUMBERS),
     Evaluation(
         "marginals",
         _UTILITY,
         _RECORDS,
-        utility_findings.marginals_finding,
+        utility.marginals_finding,
         lambda attributes, marginals: 2 * (marginals or attributes),
         Sight.PHI,
     ),
     Evaluation(
-        "gap",
-        _UTILITY,
-        (*_RECORDS, Need.GAP),
-        utility_findings.gap_finding,
-        utility_findings.GAP_NUMBERS,
-        Sight.GAP,
+        "gap", _UTILITY, (*_RECORDS, Need.GAP), utility.gap_finding, utility.GAP_NUMBERS, Sight.GAP
     ),
     Evaluation(
         "tables",
         _UTILITY,
         _RECORDS,
-        utility_findings.tables_finding,
-        lambda attributes, _marginals: utility_findings.table_numbers(attributes),
+        utility.tables_finding,
+        lambda attributes, _: (
+            3 * (utility.MEASURES_OF_A_TABLE * (utility.WORST + 1) + 1) + attributes * (attributes - 1)
+        ),
         Sight.TABLES,
     ),
-    Evaluation(
-        "propensity",
-        _UTILITY,
-        _RECORDS,
-        utility_findings.propensity_finding,
-        utility_findings.PROPENSITY_NUMBERS,
-    ),
+    Evaluation("propensity", _UTILITY, _RECORDS, utility.propensity_finding, utility.PROPENSITY_NUMBERS),
     Evaluation(
         "predictions",
         _UTILITY,
         (*_HOLDOUT, Need.TARGET),
-        utility_findings.predictions_finding,
-        lambda attributes, _marginals: utility_findings.prediction_numbers(attributes),
+        utility.predictions_finding,
+        lambda attributes, _: 7 + 2 * (attributes - 1),
     ),
 )
 
@@ -94,10 +68,8 @@ EVALUATIONS = {evaluation.name: evaluation for evaluation in _EVALUATIONS}
 """Fidelity, then risk, then utility."""
 
 _OF_ROWS = (
-    Evaluation("row-uniques", _RISK, (), risk_findings.row_uniques_finding, 0, Sight.NOTHING),
-    Evaluation(
-        "associations", _UTILITY, (Need.PSI,), utility_findings.associations_finding, 0, Sight.NOTHING
-    ),
+    Evaluation("row-uniques", _RISK, (), risk.row_uniques_finding, 0, Sight.NOTHING),
+    Evaluation("associations", _UTILITY, (Need.PSI,), utility.associations_finding, 0, Sight.NOTHING),
 )
 _REPORTED = [*_OF_ROWS, *_EVALUATIONS]
 
@@ -106,17 +78,13 @@ REPORTED = {one.name: one for group in Group for one in _REPORTED if one.group i
 without the controller, for nothing."""
 
 
-def evaluation_named(name: str) -> Evaluation:
+def evaluation_named(name: str, among: Mapping[str, Evaluation] = EVALUATIONS) -> Evaluation:
     """The evaluation of this name; raises InvalidInputError if there is none."""
-    return _named(name, EVALUATIONS)
-
-
-def _named(name: str, evaluations: Mapping[str, Evaluation]) -> Evaluation:
-    if name not in evaluations:
+    if name not in among:
         raise InvalidInputError(
             field="measures", problem=f"unknown evaluation '{name[:40]}'; docs/methods.md lists them"
         )
-    return evaluations[name]
+    return among[name]
 
 
 def evaluate(measure: Evaluation, material: Material) -> Finding | None:
@@ -138,7 +106,7 @@ def finding_of_json_object(measure: str, document: Any) -> Finding:
     Raises:
         InvalidInputError: The evaluation is unknown, or this is no finding of it.
     """
-    kind = _named(measure, REPORTED).kind
+    kind = evaluation_named(measure, REPORTED).kind
     try:
         finding: Finding = PLAIN.read(kind, document, field="measures")
     except InvalidInputError:

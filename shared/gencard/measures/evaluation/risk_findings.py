@@ -6,7 +6,6 @@ The definitions are in ``measures.privacy``.
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import ceil
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,26 +19,26 @@ from gencard.measures.evaluation.evaluation import (
     Named,
     rounded_between,
     rounded_count,
-    rounded_if_known,
     rounded_named_shares,
     rounded_outward,
     rounded_proportion,
     rounded_share,
     rounded_shares,
 )
-from gencard.measures.privacy.attacks import Attack, Proportion, Risk, drawn, singling_out
-from gencard.measures.privacy.dcr import (
-    Dcr,
-    LabelTest,
-    clone_test,
-    closer_share,
-    equal_share,
-    nearness_test,
+from gencard.measures.privacy.attacks import (
+    Attack,
+    Membership,
+    Proportion,
+    Risk,
+    drawn,
+    inference,
+    linkability,
+    singling_out,
 )
+from gencard.measures.privacy.dcr import LabelTest, clone_test, closer_share, equal_share, nearness_test
 from gencard.measures.privacy.disclosure import disclosure_risk, replicated_uniques
-from gencard.measures.privacy.nearest import Nearest, clones, distance_histogram, nearest, nndr
-from gencard.measures.privacy.neighbours import Membership, inference, linkability
-from gencard.measures.privacy.records import combination_numbers, present
+from gencard.measures.privacy.distances import combination_numbers, present
+from gencard.measures.privacy.nearest import Nearest, chance_of_clone, clone_share, nearest, nndr
 
 # Attacks on the release and disclosure from it, each with its reference; uniques and small counts.
 
@@ -130,7 +129,7 @@ def inference_finding(material: Material) -> AttackFinding:
     """All attributes but the declared target are known."""
     tables, target = material.tables, material.declared.target
     attacks, controls = (
-        min(material.targets(table), int(np.sum(present(table.columns[table.attributes.index(target)]))))
+        min(material.targets(table), int(np.sum(present(table.column(target)))))
         for table in (tables.train, tables.holdout)
     )
     ask = partial(inference, tables, material.gower, target, rng=material.rng("inference"))
@@ -270,7 +269,7 @@ def disclosure_finding(material: Material) -> DisclosureFinding:
         **result.attribute.named,
         **result.attribution.named,
     }
-    return DisclosureFinding(keys, result.target, tuple(shares.items()))
+    return DisclosureFinding(keys, declarations.target, tuple(shares.items()))
 
 
 BINS, STEP = 40, 0.01
@@ -307,20 +306,21 @@ class Curve:
             bins=rounded_shares(self.bins, size),
             farther=rounded_share(self.farther, size),
             undefined=rounded_share(self.undefined, size),
-            median=rounded_if_known(self.median, size),
-            second=rounded_if_known(self.second, size),
+            median=rounded_between(self.median, size),
+            second=rounded_between(self.second, size),
         )
 
     @classmethod
     def of(cls, result: Nearest) -> "Curve":
-        histogram = distance_histogram(result.distance, round(1 / STEP))
-        shares = histogram.counts / len(result)
+        distances, size = result.distance, len(result)
+        counts, _ = np.histogram(distances[distances > 0], bins=round(1 / STEP), range=(0.0, 1.0))
+        shares = counts / size
         return cls(
-            zeros=histogram.zeros / len(result),
+            zeros=int(np.sum(distances == 0)) / size,
             bins=tuple(map(float, shares[:BINS])),
             farther=float(shares[BINS:].sum()),
-            undefined=histogram.undefined / len(result),
-            median=_median(result.distance),
+            undefined=int(np.sum(np.isnan(distances))) / size,
+            median=_median(distances),
             second=_median(result.second),
         )
 
@@ -400,10 +400,13 @@ class DistanceFinding(Finding):
 
 def distance_finding(material: Material) -> DistanceFinding:
     tables = material.tables
-    sizes = len(tables.train), len(tables.holdout)
-    to_train, to_holdout = material.to_train, material.to_holdout
+    to_train, to_holdout, sizes = (
+        material.to_train,
+        material.to_holdout,
+        (len(tables.train), len(tables.holdout)),
+    )
     share = closer_share(to_train.distance, to_holdout.distance, sizes)
-    result = Dcr(to_train, to_holdout, nearest(tables.train, tables.holdout, material.gower), share)
+    baseline = nearest(tables.train, tables.holdout, material.gower)
     rng = material.rng("dcr")
     equal = equal_share(
         tables.synthetic, tables.train, tables.holdout, material.gower, draws=DRAWS, rng=rng
@@ -411,9 +414,9 @@ def distance_finding(material: Material) -> DistanceFinding:
     test = nearness_test(*material.to_rows, len(tables.synthetic), rng=rng)
     low, high = equal.interval()
     return DistanceFinding(
-        to_train=Curve.of(result.to_train),
-        to_holdout=Curve.of(result.to_holdout),
-        baseline=Curve.of(result.baseline),
+        to_train=Curve.of(to_train),
+        to_holdout=Curve.of(to_holdout),
+        baseline=Curve.of(baseline),
         closer=share.strict,
         ties=share.ties,
         by_size=share.by_size,
@@ -539,22 +542,25 @@ class CloneFinding(Finding):
 
     def rounded(self, material: Material) -> "CloneFinding":
         rows, records, others = map(len, (material.synthetic, material.records, material.unseen))
-        sizes = {"train": rows, "equal": rows, "holdout": rows, "chance": rows}
-        sizes |= {"alike": records, "records": records, "others": others}
-        shares: dict[str, Any] = {}
-        for name, size in sizes.items():
-            share: float | None = getattr(self, name)
-            shares[name] = None if share is None else rounded_share(share, size)
-        detectable = _rounded_up(self.detectable)
-        return replace(self, rows=rounded_count(rows), detectable=detectable, **shares)
+        return replace(
+            self,
+            rows=rounded_count(rows),
+            train=rounded_share(self.train, rows),
+            equal=rounded_share(self.equal, rows),
+            holdout=rounded_share(self.holdout, rows),
+            chance=rounded_share(self.chance, rows),
+            alike=rounded_share(self.alike, records),
+            records=rounded_share(self.records, records),
+            others=rounded_share(self.others, others),
+            detectable=_rounded_up(self.detectable),
+        )
 
 
 def clone_finding(material: Material) -> CloneFinding:
     """Count clones, over the attributes without numbers."""
     tables, rows = material.tables, len(material.synthetic)
     numeric = any(span is not None for span in material.gower.ranges)
-    cells = None if numeric else material.synthetic.domain.cells
-    result = clones(material.to_train, len(tables.train), cells)
+    cells = material.synthetic.domain.cells
     size = min(len(tables.train), len(tables.holdout))
     ours, theirs = (
         drawn(table, size, material.rng("clones")) for table in (tables.train, tables.holdout)
@@ -567,10 +573,10 @@ def clone_finding(material: Material) -> CloneFinding:
     test = clone_test(to_rows[0], to_rows[1], rows, alike)
     return CloneFinding(
         rows=rows,
-        train=result.share,
-        equal=clones(equal, size, None).share,
-        holdout=clones(others, size, None).share,
-        chance=result.chance,
+        train=clone_share(material.to_train),
+        equal=clone_share(equal),
+        holdout=clone_share(others),
+        chance=None if numeric else chance_of_clone(len(tables.train), cells),
         alike=alike,
         records=to_rows[0].share,
         others=to_rows[1].share,
@@ -606,8 +612,8 @@ class RatioFinding(Finding):
         return RatioFinding(
             rounded_shares(self.train, rows),
             rounded_shares(self.holdout, rows),
-            rounded_if_known(self.low_train, rows),
-            rounded_if_known(self.low_holdout, rows),
+            rounded_between(self.low_train, rows),
+            rounded_between(self.low_holdout, rows),
         )
 
 

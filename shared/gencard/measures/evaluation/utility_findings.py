@@ -26,7 +26,6 @@ from gencard.measures.evaluation.evaluation import (
     rounded_between,
     rounded_freely,
     rounded_gaps,
-    rounded_if_known,
     rounded_measures,
     rounded_share,
 )
@@ -93,7 +92,7 @@ class GapFinding(Finding):
         fewest = int(records[records >= FEWEST].min(initial=len(material.records)))
         return replace(
             self,
-            error=None if self.error is None else rounded_between(self.error, fewest, 2.0),
+            error=rounded_between(self.error, fewest, 2.0),
             original=rounded_gaps(self.original, sizes),
             synthetic=rounded_gaps(self.synthetic, sizes),
         )
@@ -214,11 +213,6 @@ def predictions_finding(material: Material) -> PredictionsFinding:
     )
 
 
-def prediction_numbers(attributes: int) -> int:
-    """Number of numbers in a ``PredictionsFinding``."""
-    return 7 + 2 * (attributes - 1)
-
-
 PROPENSITY_NUMBERS = 6
 
 
@@ -252,16 +246,12 @@ class PropensityFinding(Finding):
 
     def rounded(self, material: Material) -> "PropensityFinding":
         size = len(material.records)
-        pmse, regression, tree = (
-            None if value is None else rounded_freely(value, size)
-            for value in (self.regression_pmse, self.regression, self.tree)
-        )
         return replace(
             self,
-            regression_pmse=pmse,
-            regression=regression,
+            regression_pmse=rounded_freely(self.regression_pmse, size),
+            regression=rounded_freely(self.regression, size),
             tree_pmse=rounded_freely(self.tree_pmse, size),
-            tree=tree,
+            tree=rounded_freely(self.tree, size),
         )
 
 
@@ -366,8 +356,8 @@ class TablesFinding(Finding):
         return replace(
             self,
             widths=tuple(tables.rounded(records) for tables in self.widths),
-            pairs=tuple(None if one is None else rounded_freely(one, records) for one in self.pairs),
-            variations=tuple(rounded_if_known(one, records) for one in self.variations),
+            pairs=tuple(rounded_freely(one, records) for one in self.pairs),
+            variations=tuple(rounded_between(one, records) for one in self.variations),
         )
 
 
@@ -387,11 +377,6 @@ def tables_finding(material: Material) -> TablesFinding:
         pairs=tuple(None if one is None else one.standardised for one in pairs),
         variations=tuple(None if one is None else one.total_variation for one in pairs),
     )
-
-
-def table_numbers(attributes: int) -> int:
-    """Most numbers that ``TablesFinding`` holds for so many attributes."""
-    return 3 * (MEASURES_OF_A_TABLE * (WORST + 1) + 1) + attributes * (attributes - 1)
 
 
 def _summed(width: int, tables: dict[Clique, TableUtility]) -> TablesOfWidth:

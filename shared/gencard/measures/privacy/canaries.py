@@ -21,7 +21,6 @@ probability 1/2 is what ``one_run`` asks.
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import log, pi
-from typing import Protocol
 
 import numpy as np
 import scipy
@@ -32,9 +31,8 @@ from gencard.core.dataset import Dataset, check_same_domain
 from gencard.core.domain import Domain
 from gencard.core.errors import ComputationError, InvalidDatasetError, InvalidNumberError
 from gencard.core.types import FloatArray
-from gencard.measures.privacy.distances import Gower
+from gencard.measures.privacy.distances import Gower, Records
 from gencard.measures.privacy.nearest import nearest
-from gencard.measures.privacy.records import Records
 
 # Lower bounds on epsilon that an audit of one run proves, and the spaces that canaries are drawn from.
 #
@@ -48,20 +46,6 @@ from gencard.measures.privacy.records import Records
 # little chance: an honest generator was refuted in every run on eight binary attributes.
 
 
-class Space(Protocol):
-    """A space with a distance and a uniform distribution."""
-
-    def log_ball(self, radii: FloatArray) -> FloatArray:
-        """Natural log of a ball's share of the space, by its radius; above 0 where a ball is larger."""
-        ...
-
-    def edges(self, total: float, terms: int) -> FloatArray:
-        """Upper ends of the steps that distances are rounded down in, so that a sum of ``terms``
-        distances is at most ``total`` only if their steps add up to at most ``len(edges) - 1``.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Cube:
     """The unit cube with Euclidean distance; each numeric attribute is scaled to 0..1."""
@@ -73,7 +57,10 @@ class Cube:
             raise InvalidNumberError(field="The number of attributes", expected="at least 1")
 
     def log_ball(self, radii: FloatArray) -> FloatArray:
-        """Return the logarithms, as in the protocol; a radius of 0 has no volume."""
+        """Natural log of a ball's share of the space, by its radius; above 0 where a ball is larger.
+
+        A radius of 0 has no volume.
+        """
         half = self.attributes / 2
         with np.errstate(divide="ignore"):
             logs: FloatArray = (
@@ -82,9 +69,10 @@ class Cube:
         return logs
 
     def edges(self, total: float, terms: int) -> FloatArray:
-        """Return the edges, as in the protocol; rounding costs at most 1/100 of epsilon or so.
+        """Upper ends of the steps that distances are rounded down in, so that a sum of ``terms``
+        distances is at most ``total`` only if their steps add up to at most ``len(edges) - 1``.
 
-        That holds up to 4,000 terms x d.
+        Rounding costs at most 1/100 of epsilon or so up to 4,000 terms x d.
         """
         steps = int(np.clip(64 * terms * self.attributes, 2**12, 2**18))
         return np.arange(1.0, steps + 2.0) * (total / steps)
@@ -106,14 +94,18 @@ class HammingSpace:
         return tuple(sum(shells[: radius + 1]) for radius in range(len(shells)))
 
     def log_ball(self, radii: FloatArray) -> FloatArray:
-        """Return the logarithms, as in the protocol."""
+        """Return the logarithms, as in the cube."""
         logs = np.array([log(ball) for ball in self.balls]) - log(self.domain.cells)
         whole = np.minimum(np.floor(radii), len(self.domain)).astype(np.int64)
         return logs[whole]
 
     def edges(self, total: float, terms: int) -> FloatArray:
-        """Return the edges, as in the protocol; Hamming distances are whole, nothing is rounded."""
+        """Return the edges, as in the cube; Hamming distances are whole, nothing is rounded."""
         return np.arange(0.0, min(int(total), terms * len(self.domain)) + 1.0)
+
+
+Space = Cube | HammingSpace
+"""A space with a distance and a uniform distribution."""
 
 
 def log_chance(space: Space, radii: FloatArray, rows: int) -> FloatArray:

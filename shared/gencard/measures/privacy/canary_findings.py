@@ -16,6 +16,7 @@ from gencard.core.dataset import Dataset, check_same_domain
 from gencard.core.domain import Clique
 from gencard.core.errors import ComputationError, InvalidNumberError
 from gencard.core.types import FloatArray
+from gencard.measures.privacy.attacks import Membership
 from gencard.measures.privacy.canaries import (
     Cube,
     EpsilonBound,
@@ -33,7 +34,6 @@ from gencard.measures.privacy.canaries import (
     steps_of,
     tilted_chance,
 )
-from gencard.measures.privacy.neighbours import Membership
 
 # Bounds on epsilon from the sum nu of the distances of m canaries to their closest rows.
 #
@@ -172,7 +172,12 @@ def log_sum_at_most(log_cdf: FloatArray, terms: int) -> float:
     masses = np.exp(tilted - peak)
     scale = float(masses.sum())
     masses /= scale
-    length = scipy.fft.next_fast_len(_length(masses, steps, terms), real=True)
+    # The length of a transform beyond which next to no sum lies.
+    mean = float(masses @ steps)
+    spread = sqrt(terms * float(masses @ (steps - mean) ** 2))
+    far = max(terms * mean, float(steps[-1])) + _SPREADS * (spread + 1)
+    most = len(steps) + min((terms - 1) * len(steps), max(int(far) - len(steps), _SHORT))
+    length = scipy.fft.next_fast_len(most, real=True)
     sums = scipy.fft.irfft(_power(scipy.fft.rfft(masses, length), terms), length)[: len(steps)]
     inside = float(np.maximum(sums, 0.0) @ np.exp(tilt * (steps - steps[-1])))
     return min(0.0, terms * (peak + log(scale)) + tilt * float(steps[-1]) + log(inside))
@@ -194,14 +199,6 @@ def _power(numbers: NDArray[np.complex128], exponent: int) -> NDArray[np.complex
         if exponent % 2:
             product = product * numbers
     return product
-
-
-def _length(masses: FloatArray, steps: FloatArray, terms: int) -> int:
-    """Return the length of a transform beyond which next to no sum lies."""
-    mean = float(masses @ steps)
-    spread = sqrt(terms * float(masses @ (steps - mean) ** 2))
-    far = max(terms * mean, float(steps[-1])) + _SPREADS * (spread + 1)
-    return len(steps) + min((terms - 1) * len(steps), max(int(far) - len(steps), _SHORT))
 
 
 def _tilt(log_cdf: FloatArray, terms: int) -> float:
@@ -402,8 +399,7 @@ class CanaryPlan:
 
     def __post_init__(self) -> None:
         check_beta(self.beta)
-        if not 0 <= self.delta < 1:
-            raise InvalidNumberError(field="delta", expected="at least 0 and below 1")
+        _check_delta(self.delta)
         if self.radius < 0 or self.guesses < 1:
             raise InvalidNumberError(
                 field="The radius and the guesses", expected="at least 0 and at least 1"

@@ -44,9 +44,8 @@ from numpy.typing import NDArray
 from gencard.core.errors import InvalidDatasetError, InvalidNumberError
 from gencard.core.types import FloatArray
 from gencard.measures.privacy.attacks import Proportion, quantile
-from gencard.measures.privacy.distances import Gower
-from gencard.measures.privacy.nearest import Nearest, nearest
-from gencard.measures.privacy.records import Records
+from gencard.measures.privacy.distances import Gower, Records
+from gencard.measures.privacy.nearest import nearest
 
 TIE = 1e-12
 """Distances that differ by less are equal: equal sums, added in another order."""
@@ -77,16 +76,6 @@ class CloserShare:
         return self.tied / self.records
 
     @property
-    def half_ties(self) -> float:
-        """Strictly closer ones, and half of the ties."""
-        return (self.closer + self.tied / 2) / self.records
-
-    @property
-    def protection(self) -> float:
-        """Twice the share not strictly closer, at most 1: SDMetrics' DCROverfittingProtection."""
-        return min(2 * (1 - self.strict), 1.0)
-
-    @property
     def by_size(self) -> float:
         """Share that the sizes of train and holdout alone would give."""
         return self.sizes[0] / sum(self.sizes)
@@ -109,38 +98,6 @@ def closer_share(
     if not len(scored):
         raise InvalidDatasetError(problem="no record has a distance to both train and holdout")
     return CloserShare(len(scored), int(np.sum(scored == 1)), int(np.sum(scored == 0.5)), sizes)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Dcr:
-    """Nearest records of three tables, all by one distance.
-
-    Args:
-        to_train: Of each synthetic record in train.
-        to_holdout: Of each synthetic record in holdout.
-        baseline: Of each train record in holdout: how near real records are that nobody copied.
-        share: How many synthetic records are closer to train.
-    """
-
-    to_train: Nearest
-    to_holdout: Nearest
-    baseline: Nearest
-    share: CloserShare
-
-
-def dcr(synthetic: Records, train: Records, holdout: Records, gower: Gower) -> Dcr:
-    """Distances to the closest records; ``gower_of(train, holdout)`` fixes the ranges."""
-    for table in (synthetic, train, holdout):
-        gower.check(table)
-        if not len(table):
-            raise InvalidDatasetError(problem="a table to compare has no records")
-    to_train, to_holdout = (nearest(synthetic, table, gower) for table in (train, holdout))
-    return Dcr(
-        to_train,
-        to_holdout,
-        nearest(train, holdout, gower),
-        closer_share(to_train.distance, to_holdout.distance, (len(train), len(holdout))),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,13 +146,8 @@ def equal_share(
         to_larger = nearest(synthetic, sample, gower, second=False).distance
         both = (to_larger, to_smaller) if larger is train else (to_smaller, to_larger)
         scored[draw] = scores(*both)
-    return _summary(scored, size)
-
-
-def _summary(scored: NDArray[np.float64], size: int) -> EqualShare:
-    """Mean and standard error of scores, shape ``(draws, records)``."""
     scored = scored[:, ~np.isnan(scored).any(axis=0)]
-    draws, records = scored.shape
+    records = scored.shape[1]
     if not records:
         raise InvalidDatasetError(problem="no record has a distance to both train and holdout")
     averages, shares = scored.mean(axis=0), scored.mean(axis=1)

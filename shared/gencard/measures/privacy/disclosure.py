@@ -21,10 +21,6 @@ Terms without a record of the keys are 0. DCAP is given of all records (SDMetric
 whose keys are in the synthetic data (SDMetrics: CAP). The baseline is a guess without keys,
 :math:`\sum_t (d_{t.} / N_d)^2`. TCAP is DiSCO divided by iS or, as others define it, by DiS.
 
-Excluded cells are left out of the sums of attribute disclosure only: whether keys disclose is decided
-among all records. CAP is computed without them, except for the baseline, and N is unchanged. DiSCO
-remains that of all keys, as in synthpop, so TCAP may exceed 1 where the size of cells is bounded.
-
 References:
     .. [1] G. Raab, B. Nowok, C. Dibben, "Practical privacy metrics for synthetic data", 2024,
        arXiv:2406.16826.
@@ -32,24 +28,16 @@ References:
        Synthetic Data: An Exploration", PSD 2018.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.coding import cells_lie_in
 from gencard.core.dataset import Dataset, check_same_domain
-from gencard.core.domain import Clique, Domain
-from gencard.core.errors import (
-    ComputationError,
-    InvalidCliqueError,
-    InvalidInputError,
-    InvalidNumberError,
-)
+from gencard.core.domain import Clique
+from gencard.core.errors import ComputationError, InvalidInputError, InvalidNumberError
 from gencard.core.types import IntArray
-from gencard.measures.privacy.records import combination_numbers
+from gencard.measures.privacy.distances import combination_numbers
 
 # Replicated uniques: combinations that exactly one original and exactly one synthetic record have.
 #
@@ -102,7 +90,7 @@ class ReplicatedUniques:
         }
 
 
-def _share(part: int, whole: int) -> float | None:
+def _share(part: float, whole: int) -> float | None:
     return part / whole if whole else None
 
 
@@ -111,7 +99,16 @@ def replicated_uniques(
 ) -> ReplicatedUniques:
     """Count uniques on some attributes, or on all; a missing value is a level like any other."""
     ours, theirs, _ = _count_combinations(original, synthetic, keys)
-    return uniques_among(ours, theirs, theirs, records=len(original), synthetic_records=len(synthetic))
+    unique, twin = ours == 1, theirs == 1
+    return ReplicatedUniques(
+        records=len(original),
+        synthetic_records=len(synthetic),
+        in_original=int(unique.sum()),
+        in_synthetic=int(twin.sum()),
+        matched=int((unique & (theirs > 0)).sum()),
+        present=int((twin & (ours > 0)).sum()),
+        replicated=int((unique & twin).sum()),
+    )
 
 
 def replicated_rows(
@@ -124,29 +121,6 @@ def replicated_rows(
     """
     ours, theirs, combinations = _count_combinations(original, synthetic, keys)
     return np.flatnonzero(((ours == 1) & (theirs == 1))[combinations])
-
-
-def uniques_among(
-    ours: IntArray, theirs: IntArray, among: IntArray, *, records: int, synthetic_records: int
-) -> ReplicatedUniques:
-    """Count uniques among combinations that were counted already.
-
-    Args:
-        ours: Original records of each combination, shape ``(k,)``.
-        theirs: Synthetic records of each.
-        among: Synthetic records that an original unique is looked for among; ``theirs``, or more.
-        records: Number of original records to take shares of.
-    """
-    unique, twin = ours == 1, theirs == 1
-    return ReplicatedUniques(
-        records=records,
-        synthetic_records=synthetic_records,
-        in_original=int(unique.sum()),
-        in_synthetic=int(twin.sum()),
-        matched=int((unique & (among > 0)).sum()),
-        present=int((twin & (ours > 0)).sum()),
-        replicated=int((unique & twin).sum()),
-    )
 
 
 def _count_combinations(
@@ -191,66 +165,10 @@ def unique_free(original: Dataset, drawn: Dataset, rows: int) -> Dataset:
 #
 # The *keys* are attributes that an intruder knows; the *target* is the sensitive attribute. A cell is a
 # combination of keys and a level of the target; all measures of disclosure follow from the counts of the
-# cells. ``Exclusions`` leave out records whose disclosure does no harm or is common knowledge.
-
-
-@dataclass(frozen=True, slots=True)
-class Excluded:
-    """Records that agree with one of these cells, each one code per attribute of the clique.
-
-    With the target alone: levels that nobody minds, ``Excluded(("illness",), ((0,),))``. With a key
-    alone: its missing level. With both: what anybody would guess, as that children are single.
-    """
-
-    clique: Clique
-    cells: tuple[tuple[int, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Exclusions:
-    """Records and cells that are left out.
-
-    Args:
-        named: Records, by what they are.
-        most: Cells that hold more records than this one does not learn much from; None for no bound.
-    """
-
-    named: tuple[Excluded, ...] = ()
-    most: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.most is not None and self.most < 1:
-            raise InvalidNumberError(field="most", expected="at least 1")
-
-    def check(self, domain: Domain) -> None:
-        """Check that a domain has all that the exclusions name."""
-        for one in self.named:
-            if not set(one.clique) <= set(domain.attributes):
-                problem = "an exclusion names neither a key nor the target"
-                raise InvalidCliqueError(clique=", ".join(one.clique), problem=problem)
-            domain.canonical(one.clique)
-            sizes = domain.project(one.clique).sizes
-            if not cells_lie_in(one.cells, sizes):
-                raise InvalidInputError(field="exclusions", problem="a cell lies outside the domain")
-
-    def names(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_]:
-        """Return which of n records are named, shape ``(n,)``, by their codes of each attribute."""
-        mask = np.zeros(len(next(iter(columns.values()))), dtype=bool)
-        for one in self.named:
-            for cell in one.cells:
-                agrees = [columns[name] == code for name, code in zip(one.clique, cell, strict=True)]
-                mask |= np.logical_and.reduce(agrees)
-        return mask
-
-
-NOTHING = Exclusions()
-"""Exclusions that leave nothing out."""
-
+# cells.
 
 Cells = NDArray[np.int64]
 """A number for each cell that holds any record; shape ``(k,)``."""
-
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -261,68 +179,43 @@ class KeyTable:
         original: Original records, shape ``(k,)``.
         keys: The number of the cell's combination of keys, from 0.
         level: The cell's level of the target, a code.
-        named: Whether the cell is excluded by what it is.
-        most: Cells that hold more records than this are excluded too.
     """
 
     original: Cells
     synthetic: Cells
     keys: Cells
     level: Cells
-    named: Mask
-    most: int | None
-
-    def kept(self, counts: Cells) -> Cells:
-        """The counts with 0 in the cells that are excluded, those of too many such records too."""
-        excluded = self.named if self.most is None else self.named | (counts > self.most)
-        return np.where(excluded, 0, counts)
-
-    def by_keys(self, counts: Cells) -> Cells:
-        """Sums over the levels of the target, one for each combination of keys."""
-        sums = np.zeros(int(self.keys.max()) + 1, dtype=np.int64)
-        np.add.at(sums, self.keys, counts)
-        return sums
 
     def around(self, counts: Cells) -> Cells:
-        """The same sums, one for each cell: all records with its keys."""
-        return self.by_keys(counts)[self.keys]
+        """Sums over the levels of the target, one for each cell: all records with its keys."""
+        sums = np.zeros(int(self.keys.max()) + 1, dtype=np.int64)
+        np.add.at(sums, self.keys, counts)
+        return sums[self.keys]
 
 
-def key_table(
-    original: Dataset, synthetic: Dataset, keys: Clique, target: str, exclusions: Exclusions = NOTHING
-) -> KeyTable:
+def key_table(original: Dataset, synthetic: Dataset, keys: Clique, target: str) -> KeyTable:
     """Count the records of both datasets."""
     check_same_domain(original.domain, synthetic.domain)
     known = original.domain.canonical(keys)
     original.domain.canonical((*known, target))  # refuses a target among the keys
-    exclusions.check(original.domain.project((*known, target)))
     if not (len(original) and len(synthetic)):
         raise InvalidInputError(field="dataset", problem="contains no records")
-    columns = {
-        name: np.concatenate([original.column(name), synthetic.column(name)])
-        for name in (*known, target)
-    }
-    keyed = [(columns[name], original.domain.size(name)) for name in known]
-    combinations = combination_numbers(len(columns[target]), keyed)
-    levels = columns[target]
+    *columns, levels = (
+        np.concatenate([original.column(name), synthetic.column(name)]) for name in (*known, target)
+    )
+    keyed = zip(columns, map(original.domain.size, known), strict=True)
+    combinations = combination_numbers(len(levels), keyed)
     both = [(combinations, int(combinations.max()) + 1), (levels, int(levels.max()) + 1)]
     cell = combination_numbers(len(levels), both)
     cells = int(cell.max()) + 1
+    member = np.empty(cells, dtype=np.intp)
+    member[cell] = np.arange(len(cell))  # any record of each cell: they share keys and level
     return KeyTable(
         original=np.bincount(cell[: len(original)], minlength=cells),
         synthetic=np.bincount(cell[len(original) :], minlength=cells),
-        keys=_shared(combinations, cell, cells),
-        level=_shared(levels, cell, cells),
-        named=_shared(exclusions.names(columns), cell, cells),
-        most=exclusions.most,
+        keys=combinations[member],
+        level=levels[member],
     )
-
-
-def _shared(values: NDArray[Any], cell: Cells, cells: int) -> NDArray[Any]:
-    """Return the value that all records of a cell share; shape ``(cells,)``."""
-    shared = np.empty(cells, dtype=values.dtype)
-    shared[cell] = values
-    return shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,15 +223,12 @@ class AttributeDisclosure:
     """Numbers of records.
 
     Args:
-        records: Original records, those left out too.
         disclosed_by_original: Dorig.
         disclosed_by_synthetic: Dsyn, in synthetic records.
         covered: iS.
         disclosed: DiS.
         correct: DiSCO.
         correct_and_in_original: DiSDiO.
-        correct_cells: Number of cells that DiSCO is the sum over.
-        largest_cell: Original records in the largest of them.
     """
 
     records: int
@@ -349,13 +239,6 @@ class AttributeDisclosure:
     disclosed: int
     correct: int
     correct_and_in_original: int
-    correct_cells: int
-    largest_cell: int
-
-    @property
-    def mean_cell(self) -> float | None:
-        """Original records in a cell of DiSCO, on average; None where there is no such cell."""
-        return _ratio(self.correct, self.correct_cells)
 
     @property
     def named(self) -> dict[str, float]:
@@ -379,25 +262,21 @@ def attribute_disclosure(table: KeyTable) -> AttributeDisclosure:
     our_keys, their_keys = table.around(ours), table.around(theirs)
     tells = (theirs == their_keys) & (theirs > 0)
     disclosed = table.around(tells.astype(np.int64)) > 0
-
-    correct = table.kept(ours * tells)
     return AttributeDisclosure(
         records=int(ours.sum()),
         synthetic_records=int(theirs.sum()),
-        disclosed_by_original=int(table.kept(ours * (ours == our_keys)).sum()),
-        disclosed_by_synthetic=int(table.kept(theirs * tells).sum()),
-        covered=int(table.kept(ours * (their_keys > 0)).sum()),
-        disclosed=int(table.kept(ours * disclosed).sum()),
-        correct=int(correct.sum()),
-        correct_and_in_original=int(table.kept(ours * (tells & (ours == our_keys))).sum()),
-        correct_cells=int(np.count_nonzero(correct)),
-        largest_cell=int(correct.max()),
+        disclosed_by_original=int(ours[ours == our_keys].sum()),
+        disclosed_by_synthetic=int(theirs[tells].sum()),
+        covered=int(ours[their_keys > 0].sum()),
+        disclosed=int(ours[disclosed].sum()),
+        correct=int(ours[tells].sum()),
+        correct_and_in_original=int(ours[tells & (ours == our_keys)].sum()),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class CorrectAttribution:
-    """Shares of the records, from 0 to 1 (TCAP: but see above).
+    """Shares of the records, from 0 to 1.
 
     Args:
         baseline: baseCAPd: a guess from the original's own levels, without keys.
@@ -432,59 +311,34 @@ class CorrectAttribution:
 
 def correct_attribution(table: KeyTable, disclosure: AttributeDisclosure) -> CorrectAttribution:
     """CAP of a table, given its attribute disclosure."""
-    ours, theirs = table.kept(table.original), table.kept(table.synthetic)
-    their_keys = table.around(theirs)
-    levels = np.bincount(table.level, table.original) / disclosure.records
-    guess_shares = _shares(theirs, their_keys)
+    ours, theirs = table.original, table.synthetic
+    our_keys, their_keys = table.around(ours), table.around(theirs)
+    levels = np.bincount(table.level, ours) / disclosure.records
+    guess_shares = theirs / np.maximum(their_keys, 1)  # without a record of the keys no guess is right
     right, covered = float(np.sum(guess_shares * ours)), int(ours[their_keys > 0].sum())
     return CorrectAttribution(
         baseline=float(np.sum(levels**2)),
-        original=float(np.sum(_shares(ours, table.around(ours)) * ours)) / disclosure.records,
+        original=float(np.sum(ours / np.maximum(our_keys, 1) * ours)) / disclosure.records,
         synthetic=float(np.sum(guess_shares * theirs)) / disclosure.synthetic_records,
         across=right / disclosure.records,
-        across_covered=_ratio(right, covered),
-        targeted=_ratio(disclosure.correct, covered),
-        targeted_disclosed=_ratio(disclosure.correct, disclosure.disclosed),
+        across_covered=_share(right, covered),
+        targeted=_share(disclosure.correct, covered),
+        targeted_disclosed=_share(disclosure.correct, disclosure.disclosed),
     )
-
-
-def _shares(counts: Cells, sums: Cells) -> NDArray[np.float64]:
-    return counts / np.maximum(sums, 1)  # a sum of 0 has counts of 0: no record, so no right guess
-
-
-def _ratio(part: float, whole: int) -> float | None:
-    return part / whole if whole else None
 
 
 @dataclass(frozen=True, slots=True)
 class DisclosureRisk:
     """Disclosure of one target to somebody who knows some keys."""
 
-    keys: Clique
-    target: str
     uniques: ReplicatedUniques
     attribute: AttributeDisclosure
     attribution: CorrectAttribution
 
 
-def disclosure_risk(
-    original: Dataset, synthetic: Dataset, keys: Clique, target: str, exclusions: Exclusions = NOTHING
-) -> DisclosureRisk:
+def disclosure_risk(original: Dataset, synthetic: Dataset, keys: Clique, target: str) -> DisclosureRisk:
     """Measure the disclosure of a target by keys."""
-    table = key_table(original, synthetic, keys, target, exclusions)
+    table = key_table(original, synthetic, keys, target)
     attribute = attribute_disclosure(table)
-    # Uniques among the kept records; matches are looked for among all synthetic records.
-    uniques = uniques_among(
-        table.by_keys(table.kept(table.original)),
-        table.by_keys(table.kept(table.synthetic)),
-        table.by_keys(table.synthetic),
-        records=int(table.original.sum()),
-        synthetic_records=int(table.synthetic.sum()),
-    )
-    return DisclosureRisk(
-        keys=original.domain.canonical(keys),
-        target=target,
-        uniques=uniques,
-        attribute=attribute,
-        attribution=correct_attribution(table, attribute),
-    )
+    uniques = replicated_uniques(original, synthetic, keys)
+    return DisclosureRisk(uniques, attribute, correct_attribution(table, attribute))

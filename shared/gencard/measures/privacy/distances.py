@@ -1,4 +1,4 @@
-r"""Gower's distance, and two tables in groups of similar records with bounds on their distances.
+r"""Records of numbers and levels, Gower's distance, and groups of records with bounds on distances.
 
 Records of equal levels that miss the same numbers form a group. Large groups are halved at the median
 of the attribute in which their records are spread most.
@@ -22,7 +22,7 @@ References:
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import isfinite
@@ -30,10 +30,168 @@ from math import isfinite
 import numpy as np
 from numpy.typing import NDArray
 
+from gencard.core.coding import Coding, Edges, Labels
+from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
-from gencard.core.errors import InvalidInputError, InvalidNumberError, UnknownAttributeError
+from gencard.core.errors import (
+    DomainMismatchError,
+    InvalidDatasetError,
+    InvalidInputError,
+    InvalidNumberError,
+    UnknownAttributeError,
+)
 from gencard.core.types import FloatArray
-from gencard.measures.privacy.records import Column, Records, check_same_kinds, combination_numbers
+
+Column = NDArray[np.float64] | NDArray[np.int64]
+"""Numbers, or codes of levels."""
+
+Kinds = tuple[tuple[str, bool], ...]
+"""Each attribute's name, and whether it holds numbers."""
+
+_LARGEST = 2.0**1022
+"""Two numbers up to here have a finite difference."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Records:
+    """Attributes and a column for each, of shape ``(n,)``.
+
+    A column of floats holds numbers, NaN being missing. A column of integers holds codes of levels,
+    -1 being missing; a code means the same level in all records that are compared.
+
+    Raises:
+        InvalidDatasetError: No attribute, repeated attributes, columns of different lengths, neither
+            floats nor integers, codes below -1, or numbers that are infinite or above 2**1022.
+    """
+
+    attributes: tuple[str, ...]
+    columns: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        problem = _problem(self.attributes, self.columns)
+        if problem:
+            raise InvalidDatasetError(problem=problem)
+        columns = [_frozen(column) for column in self.columns]
+        object.__setattr__(self, "columns", tuple(columns))
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    @property
+    def kinds(self) -> Kinds:
+        return tuple(
+            (name, column.dtype.kind == "f")
+            for name, column in zip(self.attributes, self.columns, strict=True)
+        )
+
+    def column(self, attribute: str) -> Column:
+        """The values of one of the attributes."""
+        return self.columns[self.attributes.index(attribute)]
+
+    def take(self, rows: NDArray[np.intp]) -> "Records":
+        """The records at the given positions, in that order."""
+        return Records(self.attributes, tuple(column[rows] for column in self.columns))
+
+    def project(self, clique: Clique) -> "Records":
+        """The records' values of some of their attributes, in the clique's order."""
+        return Records(clique, tuple(map(self.column, clique)))
+
+
+def records_of(dataset: Dataset, coding: Coding) -> Records:
+    """Coded records: intervals become their midpoints, ordered whole numbers themselves."""
+    if dataset.domain != coding.domain:
+        raise DomainMismatchError(problem="the records have another schema")
+    columns = [
+        _levels_of(attribute.coding)[dataset.codes[:, axis]]
+        for axis, attribute in enumerate(coding.attributes)
+    ]
+    return Records(dataset.domain.attributes, tuple(columns))
+
+
+def present(column: Column) -> NDArray[np.bool_]:
+    """Mark the values that are not missing."""
+    return ~np.isnan(column) if column.dtype.kind == "f" else column >= 0
+
+
+def check_same_kinds(one: Kinds, other: Kinds) -> None:
+    """Refuse to compare what differs in attributes, their order or what they hold."""
+    if [name for name, _ in one] != [name for name, _ in other]:
+        raise DomainMismatchError(problem="the attributes differ")
+    if one != other:
+        raise DomainMismatchError(problem="an attribute holds numbers here and levels there")
+
+
+def _levels_of(coding: Labels | Edges) -> Column:
+    """Return the value that each code stands for."""
+    if isinstance(coding, Edges):
+        return np.append(coding.midpoints, [np.nan] * coding.missing)
+    if coding.integer and coding.ordered:
+        return np.array([*map(float, coding.labels), *[np.nan] * coding.missing])
+    return np.append(np.arange(len(coding.labels)), [-1] * coding.missing).astype(np.int64)
+
+
+def _problem(attributes: tuple[str, ...], columns: tuple[Column, ...]) -> str | None:
+    if not attributes or len(set(attributes)) != len(attributes):
+        return "attributes are missing or repeated"
+    arrays = [np.asarray(column) for column in columns]
+    if len(arrays) != len(attributes) or {array.shape for array in arrays} != {(len(arrays[0]),)}:
+        return "attributes differ in length or are missing"
+    if not all(array.dtype.kind in "iuf" for array in arrays):
+        return "a column holds neither floats nor integers"
+    if not all(np.all((array >= -1) | (array.dtype.kind == "f")) for array in arrays):
+        return "a code is below -1"
+    if any(np.any(np.abs(array) > _LARGEST) for array in arrays if array.dtype.kind == "f"):
+        return "a number is infinite or above 2**1022"
+    return None
+
+
+def _frozen(column: Column) -> Column:
+    """Read-only, 64 bits a value: a copy, unless it is such a column of other records."""
+    array = np.asarray(column)
+    if not array.flags.writeable and array.base is None and array.dtype in (np.float64, np.int64):
+        return column
+    is_number = array.dtype.kind == "f"
+    frozen: Column = (
+        np.array(column, dtype=np.float64) if is_number else np.array(column, dtype=np.int64)
+    )
+    frozen.flags.writeable = False
+    return frozen
+
+
+_MOST_NUMBERS = 2**62
+"""Numbers of combinations below fit into 64 bits together with one more attribute."""
+
+
+def combination_numbers(
+    rows: int, columns: Iterable[tuple[NDArray[np.integer], int]]
+) -> NDArray[np.int64]:
+    """The number of each record's combination, counted from 0 without holes, shape ``(rows,)``.
+
+    Args:
+        columns: Codes of one attribute, shape ``(rows,)``, and how many codes there can be.
+    """
+    numbers = np.zeros(rows, dtype=np.int64)
+    levels = 1
+    for codes, size in columns:
+        if levels * size > _MOST_NUMBERS:
+            numbers, levels = _without_gaps(numbers, levels)
+        numbers, levels = numbers * size + codes, levels * size
+    return _without_gaps(numbers, levels)[0]
+
+
+def _without_gaps(numbers: NDArray[np.int64], levels: int) -> tuple[NDArray[np.int64], int]:
+    """The same numbers without holes between them, and how many there are.
+
+    A table of all levels is many times as fast as to sort, as long as it is not much longer.
+    """
+    if levels > 8 * len(numbers):
+        values, ranks = np.unique(numbers, return_inverse=True)
+        return ranks, max(len(values), 1)
+    is_used = np.zeros(levels, dtype=bool)
+    is_used[numbers] = True
+    places = np.cumsum(is_used) - 1
+    return places[numbers], int(places[-1]) + 1
+
 
 # Gower's distance between records of numbers and levels, with ranges that are fixed once.
 #
@@ -94,10 +252,8 @@ class Gower:
     def project(self, clique: Clique) -> "Gower":
         """The distance by some of the attributes, in the clique's order."""
         axes = [self.attributes.index(name) for name in clique]
-        ranges, weights = (
-            tuple(self.ranges[axis] for axis in axes),
-            tuple(self.weights[axis] for axis in axes),
-        )
+        ranges = tuple(self.ranges[axis] for axis in axes)
+        weights = tuple(self.weights[axis] for axis in axes)
         return Gower(clique, ranges, weights, self.missing)
 
     @property
@@ -121,22 +277,15 @@ def gower_of(
     for name in own_weights:
         if name not in first.attributes:
             raise UnknownAttributeError(attribute=name)
-    both = [np.concatenate(columns) for columns in zip(*(t.columns for t in tables), strict=True)]
-    return Gower(
-        first.attributes,
-        tuple(
-            _range(column) if numeric else None
-            for column, (_, numeric) in zip(both, first.kinds, strict=True)
-        ),
-        tuple(float(own_weights.get(name, 1.0)) for name in first.attributes),
-        missing,
-    )
-
-
-def _range(column: NDArray[np.float64]) -> float:
-    """Largest less smallest number; 0 where there is none."""
-    present = column[~np.isnan(column)]
-    return float(present.max() - present.min()) if len(present) else 0.0
+    spans: list[float | None] = []
+    for columns in zip(*(table.columns for table in tables), strict=True):
+        known = np.concatenate(columns)
+        is_number = known.dtype.kind == "f"
+        known = known[~np.isnan(known)] if is_number else known
+        span = float(known.max() - known.min()) if is_number and len(known) else 0.0
+        spans.append(span if is_number else None)
+    weight_of = tuple(float(own_weights.get(name, 1.0)) for name in first.attributes)
+    return Gower(first.attributes, tuple(spans), weight_of, missing)
 
 
 # Gower distances of the records of two tables.
@@ -184,12 +333,17 @@ class Differences:
         """Pairs of codes of each attribute in which records can differ."""
         return [pair for alike in self._alike.values() for pair in alike.differing]
 
-    def mapped(self, change: Callable[[CodePair], CodePair]) -> "Differences":
-        """Return the differences with other codes."""
+    def of_groups(self, groups: Sequence["RecordGroups"]) -> "Differences":
+        """Codes of each group's first record, which are those of all its records."""
+        firsts = [one.records[one.starts[:-1]] for one in groups]
+
+        def first(pair: CodePair) -> CodePair:
+            return pair[0][firsts[0]], pair[1][firsts[1]]
+
         return Differences(
             {
                 weight: _Alike(
-                    alike.attributes, list(map(change, alike.differing)), list(map(change, alike.absent))
+                    alike.attributes, list(map(first, alike.differing)), list(map(first, alike.absent))
                 )
                 for weight, alike in self._alike.items()
             }
@@ -311,12 +465,6 @@ def pairs_of(left: Records, right: Records, gower: Gower) -> Pairs:
     gower.check(left)
     gower.check(right)
     return Pairs(tuple(numeric_columns(left, right, gower)), differences_of(left, right, gower))
-
-
-def distances(left: Records, right: Records, gower: Gower) -> Matrix:
-    """All distances, 0 to 1, shape ``(len(left), len(right))``; NaN where nothing can be compared."""
-    every = slice(None)
-    return pairs_of(left, right, gower).distances((every, None), every, (len(left), len(right)))
 
 
 def add_numbers(
@@ -443,37 +591,6 @@ class GroupRanges:
         return gap
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DiscretePart:
-    """Two tables, ``left`` and ``right``, in groups, and how these differ."""
-
-    left: RecordGroups
-    right: RecordGroups
-    _differences: Differences
-
-    def table(self, rows: slice) -> tuple[Matrix, Matrix]:
-        """N and D of some left groups, each with every right one; where D is 0, N is infinite."""
-        shape = (len(range(*rows.indices(len(self.left)))), len(self.right))
-        return self._differences.between((rows, None), slice(None), shape)
-
-    @property
-    def step(self) -> float:
-        """Return the mean distance that one attribute adds between two records."""
-        return 1 / self._differences.attributes
-
-
-def discrete_part(left: Records, right: Records, gower: Gower) -> DiscretePart:
-    """Sort two tables, which ``gower`` can measure, into groups."""
-    differences = differences_of(left, right, gower)
-    groups = []
-    for side, table in enumerate((left, right)):
-        codes = (pair[side] for pair in differences.differing)
-        keyed = [(each, int(each.max(initial=0)) + 1) for each in codes]
-        numbers = combination_numbers(len(table), keyed)
-        groups.append(groups_of(halved(numbers, _scaled(table, gower))))
-    return DiscretePart(groups[0], groups[1], differences.mapped(lambda pair: _of_groups(pair, groups)))
-
-
 def _scaled(records: Records, gower: Gower) -> list[Matrix]:
     """Return the amount that each number adds to N if it differs by degrees, up to a constant."""
     with np.errstate(over="ignore"):
@@ -486,23 +603,25 @@ def _scaled(records: Records, gower: Gower) -> list[Matrix]:
         ]
 
 
-def _of_groups(pair: CodePair, groups: Sequence[RecordGroups]) -> CodePair:
-    """Codes of each group's first record, which are those of all."""
-    left, right = (codes[g.records[g.starts[:-1]]] for codes, g in zip(pair, groups, strict=True))
-    return left, right
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupPairs:
     """Two tables, ready to be compared by groups: what levels decide, and the numbers.
 
     Args:
+        differences: Of the groups.
         edges: For each number, of the groups on the left and on the right.
     """
 
-    part: DiscretePart
+    left: RecordGroups
+    right: RecordGroups
+    differences: Differences
     numbers: tuple[NumericColumn, ...]
     edges: tuple[tuple[GroupRanges, GroupRanges], ...]
+
+    def table(self, rows: slice) -> tuple[Matrix, Matrix]:
+        """N and D of some left groups, each with every right one; where D is 0, N is infinite."""
+        shape = (len(range(*rows.indices(len(self.left)))), len(self.right))
+        return self.differences.between((rows, None), slice(None), shape)
 
     def at_best(self, group: int, groups: Positions, known: Row, counted: Row) -> Row:
         """Return the least distance of records of a group on the left to those of groups on the right.
@@ -533,9 +652,15 @@ class GroupPairs:
 
 
 def group_pairs_of(left: Records, right: Records, gower: Gower) -> GroupPairs:
-    """Prepare two tables that have the attributes of the distance."""
-    part, numbers = discrete_part(left, right, gower), tuple(numeric_columns(left, right, gower))
+    """Sort two tables, which ``gower`` can measure, into groups, and prepare them."""
+    differences, groups = differences_of(left, right, gower), []
+    for side, table in enumerate((left, right)):
+        codes = (pair[side] for pair in differences.differing)
+        keyed = [(each, int(each.max(initial=0)) + 1) for each in codes]
+        numbers = combination_numbers(len(table), keyed)
+        groups.append(groups_of(halved(numbers, _scaled(table, gower))))
+    columns = tuple(numeric_columns(left, right, gower))
     edges = (
-        (GroupRanges.of(one.left, part.left), GroupRanges.of(one.right, part.right)) for one in numbers
+        (GroupRanges.of(one.left, groups[0]), GroupRanges.of(one.right, groups[1])) for one in columns
     )
-    return GroupPairs(part, numbers, tuple(edges))
+    return GroupPairs(groups[0], groups[1], differences.of_groups(groups), columns, tuple(edges))

@@ -20,19 +20,20 @@ from math import expm1, isfinite, log1p
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.errors import InvalidNumberError
 from gencard.measures.privacy.distances import (
+    Column,
     Gower,
     GroupPairs,
     Matrix,
     Pairs,
     Positions,
+    Records,
     Row,
+    combination_numbers,
     group_pairs_of,
     pairs_of,
     ranges,
 )
-from gencard.measures.privacy.records import Column, Records, combination_numbers
 
 # Levels that few records have, so that an attribute of many levels need not split all groups.
 #
@@ -48,11 +49,6 @@ class RunningNearest:
     distance: Row
     second: Row | None
     position: NDArray[np.int64]
-
-    @classmethod
-    def nothing(cls, rows: int, *, second: bool) -> "RunningNearest":
-        distances = np.full((2, rows), np.inf)
-        return cls(distances[0], distances[1] if second else None, np.full(rows, -1))
 
     def reach(self, rows: Positions) -> float:
         """Return the distance beyond which nothing changes for these records."""
@@ -219,8 +215,12 @@ def twin_numbers(records: Records, gower: Gower) -> NDArray[np.int64]:
 
     Missing is equal to missing. Attributes that weigh nothing say nothing.
     """
-    pairs = zip(records.columns, gower.proportions, strict=True)
-    ranked = (_ranks(column) for column, weight in pairs if weight)
+    ranked = []
+    for column, weight in zip(records.columns, gower.proportions, strict=True):
+        if weight and column.dtype.kind == "i" and column.max(initial=0) < len(column):
+            ranked.append(np.asarray(column + 1, np.int64))  # few levels need not be sorted
+        elif weight:
+            ranked.append(np.unique(column, return_inverse=True)[1].reshape(-1))
     return combination_numbers(
         len(records), ((codes, int(codes.max(initial=0)) + 1) for codes in ranked)
     )
@@ -232,12 +232,6 @@ def first_of_each(numbers: NDArray[np.int64], most: int = 1) -> NDArray[np.intp]
     counts = np.bincount(numbers)
     places = np.arange(len(numbers)) - np.repeat(np.cumsum(counts) - counts, counts)
     return order[places < most]
-
-
-def _ranks(column: Column) -> NDArray[np.int64]:
-    if column.dtype.kind == "i" and column.max(initial=0) < len(column):
-        return np.asarray(column + 1, np.int64)  # few levels need not be sorted
-    return np.unique(column, return_inverse=True)[1].reshape(-1)
 
 
 _PAIRS = 2**16
@@ -284,11 +278,8 @@ def nearest(records: Records, reference: Records, gower: Gower, *, second: bool 
     gower.check(reference)
     running = _distinct(records, reference, gower, second)
     others = np.full(len(records), np.inf) if running.second is None else running.second
-    return Nearest(_defined(running.distance), _defined(others), running.position)
-
-
-def _defined(distances: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.where(np.isinf(distances), np.nan, distances)
+    distance, others = (np.where(np.isinf(one), np.nan, one) for one in (running.distance, others))
+    return Nearest(distance, others, running.position)
 
 
 def _distinct(records: Records, reference: Records, gower: Gower, second: bool) -> RunningNearest:
@@ -306,7 +297,8 @@ def _distinct(records: Records, reference: Records, gower: Gower, second: bool) 
 
 def _nearest(records: Records, reference: Records, gower: Gower, second: bool) -> RunningNearest:
     """Return what is nearest if few records repeat, and no other record is there more than twice."""
-    running = RunningNearest.nothing(len(records), second=second)
+    none = np.full((2, len(records)), np.inf)
+    running = RunningNearest(none[0], none[1] if second else None, np.full(len(records), -1))
     rare = rare_levels(records, reference, gower)
     if rare:
         compare_sharing(pairs_of(records, reference, gower), rare, running)
@@ -315,10 +307,9 @@ def _nearest(records: Records, reference: Records, gower: Gower, second: bool) -
     if not len(reference):
         return running
     pairs = group_pairs_of(records, reference, gower)
-    part = pairs.part
-    step = max(1, _BOUNDS // len(part.right))
-    for start in range(0, len(part.left), step):
-        table = part.table(slice(start, start + step))
+    step = max(1, _BOUNDS // len(pairs.right))
+    for start in range(0, len(pairs.left), step):
+        table = pairs.table(slice(start, start + step))
         for group, (known, comparable) in enumerate(zip(*table, strict=True), start):
             _search(pairs, group, known, comparable, running)
     return running
@@ -326,7 +317,8 @@ def _nearest(records: Records, reference: Records, gower: Gower, second: bool) -
 
 def _search(pairs: GroupPairs, group: int, known: Row, counted: Row, running: RunningNearest) -> None:
     """Find what is nearest to the records of one group, given its N and D with all others."""
-    rows, step = pairs.part.left.members(np.array([group])), pairs.part.step
+    rows = pairs.left.members(np.array([group]))
+    step = 1 / pairs.differences.attributes  # mean distance that one attribute adds
     bounds = known / counted
     lowest = float(bounds.min())
     # With equal weights, bounds are multiples of one step. Shells that end half a step later do not
@@ -345,7 +337,7 @@ def _look(
     pairs: GroupPairs, group: int, chosen: Positions, table: tuple[Row, Row], running: RunningNearest
 ) -> None:
     """Compare the records of one group to those of some groups; where these are many, in order."""
-    rows, right = pairs.part.left.members(np.array([group])), pairs.part.right
+    rows, right = pairs.left.members(np.array([group])), pairs.right
     sizes = right.starts[chosen + 1] - right.starts[chosen]
     # Sorting groups by their boxes costs more than it saves where few records are left.
     if not pairs.numbers or sizes.sum() <= _MANY:
@@ -374,56 +366,20 @@ def _compare(
     running: RunningNearest,
 ) -> None:
     """Compare records of one group to all at some positions."""
-    known, comparable = (row[pairs.part.right.of[positions]] for row in table)
+    known, comparable = (row[pairs.right.of[positions]] for row in table)
     size = max(1, _PAIRS // len(positions))
     for start in range(0, len(rows), size):
         some = rows[start : start + size]
         running.add(some, positions, pairs.between(some, positions, known, comparable))
 
 
-@dataclass(frozen=True, slots=True)
-class Clones:
-    """Number of records that are clones.
-
-    Args:
-        records: Synthetic records that have a distance to some real record.
-        clones: Those at distance 0 from one.
-        chance: Probability, 0 to 1, of a clone by the domain's size alone; None where numbers make
-            cells innumerable.
-    """
-
-    records: int
-    clones: int
-    chance: float | None
-
-    @property
-    def share(self) -> float | None:
-        """Clones by synthetic records; None without a record that has a distance."""
-        return self.clones / self.records if self.records else None
-
-    @property
-    def expected(self) -> float | None:
-        """Number of clones that the domain's size alone gives."""
-        return None if self.chance is None else self.records * self.chance
-
-
-def clones(neighbours: Nearest, real: int, cells: int | None) -> Clones:
-    """Count clones among the records whose nearest were found.
-
-    Args:
-        real: Number of real records that were compared with.
-        cells: Of the domain, if it has levels only: ``domain.cells``.
-    """
-    if real < 0:
-        raise InvalidNumberError(field="The number of real records", expected="at least 0")
-    if cells is not None and cells < 1:
-        raise InvalidNumberError(field="The number of cells", expected="at least 1")
-    chance = None if cells is None else _chance(real, cells)
+def clone_share(neighbours: Nearest) -> float | None:
+    """Share of the records at distance 0 from a real one; None without a record that has a distance."""
     compared = int(np.sum(~np.isnan(neighbours.distance)))
-    return Clones(compared, int(np.sum(neighbours.distance == 0)), chance)
+    return int(np.sum(neighbours.distance == 0)) / compared if compared else None
 
 
-def _chance(real: int, cells: int) -> float:
+def chance_of_clone(real: int, cells: int) -> float:
     """Return the probability that at least one of ``real`` uniform records falls into a given cell."""
     if cells == 1:
         return float(real > 0)
@@ -439,33 +395,3 @@ def nndr(neighbours: Nearest) -> NDArray[np.float64]:
     """
     equal = neighbours.distance == neighbours.second
     return np.divide(neighbours.distance, neighbours.second, out=np.ones(len(neighbours)), where=~equal)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DistanceHistogram:
-    """Number of records at each distance to their closest record.
-
-    Args:
-        zeros: Records at distance 0, in no bin.
-        undefined: Records without a distance, in no bin.
-        edges: Of the bins, in distance from 0 to 1; each bin has its lower edge, the last both.
-        counts: Records in each bin.
-    """
-
-    zeros: int
-    undefined: int
-    edges: NDArray[np.float64]
-    counts: NDArray[np.int64]
-
-
-def distance_histogram(distances: NDArray[np.float64], bins: int = 100) -> DistanceHistogram:
-    """Count distances in equal bins from 0 to 1."""
-    if bins < 1:
-        raise InvalidNumberError(field="The number of bins", expected="at least 1")
-    counts, edges = np.histogram(distances[distances > 0], bins=bins, range=(0.0, 1.0))
-    return DistanceHistogram(
-        zeros=int(np.sum(distances == 0)),
-        undefined=int(np.sum(np.isnan(distances))),
-        edges=edges,
-        counts=counts.astype(np.int64),
-    )

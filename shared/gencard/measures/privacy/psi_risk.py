@@ -405,23 +405,22 @@ def long_tails(
     """
     if limit is None:
         return ()
-    tails = (_tail(coding, name, counts, limit) for name, counts in fine.items())
+    tails = []
+    for name, every_cell in fine.items():
+        own = cast("Edges", coding.attribute(name).coding)
+        edges = np.array(list(map(float, scale_of(coding, name).cells)))
+        counts = every_cell[: len(edges) - 1]
+        values, held = (edges[1:] + edges[:-1]) / 2, np.flatnonzero(counts)
+        values[held[-1:]] = edges[held[-1:] + 1]
+        least = least_group(values, counts, limit)
+        tail = LongTail(name, least, None, least)
+        for edge in edges[-2:0:-1].tolist():  # the largest last edge that helps
+            with_edge = least_group(np.minimum(values, edge), counts, limit)
+            if _SHARE * with_edge <= counts.sum():
+                tail = LongTail(name, least, own.text(edge), with_edge)
+                break
+        tails.append(tail)
     return tuple(one for one in tails if _SHARE * one.least > records)
-
-
-def _tail(coding: Coding, name: str, counts: Counts, limit: float) -> LongTail:
-    """Return the size that groups need, as the schema is and with the largest last edge that helps."""
-    own = cast("Edges", coding.attribute(name).coding)
-    edges = np.array(list(map(float, scale_of(coding, name).cells)))
-    counts = counts[: len(edges) - 1]
-    values, held = (edges[1:] + edges[:-1]) / 2, np.flatnonzero(counts)
-    values[held[-1:]] = edges[held[-1:] + 1]
-    least = least_group(values, counts, limit)
-    for edge in edges[-2:0:-1].tolist():
-        with_edge = least_group(np.minimum(values, edge), counts, limit)
-        if _SHARE * with_edge <= counts.sum():
-            return LongTail(name, least, own.text(edge), with_edge)
-    return LongTail(name, least, None, least)
 
 
 def least_group(values: FloatArray, counts: NDArray[np.number], limit: float) -> int:

@@ -264,7 +264,7 @@ class _Search:
                 cells, return_index=True, return_inverse=True, return_counts=True
             )
             for target in (name for name in self.known if name not in keys):
-                self._look(_Keys(keys, rows, first, counts), target)
+                self._look(keys, target, rows, first, counts)
         known = self.known
         correct = sum(
             int(np.sum(known[name] & (self._records.column(name) == self._mode[name]))) for name in known
@@ -272,53 +272,46 @@ class _Search:
         facts = sum(int(facts.sum()) for facts in known.values())
         return KeyFacts(width, facts, correct, self._wrong, self._skipped)
 
-    def _look(self, keys: "_Keys", target: str) -> None:
-        parts = self._released.parts(keys.names, target)
+    def _look(
+        self,
+        keys: Clique,
+        target: str,
+        rows: NDArray[np.intp],
+        first: NDArray[np.intp],
+        counts: NDArray[np.intp],
+    ) -> None:
+        """Take in what the keys of some attributes that occur say of a target.
+
+        Args:
+            rows: Number of each record's key among them, shape (n,).
+            first: A record of each; ``counts`` its records.
+        """
+        parts = self._released.parts(keys, target)
         self._skipped += not parts
         if not parts:
             return
         # For each key that occurs, the levels that the target may have: shape (keys, levels).
-        possible = np.ones((len(keys.first), self._records.domain.size(target)), dtype=bool)
+        possible = np.ones((len(first), self._records.domain.size(target)), dtype=bool)
         for part in parts:
-            codes = tuple(self._records.column(name)[keys.first] for name in part)
+            codes = tuple(self._records.column(name)[first] for name in part)
             possible &= self._released.possible(part, target)[codes]
         single = possible.sum(axis=1) == 1
         if not single.any():
             return
         level = possible.argmax(axis=1)
-        certain = single[keys.rows]
+        certain = single[rows]
         column = self._records.column(target)
-        self._wrong += int(np.sum(certain & (level[keys.rows] != column)))
+        self._wrong += int(np.sum(certain & (level[rows] != column)))
         new = certain & ~self.known[target]
-        if new.any():
-            self._rank(keys, target, np.bincount(keys.rows[new], minlength=len(single)), level)
+        if new.any():  # keep the ten keys with most records that were not known before
+            fresh = np.bincount(rows[new], minlength=len(single))
+            largest = np.argsort(-fresh, kind="stable")[:10]
+            ranked = [*self.worst]
+            for place in largest[fresh[largest] > 0]:
+                levels = tuple(int(self._records.column(name)[first[place]]) for name in keys)
+                number = int(counts[place])
+                ranked.append(Combination(keys, levels, target, int(level[place]), number))
+            self.worst = tuple(sorted(ranked, key=lambda one: -one.records)[:10])
         self.known[target] |= certain
-        if len(keys.names) == 1:
-            self.share[self._records.domain.axes((*keys.names, target))] = certain.sum()
-
-    def _rank(self, keys: "_Keys", target: str, new: NDArray[np.intp], level: NDArray[np.intp]) -> None:
-        """Keep the ten keys with most records that were not known before."""
-        largest = np.argsort(-new, kind="stable")[:10]
-        ranked = [*self.worst]
-        for place in largest[new[largest] > 0]:
-            row = keys.first[place]
-            codes = tuple(int(self._records.column(name)[row]) for name in keys.names)
-            number = int(keys.counts[place])
-            ranked.append(Combination(keys.names, codes, target, int(level[place]), number))
-        self.worst = tuple(sorted(ranked, key=lambda one: -one.records)[:10])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Keys:
-    """The keys of some attributes that occur.
-
-    Args:
-        rows: Number of each record's key among them, shape (n,).
-        first: A record of each.
-        counts: Records of each.
-    """
-
-    names: Clique
-    rows: NDArray[np.intp]
-    first: NDArray[np.intp]
-    counts: NDArray[np.intp]
+        if len(keys) == 1:
+            self.share[self._records.domain.axes((*keys, target))] = certain.sum()

@@ -15,7 +15,7 @@ References:
        from Limited Published Statistics", arXiv 2504.21199, 2025.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from heapq import nsmallest
@@ -230,10 +230,8 @@ def wide_tables(
         known: Facts that smaller keys make certain; they are not counted again.
         most_programs: Most integer programs of each kind.
     """
-    search, sets = (
-        _WideSearch(records, released, known),
-        list(combinations(records.domain.attributes, WIDTH)),
-    )
+    search = _WideSearch(records, released, known)
+    sets = list(combinations(records.domain.attributes, WIDTH))
     for place, names in enumerate(sets):
         progress("tables of four", place / len(sets) / 2)
         if not released.releases(names):
@@ -270,10 +268,15 @@ class _WideSearch:
         is_large = bool(np.count_nonzero(bounds.upper) > MOST_FREE)
         for axis in range(WIDTH):
             self._keep(True, _key_claims(names, axis, counts, bounds), is_large)
-        chosen = (counts > 0) & ~occupied & surprising
-        self._keep(False, _cell_claims(names, counts, bounds, chosen), is_large)
+        chosen = np.argwhere((counts > 0) & ~occupied & surprising)
+        cells = (tuple(map(int, cell)) for cell in chosen)
+        # The slack is by how much larger a cell could be.
+        claims = (
+            ProvableClaim(int(bounds.upper[cell] - counts[cell]), names, cell, None) for cell in cells
+        )
+        self._keep(False, claims, is_large)
 
-    def _keep(self, of_key: bool, claims: Iterator[ProvableClaim], is_large: bool) -> None:
+    def _keep(self, of_key: bool, claims: Iterable[ProvableClaim], is_large: bool) -> None:
         """Keep the claims that are nearest to being certain, and count the others."""
         if is_large:
             self._untried += sum(1 for _ in claims)
@@ -285,15 +288,14 @@ class _WideSearch:
     def proved(self, most: int, progress: Progress) -> WideTables:
         claims = [*self._claims[True][:most], *self._claims[False][:most]]
         untried = self._untried + sum(map(len, self._claims.values())) - len(claims)
-        numbers = {True: 0, False: 0}
         proved: dict[str, NDArray[np.bool_]] = {}
-        undecided = 0
+        undecided = cells = 0
         for place, claim in enumerate(claims):
             progress("programs", (1 + place / len(claims)) / 2)
             answer = is_certain(self._released, claim)
             undecided += answer is None
             if answer and claim.target is None:
-                numbers[False] += 1
+                cells += 1
             elif answer and claim.target is not None:
                 target = claim.names[claim.target]
                 proved.setdefault(target, np.zeros(len(self._records), dtype=bool))
@@ -307,7 +309,7 @@ class _WideSearch:
             len(claims),
             undecided,
             sum(int(rows.sum()) for rows in proved.values()),
-            numbers[False],
+            cells,
             untried,
         )
 
@@ -342,10 +344,16 @@ def is_certain(released: ReleasedTables, claim: ProvableClaim) -> bool | None:
     lower, upper = bounds.lower.ravel()[free], bounds.upper.ravel()[free]
     fits, sums = equations(bounds.upper.shape, margins, free)
     conditions = [scipy.optimize.LinearConstraint(fits, sums, sums)]
-    others = _others(claim, bounds.upper.shape)[free]
+    is_claimed = np.zeros(bounds.upper.shape, dtype=bool)
     if claim.target is None:
-        upper = np.where(others, upper, 0)  # the cell itself is to be empty
-    else:
+        is_claimed[claim.cell] = True
+        upper = np.where(is_claimed.ravel()[free], 0, upper)  # the cell itself is to be empty
+    else:  # a record of the key at another level
+        key = list[int | slice](claim.cell)
+        key[claim.target] = slice(None)
+        is_claimed[tuple(key)] = True
+        is_claimed[claim.cell] = False
+        others = is_claimed.ravel()[free]
         conditions.append(scipy.optimize.LinearConstraint(others[None].astype(float), lb=1.0))
     if np.any(lower > upper):
         return True
@@ -375,19 +383,6 @@ def equations(
     return scipy.sparse.vstack(rows, format="csr"), np.concatenate(sums)
 
 
-def _others(claim: ProvableClaim, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """The cells of a claim's key at other levels; of a claim about a cell all others."""
-    is_claimed = np.zeros(shape, dtype=bool)
-    if claim.target is None:
-        is_claimed[claim.cell] = True
-        return ~is_claimed.ravel()
-    key = list[int | slice](claim.cell)
-    key[claim.target] = slice(None)
-    is_claimed[tuple(key)] = True
-    is_claimed[claim.cell] = False
-    return is_claimed.ravel()
-
-
 def _expected(counts: Counts) -> Counts:
     """Counts of independent attributes."""
     axes = range(counts.ndim)
@@ -405,13 +400,3 @@ def _key_claims(names: Clique, axis: int, counts: Counts, bounds: CellBounds) ->
         place = tuple(map(int, key))
         level = int(occupied[place].argmax())
         yield ProvableClaim(int(open_levels[place]), names, (*place[:axis], level, *place[axis:]), axis)
-
-
-def _cell_claims(
-    names: Clique, counts: Counts, bounds: CellBounds, chosen: NDArray[np.bool_]
-) -> Iterator[ProvableClaim]:
-    """Chosen cells, by how much larger they could be."""
-    for cell in np.argwhere(chosen):
-        place: Sequence[int] = tuple(map(int, cell))
-        slack = int(bounds.upper[tuple(place)] - counts[tuple(place)])
-        yield ProvableClaim(slack, names, tuple(place), None)

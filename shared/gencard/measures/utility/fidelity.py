@@ -303,7 +303,14 @@ def fidelity(
         raise InvalidInputError(
             field="rows", problem="must contain at least one row to compare with psi"
         )
-    pairs = zip(_marginals(psi).measurements, count_all(rows, psi.cliques), strict=True)
+    if not psi.measurements:
+        raise InvalidPsiError(problem="it has no marginal to compare rows with")
+    plain = Psi(psi.domain, psi.measurements)
+    if plain.exact:
+        check_consistent(plain)
+    else:
+        plain = reconcile(plain)
+    pairs = zip(plain.measurements, count_all(rows, psi.cliques), strict=True)
     share = FALSE_ALARMS / len(psi.cliques)
     marginals = tuple(_compared(one, counts, share, worst) for one, counts in pairs)
     if coding is None:
@@ -330,10 +337,16 @@ def _unseen(psi: Psi, coding: Coding, marginals: Sequence[MarginalFidelity]) -> 
     }
     inside = [pair for pair in pairs if wide.intersection(pair)]
     records = {one.clique: float(one.values.sum()) for one in psi.measurements}
+
+    def noise_of(marginal: MarginalFidelity) -> float:
+        """Half the sum of the mean absolute deviations of all counts, in shares; at most 1."""
+        deviation, size = marginal.stddev * sqrt(2 / pi), records[marginal.clique]
+        return min(marginal.cells * deviation / 2 / size, 1.0) if size > 0 and deviation else 0.0
+
     drowned = [
         DrownedMarginal(one.clique, noise, one.total_variation)
         for one in marginals
-        if (noise := _noise_variation(one, records[one.clique])) > one.total_variation
+        if (noise := noise_of(one)) > one.total_variation
     ]
     ordered = tuple(sorted(drowned, key=lambda one: -one.noise))
     unseen = Unseen(
@@ -345,93 +358,57 @@ def _unseen(psi: Psi, coding: Coding, marginals: Sequence[MarginalFidelity]) -> 
     return None if unseen == Unseen() else unseen
 
 
-def _noise_variation(marginal: MarginalFidelity, records: float) -> float:
-    """Half the sum of the mean absolute deviations of all counts, in shares; at most 1."""
-    deviation = marginal.stddev * sqrt(2 / pi)
-    return min(marginal.cells * deviation / 2 / records, 1.0) if records > 0 and deviation else 0.0
-
-
-def _marginals(psi: Psi) -> Psi:
-    if not psi.measurements:
-        raise InvalidPsiError(problem="it has no marginal to compare rows with")
-    marginals = Psi(psi.domain, psi.measurements)
-    if not marginals.exact:
-        return reconcile(marginals)
-    check_consistent(marginals)
-    return marginals
-
-
 def _compared(
     measurement: Measurement, counts: NDArray[Any], false_alarms: float, worst: int
 ) -> MarginalFidelity:
     rows = int(counts.sum())
     target, shares = measurement.values / measurement.values.sum(), counts / rows
+    expected, bound = sampling_variation(target, rows, false_alarms)
+    apart = np.abs(target - shares).ravel()
+    places = [place for place in np.argsort(-apart, kind="stable")[:worst] if apart[place] > 0]
+    cells = [tuple(map(int, np.unravel_index(place, target.shape))) for place in places]
     return MarginalFidelity(
         clique=measurement.clique,
         cells=counts.size,
         stddev=measurement.stddev,
         total_variation=float(np.abs(target - shares).sum() / 2),
-        expected=expected_variation(target, rows),
-        bound=variation_bound(target, rows, false_alarms),
-        worst=_worst(target, shares, rows, worst),
+        expected=expected,
+        bound=bound,
+        worst=tuple(
+            CellFidelity(
+                codes=cell,
+                target=float(target[cell]),
+                released=float(shares[cell]),
+                stderr=sqrt(float(target[cell] * (1 - target[cell])) / rows),
+            )
+            for cell in cells
+        ),
     )
 
 
-def _worst(target: Shares, released: Shares, rows: int, most: int) -> tuple[CellFidelity, ...]:
-    apart = np.abs(target - released).ravel()
-    places = [place for place in np.argsort(-apart, kind="stable")[:most] if apart[place] > 0]
-    cells = [tuple(map(int, np.unravel_index(place, target.shape))) for place in places]
-    return tuple(
-        CellFidelity(
-            codes=cell,
-            target=float(target[cell]),
-            released=float(released[cell]),
-            stderr=sqrt(float(target[cell] * (1 - target[cell])) / rows),
-        )
-        for cell in cells
-    )
+def sampling_variation(shares: Shares, rows: int, probability: float) -> tuple[float, float]:
+    """Total variation between ``shares`` and those of so many rows drawn from them: mean and bound.
 
-
-def expected_variation(shares: Shares, rows: int) -> float:
-    """Total variation expected between ``shares`` and those of so many rows drawn from them."""
-    return float(_deviations(_uncertain(shares), rows).sum() / 2)
-
-
-def variation_bound(shares: Shares, rows: int, probability: float) -> float:
-    """A total variation that is exceeded with about this probability, or less.
-
-    The quantile of the gamma distribution with the mean and the variance above, and one row more,
-    since counts are whole. It is an approximation: ``tests/core/test_sampling_error.py`` tries it.
+    The bound is exceeded with about this probability, or less: the quantile of the gamma distribution
+    with the mean and the variance above, and one row more, since counts are whole. It is an
+    approximation: ``tests/core/test_sampling_error.py`` tries it.
     """
-    uncertain = _uncertain(shares)
-    deviations = _deviations(uncertain, rows)
-    mean, variance = float(deviations.sum() / 2), _variance(uncertain, deviations, rows)
-    if variance == 0:
-        return mean + 1 / rows
-    quantile = scipy.special.gammainccinv(mean**2 / variance, probability)
-    return float(quantile * variance / mean + 1 / rows)
-
-
-def _uncertain(shares: Shares) -> Shares:
-    """The cells whose count is not known in advance."""
-    return shares[(shares > 0) & (shares < 1)]
-
-
-def _deviations(shares: Shares, rows: int) -> Shares:
-    """Mean absolute deviation of each cell's share."""
-    nearest = np.minimum(np.floor(rows * shares) + 1, rows)
+    uncertain = shares[(shares > 0) & (shares < 1)]  # counts that are not known in advance
+    nearest = np.minimum(np.floor(rows * uncertain) + 1, rows)
     log_chance = (
-        scipy.special.xlogy(nearest, shares)
-        + scipy.special.xlog1py(rows - nearest, -shares)
+        scipy.special.xlogy(nearest, uncertain)
+        + scipy.special.xlog1py(rows - nearest, -uncertain)
         - scipy.special.betaln(rows - nearest + 1, nearest + 1)
         - np.log(rows + 1)
     )
-    result: Shares = 2 * nearest * (1 - shares) * np.exp(log_chance) / rows
-    return result
-
-
-def _variance(shares: Shares, deviations: Shares, rows: int) -> float:
-    """Variance of the total variation; the sum over pairs is a square less its diagonal."""
-    stddevs = np.sqrt(np.maximum(shares * (1 - shares) / rows - deviations**2, 0.0))
-    shared = stddevs * shares / (1 - shares)
-    return float((stddevs @ stddevs + shared.sum() ** 2 - shared @ shared) / 4)
+    # The mean absolute deviation of each cell's share.
+    deviations: Shares = 2 * nearest * (1 - uncertain) * np.exp(log_chance) / rows
+    mean = float(deviations.sum() / 2)
+    stddevs = np.sqrt(np.maximum(uncertain * (1 - uncertain) / rows - deviations**2, 0.0))
+    shared = stddevs * uncertain / (1 - uncertain)
+    # The sum over pairs is a square less its diagonal.
+    variance = float((stddevs @ stddevs + shared.sum() ** 2 - shared @ shared) / 4)
+    if variance == 0:
+        return mean, mean + 1 / rows
+    quantile = scipy.special.gammainccinv(mean**2 / variance, probability)
+    return mean, float(quantile * variance / mean + 1 / rows)

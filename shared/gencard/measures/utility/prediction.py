@@ -6,11 +6,11 @@ what somebody without the real records would believe; its accuracy on real recor
 scikit-learn comes with the extra ``utility`` and is imported only when a model is trained.
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,20 +56,8 @@ class Task:
             )
 
 
-class Predictor(Protocol):
-    """Model that a learner fitted."""
-
-    def predict(self, records: Dataset) -> NDArray[Any]:
-        """The target's likeliest code for each record, shape ``(n,)``; the target itself is not read."""
-        ...
-
-
-class Learner(Protocol):
-    """A way to learn; a function of its arguments."""
-
-    def fit(self, task: Task, records: Dataset) -> Predictor:
-        """Learn from records."""
-        ...
+Predictor = Callable[[Dataset], NDArray[Any]]
+"""A fitted model: the target's likeliest code for each record, shape ``(n,)``, without its target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +104,7 @@ def accuracy(predictor: Predictor, records: Dataset, target: str) -> float:
     """Share of the records whose class is predicted right, from 0 to 1."""
     if not len(records):
         raise InvalidInputError(field="records", problem="must contain at least one record to predict")
-    return float(np.mean(predictor.predict(records) == records.column(target)))
+    return float(np.mean(predictor(records) == records.column(target)))
 
 
 def accuracies(predictor: Predictor, target: str, *, real: Dataset, synthetic: Dataset) -> Accuracies:
@@ -236,17 +224,14 @@ class PooledCells:
 
     def synthetic_counts(self) -> FloatArray:
         """Synthetic records in each cell."""
-        return self._counts(self.places[: self.synthetic])
-
-    def permuted_counts(self, *, rng: np.random.Generator) -> FloatArray:
-        """Return the counts if as many of all records, at random, had been the synthetic ones."""
-        return self._counts(rng.permutation(self.places)[: self.synthetic])
+        return self.counts(self.places[: self.synthetic])
 
     def pmse(self, scores: FloatArray) -> float:
         """Mean squared difference of the records' scores from c, given those of the cells."""
         return float(np.sum(self.totals * (scores - self.share) ** 2) / len(self.places))
 
-    def _counts(self, places: NDArray[np.intp]) -> FloatArray:
+    def counts(self, places: NDArray[np.intp]) -> FloatArray:
+        """Records in each cell, of some records' cells."""
         return np.bincount(places, minlength=len(self.totals)).astype(np.float64)
 
 
@@ -288,109 +273,55 @@ def _ranks(values: NDArray[Any]) -> NDArray[np.intp]:
     return np.unique(values, return_inverse=True)[1].reshape(-1)
 
 
-@dataclass(frozen=True, slots=True)
-class LogisticRegression:
-    """With scikit-learn's usual penalty, half the sum of squared coefficients, fitted to the end.
+def taught_regression(task: Task, records: Dataset) -> Predictor:
+    """Logistic regression with scikit-learn's usual penalty, half the sum of squared coefficients.
 
-    The paper's fits stopped after 100 steps. Equal records are fitted once, with their number as weight:
-    the same sum, and so the same coefficients.
-
-    Args:
-        steps: At most so many of L-BFGS.
+    It is fitted to the end; the paper's fits stopped after 100 steps. Numbers are standardised first.
+    Equal records are fitted once, with their number as weight: the same sum, and so the same
+    coefficients.
     """
+    _check_taught(records)
+    cells, places = distinct(records, (*task.predictors, task.target))
+    counts, classes = np.bincount(places), cells.column(task.target)
+    if len(np.unique(classes)) == 1:
+        return lambda others: np.full(len(others), int(classes[0]))
+    matrix = predictor_matrix(cells, task.predictors, task.values)
+    mean = np.average(matrix, axis=0, weights=counts)
+    spread = np.sqrt(np.average((matrix - mean) ** 2, axis=0, weights=counts))
+    plain = np.isin(matrix, (0, 1)).all(axis=0) | (spread == 0)  # indicators stay as they are
+    mean, spread = np.where(plain, 0, mean), np.where(plain, 1, spread)
+    model = learning("linear_model").LogisticRegression(max_iter=2_000, tol=1e-6)
+    model.fit((matrix - mean) / spread, classes, sample_weight=counts)
 
-    steps: int = 2_000
-
-    def fit(self, task: Task, records: Dataset) -> Predictor:
-        """Fit a regression, as ``Learner`` says; numbers are standardised first."""
-        if not len(records):
-            raise InvalidInputError(
-                field="records", problem="must contain at least one record to learn from"
-            )
-        cells, places = distinct(records, (*task.predictors, task.target))
-        counts, classes = np.bincount(places), cells.column(task.target)
-        if len(np.unique(classes)) == 1:
-            return OneClass(int(classes[0]))
+    def predict(others: Dataset) -> NDArray[Any]:
+        cells, places = distinct(others, task.predictors)
         matrix = predictor_matrix(cells, task.predictors, task.values)
-        scale = _Scale.of(matrix, counts)
-        model = learning("linear_model").LogisticRegression(max_iter=self.steps, tol=1e-6)
-        return _FittedRegression(
-            task, scale, model.fit(scale.of_matrix(matrix), classes, sample_weight=counts)
+        return np.asarray(model.predict((matrix - mean) / spread)[places])
+
+    return predict
+
+
+def taught_forest(task: Task, records: Dataset, *, trees: int = 100) -> Predictor:
+    """Random forest, its classes weighted by their inverse shares in each bootstrap."""
+    _check_taught(records)
+    matrix = _tree_matrix(records, task)
+    model = learning("ensemble").RandomForestClassifier(
+        n_estimators=trees, random_state=0, class_weight="balanced_subsample"
+    )
+    model.fit(matrix, records.column(task.target))
+
+    def predict(others: Dataset) -> NDArray[Any]:
+        cells, places = distinct(others, task.predictors)
+        return np.asarray(model.predict(_tree_matrix(cells, task))[places])
+
+    return predict
+
+
+def _check_taught(records: Dataset) -> None:
+    if not len(records):
+        raise InvalidInputError(
+            field="records", problem="must contain at least one record to learn from"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class OneClass:
-    """Predictor that is learned if all records are of one class."""
-
-    code: int
-
-    def predict(self, records: Dataset) -> NDArray[Any]:
-        """Return the one class for each record."""
-        return np.full(len(records), self.code)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Scale:
-    mean: FloatArray
-    spread: FloatArray
-
-    @classmethod
-    def of(cls, matrix: FloatArray, counts: NDArray[Any]) -> "_Scale":
-        """Return the scale of the columns that are not indicators; indicators stay."""
-        mean = np.average(matrix, axis=0, weights=counts)
-        spread = np.sqrt(np.average((matrix - mean) ** 2, axis=0, weights=counts))
-        plain = np.isin(matrix, (0, 1)).all(axis=0) | (spread == 0)
-        return cls(np.where(plain, 0, mean), np.where(plain, 1, spread))
-
-    def of_matrix(self, matrix: FloatArray) -> FloatArray:
-        return np.asarray((matrix - self.mean) / self.spread)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _FittedRegression:
-    task: Task
-    scale: _Scale
-    model: Any
-
-    def predict(self, records: Dataset) -> NDArray[Any]:
-        cells, places = distinct(records, self.task.predictors)
-        matrix = predictor_matrix(cells, self.task.predictors, self.task.values)
-        return np.asarray(self.model.predict(self.scale.of_matrix(matrix))[places])
-
-
-@dataclass(frozen=True, slots=True)
-class RandomForest:
-    """100 trees, classes weighted by their inverse shares in each bootstrap.
-
-    Args:
-        seed: Of scikit-learn's own random numbers.
-    """
-
-    trees: int = 100
-    seed: int = 0
-
-    def fit(self, task: Task, records: Dataset) -> Predictor:
-        """Fit a forest, as ``Learner`` says."""
-        if not len(records):
-            raise InvalidInputError(
-                field="records", problem="must contain at least one record to learn from"
-            )
-        matrix = _tree_matrix(records, task)
-        forest = learning("ensemble").RandomForestClassifier(
-            n_estimators=self.trees, random_state=self.seed, class_weight="balanced_subsample"
-        )
-        return _FittedForest(task, forest.fit(matrix, records.column(task.target)))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _FittedForest:
-    task: Task
-    forest: Any
-
-    def predict(self, records: Dataset) -> NDArray[Any]:
-        cells, places = distinct(records, self.task.predictors)
-        return np.asarray(self.forest.predict(_tree_matrix(cells, self.task))[places])
 
 
 def _tree_matrix(records: Dataset, task: Task) -> NDArray[np.float32]:
@@ -426,8 +357,6 @@ def _tree_matrix(records: Dataset, task: Task) -> NDArray[np.float32]:
 REPEATS = 10
 """Permutations of each attribute."""
 
-_FOREST = RandomForest()
-
 
 @dataclass(frozen=True, slots=True)
 class ForestReference:
@@ -459,10 +388,10 @@ class ForestUtility:
 
 
 def forest_reference(
-    task: Task, real: Split, *, rng: np.random.Generator, forest: RandomForest = _FOREST
+    task: Task, real: Split, *, rng: np.random.Generator, trees: int = 100
 ) -> ForestReference:
     """Learn from real records, and be tried on others."""
-    taught = forest.fit(task, real.training)
+    taught = taught_forest(task, real.training, trees=trees)
     result = accuracy(taught, real.test, task.target)
     return ForestReference(result, importances(taught, real.test, task, rng=rng))
 
@@ -474,14 +403,14 @@ def forest_utility(
     reference: ForestReference,
     *,
     rng: np.random.Generator,
-    forest: RandomForest = _FOREST,
+    trees: int = 100,
 ) -> ForestUtility:
     """Learn from synthetic records; Houssiau et al. (2022), Table 3.
 
     Importances are measured on synthetic records. The paper's text has the real test records here;
     the code that its figures are from does this.
     """
-    taught = forest.fit(task, synthetic.training)
+    taught = taught_forest(task, synthetic.training, trees=trees)
     result = accuracies(taught, task.target, real=real, synthetic=synthetic.test)
     theirs = importances(taught, synthetic.test, task, rng=rng)
     return ForestUtility(
@@ -570,12 +499,11 @@ def analyses(task: Task, real: Split, synthetic: Dataset, *, rng: np.random.Gene
     """
     check_same_domain(real.test.domain, synthetic.domain)
     synthetic_split = split(synthetic, task.target)
-    learner = LogisticRegression()
     reference = forest_reference(task, real, rng=rng)
     return Predictions(
-        real_regression=accuracy(learner.fit(task, real.training), real.test, task.target),
+        real_regression=accuracy(taught_regression(task, real.training), real.test, task.target),
         regression=accuracies(
-            learner.fit(task, synthetic_split.training),
+            taught_regression(task, synthetic_split.training),
             task.target,
             real=real.test,
             synthetic=synthetic_split.test,

@@ -16,7 +16,7 @@ References:
     synthetic data", Journal of the Royal Statistical Society A 181, 2018.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, combinations
 from math import inf, log, prod, sqrt
 
@@ -28,7 +28,6 @@ from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidNumberError, TooLargeError
 from gencard.core.types import FloatArray
 from gencard.measures.utility.prediction import PooledCells, PredictorColumn, Values, cells_of, products
-from gencard.measures.utility.table_utility import score_ranks
 
 # A classification tree that tells synthetic records from original ones.
 #
@@ -69,7 +68,7 @@ class TreeSettings:
 def tree_scores(cells: PooledCells, synthetic: FloatArray, settings: TreeSettings) -> FloatArray:
     """The synthetic share of each cell's leaf."""
     scores = np.empty(len(synthetic))
-    _Tree(cells, synthetic, settings).root().fill(scores)
+    _Tree(cells, synthetic, settings).grown(np.arange(len(synthetic)), inf, 0).fill(scores)
     return scores
 
 
@@ -109,10 +108,7 @@ class _Tree:
         fewer = min(synthetic.sum(), cells.totals.sum() - synthetic.sum())
         self.alpha = float(settings.price * fewer)
 
-    def root(self) -> _Node:
-        return self._grown(np.arange(len(self.synthetic)), inf, 0)
-
-    def _grown(self, places: Places, bound: float, depth: int) -> _Node:
+    def grown(self, places: Places, bound: float, depth: int) -> _Node:
         """The node of these cells with all that is worth its price below it."""
         totals, synthetic = self.cells.totals[places].sum(), self.synthetic[places].sum()
         risk = float(min(synthetic, totals - synthetic))
@@ -123,9 +119,9 @@ class _Tree:
         side = self._best_split(places)
         if side is None:
             return node
-        one = self._grown(places[side], hope - self.alpha, depth + 1)
+        one = self.grown(places[side], hope - self.alpha, depth + 1)
         hope = max((risk - one.left) / (one.splits + 1), risk - one.risk)
-        other = self._grown(places[~side], min(hope, bound) - self.alpha, depth + 1)
+        other = self.grown(places[~side], min(hope, bound) - self.alpha, depth + 1)
         left, splits = _cheapest(risk, one, other)
         worth = (risk - left) / (splits + 1)
         if worth > self.alpha:
@@ -139,9 +135,11 @@ class _Tree:
         best, side = _LEAST_GAIN, None
         for column in self.cells.columns:
             levels = column.levels[places]
-            counts = _sums(levels, totals)
+            counts, of_synthetic = (
+                np.bincount(levels, each).astype(np.float64) for each in (totals, synthetic)
+            )
             occupied = np.flatnonzero(counts)
-            ours, theirs = counts[occupied], _sums(levels, synthetic)[occupied]
+            ours, theirs = counts[occupied], of_synthetic[occupied]
             order = np.arange(len(occupied))
             if column.numbers is None:
                 order = np.argsort((ours - theirs) / ours, kind="stable")
@@ -150,10 +148,6 @@ class _Tree:
                 place = int(np.argmax(gains > gains.max() - _LEAST_GAIN))
                 best, side = float(gains[place]), np.isin(levels, occupied[order[: place + 1]])
         return side
-
-
-def _sums(levels: Places, counts: FloatArray) -> FloatArray:
-    return np.bincount(levels, counts).astype(np.float64)
 
 
 def _gains(totals: FloatArray, synthetic: FloatArray, leaf: int) -> FloatArray:
@@ -227,11 +221,6 @@ def regression_basis(cells: PooledCells, order: int, most_parameters: int) -> ND
     basis, triangle, _ = scipy.linalg.qr(scaled, mode="economic", pivoting=True, overwrite_a=True)
     diagonal = np.abs(np.diag(triangle))
     return np.asarray(basis[:, : int(np.sum(diagonal > _DEPENDENT * diagonal[0]))])
-
-
-def regression_scores(basis: FloatArray, totals: FloatArray, synthetic: FloatArray) -> FloatArray:
-    """The most likely probability of being synthetic in each cell; see ``binomial_fit``."""
-    return np.asarray(scipy.special.expit(binomial_fit(basis, totals, synthetic).predicted))
 
 
 def _block(column: PredictorColumn) -> FloatArray:
@@ -342,10 +331,6 @@ class Propensity:
         pmse: 0 to 1/4; 0 where it cannot tell them apart at all.
         expected: What it is expected to be for synthetic records drawn from the original ones.
         records: Original and synthetic records together.
-        specks: Largest distance of the scores' distribution functions; 0 to 1. See
-            ``propensity_ranks`` for this and the next two.
-        over_half_right: PO50, in shares of the records; -1/2 to 1/2.
-        mann_whitney: U, in pairs of a synthetic and an original record.
         parameters: Of the regression, without those that others determine; None for a tree.
         expected_error: Standard error of ``expected``, from a tree's permutations; 0 where it is exact,
             infinite where none of them says how large it is.
@@ -355,9 +340,6 @@ class Propensity:
     expected: float
     records: int
     synthetic_share: float
-    specks: float
-    over_half_right: float
-    mann_whitney: float
     parameters: int | None = None
     expected_error: float = 0.0
 
@@ -370,17 +352,6 @@ class Propensity:
         if not self.expected or self.expected_error > LARGEST_ERROR * self.expected:
             return None
         return self.pmse / self.expected
-
-    @property
-    def named(self) -> dict[str, float | None]:
-        """Every measure under its name in synthpop; PO50 is in per cent."""
-        return {
-            "pMSE": self.pmse,
-            "S_pMSE": self.standardised,
-            "SPECKS": self.specks,
-            "PO50": 100 * self.over_half_right,
-            "U": self.mann_whitney,
-        }
 
 
 def regression_propensity(
@@ -406,10 +377,10 @@ def regression_propensity(
     """
     cells = cells_of(original, synthetic, values)
     basis = regression_basis(cells, order, most_parameters)
-    scores = regression_scores(basis, cells.totals, cells.synthetic_counts())
+    scores = scipy.special.expit(binomial_fit(basis, cells.totals, cells.synthetic_counts()).predicted)
     share, records, parameters = cells.share, len(cells.places), basis.shape[1]
     expected = (parameters - 1) * share * (1 - share) ** 2 / records
-    return _propensity(cells, scores, expected, parameters)
+    return Propensity(cells.pmse(scores), expected, records, share, parameters)
 
 
 def tree_propensity(
@@ -433,11 +404,12 @@ def tree_propensity(
     """
     if permutations < 1:
         raise InvalidNumberError(field="permutations", expected="at least 1")
-    _check(settings)
+    if settings.leaf < 1 or not 0 <= settings.price < 1:
+        raise InvalidNumberError(field="tree", expected="a leaf of at least 1, a price from 0 to 1")
     cells = cells_of(original, synthetic, values)
-    scores = tree_scores(cells, cells.synthetic_counts(), settings)
+    pmse = cells.pmse(tree_scores(cells, cells.synthetic_counts(), settings))
     expected, error = _expected(cells, settings, permutations, rng)
-    return replace(_propensity(cells, scores, expected), expected_error=error)
+    return Propensity(pmse, expected, len(cells.places), cells.share, expected_error=error)
 
 
 def _expected(
@@ -447,8 +419,9 @@ def _expected(
     permuted: list[float] = []
     while True:
         for _ in range(batch):
-            scores = tree_scores(cells, cells.permuted_counts(rng=rng), settings)
-            permuted.append(cells.pmse(scores))
+            # As if as many of all records, at random, had been the synthetic ones.
+            counts = cells.counts(rng.permutation(cells.places)[: cells.synthetic])
+            permuted.append(cells.pmse(tree_scores(cells, counts, settings)))
         values = np.array(permuted)
         mean = float(values.mean())
         # The error is infinite for a single value or where all are 0.
@@ -459,31 +432,3 @@ def _expected(
         settled = error <= LARGEST_ERROR * mean or hope > LARGEST_ERROR * mean
         if settled or len(permuted) + batch > MOST_PERMUTATIONS:
             return mean / 2, error / 2
-
-
-def tree_pmse(
-    original: Dataset, synthetic: Dataset, values: Values, *, settings: TreeSettings = _SETTINGS
-) -> float:
-    """The pMSE alone, by a classification tree."""
-    _check(settings)
-    cells = cells_of(original, synthetic, values)
-    return cells.pmse(tree_scores(cells, cells.synthetic_counts(), settings))
-
-
-def _propensity(
-    cells: PooledCells, scores: FloatArray, expected: float, parameters: int | None = None
-) -> Propensity:
-    synthetic = cells.synthetic_counts()
-    return Propensity(
-        cells.pmse(scores),
-        expected,
-        len(cells.places),
-        cells.share,
-        *score_ranks(scores, cells.totals - synthetic, synthetic),
-        parameters,
-    )
-
-
-def _check(settings: TreeSettings) -> None:
-    if settings.leaf < 1 or not 0 <= settings.price < 1:
-        raise InvalidNumberError(field="tree", expected="a leaf of at least 1, a price from 0 to 1")

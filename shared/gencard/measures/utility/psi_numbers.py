@@ -137,7 +137,18 @@ class PsiNumbers:
             noise, scatter = noise * float(scale.step), 0.0 if sd is None else sd.value
             return Known(value, value, value, summed.source, noise, scatter=scatter)
         cells = self._cells(name)
-        return None if cells is None else _mean_of_cells(cells)
+        if cells is None:
+            return None
+        low, high = (
+            cells.shares @ np.array(ends, dtype=np.float64) for ends in zip(*cells.ends, strict=True)
+        )
+        middles = np.array([first + last for first, last in cells.ends]) / 2
+        mean = float(cells.shares @ middles)
+        noise = cells.stddev / cells.n * sqrt(float(((middles - mean) ** 2).sum()))
+        step, (_, variance, _) = float(cells.scale.step), cells.moments
+        least, most = sorted((float(low) * step, float(high) * step))
+        scatter = sqrt(variance) * step
+        return Known(mean * step, least, most, cells.source, noise * step, scatter=scatter)
 
     def sd(self, name: str) -> Known | None:
         records, summed, squares = (
@@ -291,19 +302,6 @@ def _level_units(coding: Coding, name: str) -> list[int] | None:
     if not isinstance(own, Edges) or scale is None or any(low < high for low, high in own.ends):
         return None
     return [steps_of(shortest(start), scale.step) - scale.centre for start in own.edges[:-1]]
-
-
-def _mean_of_cells(cells: _CountedCells) -> Known:
-    low, high = (
-        cells.shares @ np.array(ends, dtype=np.float64) for ends in zip(*cells.ends, strict=True)
-    )
-    middles = np.array([first + last for first, last in cells.ends]) / 2
-    mean = float(cells.shares @ middles)
-    noise = cells.stddev / cells.n * sqrt(float(((middles - mean) ** 2).sum()))
-    step, (_, variance, _) = float(cells.scale.step), cells.moments
-    least, most = sorted((float(low) * step, float(high) * step))
-    scatter = sqrt(variance) * step
-    return Known(mean * step, least, most, cells.source, noise * step, scatter=scatter)
 
 
 def _sd_of_cells(cells: _CountedCells) -> Known | None:

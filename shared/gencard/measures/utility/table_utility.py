@@ -75,8 +75,7 @@ from gencard.core.types import Counts, FloatArray
 # records in it, :math:`s / (s + o)`, and a is their share c of all; with the shares p of the original
 # and q of the synthetic records, t is above c where q is above p. SPECKS, the Kolmogorov-Smirnov
 # distance of the scores, is total variation then: scores put the cells in the order of q / p, and the
-# distribution functions are furthest apart where that passes 1. The scores of other models are guesses
-# at a = 1/2, as in R's synthpop.
+# distribution functions are furthest apart where that passes 1.
 
 
 Cells = NDArray[np.float64]
@@ -219,17 +218,16 @@ def bhattacharyya(pair: TablePair) -> float:
     return sqrt(float(np.sum((np.sqrt(ours) - np.sqrt(theirs)) ** 2)) / 2)
 
 
-_SCORE_DIGITS = 10
-"""Scores that agree so far are equal: a fit is no more exact."""
-
-
 def mann_whitney(pair: TablePair) -> float:
     """U: pairs of a synthetic and an original record where the former has the higher score.
 
     A tie counts half. Half of all pairs where the tables agree, and never less.
     """
     scores = pair.synthetic / (pair.original + pair.synthetic)
-    return _pairs_won(*_by_score(scores, pair.original, pair.synthetic))
+    places = np.unique(scores, return_inverse=True)[1].reshape(-1)
+    # Records of each score, the lowest score first.
+    ours, theirs = (np.bincount(places, counts) for counts in (pair.original, pair.synthetic))
+    return float(np.sum(theirs * (np.cumsum(ours) - ours / 2)))
 
 
 def over_half_right(pair: TablePair) -> float:
@@ -241,31 +239,6 @@ def over_half_right(pair: TablePair) -> float:
     ours, theirs = pair.shares
     right = np.where(theirs > ours, pair.synthetic, pair.original)
     return float(right.sum() / pair.records - 0.5)
-
-
-def score_ranks(scores: Cells, original: Cells, synthetic: Cells) -> tuple[float, float, float]:
-    """SPECKS, PO50 in shares of the records, and U, of the scores of some model.
-
-    Args:
-        scores: Of each cell, shape ``(k,)``.
-        original: Records in each; ``synthetic`` likewise. Neither is 0 in all.
-    """
-    scores = np.round(scores, _SCORE_DIGITS)
-    right = np.where(scores > 0.5, synthetic, original).sum() / (original.sum() + synthetic.sum())
-    ours, theirs = _by_score(scores, original, synthetic)
-    apart = np.cumsum(ours) / ours.sum() - np.cumsum(theirs) / theirs.sum()
-    return float(np.abs(apart).max()), float(right) - 0.5, _pairs_won(ours, theirs)
-
-
-def _by_score(scores: Cells, original: Cells, synthetic: Cells) -> tuple[Cells, Cells]:
-    """Records of each score, the lowest score first."""
-    places = np.unique(scores, return_inverse=True)[1].reshape(-1)
-    ours, theirs = (np.bincount(places, counts).astype(float) for counts in (original, synthetic))
-    return ours, theirs
-
-
-def _pairs_won(ours: Cells, theirs: Cells) -> float:
-    return float(np.sum(theirs * (np.cumsum(ours) - ours / 2)))
 
 
 def pair_tables(psi: Psi) -> dict[Clique, FloatArray]:
@@ -403,13 +376,8 @@ def table_utility(original: Counts, synthetic: Counts) -> TableUtility:
     )
 
 
-def every(_clique: Clique) -> bool:
-    """Whether a table is compared: each is."""
-    return True
-
-
 def table_utilities(
-    original: Dataset, synthetic: Dataset, width: int, wanted: Callable[[Clique], bool] = every
+    original: Dataset, synthetic: Dataset, width: int, wanted: Callable[[Clique], bool] = lambda _: True
 ) -> dict[Clique, TableUtility]:
     """Compare the tables of every ``width`` attributes.
 
@@ -432,12 +400,6 @@ def table_utilities(
     cliques = list(filter(wanted, combinations(original.domain.attributes, width)))
     counts = zip(cliques, count_all(original, cliques), count_all(synthetic, cliques), strict=True)
     return {clique: table_utility(ours, theirs) for clique, ours, theirs in counts}
-
-
-def mean_table_utility(original: Dataset, synthetic: Dataset, width: int) -> float | None:
-    """Mean S_pMSE over the tables of every ``width`` attributes; raises as ``table_utilities`` does."""
-    utilities = table_utilities(original, synthetic, width).values()
-    return mean_measure(utilities, "S_pMSE")
 
 
 def mean_measure(tables: Iterable[TableUtility], name: str) -> float | None:
