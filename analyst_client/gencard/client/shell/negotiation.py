@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from gencard.client.analyst import Analyst
 from gencard.client.card import Card
 from gencard.client.card_view import ANSWERED
 from gencard.client.catalogue import AUTO
@@ -39,7 +40,6 @@ from gencard.client.shell.terminal import (
     Weight,
     WithoutUniques,
     aim,
-    connected,
     console,
     is_interactive,
     measured,
@@ -99,7 +99,7 @@ def propose(
     how |= {"measures": measure, "without_uniques": without_uniques, "where": where}
     how |= {"analyses": runs(analyses, checked_runs, program, library, reviewed_runs)}
     analysis = aim(formula, kind, missing)
-    with connected(connection) as analyst:
+    with Analyst.connect(folder=connection) as analyst:
         card = analyst.propose(
             dataset, marginals, purpose=purpose, generator=generator, rows=rows, **analysis, **how
         )
@@ -146,7 +146,7 @@ def price(
     how |= {"measures": measure, "without_uniques": without_uniques, "where": where}
     how |= {"analyses": runs(analyses, checked_runs, program, library, reviewed_runs)}
     analysis = aim(formula, kind, missing)
-    with connected(connection) as analyst:
+    with Analyst.connect(folder=connection) as analyst:
         card = analyst.propose(
             dataset,
             marginals,
@@ -181,7 +181,7 @@ def cards(
     if name is None and (waits or timeout is not None):
         raise InvalidInputError(field="--wait", problem="needs the name of a card")
     needs("--timeout", timeout, "--wait or --for", waits or None)
-    with connected(connection) as analyst:
+    with Analyst.connect(folder=connection) as analyst:
         if name is not None:
             card = analyst.card(name)
             _say(card.wait(timeout, for_=wait_for or ANSWERED) if waits else card, as_json)
@@ -190,10 +190,11 @@ def cards(
     if as_json:
         say_json([_document(card) for card in all_cards])
         return
-    lines = [
-        (card.name, str(card.state), str(card.turn), _price(card), _next(card, "CARD"))
-        for card in all_cards
-    ]
+    lines = []
+    for card in all_cards:
+        offer = card.negotiation.offer
+        price = "" if offer is None else str(offer.price)
+        lines.append((card.name, str(card.state), str(card.turn), price, _next(card, "CARD")))
     say_table(("Card", "State", "Turn", "Price", "Next"), lines)
 
 
@@ -212,7 +213,7 @@ def accept(
     Without a question, no other mechanism is signed than the one that was asked for.
     """
     analysis = aim(formula, kind, missing)
-    with connected(connection) as analyst:
+    with Analyst.connect(folder=connection) as analyst:
         card = analyst.card(name)
         if formula is not None:
             card.for_analysis(**analysis)
@@ -250,7 +251,7 @@ def counter(
         else None
     )
     how = measured(epsilon, rho, delta, neighbouring, weight)
-    with connected(connection) as analyst:
+    with Analyst.connect(folder=connection) as analyst:
         card = analyst.card(name)
         card.counter(marginals=marginals, generator=generator, rows=rows, purpose=purpose, **how)
         _say(card, as_json)
@@ -258,7 +259,7 @@ def counter(
 
 def terminate(name: CardName, connection: Folder = HERE, as_json: AsJson = False) -> None:
     """End a negotiation, or give up an agreed card."""
-    with connected(connection) as analyst:
+    with Analyst.connect(folder=connection) as analyst:
         _say(analyst.card(name).terminate(), as_json)
 
 
@@ -290,11 +291,6 @@ def _next(card: Card, name: str) -> str:
     if card.state is CardState.AGREED and card.tier is Tier.AUDITED:
         return f"gencard audit {name} --where card"
     return _NEXT.get(card.state, card.next_step).format(card=name, rows=card.terms.rows)
-
-
-def _price(card: Card) -> str:
-    offer = card.negotiation.offer
-    return "" if offer is None else str(offer.price)
 
 
 def _effects(card: Card) -> Document:
@@ -342,10 +338,14 @@ def plan(
     how = measured(epsilon, rho, delta, neighbouring, weight)
     how |= {"where": where}
     analysis = aim(formula, kind, missing, name="a formula")
-    with connected(connection) as analyst:
+    with Analyst.connect(folder=connection) as analyst:
         answer = analyst.plan(dataset, generator=generator, rows=rows, **analysis, **how)
     if as_json:
-        say_json(_plan_document(answer))
+        names = ["kind", "marginals", "price", "changes", "lacking", "missing", "next_step"]
+        names += [name for name in ("numbers", "lacking_sums") if getattr(answer, name)]
+        said_formula = None if answer.formula is None else str(answer.formula)
+        effects = _effects(answer.answer) if answer.coding.with_step else {}
+        say_json({"formula": said_formula, **json_of(answer, *names), **effects})
         return
     console.print(answer.panel(without="Next"))
     say_next(plan_next(answer))
@@ -365,11 +365,3 @@ def plan_next(plan: Plan) -> str:
     return (
         f'gencard propose {terms.dataset.partition("/")[2]} {marginals}{numbers} {about} --purpose "..."'
     )
-
-
-def _plan_document(plan: Plan) -> Document:
-    names = ["kind", "marginals", "price", "changes", "lacking", "missing", "next_step"]
-    names += [name for name in ("numbers", "lacking_sums") if getattr(plan, name)]
-    formula = None if plan.formula is None else str(plan.formula)
-    effects = _effects(plan.answer) if plan.coding.with_step else {}
-    return {"formula": formula, **json_of(plan, *names), **effects}

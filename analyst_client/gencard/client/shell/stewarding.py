@@ -20,7 +20,6 @@ from gencard.client.shell.terminal import (
     is_interactive,
     names_in,
     say,
-    say_facts,
     say_json,
     say_next,
     say_table,
@@ -45,61 +44,42 @@ from gencard.wire.keys import (
 )
 from gencard.wire.steward import FirstDecision
 
-_HERE = "gencard.client.shell.stewarding"
-
 CardToReview = Annotated[str, typer.Argument(help="datasets/DATASET/cards/CARD", metavar="CARD")]
 Review = CardReview | AnswerReview | Preview
+
+
+_SUMMARIES = {
+    "queue": "List what is waiting, oldest first, and for whom.",
+    "show": "Show a card: what was proposed, and what approving would offer.",
+    "approve": "Offer the proposed terms, or the nearest that the policy allows.",
+    "counter": "Offer fewer statistics or rows than proposed.",
+    "reject": "Reject a pending proposal.",
+    "revoke": "Revoke an agreed card permanently, by a signed revocation.",
+    "risk": "Show what the exact counts of a card would reveal about the records.",
+    "answers": "List answers waiting for a steward, or show the numbers of one.",
+    "release": "Release an answer: green and amber numbers, unless options say otherwise.",
+    "refuse": "Refuse an answer: no number is released.",
+    "ledger": "Show budgets, and lines of the ledger, newest first.",
+    "settle": "Charge a reservation for which something may have been released.",
+    "void": "Refund a reservation for which nothing was released.",
+    "people": "List enrolled people.",
+    "enrol": "Enrol a person who sent a request, and write the answer for the person to install.",
+    "disable": "Disable a person: their certificate is refused from the next call on.",
+    "enable": "Enable a disabled person: their certificate is accepted again.",
+    "approve-restore": (
+        "Approve a restore: sign that a backup may replace the state. The service may be stopped."
+    ),
+    "refusals": "List failures on the records that count against their analysts.",
+    "dismiss": "Stop counting a failure on the records.",
+    "log": "Search the log, newest first, or prove one entry.",
+}
 
 
 class StewardCommands(LazyGroup):
     """Commands of stewards."""
 
     homes: ClassVar = {
-        "queue": Home(_HERE, "queue", "List what is waiting, oldest first, and for whom."),
-        "show": Home(_HERE, "show", "Show a card: what was proposed, and what approving would offer."),
-        "approve": Home(
-            _HERE, "approve", "Offer the proposed terms, or the nearest that the policy allows."
-        ),
-        "counter": Home(_HERE, "counter", "Offer fewer statistics or rows than proposed."),
-        "reject": Home(_HERE, "reject", "Reject a pending proposal."),
-        "revoke": Home(_HERE, "revoke", "Revoke an agreed card permanently, by a signed revocation."),
-        "risk": Home(
-            _HERE, "risk", "Show what the exact counts of a card would reveal about the records."
-        ),
-        "answers": Home(
-            _HERE, "answers", "List answers waiting for a steward, or show the numbers of one."
-        ),
-        "release": Home(
-            _HERE, "release", "Release an answer: green and amber numbers, unless options say otherwise."
-        ),
-        "refuse": Home(_HERE, "refuse", "Refuse an answer: no number is released."),
-        "ledger": Home(_HERE, "ledger", "Show budgets, and lines of the ledger, newest first."),
-        "settle": Home(
-            _HERE, "settle", "Charge a reservation for which something may have been released."
-        ),
-        "void": Home(_HERE, "void", "Refund a reservation for which nothing was released."),
-        "people": Home(_HERE, "people", "List enrolled people."),
-        "enrol": Home(
-            _HERE,
-            "enrol",
-            "Enrol a person who sent a request, and write the answer for the person to install.",
-        ),
-        "disable": Home(
-            _HERE, "disable", "Disable a person: their certificate is refused from the next call on."
-        ),
-        "enable": Home(
-            _HERE, "enable", "Enable a disabled person: their certificate is accepted again."
-        ),
-        "approve-restore": Home(
-            _HERE,
-            "approve_restore",
-            "Approve a restore: sign that a backup may replace the state. The service may be stopped.",
-        ),
-        "refusals": Home(
-            _HERE, "refusals", "List failures on the records that count against their analysts."
-        ),
-        "dismiss": Home(_HERE, "dismiss", "Stop counting a failure on the records."),
-        "log": Home(_HERE, "log", "Search the log, newest first, or prove one entry."),
+        name: Home(__name__, name.replace("-", "_"), summary) for name, summary in _SUMMARIES.items()
     }
 
 
@@ -118,18 +98,13 @@ def _stewards() -> None:
     """Needed by typer, whose help is that of ``app``."""
 
 
-def at_desk(folder: Path) -> Steward:
-    """A connection as the steward who owns the folder, for a ``with`` block."""
-    return Steward.connect(folder=folder)
-
-
 def queue(
     mine: Annotated[bool, typer.Option("--mine", help="Only what is waiting for a steward.")] = False,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
     """List what is waiting, oldest first, and for whom."""
-    with at_desk(connection) as desk:
+    with Steward.connect(folder=connection) as desk:
         waiting = desk.queue()
     shown = [one for one in waiting if not mine or one.waits_for != "the analyst"]
     if as_json:
@@ -147,7 +122,7 @@ def show(name: CardToReview, connection: Folder = HERE, as_json: AsJson = False)
 
     A decision names the digest after "Shown", and applies only to what was shown.
     """
-    with at_desk(connection) as desk:
+    with Steward.connect(folder=connection) as desk:
         review = desk.review(name)
     say_review(review, as_json)
     if not as_json and review.waits:
@@ -165,7 +140,7 @@ def risk(
 
     All exact counts granted before are included. Decides nothing; the log records who looked.
     """
-    with at_desk(connection) as desk:
+    with Steward.connect(folder=connection) as desk:
         report = desk.risk(name, again=again)
     if as_json:
         say_json(report.document())
@@ -180,7 +155,7 @@ def answers(
     as_json: AsJson = False,
 ) -> None:
     """List answers waiting for a steward, or show the numbers of one."""
-    with at_desk(connection) as desk:
+    with Steward.connect(folder=connection) as desk:
         if name is None:
             say_list(desk.answers(), as_json)
             return
@@ -209,7 +184,7 @@ def ledger(
     as_json: AsJson = False,
 ) -> None:
     """Show budgets, and lines of the ledger, newest first."""
-    with at_desk(connection) as desk:
+    with Steward.connect(folder=connection) as desk:
         accounts, lines = desk.accounts(dataset), desk.ledger()
     if as_json:
         say_json({"budgets": json_of(accounts), "lines": json_of(lines)})
@@ -220,13 +195,13 @@ def ledger(
 
 def people(connection: Folder = HERE, as_json: AsJson = False) -> None:
     """List enrolled people."""
-    with at_desk(connection) as desk:
+    with Steward.connect(folder=connection) as desk:
         say_list(desk.people(), as_json)
 
 
 def refusals(connection: Folder = HERE, as_json: AsJson = False) -> None:
     """List failures on the records that count against their analysts, oldest first."""
-    with at_desk(connection) as desk:
+    with Steward.connect(folder=connection) as desk:
         say_list(desk.refusals(), as_json)
 
 
@@ -244,7 +219,7 @@ def log(
     as_json: AsJson = False,
 ) -> None:
     """Search the log, newest first, or prove one entry."""
-    with at_desk(connection) as desk:
+    with Steward.connect(folder=connection) as desk:
         if entry is None:
             say_list(desk.log(query, last=last), as_json)
             return
@@ -254,7 +229,8 @@ def log(
         path = [part.hex() for part in proved.path]
         say_json({"entry": json.loads(body), "size": proved.size, "path": path})
     else:
-        say_facts([("Entry", body), ("Proved in", f"the log of {proved.size:,} entries")])
+        facts = Facts([("Entry", body), ("Proved in", f"the log of {proved.size:,} entries")])
+        console.print(facts.rich())
 
 
 def say_list(listed: "Listed[Any]", as_json: bool) -> None:
@@ -313,7 +289,7 @@ def approve(
     Without --shown, a terminal shows the card and asks. If two stewards must decide, the first decision
     waits for another steward and has no effect until then.
     """
-    with at_desk(connection) as desk:
+    with Steward.connect(folder=connection) as desk:
         digest, why = confirmed("Approve", desk.review, name, shown, reason, yes)
         _say(desk.approve(name, reason=why, shown=digest), as_json)
 
@@ -336,7 +312,7 @@ def counter(
             problem="needs --drop, --without or --rows; to offer the terms unchanged, use approve",
         )
     dropped = list(map(names_in, drop)) if drop else None
-    with at_desk(connection) as desk:
+    with Steward.connect(folder=connection) as desk:
         digest, why = confirmed("Counter", desk.review, name, shown, reason, yes)
         decision = desk.counter(name, reason=why, drop=dropped, without=without, rows=rows, shown=digest)
         _say(decision, as_json)
@@ -352,7 +328,7 @@ def reject(
     as_json: AsJson = False,
 ) -> None:
     """Reject a pending proposal."""
-    with at_desk(connection) as desk:
+    with Steward.connect(folder=connection) as desk:
         digest, why = confirmed("Reject", desk.review, name, shown, reason, yes)
         _say(desk.reject(name, reason=why, remark=remark, shown=digest), as_json)
 
@@ -367,7 +343,7 @@ def revoke(
     as_json: AsJson = False,
 ) -> None:
     """Revoke an agreed card permanently, by a signed revocation."""
-    with at_desk(connection) as desk:
+    with Steward.connect(folder=connection) as desk:
         digest, why = confirmed("Revoke", desk.review, name, shown, reason, yes)
         _say(desk.revoke(name, reason=why, remark=remark, shown=digest), as_json)
 
@@ -384,7 +360,7 @@ def release(
     as_json: AsJson = False,
 ) -> None:
     """Release an answer: green and amber numbers, unless options say otherwise."""
-    with at_desk(connection) as desk:
+    with Steward.connect(folder=connection) as desk:
         digest, why = confirmed("Release", desk.answer, name, shown, reason, yes)
         part = desk.release(name, reason=why, shown=digest, withhold=withhold, digits=digits, red=red)
         _say(part, as_json)
@@ -400,7 +376,7 @@ def refuse(
     as_json: AsJson = False,
 ) -> None:
     """Refuse an answer: no number is released."""
-    with at_desk(connection) as desk:
+    with Steward.connect(folder=connection) as desk:
         digest, why = confirmed("Refuse", desk.answer, name, shown, reason, yes)
         _say(desk.refuse(name, reason=why, code=code, shown=digest), as_json)
 
@@ -495,8 +471,14 @@ def enrol(
 ) -> None:
     """Enrol a person who sent a request, and write the answer for the person to install."""
     person = request_of_document(read(request, "request")[: LARGEST + 1])
-    compared = fingerprint or _compared(person.name, person.fingerprint)
-    with at_desk(connection) as desk:
+    if not fingerprint:
+        if not is_interactive():
+            advice = f"Ask {person.name} for it through a secure channel, such as the telephone."
+            raise InvalidInputError(field="--fingerprint", problem="is required here", advice=advice)
+        say(f"{person.name} must have: {grouped(person.fingerprint)}")
+        typer.confirm("Is this the fingerprint that the person gave you?", abort=True)
+    compared = fingerprint or person.fingerprint
+    with Steward.connect(folder=connection) as desk:
         preview = desk.enrolment(
             request, compared, role=role, project=project, address=address, again=again
         )
@@ -506,27 +488,15 @@ def enrol(
         file = output or Path(f"{person.name}-answer.json")
         write_bytes(file, answer.encode())
         if not as_json:
-            say(
-                f"Written: {file}. Send it to {person.name}, who runs: gencard enrol --answer "
-                f"{file.name}"
-            )
+            command = f"gencard enrol --answer {file.name}"
+            say(f"Written: {file}. Send it to {person.name}, who runs: {command}")
     _say(decision, as_json)
-
-
-def _compared(name: str, fingerprint: str) -> str:
-    """The request's fingerprint, once the steward says that the person has the same."""
-    if not is_interactive():
-        advice = f"Ask {name} for it through a secure channel, such as the telephone."
-        raise InvalidInputError(field="--fingerprint", problem="is required here", advice=advice)
-    say(f"{name} must have: {grouped(fingerprint)}")
-    typer.confirm("Is this the fingerprint that the person gave you?", abort=True)
-    return fingerprint
 
 
 def _other(
     kind: str, resource: str, decision: tuple[str | None, str | None, bool], folder: Path, as_json: bool
 ) -> None:
-    with at_desk(folder) as desk:
+    with Steward.connect(folder=folder) as desk:
         preview = desk.preview(kind, resource)
         _say(_decided(desk, kind.capitalize(), preview, *decision), as_json)
 
@@ -597,7 +567,14 @@ def approve_restore(
     who, key = credentials.identity(), credentials.private_signing_key()
     if who.role is not Role.STEWARD:
         raise PermissionDeniedError(advice="Only stewards approve a restore.")
-    preview = _preview(read_file(backup, "backup", LIST_LIMIT), complete)
+    facts = backup_facts(read_file(backup, "backup", LIST_LIMIT))
+    shown_facts = {
+        "made": facts.made,
+        "log_entries": facts.entries,
+        "files": facts.files,
+        "budgets": "released: nothing was decided since" if complete else "blocked until checked",
+    }
+    preview = Preview("restore", "state", {"complete": complete}, shown_facts, True, facts.digest)
     digest, why = confirmed("Approve", lambda _: preview, str(backup), shown, reason, yes)
     if digest != preview.shown:
         raise InvalidInputError(field="--shown", problem="is not the digest of this backup's list")
@@ -612,14 +589,3 @@ def approve_restore(
         return
     say(f"Written: {file}. It is valid for {LIFE.days} days. With the approval of another steward, run:")
     say(f"gencard-controller restore FOLDER --approval {file.name} --approval OTHER")
-
-
-def _preview(content: bytes, complete: bool) -> Preview:
-    facts = backup_facts(content)
-    backup = {
-        "made": facts.made,
-        "log_entries": facts.entries,
-        "files": facts.files,
-        "budgets": "released: nothing was decided since" if complete else "blocked until checked",
-    }
-    return Preview("restore", "state", {"complete": complete}, backup, True, facts.digest)

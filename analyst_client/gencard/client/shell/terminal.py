@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from gencard.client.analyst import Analyst
-from gencard.client.common.display import Facts, listing, plain
+from gencard.client.common.display import listing, plain
 from gencard.client.terms import Marginals, Measured, Statistic, all_marginals
 from gencard.core.card.sums import Histogram, Moment, MomentKind, Sum
 from gencard.core.errors import InvalidInputError
@@ -30,12 +29,9 @@ Folder = Annotated[
 ]
 HERE = Path()
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+HtmlFile = Annotated[Path | None, typer.Option("--html", help="Write the report as an HTML page.")]
+JsonFile = Annotated[Path | None, typer.Option("--report", help="Write the report as JSON.")]
 CardName = Annotated[str, typer.Argument(help="datasets/DATASET/cards/CARD", metavar="CARD")]
-
-
-def connected(folder: Path) -> Analyst:
-    """A connection as the owner of the folder, for a ``with`` block."""
-    return Analyst.connect(folder=folder)
 
 
 def is_interactive() -> bool:
@@ -56,20 +52,13 @@ def say_next(command: str) -> None:
 
 def say_json(value: Any) -> None:
     """Print one JSON value on standard output; what is no printable character is escaped."""
-    typer.echo(visible(json.dumps(value, indent=2, ensure_ascii=False), _json_escape))
-
-
-def _json_escape(letter: str) -> str:
-    return json.dumps(letter)[1:-1] if letter != "\x7f" else "\\u007f"
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    typer.echo(visible(text, lambda one: json.dumps(one)[1:-1] if one != "\x7f" else "\\u007f"))
 
 
 def say_table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> None:
     """Print a table, or one block per line where the terminal is too narrow."""
     console.print(listing(heads, list(lines), console.width))
-
-
-def say_facts(lines: Iterable[tuple[str, str]]) -> None:
-    console.print(Facts(lines).rich())
 
 
 Epsilon = Annotated[str | None, typer.Option(help="Total epsilon of Laplace noise, such as 0.5.")]
