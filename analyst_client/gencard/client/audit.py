@@ -146,10 +146,7 @@ class Report(WrittenAsPage):
         return cls(report_of_json_object(document_of(data, "report")))
 
     def _page(self) -> str:
-        rendered: str = page_module().audit_page(
-            self.facts, card=self.card, black_box=self.black_box, where=self.where, note=self.note
-        )
-        return rendered
+        return str(page_module().audit_page(self))
 
     def document(self) -> dict[str, Any]:
         """All numbers as an object of JSON types."""

@@ -265,8 +265,7 @@ class CardReport(WrittenAsPage, Displayable):
         return f"{result} Not compared with the records: {' and '.join(self.unexamined)}."
 
     def _page(self) -> str:
-        rendered: str = page_module().card_page(self)
-        return rendered
+        return str(page_module().card_page(self))
 
     def document(self) -> dict[str, Any]:
         """The report as an object of JSON types."""

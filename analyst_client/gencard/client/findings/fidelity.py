@@ -101,10 +101,11 @@ class FidelityReport(WrittenAsPage, Displayable):
         return [
             *(("Not seen", words) for words in self.unseen),
             ("Result", self.wording),
-            *self._about_rows(),
+            *self.about_rows(),
         ]
 
-    def _about_rows(self) -> list[tuple[str, str]]:
+    def about_rows(self) -> list[tuple[str, str]]:
+        """Facts about the rows and the comparison, in names and values."""
         largest = self.facts.largest
         most = max(marginal.stddev for marginal in self.facts.marginals)
         noise = f"at most ±{most:.3g} records on each count; not part of these distances"
@@ -146,19 +147,18 @@ class FidelityReport(WrittenAsPage, Displayable):
         return tuple(self.coding.attribute(name).coding.level_names[code] for name, code in pairs)
 
     def _page(self) -> str:
-        rendered: str = page_module().fidelity_page(
-            self.ordered(),
-            about=self.about,
-            wording=self.wording,
-            unseen=self.unseen,
-            lines=self._about_rows(),
-            levels=self.levels,
-            numbers=self.numbers,
-        )
-        return rendered
+        return str(page_module().fidelity_page(self))
 
     def document(self) -> dict[str, Any]:
         """All numbers as an object of JSON types, in psi's order."""
+        marginals = []
+        for marginal in self.facts.marginals:
+            worst = [
+                PLAIN.write(cell) | {"levels": self.levels(marginal.clique, cell)}
+                for cell in marginal.worst
+            ]
+            own = {"beyond_chance": marginal.beyond_chance, "worst": worst}
+            marginals.append(asdict(marginal) | own)
         return {
             "format": FIDELITY_FORMAT,
             "about": self.about,
@@ -166,16 +166,10 @@ class FidelityReport(WrittenAsPage, Displayable):
             "unit": "shares of 1; stddev in records",
             "rows": self.facts.rows,
             "false_alarms": FALSE_ALARMS,
-            "marginals": [self._object(marginal) for marginal in self.facts.marginals],
+            "marginals": marginals,
             # a schema without a step has the document of before
             **({} if self.numbers is None else {"unseen": self.unseen, **self.numbers.document()}),
         }
-
-    def _object(self, marginal: MarginalFidelity) -> dict[str, Any]:
-        cells = [
-            PLAIN.write(cell) | {"levels": self.levels(marginal.clique, cell)} for cell in marginal.worst
-        ]
-        return asdict(marginal) | {"beyond_chance": marginal.beyond_chance, "worst": cells}
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
         numbers = self.numbers.grids() if self.numbers else []
@@ -269,10 +263,12 @@ class UtilityReport(WrittenAsPage, Displayable):
         if predictions is None:
             return
         real, synthetic = predictions.real_forest, predictions.forest
+        of_regression = predictions.regression.on_real, predictions.regression.on_synthetic
+        of_forest = synthetic.accuracies.on_real, synthetic.accuracies.on_synthetic
         yield "records", "regression", percent(predictions.real_regression), "", ""
-        yield "rows", "regression", *_shares(predictions.regression), ""
+        yield "rows", "regression", *map(percent, of_regression), ""
         yield "records", "forest", percent(real.accuracy), "", ""
-        yield "rows", "forest", *_shares(synthetic.accuracies), f"{synthetic.similarity:.3g}"
+        yield "rows", "forest", *map(percent, of_forest), f"{synthetic.similarity:.3g}"
 
     def document(self) -> dict[str, Any]:
         """All numbers as an object of JSON types."""
@@ -285,13 +281,7 @@ class UtilityReport(WrittenAsPage, Displayable):
         }
 
     def _page(self) -> str:
-        rendered: str = page_module().utility_page(
-            about=self.about,
-            lines=self.lines(),
-            grid=Grid(ACCURACY_HEADS, list(self.grid())),
-            numbers=self.numbers,
-        )
-        return rendered
+        return str(page_module().utility_page(self))
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
         predictions = [] if self.predictions is None else [Grid(ACCURACY_HEADS, self.grid())]
@@ -379,10 +369,6 @@ def _propensity_text(propensity: Propensity | None) -> str:
         return "too many parameters"
     parameters = f", {propensity.parameters:,} parameters" if propensity.parameters else ""
     return f"pMSE {propensity.pmse:.3g}, S_pMSE {number(propensity.standardised)}{parameters}"
-
-
-def _shares(accuracies: Any) -> tuple[str, str]:
-    return percent(accuracies.on_real), percent(accuracies.on_synthetic)
 
 
 def _object(propensity: Propensity | None) -> dict[str, Any] | None:

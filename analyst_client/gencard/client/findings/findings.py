@@ -341,7 +341,7 @@ def fidelity_result(facts: Fidelity) -> str:
 
 
 def unseen_words(facts: Fidelity) -> list[str]:
-    """Yield a clause for each kind of effect that a comparison with psi cannot show."""
+    """Return a clause for each kind of effect that a comparison with psi cannot show."""
     words, unseen = [], facts.unseen
     if unseen is not None and unseen.invented:
         names = ", ".join(unseen.invented)
@@ -358,21 +358,17 @@ def unseen_words(facts: Fidelity) -> list[str]:
             f"records of {named(first.clique)}: rows are {percent(first.total_variation)} from psi{more}"
         )
     if facts.numbers is not None and facts.numbers.drowned:
-        words.append(_drowned_numbers(facts.numbers))
+        drowned = facts.numbers.drowned
+        # the figure with the largest noise, in standard deviations of its number
+        one = max(drowned, key=lambda one: one.noise / (one.spread or 1.0))
+        what = f"share of {one.at:g}" if one.statistic is Statistic.SHARE else str(one.statistic)
+        part = f", {percent(one.noise / one.spread)} of its sd" if one.spread not in (0.0, 1.0) else ""
+        more = f"; {len(drowned) - 1:,} more likewise" if len(drowned) > 1 else ""
+        words.append(
+            f"differences of numbers below the noise in psi: {what} of {named(one.attributes)} "
+            f"± {error_text(one, one.noise)}{part}{more}"
+        )
     return words
-
-
-def _drowned_numbers(table: NumberTable) -> str:
-    """The figure with the largest noise, in standard deviations of its number."""
-    drowned = table.drowned
-    first = max(drowned, key=lambda one: one.noise / (one.spread or 1.0))
-    what = f"share of {first.at:g}" if first.statistic is Statistic.SHARE else str(first.statistic)
-    part = f", {percent(first.noise / first.spread)} of its sd" if first.spread not in (0.0, 1.0) else ""
-    more = f"; {len(drowned) - 1:,} more likewise" if len(drowned) > 1 else ""
-    return (
-        f"differences of numbers below the noise in psi: {what} of {named(first.attributes)} "
-        f"± {error_text(first, first.noise)}{part}{more}"
-    )
 
 
 @sentence.register
@@ -433,8 +429,8 @@ def _(finding: distances.CloneFinding) -> str:
 def _(finding: distances.RatioFinding) -> str:
     return (
         "For 5 % of the rows, the distance to the closest training record is at most "
-        f"{_ratio(finding.low_train)} times that to the second closest; for holdout records "
-        f"{_ratio(finding.low_holdout)} times."
+        f"{number(finding.low_train, '.2g')} times that to the second closest; for holdout records "
+        f"{number(finding.low_holdout, '.2g')} times."
     )
 
 
@@ -568,7 +564,3 @@ def _(finding: models.PredictionsFinding) -> str:
         f"on the records {percent(finding.forest.by_records)}; a regression "
         f"{percent(finding.regression.on_real)} and {percent(finding.regression.by_records)}."
     )
-
-
-def _ratio(ratio: float | None) -> str:
-    return number(ratio, ".2g")

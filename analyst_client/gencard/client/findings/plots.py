@@ -104,17 +104,15 @@ def _(finding: attacks.MembershipFinding, axes: Axes) -> None:
 @draw.register
 def _(finding: distances.CloneFinding, axes: Axes) -> None:
     shares = [_in_percent(share) for _, share in finding.lines]
-    _barh(axes, shares, [_colour_of_clones(name) for name, _ in finding.lines], height=0.6)
-    axes.set_yticks(range(len(shares)), [name for name, _ in finding.lines])
-    axes.invert_yaxis()
-    axes.tick_params(axis="y", length=0)
+    colours = [
+        ALARM
+        if name.startswith("Clones of train") or name == "Records of train that equal a row"
+        else (RELEASE if "of holdout" in name and "share" not in name else BESIDE)
+        for name, _ in finding.lines
+    ]
+    _barh(axes, shares, colours, height=0.6)
+    _name_lines(axes, [name for name, _ in finding.lines])
     axes.set_xlabel("% of the rows, or of the records that are named")
-
-
-def _colour_of_clones(name: str) -> str:
-    if name.startswith("Clones of train") or name == "Records of train that equal a row":
-        return ALARM
-    return RELEASE if "of holdout" in name and "share" not in name else BESIDE
 
 
 @draw.register
@@ -134,12 +132,9 @@ def _(finding: distances.RatioFinding, axes: Axes) -> None:
 def _(finding: tables.AssociationsFinding, axes: Axes) -> None:
     """The largest differences, the rows beside psi; nothing but the axis where Phi holds no pair."""
     shown = finding.pairs[:MOST_LINES]
-    places = range(len(shown))
     _barh(axes, [one.rows for one in shown], [RELEASE] * len(shown), height=0.5)
     _marks(axes, [one.psi for one in shown])
-    axes.set_yticks(places, [short(" × ".join(one.clique), 44) for one in shown])
-    axes.invert_yaxis()
-    axes.tick_params(axis="y", length=0)
+    _name_lines(axes, [short(" × ".join(one.clique), 44) for one in shown])
     axes.set_xlim(0, 1)
     axes.set_xlabel("Cramér's V; bar: rows, mark: psi")
 
@@ -151,9 +146,7 @@ def _(finding: Finding, axes: Axes) -> None:
     names = [name for name, _ in finding.lines]
     colours = [BESIDE if name in _REFERENCE else ALARM if name in _LEAKS else RELEASE for name in names]
     _barh(axes, [_in_percent(value) for _, value in finding.lines], colours, height=0.62)
-    axes.set_yticks(range(len(names)), names)
-    axes.invert_yaxis()
-    axes.tick_params(axis="y", length=0)
+    _name_lines(axes, names)
     axes.set_xlabel("%")
 
 
@@ -179,10 +172,8 @@ def _(finding: distances.DistanceFinding, axes: Axes) -> None:
 @draw.register
 def _(finding: tables.FidelityFinding, axes: Axes) -> None:
     """Total variation of each marginal, with expected sampling error and bound."""
-    shown, places = (
-        finding.ordered[:MOST_LINES],
-        np.arange(min(MOST_LINES, len(finding.facts.marginals))),
-    )
+    shown = finding.ordered[:MOST_LINES]
+    places = np.arange(len(shown))
     distances, expected, bounds = (
         np.array([100 * getattr(one, name) for one in shown])
         for name in ("total_variation", "expected", "bound")
@@ -226,18 +217,18 @@ def draw_differences(shown: Sequence[NumberFigure], names: Sequence[str], axes: 
 
 
 @draw.register
-def _(finding: models.GapFinding, axes: Axes) -> None:
-    """Each level's gap, the release's beside that of the records."""
-    axes.axvline(0, color=BESIDE, linewidth=0.8)
-    _draw_with_records(axes, finding.levels, finding.synthetic, finding.original)
-    axes.set_xlabel("bar: gap in the release, %; mark: among the records")
-
-
-@draw.register
-def _(finding: models.PredictionsFinding, axes: Axes) -> None:
-    """Importances, the release's beside those of the records."""
-    _draw_with_records(axes, finding.predictors, finding.synthetic, finding.real)
-    axes.set_xlabel("bar: accuracy lost in the release, %; mark: among the records")
+def _(finding: models.GapFinding | models.PredictionsFinding, axes: Axes) -> None:
+    """Each level's gap, or each predictor's importance: bars of the release, marks of the records."""
+    records: Sequence[float | None]
+    if isinstance(finding, models.GapFinding):
+        names, records, value = finding.levels, finding.original, "gap"
+        axes.axvline(0, color=BESIDE, linewidth=0.8)
+    else:
+        names, records, value = finding.predictors, finding.real, "accuracy lost"
+    _barh(axes, [_in_percent(one) for one in finding.synthetic], [RELEASE] * len(names), height=0.5)
+    _marks(axes, [_in_percent(one) for one in records])
+    _name_lines(axes, [name[:24] for name in names])
+    axes.set_xlabel(f"bar: {value} in the release, %; mark: among the records")
 
 
 @draw.register
@@ -245,10 +236,8 @@ def _(finding: models.PropensityFinding, axes: Axes) -> None:
     """Both values; dotted: 1, a resample of the records."""
     _barh(axes, [finding.regression, finding.tree], [RELEASE] * 2, height=0.5)
     axes.axvline(1.0, color=BESIDE, linestyle=":", linewidth=1)
-    axes.set_yticks([0, 1], ["regression", "tree"])
+    _name_lines(axes, ["regression", "tree"])
     axes.set_xlim(left=0)
-    axes.invert_yaxis()
-    axes.tick_params(axis="y", length=0)
     axes.set_xlabel("S_pMSE; dotted: as good as resampling the records")
 
 
@@ -281,9 +270,7 @@ def _(finding: tables.MarginalsFinding, axes: Axes) -> None:
     axes.barh(places, [100 * one.total_variation for one in shown], color=RELEASE, height=0.6)
     errors = [100 * one.error for one in shown]
     axes.scatter(errors, places, color=BESIDE, label="RMSE of a cell", **_MARK)
-    axes.set_yticks(places, [short(" × ".join(one.clique), 44) for one in shown])
-    axes.invert_yaxis()
-    axes.tick_params(axis="y", length=0)
+    _name_lines(axes, [short(" × ".join(one.clique), 44) for one in shown])
     axes.set_xlabel("bar: total variation, % of the rows; mark: RMSE of a cell, %")
 
 
@@ -305,14 +292,9 @@ def _marks(axes: Axes, values: Sequence[float | None]) -> None:
     axes.scatter([value for value, _ in known], [place for _, place in known], color=BESIDE, **_MARK)
 
 
-def _draw_with_records(
-    axes: Axes, names: Sequence[str], release: Sequence[float | None], records: Sequence[float | None]
-) -> None:
-    """Shares in per cent, a line for each name, the first on top: bars, with marks for the records."""
-    places = range(len(names))
-    _barh(axes, [_in_percent(one) for one in release], [RELEASE] * len(names), height=0.5)
-    _marks(axes, [_in_percent(one) for one in records])
-    axes.set_yticks(places, [name[:24] for name in names])
+def _name_lines(axes: Axes, names: Sequence[str]) -> None:
+    """Name the lines of a figure, the first one on top."""
+    axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
     axes.tick_params(axis="y", length=0)
 
@@ -375,7 +357,7 @@ def lanes(groups: Sequence[Group], title: str, label: str) -> str:
 def blocks(report: AuditReport) -> str:
     """Test statistics of the strongest blocks; filled where significant at the level."""
     shown = report.blocks[:MOST_BARS][::-1]
-    names = [named(block.clique) for block in shown]
+    names = [short(named(block.clique), 48) for block in shown]
     heights = np.array([block.strength for block in shown])
     strong = [block.p_value <= report.plan.level for block in shown]
     with mpl.rc_context({**STYLE, "svg.hashsalt": "blocks"}):
@@ -383,13 +365,15 @@ def blocks(report: AuditReport) -> str:
         axes = figure.subplots()
         fill = [HIGH if filled else "none" for filled in strong]
         axes.barh(range(len(shown)), heights, color=fill, edgecolor=HIGH, height=0.62)
-        axes.set_yticks(range(len(shown)), [shortened(name) for name in names])
+        axes.set_yticks(range(len(shown)), names)
         axes.tick_params(axis="y", length=0)
         if heights.max(initial=0.0) > 50:
             axes.set_xscale("symlog", linthresh=10)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.set_xlabel("standard errors")
-        description = f"strongest: {names[-1]} with z {shown[-1].z:.1f}" if shown else "no block"
+        description = (
+            f"strongest: {named(shown[-1].clique)} with z {shown[-1].z:.1f}" if shown else "no block"
+        )
         return svg(figure, "Dependence of the output on the input, by block", description)
 
 
@@ -400,8 +384,8 @@ def fidelity(ordered: Sequence[MarginalFidelity]) -> str:
         f"largest excess: {named(worst.clique)}, {percent(worst.total_variation)}, "
         f"expected {percent(worst.expected)}"
     )
-    facts = Fidelity(0, tuple(ordered))
-    return drawn(FidelityFinding(facts), "Total variation of each marginal", description)
+    finding = FidelityFinding(Fidelity(0, tuple(ordered)))
+    return drawn(finding, "Total variation of each marginal", description)
 
 
 def numbers(report: NumberReport) -> str:
@@ -463,10 +447,6 @@ STYLE: dict[Any, Any] = {
     "axes.prop_cycle": cycler(color=[HIGH, LOW, ORIGINAL]),
 }
 _NO_METADATA = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-
-
-def shortened(name: str) -> str:
-    return name if len(name) <= 48 else name[:47] + "…"
 
 
 def svg(figure: Figure, title: str, description: str) -> str:
