@@ -16,7 +16,7 @@ from gencard.client.common.display import Listed
 from gencard.client.common.rows import check_rows_fit
 from gencard.client.connection.connection import Connection, Party, ProgressDisplay, pages
 from gencard.client.connection.credentials import Checkpoint
-from gencard.client.planning import Consent, Plan, naming_refused, rows_of, usual_purpose
+from gencard.client.planning import Consent, Plan, naming_refused, rows_of
 from gencard.client.question import AnalystQuestion
 from gencard.client.terms import Marginals, Measured, all_columns, proposed
 from gencard.core.card.budget import Price, Spend
@@ -134,7 +134,10 @@ class Analyst(Party):
             rows: Most rows in one release; default: the policy's limit.
             measured: As ``propose`` takes them.
         """
-        return self._priced(dataset, marginals, generator, rows, measured).price
+        card = self.propose(
+            dataset, marginals, purpose="price", generator=generator, rows=rows, dry_run=True, **measured
+        )
+        return card.price
 
     @checked()
     def measures_price(
@@ -155,15 +158,10 @@ class Analyst(Party):
             rows: Most rows in one release; default: the policy's limit.
             measured: As ``propose`` takes them.
         """
-        return self._priced(dataset, marginals, generator, rows, measured).measures_price
-
-    def _priced(
-        self, dataset: str, marginals: Marginals, generator: str, rows: int | None, measured: Measured
-    ) -> Card:
-        """The card that would be offered; nothing is stored."""
-        return self.propose(
+        card = self.propose(
             dataset, marginals, purpose="price", generator=generator, rows=rows, dry_run=True, **measured
         )
+        return card.measures_price
 
     @checked()
     def plan(
@@ -280,7 +278,7 @@ class Analyst(Party):
             self._own_cards(dataset),
             self.budget(dataset),
             Consent(accept, progress is not False),
-            purpose=usual_purpose(plan) if purpose is None else purpose,
+            purpose=purpose,
             rows=rows,
             seed=seed,
             progress=progress,

@@ -95,19 +95,15 @@ class Audit(Displayable):
 
     def lines(self) -> list[tuple[str, str]]:
         """The audit in names and values."""
+        more = "" if self.findings is None else summary(self.findings).removeprefix(self.wording).strip()
         return [
             ("Verdict", self.wording),
-            *([("Found", self._more)] if self._more else []),
+            *([("Found", more)] if more else []),
             ("Black box", self.black_box),
             ("Records", "made up" if self.where is Where.MADE_UP else "the real records of the card"),
             ("Level", f"{float(self.level):.3g} (attempt {self.attempt} for this black box)"),
             ("Card", self.card),
         ]
-
-    @property
-    def _more(self) -> str:
-        """Details from the full report; empty if our role may not see it."""
-        return "" if self.findings is None else summary(self.findings).removeprefix(self.wording).strip()
 
     def __repr__(self) -> str:
         return f"<Audit of {self.black_box}: {self.wording}>"

@@ -34,10 +34,17 @@ from gencard.core.card.budget import SpendState
 from gencard.core.card.card import USABLE, CardRecord, CardState
 from gencard.core.card.terms import AuditTerms, Proposal
 from gencard.core.dataset import Dataset
-from gencard.core.errors import CardStateError, GencardError, InvalidInputError, LackingMarginalsError
+from gencard.core.errors import (
+    CardStateError,
+    GencardError,
+    InvalidInputError,
+    LackingMarginalsError,
+    VerificationError,
+)
 from gencard.run.levels import ValueForm
 from gencard.v1 import common_pb2
 from gencard.v1 import negotiation_pb2 as pb
+from gencard.wire import dsse
 from gencard.wire.codec import card_of, message_of
 from gencard.wire.dsse import signature_of
 
@@ -567,5 +574,7 @@ class Card(CardView):
     def _now(self, message: pb.Card, signed: bytes | None = None) -> "Card":
         self._negotiation = checked_answer(card_of(message), self._proposal)
         if signed is not None and self._negotiation.envelope:
-            self.agreement.check_is(signed)
+            statement, _ = dsse.opened(self.agreement.envelope)
+            if statement != signed:
+                raise VerificationError(problem="the controller signed a different card")
         return self

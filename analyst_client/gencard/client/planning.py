@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from gencard.analysis.formulas.answering import Prediction
 
 _HEADS = ("Cells", "For")
-_PURPOSES = {Histogram: "values inside levels", Sum: "values of the records"}
 _MOST_MARGINALS = 20
 
 
@@ -172,18 +171,18 @@ class Plan(Displayable):
     def __repr__(self) -> str:
         return f"<Plan {self.title}: {len(self.marginals)} marginals, {self.price}; {self.next_step}>"
 
-    def _cells(self, one: Histogram | Sum) -> int:
-        if isinstance(one, Sum):
-            return prod(map(self.coding.domain.size, one.by))
-        return fine_cells(self.coding, one.attribute)
-
     def _panel(self) -> tuple[str, Sequence[Part]]:
         domain, facts = self.coding.domain, Facts(self.lines())
         lines = [
             (" × ".join(clique), f"{domain.project(clique).cells:,}", purpose)
             for clique, purpose in self.purposes()
         ]
-        lines += [(str(one), f"{self._cells(one):,}", _PURPOSES[type(one)]) for one in self.numbers]
+        for one in self.numbers:
+            is_sum = isinstance(one, Sum)
+            cells = prod(map(domain.size, one.by)) if is_sum else fine_cells(self.coding, one.attribute)
+            lines.append(
+                (str(one), f"{cells:,}", "values " + ("of the records" if is_sum else "inside levels"))
+            )
         if (more := len(self.marginals) + len(self.numbers) - _MOST_MARGINALS) > 0:
             lines = [*lines[:_MOST_MARGINALS], (f"and {more:,} more", "", "")]
         heads = ("Statistic" if self.numbers else "Marginal", *_HEADS)
@@ -294,19 +293,13 @@ def _answer(shown: Plan | Card, question: str) -> bool | None:
         return None
 
 
-def usual_purpose(plan: Plan) -> str:
-    if plan.formula is None:
-        return "Rows of all columns"
-    return f"A {plan.kind} analysis: {plan.formula}"[:LONGEST_PURPOSE]
-
-
 def rows_of(
     plan: Plan,
     cards: Iterable[Card],
     budget: Budget,
     consent: Consent,
     *,
-    purpose: str,
+    purpose: str | None,
     rows: int,
     seed: int,
     progress: ProgressDisplay,
@@ -321,12 +314,16 @@ def rows_of(
     Args:
         cards: The analyst's own cards on the dataset.
         budget: What is left there.
+        purpose: What the rows will be used for; None for the plan in words.
 
     Raises:
         NotAcceptedError: The offer was not signed; see ``Consent``.
         AwaitingStewardError: The proposal waits for a steward; the same call continues with this card.
         BudgetExceededError: The price exceeds the budget.
     """
+    if purpose is None:
+        usual = f"A {plan.kind} analysis: {plan.formula}"[:LONGEST_PURPOSE]
+        purpose = "Rows of all columns" if plan.formula is None else usual
     mine = list(cards)
     held = [card for card in mine if _holds(card, plan, purpose)]
     card = next((card for card in held if not card.is_refused), None)

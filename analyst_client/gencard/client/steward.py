@@ -89,7 +89,14 @@ class RiskReview(steward.RiskReview, Displayable):
         extent += f"; examined {time_text(time)}"
         parts: list[Part] = [_FOR_STEWARDS, extent, *report.failing_lines]
         parts += [*report.tail_lines, *report.histogram_lines]
-        parts += [*_small(report), *_certain(report)]
+        parts += _small(report)
+        facts = [
+            (f"up to {one.width}", f"{one.facts:,}", f"{one.guessed:,}", f"{one.skipped:,}")
+            for one in report.facts
+        ]
+        heads = ("Attributes known", "Facts", "Also true of the most frequent level", "Not examined")
+        parts += ["Certain: some attributes of a person determine another one."]
+        parts += [Grid(heads, facts, numbers=True)]
         if self.worst:
             lines = [(one.known, one.certain, f"{one.records:,}") for one in self.worst]
             parts += ["Keys that make most records certain:"]
@@ -110,16 +117,6 @@ def _small(report: PsiRisk) -> list[Part]:
     lines = [(name, f"{one.single:,}", f"{one.small:,}", f"{one.records:,}") for name, one in rows]
     heads = ("Table", "Cells of 1 record", few, "Records in them")
     return ["Small counts:", Grid(heads, lines, numbers=True)]
-
-
-def _certain(report: PsiRisk) -> list[Part]:
-    lines = [
-        (f"up to {one.width}", f"{one.facts:,}", f"{one.guessed:,}", f"{one.skipped:,}")
-        for one in report.facts
-    ]
-    heads = ("Attributes known", "Facts", "Also true of the most frequent level", "Not examined")
-    title = "Certain: some attributes of a person determine another one."
-    return [title, Grid(heads, lines, numbers=True)]
 
 
 def _guesses(report: PsiRisk) -> list[Part]:
@@ -156,14 +153,6 @@ def card_review_of(message: pb.CardReview, name: str) -> CardReview:
     review = value_of(CardReview, message)
     if review.name != name:
         raise VerificationError(problem="the controller sent another card than requested")
-    return review
-
-
-def answer_review_of(message: pb.AnswerReview, name: str) -> AnswerReview:
-    """An answer to be decided on; raises VerificationError if it is another one."""
-    review = value_of(AnswerReview, message)
-    if review.name != name:
-        raise VerificationError(problem="the controller sent another answer than requested")
     return review
 
 
@@ -308,7 +297,10 @@ class Steward(Party):
     def answer(self, name: str) -> AnswerReview:
         """A run on the records that waits, number by number; raises NotFoundError."""
         request = pb.GetAnswerReviewRequest(name=name)
-        return answer_review_of(self._call("GetAnswerReview", request).review, name)
+        review = value_of(AnswerReview, self._call("GetAnswerReview", request).review)
+        if review.name != name:
+            raise VerificationError(problem="the controller sent another answer than requested")
+        return review
 
     @checked(answer=_REVIEWED)
     def release(
