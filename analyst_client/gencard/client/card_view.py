@@ -198,10 +198,8 @@ def effects_of(terms: Proposal, entry: CatalogueEntry, aim: PlannedAnalysis | No
     if aim is None:
         lines = [*_of_sums(terms, entry)]
         return OfferEffects("", "; ".join([*lines, _ASSUMED] if lines else []), invented)
-    lacking, noise = (
-        ", ".join([*map(named, aim.lacking_in(terms)), *map(str, aim.lacking_sums_in(terms))]),
-        "",
-    )
+    lacking = ", ".join([*map(named, aim.lacking_in(terms)), *map(str, aim.lacking_sums_in(terms))])
+    noise = ""
     prediction = None if lacking else aim.prediction(terms, entry)
     if isinstance(terms.privacy, AddedNoise) and not lacking:
         noise = _UNKNOWN if prediction is None else f"{prediction}; {_ASSUMED}"

@@ -178,11 +178,11 @@ class Plan(Displayable):
             for clique, purpose in self.purposes()
         ]
         for one in self.numbers:
-            is_sum = isinstance(one, Sum)
-            cells = prod(map(domain.size, one.by)) if is_sum else fine_cells(self.coding, one.attribute)
-            lines.append(
-                (str(one), f"{cells:,}", "values " + ("of the records" if is_sum else "inside levels"))
-            )
+            if isinstance(one, Sum):
+                cells, purpose = prod(map(domain.size, one.by)), "values of the records"
+            else:
+                cells, purpose = fine_cells(self.coding, one.attribute), "values inside levels"
+            lines.append((str(one), f"{cells:,}", purpose))
         if (more := len(self.marginals) + len(self.numbers) - _MOST_MARGINALS) > 0:
             lines = [*lines[:_MOST_MARGINALS], (f"and {more:,} more", "", "")]
         heads = ("Statistic" if self.numbers else "Marginal", *_HEADS)
