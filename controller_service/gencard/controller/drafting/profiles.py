@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, floor, inf, log10
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from gencard.controller.records.encoding import EngineColumn
 from gencard.controller.records.file_format import FileFormat, enough_memory, literal
@@ -147,15 +147,6 @@ class Repeats(NamedTuple):
     usual: int
     most: int
 
-    @property
-    def may_be_of_units(self) -> bool:
-        """Whether the values may name persons or households: many values, of few records each."""
-        return (
-            self.values >= _LEAST_UNITS
-            and self.repeated >= _LEAST_REPEATED
-            and (self.most <= MOST_RECORDS)
-        )
-
 
 class Look(Protocol):
     """Queries on one column; ``marks`` are its marks of missing values."""
@@ -274,7 +265,11 @@ def may_name_units(profile: Profile) -> bool:
     """Whether a column's own values repeat as identifiers of persons or households do."""
     codes = profile.kind == "text" or (profile.kind == "number" and profile.decimals == 0)
     repeats = profile.repeats
-    return bool(codes and profile.present == profile.records and repeats and repeats.may_be_of_units)
+    if not codes or profile.present != profile.records or repeats is None:
+        return False
+    # many values, of few records each
+    many = repeats.values >= _LEAST_UNITS and repeats.repeated >= _LEAST_REPEATED
+    return many and repeats.most <= MOST_RECORDS
 
 
 _NARROWER = "Leave out columns that no analysis needs, or split the file."
@@ -419,7 +414,7 @@ class _Look:
                 query than to answer it, so a common condition is stated once.
         """
         numbers = ", ".join(f"coalesce(sum(n) FILTER ({condition}), 0)" for condition in conditions)
-        (row,) = self._rows(f"SELECT {numbers} FROM {self.table} WHERE {here}")  # noqa: S608
+        (row,) = self.records.rows(f"SELECT {numbers} FROM {self.table} WHERE {here}")  # noqa: S608
         return [int(number) for number in row]
 
     def absent(self, marks: Sequence[str] | dict[str, int]) -> str:
@@ -446,7 +441,7 @@ class _Look:
             f"WHERE NOT {self.absent(marks)} GROUP BY 1 HAVING times >= {least} "
             "ORDER BY times DESC, number"
         )
-        return tuple((float(number) + 0.0, int(records)) for number, records in self._rows(query))
+        return tuple((float(number) + 0.0, int(records)) for number, records in self.records.rows(query))
 
     @property
     def _times(self) -> str:
@@ -463,18 +458,18 @@ class _Look:
         nan = "false" if self.column.is_number else self._is_nan  # however it is spelt
         test = f"{text} IN ({words}) OR {nan}"
         query = f"SELECT {text}, sum(n) FROM {self.table} WHERE {test} GROUP BY 1 ORDER BY 1"  # noqa: S608
-        return {word: int(number) for word, number in self._rows(query)}
+        return {word: int(number) for word, number in self.records.rows(query)}
 
     def number_marks(self) -> dict[str, int]:
         """Return the numbers that mark missing values, such as -9 or 99, with their frequencies."""
         codes = ", ".join(map(repr, (*NUMBER_MARKS, *HIGH_MARKS)))
         number = self.column.number
         query = f"SELECT {number}, sum(n) FROM {self.table} WHERE {number} IN ({codes}) GROUP BY 1"  # noqa: S608
-        counts = {float(code): int(count) for code, count in self._rows(query)}
+        counts = {float(code): int(count) for code, count in self.records.rows(query)}
         if not counts:
             return {}
         others = f"FILTER (isfinite({number}) AND {number} NOT IN ({codes}))"
-        ((low, high),) = self._rows(
+        ((low, high),) = self.records.rows(
             f"SELECT min({number}) {others}, max({number}) {others} FROM {self.table}"  # noqa: S608
         )
         return missing_marks(counts, None if low is None else (low, high))
@@ -487,7 +482,7 @@ class _Look:
             return {}
         counts = f"SELECT {self.column.text}, sum(n) FROM {self.table}"  # noqa: S608
         query = f"{counts} WHERE {test} GROUP BY 1 ORDER BY 1"
-        return {text: int(number) for text, number in self._rows(query)}
+        return {text: int(number) for text, number in self.records.rows(query)}
 
     def kind(self, marks: dict[str, int]) -> tuple[str, str]:
         """Return the kind of all values that are present, and the reason if digits are no numbers."""
@@ -531,13 +526,13 @@ class _Look:
     def common(self, marks: dict[str, int], kind: str) -> tuple[int, tuple[str, ...], int, int]:
         value = self.column.number if kind == "number" else self.column.text
         here = f"FROM {self.table} WHERE NOT {self.absent(marks)}"
-        ((distinct, longest),) = self._rows(
+        ((distinct, longest),) = self.records.rows(
             f"SELECT approx_count_distinct({value}), coalesce(max(length({self.column.text})), 0) {here}"
         )
         # the estimate is never wrong by half, and groups of many texts might not fit in memory
         few = distinct <= 2 * MOST_LABELS
         groups = f"SELECT {value} AS value, sum(n) {here} GROUP BY 1 ORDER BY 1"
-        rows = self._rows(groups) if few else []
+        rows = self.records.rows(groups) if few else []
         if not few or len(rows) > MOST_LABELS:
             return int(distinct), (), 0, int(longest)
         texts = tuple(number_text(row[0]) if kind == "number" else str(row[0]) for row in rows)
@@ -550,7 +545,7 @@ class _Look:
         here = f"NOT {self.absent(marks)}" + (f" AND {value} > 0" if positive else "")
         if self.table == _BY_RECORD:  # in less memory
             exact = f"quantile_disc({value}, {[*points]})"
-            ((numbers,),) = self._rows(f"SELECT {exact} FROM {self.table} WHERE {here}")  # noqa: S608
+            ((numbers,),) = self.records.rows(f"SELECT {exact} FROM {self.table} WHERE {here}")  # noqa: S608
             return tuple(float(number) + 0.0 for number in numbers or ())
         rank = f"sum(n) OVER (ORDER BY {value}) AS rank"
         reached = f"SELECT {value} AS value, {rank} FROM {self.table} WHERE {here}"  # noqa: S608
@@ -559,7 +554,7 @@ class _Look:
         shares = [Fraction(str(point)) for point in points]
         tests = [f"rank * {share.denominator} >= records * {share.numerator}" for share in shares]
         numbers = ", ".join(f"min(value) FILTER ({test})" for test in tests)
-        (row,) = self._rows(f"SELECT {numbers} FROM ({ranked})")  # noqa: S608
+        (row,) = self.records.rows(f"SELECT {numbers} FROM ({ranked})")  # noqa: S608
         # 0.0 in place of -0.0, which is equal
         return tuple(float(number) + 0.0 for number in row if number is not None)
 
@@ -578,8 +573,8 @@ class _Look:
         return ("local" if without else "offset") if times else ""
 
     def mean(self, marks: dict[str, int]) -> float:
-        total = f"sum({self.column.number} * n) / sum(n)"
-        ((mean,),) = self._rows(f"SELECT {total} FROM {self.table} WHERE NOT {self.absent(marks)}")  # noqa: S608
+        total, here = f"sum({self.column.number} * n) / sum(n)", f"NOT {self.absent(marks)}"
+        ((mean,),) = self.records.rows(f"SELECT {total} FROM {self.table} WHERE {here}")  # noqa: S608
         return float(mean)
 
     def repeats(self, marks: dict[str, int]) -> Repeats | None:
@@ -589,7 +584,7 @@ class _Look:
             "count(*), count(*) FILTER (n > 1), coalesce(quantile_disc(n, 0.95), 0), coalesce(max(n), 0)"
         )
         with suppress(MemoryError):
-            (row,) = self._rows(f"SELECT {numbers} FROM (SELECT {self._times} AS n {here})")  # noqa: S608
+            (row,) = self.records.rows(f"SELECT {numbers} FROM (SELECT {self._times} AS n {here})")  # noqa: S608
             return Repeats(*map(int, row))
         return None
 
@@ -604,9 +599,6 @@ class _Look:
             if 0 in longer:
                 return tried[longer.index(0)]
         return None
-
-    def _rows(self, query: str) -> list[tuple[Any, ...]]:
-        return self.records.rows(query)
 
 
 _ORDERS = (
