@@ -328,9 +328,8 @@ class Agreement:
             operation = self.connection.call(stub.GenerateRelease, request)
             message = result_of(self.connection, operation, pb.Release, reported)
             if (message.rows, message.seed) != (rows, seed):
-                raise VerificationError(
-                    problem="the release does not have the requested number of rows or seed"
-                )
+                problem = "the release does not have the requested number of rows or seed"
+                raise VerificationError(problem=problem)
             return self._fetched(message, self._release(message.name).log_entry, reported, scratch)
 
     def fetch(self, name: str, progress: ProgressDisplay, scratch: Path | None = None) -> Release:

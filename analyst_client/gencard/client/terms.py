@@ -220,9 +220,8 @@ def privacy_of(options: Measured, policy: Policy) -> Privacy | None:
     words = [word for word in _WORDS if options.get(word) is not None]
     privacy = options.get("privacy")
     if privacy is not None and words:
-        raise InvalidInputError(
-            field="privacy", problem=f"cannot be combined with {' and '.join(words)}"
-        )
+        problem = f"cannot be combined with {' and '.join(words)}"
+        raise InvalidInputError(field="privacy", problem=problem)
     if not words:
         return privacy
     budgets = [word for word in CURRENCIES if options.get(word) is not None]

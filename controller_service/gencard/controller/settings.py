@@ -64,9 +64,8 @@ class Server(Section):
     @model_validator(mode="after")
     def _plaintext_stays_on_loopback(self) -> "Server":
         if self.insecure_dev and not is_loopback(self.address):
-            raise InvalidInputError(
-                field="server.insecure_dev", problem="is allowed only with an address on loopback"
-            )
+            problem = "is allowed only with an address on loopback"
+            raise InvalidInputError(field="server.insecure_dev", problem=problem)
         return self
 
 
@@ -348,9 +347,8 @@ class Settings(BaseSettings):
             problem = "needs a certificate, so it cannot be combined with server.insecure_dev"
             raise InvalidInputError(field="page", problem=problem)
         if self.cell.isolation is Isolation.PROCESSES and not self.server.insecure_dev:
-            raise InvalidInputError(
-                field="cell.isolation", problem="may be processes only with server.insecure_dev"
-            )
+            problem = "may be processes only with server.insecure_dev"
+            raise InvalidInputError(field="cell.isolation", problem=problem)
         return self
 
     @classmethod

@@ -111,9 +111,8 @@ def _of_card(name: str, data: Path | None, connection: Path, *, as_json: bool) -
         if data is None:
             receipt = next(agreement.receipts(), None)
             if receipt is None:
-                raise InvalidInputError(
-                    field="data", problem="is required, because the card has no release yet"
-                )
+                problem = "is required, because the card has no release yet"
+                raise InvalidInputError(field="data", problem=problem)
             return agreement.fidelity(agreement.fetch(receipt.name, progress=True))
         rows = read_numbered(data, agreement.coding, agreement.domain)
         _say_read(data, rows, as_json=as_json)
@@ -247,9 +246,8 @@ def _gap(groups: str, within: str, among: str) -> GapWords | None:
         return None
     attribute, levels = _levels(groups)
     if len(levels) != 2 or not within:
-        raise InvalidInputError(
-            field="gap", problem="needs two levels, such as sex=men,women, and --within"
-        )
+        problem = "needs two levels, such as sex=men,women, and --within"
+        raise InvalidInputError(field="gap", problem=problem)
     looked_at = _levels(among) if among else ("", ())
     return GapWords(attribute, *levels, within, *looked_at)
 

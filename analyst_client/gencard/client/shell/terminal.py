@@ -229,9 +229,8 @@ def requested_statistics(
 ) -> Marginals:
     """The named statistics; raises InvalidInputError if none is named, or marginals in both ways."""
     if (marginal and order is not None) or not (marginal or moment or order is not None):
-        raise InvalidInputError(
-            field="marginals", problem="give either --marginal or --marginals-of-order"
-        )
+        problem = "give either --marginal or --marginals-of-order"
+        raise InvalidInputError(field="marginals", problem=problem)
     needs("--attributes", attributes, "--marginals-of-order", order)
     statistics: list[Statistic] = [names_in(names) for names in marginal or ()]
     if order is not None:
