@@ -27,24 +27,20 @@ from gencard.client.shell.terminal import (
     AsJson,
     CardName,
     DatasetName,
-    Delta,
-    Epsilon,
     Folder,
     Generator,
     HtmlFile,
     JsonFile,
     Missing,
     ModelFormula,
+    Noise,
     PlannedFormula,
-    Relation,
-    Rho,
-    Weight,
     console,
-    measured,
     needs,
     say,
     say_json,
     say_table,
+    with_groups,
 )
 from gencard.core.card.budget import Neighbouring
 from gencard.core.errors import InvalidInputError, LackingMarginalsError
@@ -305,22 +301,20 @@ def generate(
         _keep(release, output, values, replace=replace, as_json=as_json)
 
 
+@with_groups
 def synthesize(
     dataset: DatasetName,
     rows: Annotated[int, typer.Option(help="Number of rows.")],
     output: Output,
     formula: PlannedFormula = None,
+    *,
     kind: AimKind = None,
     purpose: Annotated[
         str | None, typer.Option(help="What the data will be used for. Default: the plan in words.")
     ] = None,
     generator: Generator = AUTO,
     seed: Seed = 0,
-    epsilon: Epsilon = None,
-    rho: Rho = None,
-    delta: Delta = None,
-    neighbouring: Relation = None,
-    weight: Weight = None,
+    noise: Noise,
     values: Form = "numbers",
     yes: Annotated[bool, typer.Option("--yes", help="Sign the offer without confirmation.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Overwrite existing files.")] = False,
@@ -335,7 +329,7 @@ def synthesize(
     check_free(output, replace=replace)
     make_folder(output.parent)
     needs("--kind", kind, "a formula", formula)
-    how = measured(epsilon, rho, delta, neighbouring, weight)
+    how = noise.measured()
     with Analyst.connect(folder=connection) as analyst:
         release = analyst.synthesize(
             dataset,

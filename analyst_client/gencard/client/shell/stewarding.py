@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -23,6 +23,7 @@ from gencard.client.shell.terminal import (
     say_json,
     say_next,
     say_table,
+    with_groups,
 )
 from gencard.client.steward import Steward
 from gencard.client.steward_views import AnswerReview, CardReview, Decision, Preview, command_of
@@ -254,12 +255,6 @@ def say_review(review: Review, as_json: bool = False) -> None:
 
 # Decisions. Each names the digest of what was shown, and the reason for the log.
 
-Reason = Annotated[
-    str | None, typer.Option(help="Reason, in one line, for the log. Default: a terminal asks for it.")
-]
-Shown = Annotated[
-    str | None, typer.Option(metavar="DIGEST", help="Digest of what you reviewed, as `show` prints it.")
-]
 Yes = Annotated[bool, typer.Option("--yes", help="With --shown: do not ask for confirmation.")]
 Remark = Annotated[str, typer.Option(help="Short remark, shown to the analyst.")]
 AnswerName = Annotated[
@@ -270,40 +265,50 @@ PersonName = Annotated[
 ]
 Line = Annotated[int, typer.Argument(help="Number of the ledger line.", min=0)]
 
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Options of every decision: what was reviewed, and the reason for the log."""
+
+    shown: Annotated[
+        str | None,
+        typer.Option(metavar="DIGEST", help="Digest of what you reviewed, as `show` prints it."),
+    ] = None
+    reason: Annotated[
+        str | None,
+        typer.Option(help="Reason, in one line, for the log. Default: a terminal asks for it."),
+    ] = None
+    yes: Yes = False
+    connection: Folder = HERE
+    as_json: AsJson = False
+
+
 _LOOK_FIRST = (
     "Review it first: its digest is printed after Shown. Then repeat with --shown DIGEST --yes."
 )
 _NO_REASON = 'Write --reason "...": it is recorded in the log.'
 
 
-def approve(
-    name: CardToReview,
-    shown: Shown = None,
-    reason: Reason = None,
-    yes: Yes = False,
-    connection: Folder = HERE,
-    as_json: AsJson = False,
-) -> None:
+@with_groups
+def approve(name: CardToReview, choice: Choice) -> None:
     """Offer the proposed terms, or the nearest that the policy allows.
 
     Without --shown, a terminal shows the card and asks. If two stewards must decide, the first decision
     waits for another steward and has no effect until then.
     """
-    with Steward.connect(folder=connection) as desk:
-        digest, why = confirmed("Approve", desk.review, name, shown, reason, yes)
-        _say(desk.approve(name, reason=why, shown=digest), as_json)
+    with Steward.connect(folder=choice.connection) as desk:
+        digest, why = confirmed("Approve", desk.review, name, choice)
+        _say(desk.approve(name, reason=why, shown=digest), choice.as_json)
 
 
+@with_groups
 def counter(
     name: CardToReview,
     drop: Drop = None,
     without: Without = None,
     rows: MostRows = None,
-    shown: Shown = None,
-    reason: Reason = None,
-    yes: Yes = False,
-    connection: Folder = HERE,
-    as_json: AsJson = False,
+    *,
+    choice: Choice,
 ) -> None:
     """Offer fewer statistics or rows than proposed."""
     if not drop and not without and rows is None:
@@ -312,135 +317,92 @@ def counter(
             problem="needs --drop, --without or --rows; to offer the terms unchanged, use approve",
         )
     dropped = list(map(names_in, drop)) if drop else None
-    with Steward.connect(folder=connection) as desk:
-        digest, why = confirmed("Counter", desk.review, name, shown, reason, yes)
+    with Steward.connect(folder=choice.connection) as desk:
+        digest, why = confirmed("Counter", desk.review, name, choice)
         decision = desk.counter(name, reason=why, drop=dropped, without=without, rows=rows, shown=digest)
-        _say(decision, as_json)
+        _say(decision, choice.as_json)
 
 
-def reject(
-    name: CardToReview,
-    remark: Remark = "",
-    shown: Shown = None,
-    reason: Reason = None,
-    yes: Yes = False,
-    connection: Folder = HERE,
-    as_json: AsJson = False,
-) -> None:
+@with_groups
+def reject(name: CardToReview, remark: Remark = "", *, choice: Choice) -> None:
     """Reject a pending proposal."""
-    with Steward.connect(folder=connection) as desk:
-        digest, why = confirmed("Reject", desk.review, name, shown, reason, yes)
-        _say(desk.reject(name, reason=why, remark=remark, shown=digest), as_json)
+    with Steward.connect(folder=choice.connection) as desk:
+        digest, why = confirmed("Reject", desk.review, name, choice)
+        _say(desk.reject(name, reason=why, remark=remark, shown=digest), choice.as_json)
 
 
-def revoke(
-    name: CardToReview,
-    remark: Remark = "",
-    shown: Shown = None,
-    reason: Reason = None,
-    yes: Yes = False,
-    connection: Folder = HERE,
-    as_json: AsJson = False,
-) -> None:
+@with_groups
+def revoke(name: CardToReview, remark: Remark = "", *, choice: Choice) -> None:
     """Revoke an agreed card permanently, by a signed revocation."""
-    with Steward.connect(folder=connection) as desk:
-        digest, why = confirmed("Revoke", desk.review, name, shown, reason, yes)
-        _say(desk.revoke(name, reason=why, remark=remark, shown=digest), as_json)
+    with Steward.connect(folder=choice.connection) as desk:
+        digest, why = confirmed("Revoke", desk.review, name, choice)
+        _say(desk.revoke(name, reason=why, remark=remark, shown=digest), choice.as_json)
 
 
+@with_groups
 def release(
     name: AnswerName,
     withhold: Withhold = None,
     digits: Digits = None,
     red: Red = False,
-    shown: Shown = None,
-    reason: Reason = None,
-    yes: Yes = False,
-    connection: Folder = HERE,
-    as_json: AsJson = False,
+    *,
+    choice: Choice,
 ) -> None:
     """Release an answer: green and amber numbers, unless options say otherwise."""
-    with Steward.connect(folder=connection) as desk:
-        digest, why = confirmed("Release", desk.answer, name, shown, reason, yes)
+    with Steward.connect(folder=choice.connection) as desk:
+        digest, why = confirmed("Release", desk.answer, name, choice)
         part = desk.release(name, reason=why, shown=digest, withhold=withhold, digits=digits, red=red)
-        _say(part, as_json)
+        _say(part, choice.as_json)
 
 
+@with_groups
 def refuse(
     name: AnswerName,
     code: Annotated[str, typer.Option(help="Code of the reason, shown to the analyst.")] = "",
-    shown: Shown = None,
-    reason: Reason = None,
-    yes: Yes = False,
-    connection: Folder = HERE,
-    as_json: AsJson = False,
+    *,
+    choice: Choice,
 ) -> None:
     """Refuse an answer: no number is released."""
-    with Steward.connect(folder=connection) as desk:
-        digest, why = confirmed("Refuse", desk.answer, name, shown, reason, yes)
-        _say(desk.refuse(name, reason=why, code=code, shown=digest), as_json)
+    with Steward.connect(folder=choice.connection) as desk:
+        digest, why = confirmed("Refuse", desk.answer, name, choice)
+        _say(desk.refuse(name, reason=why, code=code, shown=digest), choice.as_json)
 
 
-def settle(
-    line: Line,
-    shown: Shown = None,
-    reason: Reason = None,
-    yes: Yes = False,
-    connection: Folder = HERE,
-    as_json: AsJson = False,
-) -> None:
+@with_groups
+def settle(line: Line, choice: Choice) -> None:
     """Charge a reservation for which something may have been released."""
-    _other("settle", f"ledger/{line}", (shown, reason, yes), connection, as_json)
+    _other("settle", f"ledger/{line}", choice)
 
 
-def void(
-    line: Line,
-    shown: Shown = None,
-    reason: Reason = None,
-    yes: Yes = False,
-    connection: Folder = HERE,
-    as_json: AsJson = False,
-) -> None:
+@with_groups
+def void(line: Line, choice: Choice) -> None:
     """Refund a reservation for which nothing was released."""
-    _other("void", f"ledger/{line}", (shown, reason, yes), connection, as_json)
+    _other("void", f"ledger/{line}", choice)
 
 
-def disable(
-    name: PersonName,
-    shown: Shown = None,
-    reason: Reason = None,
-    yes: Yes = False,
-    connection: Folder = HERE,
-    as_json: AsJson = False,
-) -> None:
+@with_groups
+def disable(name: PersonName, choice: Choice) -> None:
     """Disable a person: their certificate is refused from the next call on."""
-    _other("disable", f"people/{name}", (shown, reason, yes), connection, as_json)
+    _other("disable", f"people/{name}", choice)
 
 
-def enable(
-    name: PersonName,
-    shown: Shown = None,
-    reason: Reason = None,
-    yes: Yes = False,
-    connection: Folder = HERE,
-    as_json: AsJson = False,
-) -> None:
+@with_groups
+def enable(name: PersonName, choice: Choice) -> None:
     """Enable a disabled person: their certificate is accepted again."""
-    _other("enable", f"people/{name}", (shown, reason, yes), connection, as_json)
+    _other("enable", f"people/{name}", choice)
 
 
+@with_groups
 def dismiss(
     operation: Annotated[str, typer.Argument(help="operations/OPERATION", metavar="OPERATION")],
-    shown: Shown = None,
-    reason: Reason = None,
-    yes: Yes = False,
-    connection: Folder = HERE,
-    as_json: AsJson = False,
+    *,
+    choice: Choice,
 ) -> None:
     """Stop counting a failure on the records against its analyst."""
-    _other("dismiss-refusal", operation, (shown, reason, yes), connection, as_json)
+    _other("dismiss-refusal", operation, choice)
 
 
+@with_groups
 def enrol(
     request: Annotated[Path, typer.Argument(help="Enrolment request, made by: gencard enrol NAME.")],
     role: Annotated[
@@ -463,11 +425,8 @@ def enrol(
         str, typer.Option(help="host:port for the person. Default: the address in the settings.")
     ] = "",
     again: Annotated[bool, typer.Option("--again", help="Replace an enrolled person's keys.")] = False,
-    shown: Shown = None,
-    reason: Reason = None,
-    yes: Yes = False,
-    connection: Folder = HERE,
-    as_json: AsJson = False,
+    *,
+    choice: Choice,
 ) -> None:
     """Enrol a person who sent a request, and write the answer for the person to install."""
     person = request_of_document(read(request, "request")[: LARGEST + 1])
@@ -478,45 +437,40 @@ def enrol(
         say(f"{person.name} must have: {grouped(person.fingerprint)}")
         typer.confirm("Is this the fingerprint that the person gave you?", abort=True)
     compared = fingerprint or person.fingerprint
-    with Steward.connect(folder=connection) as desk:
+    with Steward.connect(folder=choice.connection) as desk:
         preview = desk.enrolment(
             request, compared, role=role, project=project, address=address, again=again
         )
-        decision = _decided(desk, "Enrol", preview, shown, reason, yes)
+        decision = _decided(desk, "Enrol", preview, choice)
     answer = decision.result.get("answer")
     if answer is not None:
         file = output or Path(f"{person.name}-answer.json")
         write_bytes(file, answer.encode())
-        if not as_json:
+        if not choice.as_json:
             command = f"gencard enrol --answer {file.name}"
             say(f"Written: {file}. Send it to {person.name}, who runs: {command}")
-    _say(decision, as_json)
+    _say(decision, choice.as_json)
 
 
-def _other(
-    kind: str, resource: str, decision: tuple[str | None, str | None, bool], folder: Path, as_json: bool
-) -> None:
-    with Steward.connect(folder=folder) as desk:
+def _other(kind: str, resource: str, choice: Choice) -> None:
+    with Steward.connect(folder=choice.connection) as desk:
         preview = desk.preview(kind, resource)
-        _say(_decided(desk, kind.capitalize(), preview, *decision), as_json)
+        _say(_decided(desk, kind.capitalize(), preview, choice), choice.as_json)
 
 
-def _decided(
-    desk: Steward, verb: str, preview: Preview, shown: str | None, reason: str | None, yes: bool
-) -> Decision:
-    digest, why = confirmed(verb, lambda _: preview, preview.resource, shown, reason, yes)
+def _decided(desk: Steward, verb: str, preview: Preview, choice: Choice) -> Decision:
+    digest, why = confirmed(verb, lambda _: preview, preview.resource, choice)
     return desk.decide(replace(preview, shown=digest), reason=why)
 
 
-def confirmed(
-    verb: str, look: Callable[[str], Review], name: str, shown: str | None, reason: str | None, yes: bool
-) -> tuple[str, str]:
+def confirmed(verb: str, look: Callable[[str], Review], name: str, choice: Choice) -> tuple[str, str]:
     """Return the digest of the reviewed document, and the reason; a terminal asks for them."""
-    if yes or not is_interactive():
+    shown = choice.shown
+    if choice.yes or not is_interactive():
         for option, value, advice in (
             ("--shown", shown, _LOOK_FIRST),
-            ("--yes", yes, _LOOK_FIRST),
-            ("--reason", reason, _NO_REASON),
+            ("--yes", choice.yes, _LOOK_FIRST),
+            ("--reason", choice.reason, _NO_REASON),
         ):
             if not value:
                 problem = "is required without a terminal, or with --yes"
@@ -525,8 +479,8 @@ def confirmed(
         review = look(name)
         say_review(review)
         shown = review.shown
-    why = reason or str(typer.prompt("Reason, for the log"))
-    if not yes:
+    why = choice.reason or str(typer.prompt("Reason, for the log"))
+    if not choice.yes:
         typer.confirm(f"{verb} the version with digest {shown}?", abort=True)
     return shown, why
 
@@ -546,24 +500,22 @@ def _say(decision: Decision, as_json: bool) -> None:
 # One of the two approvals that a restore needs, signed without the service.
 
 
+@with_groups
 def approve_restore(
     backup: Annotated[Path, typer.Argument(help="The backup's list, backup.json, or a copy of it.")],
     complete: Complete = False,
     output: Annotated[
         Path | None, typer.Option(help="File for the approval. Default: NAME-approves.json.")
     ] = None,
-    shown: Shown = None,
-    reason: Reason = None,
-    yes: Yes = False,
-    connection: Folder = HERE,
-    as_json: AsJson = False,
+    *,
+    choice: Choice,
 ) -> None:
     """Approve a restore: sign that a backup may replace the state. The service may be stopped.
 
     The list holds the digest of every file of the backup. Two stewards sign, and the operator of
     the controller passes both files to `gencard-controller restore --approval`.
     """
-    credentials = Credentials.of_folder(connection)
+    credentials = Credentials.of_folder(choice.connection)
     who, key = credentials.identity(), credentials.private_signing_key()
     if who.role is not Role.STEWARD:
         raise PermissionDeniedError(advice="Only stewards approve a restore.")
@@ -575,7 +527,7 @@ def approve_restore(
         "budgets": "released: nothing was decided since" if complete else "blocked until checked",
     }
     preview = Preview("restore", "state", {"complete": complete}, shown_facts, True, facts.digest)
-    digest, why = confirmed("Approve", lambda _: preview, str(backup), shown, reason, yes)
+    digest, why = confirmed("Approve", lambda _: preview, str(backup), choice)
     if digest != preview.shown:
         raise InvalidInputError(field="--shown", problem="is not the digest of this backup's list")
     if not why.isprintable() or not 0 < len(why.strip()) <= LONGEST_REASON:
@@ -584,7 +536,7 @@ def approve_restore(
     approval = RestoreApproval(digest, complete, why, who.uri, time_text(datetime.now(UTC)))
     file = output or Path(f"{who.name}-approves.json")
     write_bytes(file, approval.signed(key))
-    if as_json:
+    if choice.as_json:
         say_json({"file": str(file), "backup": digest, "complete": complete, "by": who.uri})
         return
     say(f"Written: {file}. It is valid for {LIFE.days} days. With the approval of another steward, run:")
