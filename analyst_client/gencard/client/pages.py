@@ -17,7 +17,7 @@ from gencard.client.findings.fidelity import ACCURACY_HEADS, FidelityReport, Uti
 from gencard.client.findings.findings import EXPLANATIONS, NumberReport, is_of_psi, result_sentence
 from gencard.client.findings.plots import HIGH, INK, STYLE, WIDTH, short, svg
 from gencard.core.audit.plan import calls
-from gencard.core.audit.report import AuditReport, CheckResult, Verdict
+from gencard.core.audit.report import AuditReport, Verdict
 from gencard.core.audit.wording import QUESTIONS, effect_sentence, limits, opening, p_value_text, wording
 from gencard.core.card.terms import Tier
 from gencard.measures.evaluation.evaluation import Finding, Group
@@ -67,7 +67,17 @@ def audit_page(page: Report) -> str:
         opening=opening(report),
         effect=effect_sentence(report),
         limits=limits(report),
-        checks=[_check(result, report.plan.level) for result in report.checks],
+        checks=[
+            {
+                "question": QUESTIONS[one.check],
+                "name": one.check.value,
+                "p_value": "" if one.not_run else p_value_text(one.p_value).removeprefix("p ="),
+                "bound": _number(one.share * report.plan.level),
+                "found": one.p_value <= one.share * report.plan.level,
+                "not_run": one.not_run,
+            }
+            for one in report.checks
+        ],
         level=_number(report.plan.level),
         p_value=p_value_text(report.p_value),
         blocks=report.blocks[:MOST_BLOCKS],
@@ -94,18 +104,6 @@ def _about(page: Report) -> Iterator[tuple[str, str]]:
     kinds = ((len(plan.cliques), "marginals"), (len(plan.linear), "linear statistics"))
     phi = " and ".join(f"{number} {kind}" for number, kind in kinds if number)
     yield "Claim tested", f"the rows use no more of the records than Phi: {phi}"
-
-
-def _check(result: CheckResult, level: float) -> dict[str, object]:
-    bound = result.share * level
-    return {
-        "question": QUESTIONS[result.check],
-        "name": result.check.value,
-        "p_value": "" if result.not_run else p_value_text(result.p_value).removeprefix("p ="),
-        "bound": _number(bound),
-        "found": result.p_value <= bound,
-        "not_run": result.not_run,
-    }
 
 
 def _settings(report: AuditReport) -> Iterator[tuple[str, str]]:

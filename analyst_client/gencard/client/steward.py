@@ -89,7 +89,14 @@ class RiskReview(steward.RiskReview, Displayable):
         extent += f"; examined {time_text(time)}"
         parts: list[Part] = [_FOR_STEWARDS, extent, *report.failing_lines]
         parts += [*report.tail_lines, *report.histogram_lines]
-        parts += _small(report)
+        named_tables = [(named(one.clique), one) for one in report.worst_tables if one.small]
+        small = [
+            (name, f"{one.single:,}", f"{one.small:,}", f"{one.records:,}")
+            for name, one in (("all together", report.small), *named_tables)
+        ]
+        few = f"Cells of fewer than {report.threshold}"
+        heads: tuple[str, ...] = ("Table", "Cells of 1 record", few, "Records in them")
+        parts += ["Small counts:", Grid(heads, small, numbers=True)]
         facts = [
             (f"up to {one.width}", f"{one.facts:,}", f"{one.guessed:,}", f"{one.skipped:,}")
             for one in report.facts
@@ -106,17 +113,6 @@ class RiskReview(steward.RiskReview, Displayable):
 
     def __repr__(self) -> str:
         return f"<RiskReview {self.card}: {self.examined[0].small.small:,} small counts>"
-
-
-def _small(report: PsiRisk) -> list[Part]:
-    small, few = report.small, f"Cells of fewer than {report.threshold}"
-    rows = [
-        ("all together", small),
-        *((named(one.clique), one) for one in report.worst_tables if one.small),
-    ]
-    lines = [(name, f"{one.single:,}", f"{one.small:,}", f"{one.records:,}") for name, one in rows]
-    heads = ("Table", "Cells of 1 record", few, "Records in them")
-    return ["Small counts:", Grid(heads, lines, numbers=True)]
 
 
 def _guesses(report: PsiRisk) -> list[Part]:

@@ -318,7 +318,12 @@ def utility_report(
     tables = {width: table_utilities(original, synthetic, width) for width in widths}
     worst, propensity = max(tables[widths[-1]].items(), key=lambda table: table[1].standardised or 0.0)
     means = ((k, mean_measure(tables[k].values(), "S_pMSE")) for k in widths)
-    taught = _predictions(options, values, original, synthetic, rng)
+    taught = None
+    if options.target:
+        others = options.predictors or tuple(name for name in attributes if name != options.target)
+        kept = {name: each for name, each in values.items() if name in others}
+        task = Task(options.target, others, kept)
+        taught = analyses(task, split(original, task.target), synthetic, rng=rng)
     return UtilityReport(
         rows=len(synthetic),
         records=len(original),
@@ -336,22 +341,6 @@ def utility_report(
         has_gap=gap is not None,
         numbers=None if numbers is None else NumberReport(numbers, coding),
     )
-
-
-def _predictions(
-    options: UtilityOptions,
-    values: dict[str, Any],
-    original: Dataset,
-    synthetic: Dataset,
-    rng: np.random.Generator,
-) -> Predictions | None:
-    if not options.target:
-        return None
-    attributes = synthetic.domain.attributes
-    others = options.predictors or tuple(name for name in attributes if name != options.target)
-    kept = {name: each for name, each in values.items() if name in others}
-    task = Task(options.target, others, kept)
-    return analyses(task, split(original, task.target), synthetic, rng=rng)
 
 
 def _regression(original: Dataset, synthetic: Dataset, values: dict[str, Any]) -> Propensity | None:

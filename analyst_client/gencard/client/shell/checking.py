@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from gencard.client.analyst import Analyst
 from gencard.client.checking.bundle import OWN_KEY, Bundle, Keys, rebuild, with_fingerprint
 from gencard.client.checking.checks import Replayed, card_of_statement, check_delivered_file, places_by
-from gencard.client.checking.verify import AnsweredOnline, CheckLine, Outcome, evidence_time
+from gencard.client.checking.verify import AnsweredOnline, Outcome, evidence_time
 from gencard.client.checking.verify import verify as verify_bundle
 from gencard.client.common.display import WrittenAsPage, plain
 from gencard.client.common.folder import make_folder
@@ -304,7 +304,18 @@ def verify(
     if as_json:
         say_json([{"what": c.what, "outcome": c.outcome, "detail": c.detail} for c in checks])
     else:
-        _show(checks)
+        lines = [(f"{_MARK[one.outcome]} {one.outcome}", one.what, one.detail) for one in checks]
+        say_table(("", "What", "Result"), lines)
+        failed, left = (
+            ", ".join(one.what for one in checks if one.outcome is outcome)
+            for outcome in (Outcome.FAILED, Outcome.NOT_CHECKED)
+        )
+        if failed:
+            console.print(f"[bold red]Do not use these data:[/] {plain(failed)}.")
+        elif left:
+            console.print(f"[bold]All files present agree.[/] Not checked: {plain(left)}.")
+        else:
+            console.print("[bold green]Everything agrees.[/]")
         if answered is None and not bundle.all("revocation"):
             time = evidence_time(bundle, keys)
             until = f" after {time}" if time else ""
@@ -386,8 +397,16 @@ def _keys(
     controller_keys = _history(controller, "controller_key", CARDS, folder)
     if analyst is not None:
         analyst_keys: tuple[Ed25519PublicKey, ...] = (public_key(analyst, "analyst_key"),)
+    elif is_connection:
+        # the holder's own keys, where a card names the holder as its analyst; nothing is verified here
+        credentials = Credentials.of_folder(folder)
+        own, analysts = credentials.identity().uri, set()
+        for file in bundle.all("card"):
+            with suppress(GencardError):
+                analysts.add(card_of_statement(dsse.opened(file.content)[0]).analyst)
+        analyst_keys = credentials.public_signing_keys() if own in analysts else ()
     else:
-        analyst_keys = _own_keys(folder, bundle) if is_connection else ()
+        analyst_keys = ()
     return Keys(
         controller_keys,
         analyst_keys,
@@ -401,29 +420,3 @@ def _history(file: Path | None, field: str, use: str, folder: Path) -> KeyHistor
     if file is None:
         return known_history(Credentials.of_folder(folder), use)
     return KeyHistory(public_key(file, field), use)
-
-
-def _own_keys(folder: Path, bundle: Bundle) -> tuple[Ed25519PublicKey, ...]:
-    """The holder's signing keys where a card names the holder as its analyst; else none."""
-    credentials = Credentials.of_folder(folder)
-    own, analysts = credentials.identity().uri, set()
-    # the people whom cards name as their analyst; nothing is verified here
-    for file in bundle.all("card"):
-        with suppress(GencardError):
-            analysts.add(card_of_statement(dsse.opened(file.content)[0]).analyst)
-    return credentials.public_signing_keys() if own in analysts else ()
-
-
-def _show(checks: list[CheckLine]) -> None:
-    lines = [(f"{_MARK[check.outcome]} {check.outcome}", check.what, check.detail) for check in checks]
-    say_table(("", "What", "Result"), lines)
-    failed, left = (
-        [check.what for check in checks if check.outcome is outcome]
-        for outcome in (Outcome.FAILED, Outcome.NOT_CHECKED)
-    )
-    if failed:
-        console.print(f"[bold red]Do not use these data:[/] {plain(', '.join(failed))}.")
-    elif left:
-        console.print(f"[bold]All files present agree.[/] Not checked: {plain(', '.join(left))}.")
-    else:
-        console.print("[bold green]Everything agrees.[/]")

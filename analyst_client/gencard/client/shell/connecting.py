@@ -30,7 +30,7 @@ from gencard.client.shell.terminal import (
 from gencard.core.card.budget import decimal_text
 from gencard.core.card.terms import NO_ANALYSES, Tier
 from gencard.core.errors import InvalidInputError
-from gencard.core.policy import NumbersOffer, Policy
+from gencard.core.policy import NumbersOffer
 from gencard.core.statistics.noise import USUAL_DELTA
 from gencard.wire.canonical import time_text
 from gencard.wire.documents import claim_document, json_of
@@ -63,7 +63,16 @@ def enrol(
     person = name if answer is None else answer_of_document(read_answer(answer)).identity.name
     folder = Path(person) if connection == HERE else connection
     if answer is not None:
-        _install(folder, answer)
+        installed = install_answer(folder, answer)
+        identity = installed.identity
+        say(f"You are {identity.name}, {identity.role} in project {identity.project}.")
+        say(f"The controller is at {installed.address}.")
+        if installed.first:
+            console.print()
+            say("From now on this folder trusts this controller. Compare this fingerprint, over another")
+            say("channel, with the one that the steward sees. If they differ, delete the folder:")
+            say(f"  {grouped(installed.fingerprint)}")
+        say_next(f"export GENCARD_CONNECTION={shlex.quote(str(folder))}; gencard datasets")
         return
     if renew:
         request = renewal_request(folder)
@@ -80,19 +89,6 @@ def enrol(
     say(f"     {grouped(request.fingerprint)}")
     say("  3. Install the answer that the steward sends back:")
     say(f"     gencard enrol --answer FILE -c {shlex.quote(str(folder))}")
-
-
-def _install(folder: Path, answer: Path) -> None:
-    installed = install_answer(folder, answer)
-    identity = installed.identity
-    say(f"You are {identity.name}, {identity.role} in project {identity.project}.")
-    say(f"The controller is at {installed.address}.")
-    if installed.first:
-        console.print()
-        say("From now on this folder trusts this controller. Compare this fingerprint, over another")
-        say("channel, with the one that the steward sees. If they differ, delete the folder:")
-    say(f"  {grouped(installed.fingerprint)}")
-    say_next(f"export GENCARD_CONNECTION={shlex.quote(str(folder))}; gencard datasets")
 
 
 _UNREVIEWED = ", not reviewed (cards that name it are refused)"
@@ -149,30 +145,27 @@ def _document(entry: CatalogueEntry) -> dict[str, object]:
         texts = {name: str(value) for name, value in reading.items() if isinstance(value, date)}
         if stated := {name: value for name, value in (reading | texts).items() if value}:
             readings[one.name] = stated
+    # all public fields of the policy; runs on the records only where any are on offer
+    policy, analyses = entry.policy, entry.policy.analyses
+    public: dict[str, object] = json_of(policy)
+    public |= {"moments": policy.moments.kinds, "highestMoment": policy.moments.highest}
+    for name in ("histograms", "sums"):
+        if getattr(policy, name) is NumbersOffer.NEVER:
+            del public[name]
+    if policy.largest_order_exact is None:
+        del public["largestOrderExact"]
+    if analyses.most == NO_ANALYSES:
+        del public["analyses"], public["twoStewards"]
+    else:
+        public |= {"analyses": json_of(analyses.most), "stewardReleases": analyses.by_steward}
     return {
         "name": entry.id,
         **json_of(entry, "title", "description", "declared_by", "version"),
         **({} if entry.records is None else {"records": entry.records}),
         **({"readings": readings} if readings else {}),
         "schema": coding_document(entry.coding),
-        "policy": _policy_document(entry.policy),
+        "policy": public,
     }
-
-
-def _policy_document(policy: Policy) -> dict[str, object]:
-    """All public fields; runs on the records stand there only where any are on offer."""
-    moments, analyses = policy.moments, policy.analyses
-    document: dict[str, object] = json_of(policy)
-    document |= {"moments": moments.kinds, "highestMoment": moments.highest}
-    for name in ("histograms", "sums"):
-        if getattr(policy, name) is NumbersOffer.NEVER:
-            del document[name]
-    if policy.largest_order_exact is None:
-        del document["largestOrderExact"]
-    if analyses.most == NO_ANALYSES:
-        del document["analyses"], document["twoStewards"]
-        return document
-    return document | {"analyses": json_of(analyses.most), "stewardReleases": analyses.by_steward}
 
 
 def budget(

@@ -2,6 +2,7 @@
 
 import shlex
 import tempfile
+from contextlib import suppress
 from inspect import cleandoc
 from pathlib import Path
 from typing import Annotated, Any
@@ -220,17 +221,13 @@ def _option(text: str) -> tuple[str, Any]:
     name, _, value = text.partition("=")
     if not (name and value):
         raise InvalidInputError(field="option", problem="must look like test=welch")
-    numbers = [_number(part) for part in value.split(",")]
-    if None in numbers:
-        return name, value
-    return name, numbers[0] if len(numbers) == 1 else numbers
-
-
-def _number(text: str) -> float | int | None:
-    try:
-        return int(text) if text.strip().lstrip("+-").isdecimal() else float(text)
-    except ValueError:
-        return None
+    with suppress(ValueError):
+        numbers = [
+            int(part) if part.strip().lstrip("+-").isdecimal() else float(part)
+            for part in value.split(",")
+        ]
+        return name, numbers[0] if len(numbers) == 1 else numbers
+    return name, value
 
 
 def _values(texts: list[str]) -> dict[str, list[float]] | None:

@@ -145,14 +145,6 @@ def declarations(
     return declared
 
 
-def bases_of_domains(backend: Any, address: TableAddress) -> dict[str, str]:
-    """Return the type on which the domain of a column rests, as Ibis calls it."""
-    if address.engine != "postgresql":
-        return {}
-    rows = backend.con.execute(_DOMAINS, _place(address)).fetchall()
-    return {name: _BASES[base] for name, base in rows if base in _BASES}
-
-
 def _place(address: TableAddress) -> dict[str, str]:
     schema, name = address.schema_and_name
     return {"schema": schema, "name": name}
@@ -279,7 +271,10 @@ def table_profiles(address: TableAddress, secret: str, progress: Callable[[str],
         count = _rows(run, records.aggregate(n=records.count()))[0]["n"]
         check_enough(count)
         instants = instants_of(backend, records)
-        bases = silently(lambda: bases_of_domains(backend, address))
+        bases: dict[str, str] = {}
+        if address.engine == "postgresql":  # types on which the domains of columns rest
+            rows = silently(lambda: backend.con.execute(_DOMAINS, _place(address)).fetchall())
+            bases = {name: _BASES[base] for name, base in rows if base in _BASES}
         looks = {
             name: _TableLook(run, records, name, instants, bases.get(name, ""))
             for name in records.columns

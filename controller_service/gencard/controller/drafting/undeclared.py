@@ -52,7 +52,14 @@ def undeclared_values(
     attributes = [one for one in schema.coding.attributes if one.derivation is None]
     readings = [schema.readings.get(one.name, PLAIN) for one in attributes]
     if isinstance(place, TableAddress):
-        values = _of_table(place, schema)
+        from gencard.controller.records.databases import open_table  # noqa: PLC0415 - large libraries
+
+        with open_table(place, place.secret(), schema.coding, schema.readings) as table:
+            counted = [table.undeclared(one.name) for one in attributes]
+        values = []
+        for one, counts in zip(attributes, counted, strict=True):
+            dates = isinstance(one.coding, Edges) and one.coding.dates
+            values.append((counts, {text: _number_of(text, dates=dates) for text in counts}))
     else:
         with OpenRecords(place, entry.format.value, explains=True) as records:
             values = [_of_file(records, one, how) for one, how in zip(attributes, readings, strict=True)]
@@ -67,20 +74,6 @@ def undeclared_values(
 
 _Counts = dict[str, int]
 _Numbers = dict[str, float]
-
-
-def _of_table(address: TableAddress, schema: PublicSchema) -> list[tuple[_Counts, _Numbers]]:
-    """Values without a level and their counts, and what numbers they are, by attribute."""
-    from gencard.controller.records.databases import open_table  # noqa: PLC0415 - large libraries
-
-    with open_table(address, address.secret(), schema.coding, schema.readings) as table:
-        counts = [table.undeclared(name) for name in schema.coding.stored]
-    codings = [schema.coding.attribute(name).coding for name in schema.coding.stored]
-    dates = [isinstance(coding, Edges) and coding.dates for coding in codings]
-    return [
-        (values, {text: _number_of(text, dates=is_dates) for text in values})
-        for values, is_dates in zip(counts, dates, strict=True)
-    ]
 
 
 def _number_of(text: str, *, dates: bool) -> float:
