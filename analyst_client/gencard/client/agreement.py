@@ -439,17 +439,15 @@ class Agreement:
         verdict = None
         if receipt.audited is not None:  # off the card
             request = negotiation.GetCardRequest(name=self.card.name)
-            answer = self.connection.call(self.connection.negotiation.GetCard, request)
-            facts = answer.card.attestations
+            facts = self.connection.call(self.connection.negotiation.GetCard, request).card.attestations
             keys = self.connection.keys.cards(*facts)
             verdict = passing_verdict(facts, receipt.audited, keys, self.card, self.digest)
-        documents = partial(self._documents, verdict, *logged)
         return Release(
             dataset,
             self.coding,
             receipt,
             message.receipt,
-            documents,
+            partial(self._documents, verdict, *logged),
             self.card.derivations,
             self.card.terms.histograms,
             lambda: self.places,

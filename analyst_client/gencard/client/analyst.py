@@ -270,8 +270,7 @@ class Analyst(Party):
         with naming_refused(lambda: self._own_cards(dataset)):
             plan = self.plan(dataset, formula, kind=kind, generator=generator, rows=rows, **measured)
         if file is not None:
-            cliques = plan.answer.terms.cliques
-            names = plan.coding.domain.covered_by(cliques).attributes
+            names = plan.coding.domain.covered_by(plan.answer.terms.cliques).attributes
             check_rows_fit(Path(file), plan.coding, names, rows, values)
         return rows_of(
             plan,

@@ -230,8 +230,7 @@ def _at_made_up_records(
     plan = AuditPlan(terms.marginals, rows, seed, audit_terms, linear=linear, structural_zeros=zeros)
     with progress_bar("Auditing", progress) as display:
         begin, clock = time.monotonic(), AuditProgress(display, is_shown=not callable(progress))
-        remote = RemoteBox(agreement.connection, agreement.card.name, black_box)
-        box = NoticedBox(remote, clock.notice)
+        box = NoticedBox(RemoteBox(agreement.connection, agreement.card.name, black_box), clock.notice)
         if records is None:
             records = _made_up(agreement, seed)
         try:
@@ -260,8 +259,7 @@ def _rehearse(agreement: Agreement, black_box: str, seed: int) -> None:
 
 
 def _made_up(agreement: Agreement, seed: int) -> Dataset:
-    zeros = agreement.structural_zeros
-    return made_up(agreement.domain, MADE_UP_RECORDS, zeros=zeros, rng=rng_of(seed))
+    return made_up(agreement.domain, MADE_UP_RECORDS, zeros=agreement.structural_zeros, rng=rng_of(seed))
 
 
 def _rows_of(terms: Proposal) -> int:

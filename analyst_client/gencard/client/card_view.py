@@ -218,8 +218,7 @@ def _of_sums(terms: Proposal, entry: CatalogueEntry) -> Iterator[str]:
             prediction = None
             with suppress(GencardError):
                 question = AnalystQuestion(formula, kind, where=terms.where, missing="drop")
-                aim = PlannedAnalysis.of(question, entry.coding)
-                prediction = aim.prediction(terms, entry)
+                prediction = PlannedAnalysis.of(question, entry.coding).prediction(terms, entry)
             if prediction is not None and prediction.names:
                 yield f"{formula} ({kind}): {prediction}"
                 break

@@ -185,8 +185,7 @@ class Plan(Displayable):
             lines.append((str(one), f"{cells:,}", purpose))
         if (more := len(self.marginals) + len(self.numbers) - _MOST_MARGINALS) > 0:
             lines = [*lines[:_MOST_MARGINALS], (f"and {more:,} more", "", "")]
-        heads = ("Statistic" if self.numbers else "Marginal", *_HEADS)
-        parts: list[Part] = [facts, Grid(heads, lines)]
+        parts: list[Part] = [facts, Grid(("Statistic" if self.numbers else "Marginal", *_HEADS), lines)]
         parts += self.answer.effects.grids()
         if self.changes:
             parts += [CHANGED, Diff(CHANGE_HEADS, change_lines(self.changes))]

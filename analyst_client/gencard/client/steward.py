@@ -204,8 +204,7 @@ class Steward(Party):
         Raises:
             NotFoundError: No such card.
         """
-        request = pb.GetReviewRequest(name=name)
-        review = card_review_of(self._call("GetReview", request).review, name)
+        review = card_review_of(self._call("GetReview", pb.GetReviewRequest(name=name)).review, name)
         if not review.exact:
             return review
         # a look at the records, where it is done, says what they do to tables and answers
@@ -382,8 +381,7 @@ class Steward(Party):
             query: Words that each entry holds; default: every entry.
             last: Entries at most.
         """
-        request = pb.SearchLogRequest(query=query, page_size=min(last, _MOST))
-        answers = self._pages("SearchLog", request)
+        answers = self._pages("SearchLog", pb.SearchLogRequest(query=query, page_size=min(last, _MOST)))
         entries = (value_of(LogLine, one) for page in answers for one in page.entries)
         return Listed(islice(entries, last), "Log", LOG_HEADS, LogLine.line)
 
@@ -417,8 +415,7 @@ class Steward(Party):
         if again or view.state != _READY:
             request = pb.RunRiskRequest(name=name, request_id=str(uuid4()))
             with progress_bar("Examining the records", progress) as reported:
-                operation = self._call("RunRisk", request)
-                result_of(self._connection, operation, Empty, reported)
+                result_of(self._connection, self._call("RunRisk", request), Empty, reported)
             view = self._call("GetRisk", pb.GetRiskRequest(name=name)).review
         return risk_of(view, name)
 
@@ -443,8 +440,7 @@ class Steward(Party):
             preview: From ``preview``.
             reason: Why, in one line; it goes into the log.
         """
-        about = preview.kind, preview.resource, preview.arguments
-        return self._decided(*about, reason, preview.shown)
+        return self._decided(preview.kind, preview.resource, preview.arguments, reason, preview.shown)
 
     @checked(address=optional_text)
     def enrolment(

@@ -121,8 +121,7 @@ def total(
         by: Attributes of the groups.
         present: Further attributes that must not be missing.
     """
-    of = (attribute,) if other is None else (attribute, other)
-    return Sum(of, tuple(by), tuple(present))
+    return Sum((attribute,) if other is None else (attribute, other), tuple(by), tuple(present))
 
 
 @checked()
@@ -259,15 +258,13 @@ def analyses_of(given: "Analyses | Mapping[str, Any] | None", privacy: Privacy) 
         for name, value in given.items()
         if name not in budget
     }
-    own = privacy_with(privacy.mechanism, privacy.parameters | budget)
-    return Analyses(**parts).measured_as(own)
+    return Analyses(**parts).measured_as(privacy_with(privacy.mechanism, privacy.parameters | budget))
 
 
 def weights_of(options: Measured, phi: Phi) -> tuple[int, ...]:
     """One weight for each statistic, in the order of a card; empty if no weights are given."""
     weights = {_key(statistic): weight for statistic, weight in (options.get("weights") or {}).items()}
-    histograms = map(Histogram, phi.histograms)
-    requested = [*map(_key, phi.marginals), *phi.moments, *histograms, *phi.sums]
+    requested = [*map(_key, phi.marginals), *phi.moments, *map(Histogram, phi.histograms), *phi.sums]
     if weights.keys() - set(requested):
         raise InvalidInputError(field="weights", problem="name a statistic that is not requested")
     if not all(type(weight) is int for weight in weights.values()):
@@ -404,8 +401,7 @@ def _within(where: str | None, cliques: tuple[Clique, ...], coding: Coding) -> t
     from gencard.analysis.formulas.model_matrix import read_condition  # noqa: PLC0415 - loads pandas
 
     attributes, _ = read_condition(where, coding)
-    together = (coding.domain.canonical({*clique, *attributes}) for clique in cliques)
-    return tuple(dict.fromkeys(together))
+    return tuple(dict.fromkeys(coding.domain.canonical({*clique, *attributes}) for clique in cliques))
 
 
 def all_columns(entry: CatalogueEntry, measured: Measured) -> tuple[Statistic, ...]:

@@ -161,8 +161,7 @@ def _(finding: distances.DistanceFinding, axes: Axes) -> None:
     )
     for place, (curve, colour, label) in enumerate(curves):
         axes.stairs(100 * np.array(curve.bins), edges, color=colour, linewidth=1.6, label=label)
-        left = -STEP * (5.6 - 1.2 * place)
-        axes.bar(left, 100 * curve.zeros, width=STEP, color=colour, align="edge")
+        axes.bar(-STEP * (5.6 - 1.2 * place), 100 * curve.zeros, width=STEP, color=colour, align="edge")
     axes.set_xticks([-STEP * 3.9, *np.arange(5) / 10], ["copies", "0", "0.1", "0.2", "0.3", "0.4"])
     axes.set_xlabel("distance to the closest record")
     axes.set_ylabel("% of the rows")

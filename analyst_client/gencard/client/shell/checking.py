@@ -335,8 +335,7 @@ def _asked(folder: Path, bundle: Bundle) -> AnsweredOnline:
         except (NotFoundError, PermissionDeniedError):
             return AnsweredOnline(problem="the controller does not show this card to you")
         caller.log.checkpoint()
-        facts = tuple(card.negotiation.attestations)
-        return AnsweredOnline(facts, card.state == CardState.REVOKED)
+        return AnsweredOnline(tuple(card.negotiation.attestations), card.state == CardState.REVOKED)
 
 
 def replay(

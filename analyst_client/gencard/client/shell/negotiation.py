@@ -240,8 +240,7 @@ def price(
     how = noise.measured() | on_records.measured()
     dry = aim.arguments() | {"purpose": "price", "dry_run": True}
     with Analyst.connect(folder=connection) as analyst:
-        card = analyst.propose(dataset, marginals, generator=generator, rows=rows, **dry, **how)
-        _say(card, as_json)
+        _say(analyst.propose(dataset, marginals, generator=generator, rows=rows, **dry, **how), as_json)
 
 
 def cards(
@@ -370,8 +369,7 @@ def _next(card: Card, name: str) -> str:
 def _effects(card: Card) -> Document:
     """Effects of an open offer; of a schema without a step, on a formula if one is given."""
     has_effects = card.aim is not None or card.entry.coding.with_step
-    is_open = card.state is CardState.OFFERED
-    effects = card.effects.document() if is_open and has_effects else {}
+    effects = card.effects.document() if card.state is CardState.OFFERED and has_effects else {}
     return {"effects": effects} if effects else {}
 
 

@@ -159,8 +159,7 @@ def run(
     if program is not None and formula is None:
         options = {"program": program, "seed": seed, "libraries": library or []}
     elif program is not None or dry or library or formula is None:
-        problem = "is required unless --program FILE is given"
-        raise InvalidInputError(field="formula", problem=problem)
+        raise InvalidInputError(field="formula", problem="is required unless --program FILE is given")
     else:
         options = dict(map(_option, option or ()))
         options |= {"values": _values(values or []), "where": where or None, "missing": missing}

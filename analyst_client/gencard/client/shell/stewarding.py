@@ -454,8 +454,7 @@ def enrol(
 
 def _other(kind: str, resource: str, choice: Choice) -> None:
     with Steward.connect(folder=choice.connection) as desk:
-        preview = desk.preview(kind, resource)
-        _say(_decided(desk, kind.capitalize(), preview, choice), choice.as_json)
+        _say(_decided(desk, kind.capitalize(), desk.preview(kind, resource), choice), choice.as_json)
 
 
 def _decided(desk: Steward, verb: str, preview: Preview, choice: Choice) -> Decision:

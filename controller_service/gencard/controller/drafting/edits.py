@@ -121,8 +121,7 @@ def edit_caps(
     datasets = _tables(document, "datasets", file)
     caps: Any = datasets[_place(datasets, dataset, "dataset")].setdefault("caps", tomlkit.table())
     own = dict(caps.get(f"{scope}s", {}))
-    before = {**caps.get(scope, {}), **own.get(name, {})}
-    after = {**before, **amounts}
+    after = {**caps.get(scope, {}), **own.get(name, {}), **amounts}
     key, value = (f"{scope}s", own | {name: after}) if name else (scope, after)
     caps[key] = _value(toml_text(value))
     return _write_settings(file, document, check)

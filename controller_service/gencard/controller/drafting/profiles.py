@@ -566,8 +566,7 @@ class _Look:
     def instants(self, marks: dict[str, int]) -> str:
         if self.column.has_instants:
             return "offset"
-        here = f"NOT {self.absent(marks)}"
-        timed = f"{self.column.plain_days} IS NULL AND {here}"
+        timed = f"{self.column.plain_days} IS NULL AND NOT {self.absent(marks)}"
         local = "true" if self.column.kind != "VARCHAR" else f"NOT {self.column.is_instant}"
         times, without = self.counts(timed, f"{timed} AND {local}")
         return ("local" if without else "offset") if times else ""

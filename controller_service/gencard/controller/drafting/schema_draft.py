@@ -155,8 +155,7 @@ def with_person(drafted: SchemaDraft, column: str, most_records: int | None) -> 
         problem = f"is needed: nothing can be proposed from the values of {column}"
         raise InvalidInputError(field="--most-records", problem=problem)
     check_most_records(number)
-    coding = drafted.schema.coding
-    left = tuple(one for one in coding.attributes if one.name != column)
+    left = tuple(one for one in drafted.schema.coding.attributes if one.name != column)
     if not left:
         raise InvalidInputError(field="--person", problem="would leave no attribute")
     schema = replace(
@@ -189,8 +188,7 @@ def with_weights(drafted: SchemaDraft, columns: Sequence[str]) -> SchemaDraft:
 
 def detect(path: Path, sheet: str = "", skip: int = 0) -> tuple[FileFormat, int | None, str]:
     """Return format of a file, number of its records (None if not counted), and a sentence on it."""
-    is_sheet = ending_of(path) in SHEETS
-    if (sheet or skip) and not is_sheet:
+    if (sheet or skip) and ending_of(path) not in SHEETS:
         problem = "is no workbook, so a sheet and rows to skip cannot be stated"
         raise InvalidInputError(field="data", problem=problem)
     if skip and not sheet:

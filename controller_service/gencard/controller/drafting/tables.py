@@ -508,8 +508,7 @@ class _TableLook:
         return some.group_by("v").aggregate(n=some.count())
 
     def _groups(self, value: Any, here: Any, most: int) -> list[dict[str, Any]]:
-        groups = self._grouped(value, here)
-        return _rows(self.run, groups.order_by("v").limit(most))
+        return _rows(self.run, self._grouped(value, here).order_by("v").limit(most))
 
     def _count(self, condition: Any) -> int:
         some = self.records.filter(condition)

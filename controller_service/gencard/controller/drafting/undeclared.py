@@ -173,8 +173,7 @@ def _mended_numbers(coding: Labels | Edges, numbers: list[float]) -> Table:
         return declared.reaching(shortest(low), shortest(high)).keys(dates=coding.dates)
     if coding.dates:
         return {"dates": [date_of_days(day).isoformat() for day in (low, *middle, high)]}
-    edges = [int(edge) if edge.is_integer() else edge for edge in (low, *middle, high)]
-    return {"edges": edges}
+    return {"edges": [int(edge) if edge.is_integer() else edge for edge in (low, *middle, high)]}
 
 
 def _month(day: float, later: int = 0) -> float:

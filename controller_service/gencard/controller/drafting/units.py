@@ -120,8 +120,7 @@ def _problem(code: str, lines: dict[str, int]) -> str:
 
 def _rows(text: str, ending: str) -> Iterator[tuple[int, list[str]]]:
     """Line and cells of each row, the header first; all have as many cells, one or two."""
-    head = text.partition("\n")[0]
-    delimiter = "\t" if ending == ".tsv" else max(_DELIMITERS, key=head.count)
+    delimiter = "\t" if ending == ".tsv" else max(_DELIMITERS, key=text.partition("\n")[0].count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     width, begin = 0, 1
     try:
