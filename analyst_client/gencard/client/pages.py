@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from gencard.client.answers.answer import Answer, CoefficientPlot, grids
 from gencard.client.audit import Report
 from gencard.client.card_report import CardReport
-from gencard.client.common.display import Grid, named, number, percent
+from gencard.client.common.display import named, number, percent
 from gencard.client.findings import plots
-from gencard.client.findings.fidelity import ACCURACY_HEADS, FidelityReport, UtilityReport
+from gencard.client.findings.fidelity import FidelityReport, UtilityReport
 from gencard.client.findings.findings import EXPLANATIONS, NumberReport, is_of_psi, result_sentence
 from gencard.client.findings.plots import HIGH, INK, STYLE, WIDTH, short, svg
 from gencard.core.audit.plan import calls
@@ -157,7 +157,7 @@ def utility_page(report: UtilityReport) -> str:
         "utility.html.j2",
         about=report.about,
         lines=report.lines(),
-        grid=Grid(ACCURACY_HEADS, list(report.grid())),
+        grid=report.grid(),
         numbers=numbers_section(report.numbers),
     )
 

@@ -257,18 +257,21 @@ class UtilityReport(WrittenAsPage, Displayable):
             *([("Target", self.target)] if self.target else []),
         ]
 
-    def grid(self) -> Iterator[tuple[str, ...]]:
-        """Accuracies under ``ACCURACY_HEADS``; empty without a target."""
+    def grid(self) -> Grid:
+        """Accuracies of predictions; empty without a target."""
         predictions = self.predictions
         if predictions is None:
-            return
+            return Grid(ACCURACY_HEADS, [])
         real, synthetic = predictions.real_forest, predictions.forest
         of_regression = predictions.regression.on_real, predictions.regression.on_synthetic
         of_forest = synthetic.accuracies.on_real, synthetic.accuracies.on_synthetic
-        yield "records", "regression", percent(predictions.real_regression), "", ""
-        yield "rows", "regression", *map(percent, of_regression), ""
-        yield "records", "forest", percent(real.accuracy), "", ""
-        yield "rows", "forest", *map(percent, of_forest), f"{synthetic.similarity:.3g}"
+        lines = [
+            ("records", "regression", percent(predictions.real_regression), "", ""),
+            ("rows", "regression", *map(percent, of_regression), ""),
+            ("records", "forest", percent(real.accuracy), "", ""),
+            ("rows", "forest", *map(percent, of_forest), f"{synthetic.similarity:.3g}"),
+        ]
+        return Grid(ACCURACY_HEADS, lines)
 
     def document(self) -> dict[str, Any]:
         """All numbers as an object of JSON types."""
@@ -284,7 +287,7 @@ class UtilityReport(WrittenAsPage, Displayable):
         return str(page_module().utility_page(self))
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
-        predictions = [] if self.predictions is None else [Grid(ACCURACY_HEADS, self.grid())]
+        predictions = [] if self.predictions is None else [self.grid()]
         numbers = self.numbers.grids() if self.numbers else []
         title = f"Utility: {self.about}" if self.about else "Utility"
         return title, [Facts(self.lines()), *numbers, *predictions]

@@ -108,21 +108,23 @@ Missing = Annotated[
 ]
 
 
+Epsilon = Annotated[str | None, typer.Option(help="Total epsilon of Laplace noise, such as 0.5.")]
+
+
 @dataclass(frozen=True, slots=True)
 class Noise:
     """Options of the noise with which statistics are measured."""
 
-    epsilon: Annotated[str | None, typer.Option(help="Total epsilon of Laplace noise, such as 0.5.")] = (
-        None
-    )
+    epsilon: Epsilon = None
     rho: Annotated[
         str | None, typer.Option(help="Total rho (zCDP) of Gaussian noise, such as 0.01.")
     ] = None
     delta: Annotated[
         str | None, typer.Option(help="With --rho: delta at which an epsilon is stated, such as 1e-6.")
     ] = None
-    neighbouring: Annotated[
-        str | None, typer.Option(help="add-remove or replace-one; required with noise.")
+    relation: Annotated[
+        str | None,
+        typer.Option("--neighbouring", help="add-remove or replace-one; required with noise."),
     ] = None
     weight: Annotated[
         list[str] | None,
@@ -141,7 +143,7 @@ class Noise:
             epsilon=self.epsilon,
             rho=self.rho,
             delta=self.delta,
-            neighbouring=self.neighbouring,
+            neighbouring=self.relation,
             weights=dict(weights),
         )
 
