@@ -59,7 +59,7 @@ controller.base               6  1150  48  files, secrets, queues, the log of th
 controller.boxes              1   550  14  black boxes that are admitted
 controller.cards              5  1100  11  proposals judged, offers signed, cards stored
 controller.controller_state   1   200   2  what a steward works at, served or not
-controller.drafting           8  3000  24  init and dataset add: schemas and settings
+controller.drafting           8  3000  23  init and dataset add: schemas and settings
 controller.earlier            1   450   1  what was released before a run
 controller.failures           1   300   9  failed runs, refunds and refusals
 controller.jobs              15  3550  18  processes that may read records
@@ -103,7 +103,7 @@ core.values                   1   250  30  number, missing value or code
 files                         7  2000  48  files that a person names, read up to a bound
 measures                      1    50   0  its door
 measures.evaluation           5  1850  24  which evaluations exist, and their price
-measures.privacy             13  4700  46  distances, attacks, canaries, disclosure
+measures.privacy             13  4700  45  distances, attacks, canaries, disclosure
 measures.utility              7  2800  32  fidelity, propensity, predictions
 run                           4   850  25  what a program of an analyst imports
 shell                         2   350  15  commands that are imported when called
