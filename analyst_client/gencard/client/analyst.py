@@ -94,9 +94,8 @@ class Analyst(Party):
         entry = self.dataset(dataset)
         where, aim = measured.get("where") or "", None
         if formula is not None:
-            aim = PlannedAnalysis.of(
-                AnalystQuestion(formula, kind, where=where, missing=missing), entry.coding
-            )
+            question = AnalystQuestion(formula, kind, where=where, missing=missing)
+            aim = PlannedAnalysis.of(question, entry.coding)
         proposal = proposed(
             entry, marginals, measured, purpose=purpose, generator=generator, rows=rows, audit=audit
         )
@@ -200,9 +199,8 @@ class Analyst(Party):
         else:
             from gencard.analysis.formulas.formulas import read_formula  # noqa: PLC0415 - loads pandas
 
-            aim = PlannedAnalysis.of(
-                AnalystQuestion(formula, kind, where=where, missing=missing), entry.coding
-            )
+            question = AnalystQuestion(formula, kind, where=where, missing=missing)
+            aim = PlannedAnalysis.of(question, entry.coding)
             statistics, read = (*aim.marginals, *aim.numbers), read_formula(formula, entry.coding)
         ask = partial(
             self.propose,

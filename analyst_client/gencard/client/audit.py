@@ -194,8 +194,12 @@ def audit(
     with progress_bar("Auditing", progress) as display:
         clock = AuditProgress(display, is_shown=not callable(progress))
         if not resume:
-            steps = calls(agreement.card.terms.audit.sufficient.runs)
-            clock.expect(steps, partial(_rehearse, agreement, black_box, seed))
+            box = RemoteBox(connection, agreement.card.name, black_box)
+            steps, rows = (
+                calls(agreement.card.terms.audit.sufficient.runs),
+                _rows_of(agreement.card.terms),
+            )
+            clock.expect(steps, lambda: box(_made_up(agreement, seed), rows, seed=seed))
         operation = connection.call(connection.audit.RunAudit, request)
         try:
             message = result_of(connection, operation, pb.Audit, clock)
@@ -251,11 +255,6 @@ def _at_made_up_records(
         level=str(plan.level),
         findings=findings,
     )
-
-
-def _rehearse(agreement: Agreement, black_box: str, seed: int) -> None:
-    box = RemoteBox(agreement.connection, agreement.card.name, black_box)
-    box(_made_up(agreement, seed), _rows_of(agreement.card.terms), seed=seed)
 
 
 def _made_up(agreement: Agreement, seed: int) -> Dataset:

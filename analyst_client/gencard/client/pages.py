@@ -249,6 +249,17 @@ _PLAIN = ("S_pMSE", "pMSE", "JSD", "PO50", "5th percentile", "Similarity", "Cram
 
 def card_page(report: CardReport) -> str:
     """The page as HTML. All external text is escaped."""
+    groups = []
+    for group, (title, question) in _GROUPS.items():
+        sections = [
+            _section(name, one)
+            for name, one in report.available.items()
+            if REPORTED[name].group is group
+        ]
+        left_out = [one for one in report.left_out if one.group is group]
+        numbers = numbers_section(report.numbers, "h3") if group is Group.FIDELITY else None
+        parts = {"sections": sections, "left_out": left_out, "numbers": numbers}
+        groups.append({"id": str(group), "title": title, "question": question, **parts})
     return rendered(
         "card.html.j2",
         title=report.card.dataset_title or report.card.terms.dataset,
@@ -256,7 +267,7 @@ def card_page(report: CardReport) -> str:
         alarmed=bool(report.standing_out or report.leaked),
         lines=report.lines(),
         released=list(_released(report)),
-        groups=[_group(group, report) for group in Group],
+        groups=groups,
         answers=[answer_section(one) for one in report.answers],
         audits=[
             {
@@ -299,16 +310,6 @@ def _released(report: CardReport) -> Iterator[tuple[str, str]]:
     yield "Made", receipt.time
     yield "Rows' SHA-256", receipt.rows_digest
     yield "Card's SHA-256", report.digest
-
-
-def _group(group: Group, report: CardReport) -> dict[str, object]:
-    title, question = _GROUPS[group]
-    findings = report.available.items()
-    sections = [_section(name, one) for name, one in findings if REPORTED[name].group is group]
-    left_out = [one for one in report.left_out if one.group is group]
-    numbers = numbers_section(report.numbers, "h3") if group is Group.FIDELITY else None
-    parts = {"sections": sections, "left_out": left_out, "numbers": numbers}
-    return {"id": str(group), "title": title, "question": question, **parts}
 
 
 def _section(name: str, finding: Finding) -> dict[str, object]:

@@ -108,21 +108,22 @@ class RiskReview(steward.RiskReview, Displayable):
             lines = [(one.known, one.certain, f"{one.records:,}") for one in self.worst]
             parts += ["Keys that make most records certain:"]
             parts += [Grid(("Known", "Certain", "Records"), lines)]
+        guesses = [
+            (
+                str(one.width),
+                *(f"{each:,}" for each in (one.guesses, one.right, one.held, one.unexpected)),
+            )
+            for one in report.guesses
+        ]
+        if guesses:
+            heads = ("Attributes known", "Guesses", "Right", "Cells with a record", "Of them unexpected")
+            parts += ["Likely: guesses above 90 % at levels that fewer than half of the records have."]
+            parts += [Grid(heads, guesses, numbers=True)]
         heat_map = _heat_map(report) if len(report.attributes) <= WIDEST_MAP else []
-        return f"Risk of psi: {self.card}", [*parts, *_guesses(report), *heat_map]
+        return f"Risk of psi: {self.card}", [*parts, *heat_map]
 
     def __repr__(self) -> str:
         return f"<RiskReview {self.card}: {self.examined[0].small.small:,} small counts>"
-
-
-def _guesses(report: PsiRisk) -> list[Part]:
-    lines = [
-        (str(one.width), f"{one.guesses:,}", f"{one.right:,}", f"{one.held:,}", f"{one.unexpected:,}")
-        for one in report.guesses
-    ]
-    heads = ("Attributes known", "Guesses", "Right", "Cells with a record", "Of them unexpected")
-    title = "Likely: guesses above 90 % at levels that fewer than half of the records have."
-    return [title, Grid(heads, lines, numbers=True)] if lines else []
 
 
 def _heat_map(report: PsiRisk) -> list[Part]:

@@ -277,9 +277,15 @@ class UtilityReport(WrittenAsPage, Displayable):
         """All numbers as an object of JSON types."""
         content = asdict(replace(self, numbers=None))
         del content["has_gap"], content["numbers"]
+        for name in ("regression", "tree"):
+            propensity: Propensity | None = getattr(self, name)
+            if propensity is not None:
+                error = content[name].pop("expected_error")
+                content[name]["standardised"] = propensity.standardised
+                if propensity.standardised is None:  # what is expected is not known: say how badly
+                    content[name]["expected_error"] = error if isfinite(error) else None
         return {"format": UTILITY_FORMAT, "unit": "shares of 1; S_pMSE is a ratio", **content} | {
             "tables": {str(width): mean for width, mean in self.tables},
-            **{name: _object(getattr(self, name)) for name in ("regression", "tree")},
             **({} if self.numbers is None else self.numbers.document()),
         }
 
@@ -361,13 +367,3 @@ def _propensity_text(propensity: Propensity | None) -> str:
         return "too many parameters"
     parameters = f", {propensity.parameters:,} parameters" if propensity.parameters else ""
     return f"pMSE {propensity.pmse:.3g}, S_pMSE {number(propensity.standardised)}{parameters}"
-
-
-def _object(propensity: Propensity | None) -> dict[str, Any] | None:
-    if propensity is None:
-        return None
-    document = asdict(propensity) | {"standardised": propensity.standardised}
-    error = document.pop("expected_error")
-    if propensity.standardised is None:  # what is expected is not known: say how badly
-        document["expected_error"] = error if isfinite(error) else None
-    return document

@@ -342,7 +342,12 @@ def lanes(groups: Sequence[Group], title: str, label: str) -> str:
         grid = np.linspace(every.min() - room, every.max() + room, 400)
         for position, (name, values, colour) in enumerate(groups):
             base = len(groups) - 1 - position
-            top, dots = base + 0.8 * _density(values, grid), np.full(len(values), base - 0.08)
+            # Gaussian kernels with Silverman's width, their sum scaled to a peak of 1; values without
+            # spread are drawn as a peak two steps of the grid wide.
+            width = 1.06 * float(values.std()) * len(values) ** -0.2
+            width = max(width, 2 * float(grid[1] - grid[0]))
+            density = np.exp(-(((grid[:, None] - values) / width) ** 2) / 2).sum(axis=1)
+            top, dots = base + 0.8 * (density / density.max()), np.full(len(values), base - 0.08)
             axes.fill_between(grid, base, top, color=colour, alpha=0.25, linewidth=0)
             axes.plot(grid, top, color=colour, linewidth=1.2)
             axes.plot(values, dots, "o", color=colour, markersize=4, alpha=0.8)
@@ -409,17 +414,6 @@ def drawn(finding: Finding, title: str, description: str = "") -> str:
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
         draw(finding, figure.subplots())
         return svg(figure, title, description or sentence(finding))
-
-
-def _density(values: NDArray[np.float64], grid: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A Gaussian kernel density with Silverman's width, its peak scaled to 1.
-
-    Values without spread are drawn as a peak two steps of the grid wide.
-    """
-    width = 1.06 * float(values.std()) * len(values) ** -0.2
-    width = max(width, 2 * float(grid[1] - grid[0]))
-    density: NDArray[np.float64] = np.exp(-(((grid[:, None] - values) / width) ** 2) / 2).sum(axis=1)
-    return np.asarray(density / density.max())
 
 
 INK, LOW, HIGH, ORIGINAL = "#010203", "#020304", "#030405", "#040506"

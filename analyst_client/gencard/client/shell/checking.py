@@ -175,17 +175,15 @@ def report(
             make_folder(path.parent)
     with Analyst.connect(folder=connection) as analyst:
         reported = analyst.card(card)
-        answers = [reported.answer(*_analysis(text)) for text in answer or ()]
+        answers = []
+        for text in answer or ():
+            kind, colon, formula = text.partition(":")
+            if colon and "~" not in kind:  # what stands before a colon on the left of '~' is the kind
+                answers.append(reported.answer(formula.strip(), analysis_of(kind.strip())))
+            else:
+                answers.append(reported.answer(text, Analysis.LOGISTIC))
         card_report = reported.report(name if release else None, answers=answers, measure=measure)
     _shown(card_report, page, file, as_json=as_json)
-
-
-def _analysis(text: str) -> tuple[str, str]:
-    """Formula and kind; what stands before a colon on the left of '~' is the kind."""
-    kind, colon, formula = text.partition(":")
-    if not colon or "~" in kind:
-        return text, Analysis.LOGISTIC
-    return formula.strip(), analysis_of(kind.strip())
 
 
 def utility(

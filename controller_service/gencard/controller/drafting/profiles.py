@@ -34,7 +34,6 @@ from gencard.core.values import (
     shown_rules,
 )
 from gencard.files.layout import DAY_OR_MONTH_FIRST
-from gencard.files.stored import StoredColumn
 
 MOST_COLUMNS = 5_000
 """Columns for which a schema is drafted, each by several queries."""
@@ -193,18 +192,22 @@ def profiles(
             if not count:
                 ((count,),) = records.rows("SELECT count(*) FROM records")
                 check_enough(count)
-            of_part = [
-                _with_description(
-                    _profile(records, column, count, progress), records.described.get(column.name)
-                )
-                for column in part
-            ]
+            of_part = [_profile(records, column, count, progress) for column in part]
             looks += [_with_shared(records, part, of_part, place) for place in range(len(part))]
         return [replace(look, of_file=records.note) for look in looks] if records.note else looks
 
 
-def _with_description(profile: Profile, described: StoredColumn | None) -> Profile:
-    """Add what the file declares of a column: its labels are all that its values may be."""
+def _profile(
+    records: OpenRecords, column: EngineColumn, count: int, progress: Callable[[str], None]
+) -> Profile:
+    profile = None
+    with suppress(MemoryError):
+        profile = profile_of(_Look.of_values(records, column), column.name, count, progress)
+    if profile is None:
+        records.uncopy()
+        profile = profile_of(_Look.of_records(records, column), column.name, count, progress)
+    # what the file declares of a column: its labels are all that its values may be
+    described = records.described.get(column.name)
     if described is None:
         return profile
     missing = f"Missing here: {', '.join(described.missing)}." if described.missing else ""
@@ -217,15 +220,6 @@ def _with_description(profile: Profile, described: StoredColumn | None) -> Profi
     if profile.kind != "text" or not described.labels:
         return profile
     return replace(profile, values=described.labels, declared=True)
-
-
-def _profile(
-    records: OpenRecords, column: EngineColumn, count: int, progress: Callable[[str], None]
-) -> Profile:
-    with suppress(MemoryError):
-        return profile_of(_Look.of_values(records, column), column.name, count, progress)
-    records.uncopy()
-    return profile_of(_Look.of_records(records, column), column.name, count, progress)
 
 
 def _with_shared(

@@ -306,7 +306,13 @@ def units_of(looks: Sequence[Profile]) -> tuple[Unit, ...]:
         """Return the number of columns that belong to a unit, without those that name the same unit."""
         return sum(look.name not in shared[name] for name in look.shared)
 
-    likely = [look for look in looks if _is_asked_about(look, of_unit(look))]
+    likely = []
+    for look in looks:
+        usual = look.repeats.usual if look.repeats is not None else math.inf
+        # two numbers may follow from each other, such as a score and its target
+        suggested = _NAMES.search(look.name) or of_unit(look) >= (1 if look.kind == "text" else 2)
+        if may_name_units(look) and usual <= _MOST_USUAL and suggested:
+            likely.append(look)
     likely.sort(key=lambda look: (not _NAMES.search(look.name), -of_unit(look)))
     chosen: list[Profile] = []
     for look in likely:  # number and name of a unit are asked about once
@@ -325,13 +331,6 @@ def units_of(looks: Sequence[Profile]) -> tuple[Unit, ...]:
             reasons.append("its name suggests it")
         units.append(Unit(look.name, most, "; ".join(reasons)))
     return tuple(units)
-
-
-def _is_asked_about(look: Profile, of_unit: int) -> bool:
-    if look.repeats is None or not may_name_units(look) or look.repeats.usual > _MOST_USUAL:
-        return False
-    # two numbers may follow from each other, such as a score and its target
-    return bool(_NAMES.search(look.name)) or of_unit >= (1 if look.kind == "text" else 2)
 
 
 def may_be_weight(look: Profile) -> bool:
