@@ -194,12 +194,11 @@ def audit(
     with progress_bar("Auditing", progress) as display:
         clock = AuditProgress(display, is_shown=not callable(progress))
         if not resume:
-            box = RemoteBox(connection, agreement.card.name, black_box)
-            steps, rows = (
-                calls(agreement.card.terms.audit.sufficient.runs),
-                _rows_of(agreement.card.terms),
+            box, terms = RemoteBox(connection, request.card, black_box), agreement.card.terms
+            clock.expect(
+                calls(terms.audit.sufficient.runs),
+                lambda: box(_made_up(agreement, seed), _rows_of(terms), seed=seed),
             )
-            clock.expect(steps, lambda: box(_made_up(agreement, seed), rows, seed=seed))
         operation = connection.call(connection.audit.RunAudit, request)
         try:
             message = result_of(connection, operation, pb.Audit, clock)

@@ -236,16 +236,10 @@ class Consent:
             self.say(f"Price: {shown.price}")
             return
         warning = f"It does not determine {lacking}, which the formula needs. " if lacking else ""
-        question = f"{warning}Sign this offer for {shown.price}? [y/N] "
-        console = Console(stderr=True, highlight=False)
-        if not (console.is_jupyter or (sys.stdin is not None and sys.stdin.isatty())):
+        answer = _answer(shown, f"{warning}Sign this offer for {shown.price}? [y/N] ")
+        if answer is None:
             raise NotAcceptedError(problem="confirmation needs a terminal")
-        console.print(shown.panel(without="Next"))
-        try:
-            answer = console.input(plain(question)).strip().lower()
-        except (EOFError, NotImplementedError):  # the latter: a notebook that runs by itself
-            raise NotAcceptedError(problem="confirmation needs a terminal") from None
-        if answer not in ("y", "yes"):
+        if not answer:
             raise NotAcceptedError(problem="you declined it", advice=_DECLINED)
 
 
@@ -284,6 +278,18 @@ def check_mechanism(card: Card) -> None:
             )
         problem = f"it measures with {offered} where {proposed} was asked for"
         raise NotAcceptedError(problem=problem, advice=_OTHER_MECHANISM.format(options))
+
+
+def _answer(shown: Plan | Card, question: str) -> bool | None:
+    """Ask the analyst in a terminal or notebook; None if there is neither."""
+    console = Console(stderr=True, highlight=False)
+    if not (console.is_jupyter or (sys.stdin is not None and sys.stdin.isatty())):
+        return None
+    console.print(shown.panel(without="Next"))
+    try:
+        return console.input(plain(question)).strip().lower() in ("y", "yes")
+    except (EOFError, NotImplementedError):  # the latter: a notebook that runs by itself
+        return None
 
 
 def rows_of(
