@@ -257,9 +257,8 @@ class Steward(Party):
             rows: Most rows in one release.
             shown: SHA-256, in hex, of what was shown.
         """
-        dropped = None if drop is None else [list(one) for one in drop]
-        left_out = list(without) if without else None
-        return self._on("counter", card, reason, shown, drop=dropped, without=left_out, rows=rows)
+        left_out = {"drop": [list(one) for one in drop or ()], "without": list(without or ())}
+        return self._on("counter", card, reason, shown, **left_out, rows=rows)
 
     @checked()
     def reject(

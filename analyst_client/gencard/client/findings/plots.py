@@ -17,10 +17,8 @@ from gencard.client.common.display import named, percent
 from gencard.client.findings.findings import NumberReport, figure_name, sentence
 from gencard.core.audit.report import AuditReport, PlantedEvidence, UniquesEvidence
 from gencard.core.types import UNDEFINED
-from gencard.measures.evaluation import risk_findings as attacks
-from gencard.measures.evaluation import risk_findings as distances
-from gencard.measures.evaluation import utility_findings as models
-from gencard.measures.evaluation import utility_findings as tables
+from gencard.measures.evaluation import risk_findings as risk
+from gencard.measures.evaluation import utility_findings as utility
 from gencard.measures.evaluation.evaluation import Finding
 from gencard.measures.evaluation.risk_findings import BINS, RATIO_BINS, STEP
 from gencard.measures.evaluation.utility_findings import MOST_LINES, FidelityFinding
@@ -44,11 +42,11 @@ _LEAKS = frozenset({"repU", "DiSCO", "DiSDiO"})
 
 
 _LINES = {
-    distances.DistanceFinding: 0,
-    distances.RatioFinding: 0,
-    attacks.MembershipFinding: 1,
-    models.PropensityFinding: 2,
-    attacks.AttackFinding: 3,
+    risk.DistanceFinding: 0,
+    risk.RatioFinding: 0,
+    risk.MembershipFinding: 1,
+    utility.PropensityFinding: 2,
+    risk.AttackFinding: 3,
 }
 """Lines of figures that do not have one line for each number; 0 for curves."""
 
@@ -60,19 +58,19 @@ def draw(finding: Finding, axes: Axes) -> None:
 
 def lines_of(finding: Finding) -> int:
     """Number of lines of the figure, one above the other; 0 for curves."""
-    if isinstance(finding, models.GapFinding):
+    if isinstance(finding, utility.GapFinding):
         return len(finding.levels)
-    if isinstance(finding, models.PredictionsFinding):
+    if isinstance(finding, utility.PredictionsFinding):
         return len(finding.predictors)
-    if isinstance(finding, tables.AssociationsFinding):
+    if isinstance(finding, utility.AssociationsFinding):
         return max(1, min(MOST_LINES, len(finding.pairs)))
-    if isinstance(finding, tables.TablesFinding):
+    if isinstance(finding, utility.TablesFinding):
         return len(_drawn_attributes(finding))
     return _LINES.get(type(finding), len(finding.lines))
 
 
 @draw.register
-def _(finding: attacks.AttackFinding, axes: Axes) -> None:
+def _(finding: risk.AttackFinding, axes: Axes) -> None:
     bars = (
         ("attack", finding.attack, ALARM),
         ("control", finding.control, RELEASE),
@@ -90,7 +88,7 @@ def _(finding: attacks.AttackFinding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: attacks.MembershipFinding, axes: Axes) -> None:
+def _(finding: risk.MembershipFinding, axes: Axes) -> None:
     """The area under the ROC curve and its interval; dotted: random guessing."""
     axes.axvline(50, color=BESIDE, linestyle=":")
     axes.hlines([0], [100 * finding.low], [100 * finding.high], color=ALARM, linewidth=2.5)
@@ -102,7 +100,7 @@ def _(finding: attacks.MembershipFinding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: distances.CloneFinding, axes: Axes) -> None:
+def _(finding: risk.CloneFinding, axes: Axes) -> None:
     shares = [_in_percent(share) for _, share in finding.lines]
     colours = [
         ALARM
@@ -116,7 +114,7 @@ def _(finding: distances.CloneFinding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: distances.RatioFinding, axes: Axes) -> None:
+def _(finding: risk.RatioFinding, axes: Axes) -> None:
     edges = np.linspace(0, 1, RATIO_BINS + 1)
     for shares, colour, label in (
         (finding.holdout, RELEASE, "by records of holdout"),
@@ -129,7 +127,7 @@ def _(finding: distances.RatioFinding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: tables.AssociationsFinding, axes: Axes) -> None:
+def _(finding: utility.AssociationsFinding, axes: Axes) -> None:
     """The largest differences, the rows beside psi; nothing but the axis where Phi holds no pair."""
     shown = finding.pairs[:MOST_LINES]
     _barh(axes, [one.rows for one in shown], [RELEASE] * len(shown), height=0.5)
@@ -139,9 +137,9 @@ def _(finding: tables.AssociationsFinding, axes: Axes) -> None:
     axes.set_xlabel("Cramér's V; bar: rows, mark: psi")
 
 
-@draw.register(attacks.UniquesFinding)
-@draw.register(attacks.RowUniquesFinding)
-@draw.register(attacks.DisclosureFinding)
+@draw.register(risk.UniquesFinding)
+@draw.register(risk.RowUniquesFinding)
+@draw.register(risk.DisclosureFinding)
 def _(finding: Finding, axes: Axes) -> None:
     names = [name for name, _ in finding.lines]
     colours = [BESIDE if name in _REFERENCE else ALARM if name in _LEAKS else RELEASE for name in names]
@@ -151,7 +149,7 @@ def _(finding: Finding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: distances.DistanceFinding, axes: Axes) -> None:
+def _(finding: risk.DistanceFinding, axes: Axes) -> None:
     """Histograms of the three distances; exact copies are the bars left of 0."""
     edges = np.arange(BINS + 1) * STEP
     curves = (
@@ -169,7 +167,7 @@ def _(finding: distances.DistanceFinding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: tables.FidelityFinding, axes: Axes) -> None:
+def _(finding: utility.FidelityFinding, axes: Axes) -> None:
     """Total variation of each marginal, with expected sampling error and bound."""
     shown = finding.ordered[:MOST_LINES]
     places = np.arange(len(shown))
@@ -216,10 +214,10 @@ def draw_differences(shown: Sequence[NumberFigure], names: Sequence[str], axes: 
 
 
 @draw.register
-def _(finding: models.GapFinding | models.PredictionsFinding, axes: Axes) -> None:
+def _(finding: utility.GapFinding | utility.PredictionsFinding, axes: Axes) -> None:
     """Each level's gap, or each predictor's importance: bars of the release, marks of the records."""
     records: Sequence[float | None]
-    if isinstance(finding, models.GapFinding):
+    if isinstance(finding, utility.GapFinding):
         names, records, value = finding.levels, finding.original, "gap"
         axes.axvline(0, color=BESIDE, linewidth=0.8)
     else:
@@ -231,7 +229,7 @@ def _(finding: models.GapFinding | models.PredictionsFinding, axes: Axes) -> Non
 
 
 @draw.register
-def _(finding: models.PropensityFinding, axes: Axes) -> None:
+def _(finding: utility.PropensityFinding, axes: Axes) -> None:
     """Both values; dotted: 1, a resample of the records."""
     _barh(axes, [finding.regression, finding.tree], [RELEASE] * 2, height=0.5)
     axes.axvline(1.0, color=BESIDE, linestyle=":", linewidth=1)
@@ -241,7 +239,7 @@ def _(finding: models.PropensityFinding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: tables.TablesFinding, axes: Axes) -> None:
+def _(finding: utility.TablesFinding, axes: Axes) -> None:
     """Heat map of the pairs, S_pMSE by depth of colour; only the attributes of the worst ones."""
     shown = _drawn_attributes(finding)
     places = {name: place for place, name in enumerate(shown)}
@@ -262,7 +260,7 @@ def _(finding: tables.TablesFinding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: tables.MarginalsFinding, axes: Axes) -> None:
+def _(finding: utility.MarginalsFinding, axes: Axes) -> None:
     """Total variation and error of the worst ones."""
     shown = finding.ordered[:MOST_LINES]
     places = np.arange(len(shown))
@@ -298,7 +296,7 @@ def _name_lines(axes: Axes, names: Sequence[str]) -> None:
     axes.tick_params(axis="y", length=0)
 
 
-def _drawn_attributes(finding: tables.TablesFinding) -> tuple[str, ...]:
+def _drawn_attributes(finding: utility.TablesFinding) -> tuple[str, ...]:
     worst = dict.fromkeys(finding.attributes, 0.0)
     for pair, value in finding.valued_pairs():
         for name in pair:

@@ -295,29 +295,22 @@ def profile_of(
     if not kind:
         return Profile(name, records, present, marks, 0, (), 0, 0, "text", reason=why)
     common, repeats = look.common(marks, kind), look.repeats(marks)
+    profile = Profile(
+        name, records, present, marks, *common, kind, nullable=nullable, why=why, repeats=repeats
+    )
     if kind not in ("number", "date"):
-        return Profile(
-            name, records, present, marks, *common, kind, nullable=nullable, why=why, repeats=repeats
-        )
+        return profile
     quantiles = look.quantiles(marks, kind, _EIGHTHS)
-    is_number, decimals = kind == "number", most_decimals(quantiles)
-    return Profile(
-        name,
-        records,
-        present,
-        marks,
-        *common,
-        kind,
+    if kind == "date":
+        undecided, instants = look.is_undecided(), look.instants(marks)
+        return replace(profile, quantiles=quantiles, decimals=0, undecided=undecided, instants=instants)
+    return replace(
+        profile,
         quantiles=quantiles,
-        positive=look.quantiles(marks, kind, _OF_POSITIVE, positive=True) if is_number else (),
-        heaps=look.heaps(marks, max(1, ceil(LEAST_HEAP * present))) if is_number else (),
-        decimals=look.decimals(marks, decimals) if is_number else 0,
-        undecided=kind == "date" and look.is_undecided(),
-        instants=look.instants(marks) if kind == "date" else "",
-        mean=look.mean(marks) if is_number and present else None,
-        nullable=nullable,
-        why=why,
-        repeats=repeats,
+        positive=look.quantiles(marks, kind, _OF_POSITIVE, positive=True),
+        heaps=look.heaps(marks, max(1, ceil(LEAST_HEAP * present))),
+        decimals=look.decimals(marks, most_decimals(quantiles)),
+        mean=look.mean(marks) if present else None,
     )
 
 
