@@ -96,12 +96,6 @@ def run_measures(
 
     Args:
         measures: Names; empty for all that are available to our role.
-
-    Raises:
-        PermissionDeniedError: The card does not name an evaluation.
-        RecordsProtectedError: The card cannot have an evaluation; states the reason.
-        BudgetExceededError: The price exceeds the budget.
-        InvalidInputError: An evaluation is unknown, or the card has no release yet.
     """
     request = pb.RunMeasuresRequest(card=card, measures=measures, request_id=str(uuid4()))
     with progress_bar("Measuring", progress) as reported:

@@ -491,12 +491,6 @@ def wait_for(
         refresh: Reads ``card`` again, in place.
         target: One of ``TARGETS``.
         seconds: Wait no longer; None for no limit.
-
-    Raises:
-        AwaitingStewardError: The time is over.
-        WrongTurnError: The analyst has to answer an offer first.
-        CardStateError: The card has ended and cannot reach the target.
-        InvalidInputError: The card needs no audit before rows are generated.
     """
     last = None if seconds is None else time.monotonic() + seconds
     pause = _SHORTEST

@@ -314,11 +314,6 @@ def rows_of(
         cards: The analyst's own cards on the dataset.
         budget: What is left there.
         purpose: What the rows will be used for; None for the plan in words.
-
-    Raises:
-        NotAcceptedError: The offer was not signed; see ``Consent``.
-        AwaitingStewardError: The proposal waits for a steward; the same call continues with this card.
-        BudgetExceededError: The price exceeds the budget.
     """
     if purpose is None:
         usual = f"A {plan.kind} analysis: {plan.formula}"[:LONGEST_PURPOSE]
