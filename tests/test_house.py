@@ -59,7 +59,7 @@ controller.base               6  1150  48  files, secrets, queues, the log of th
 controller.boxes              1   550  14  black boxes that are admitted
 controller.cards              5  1100  11  proposals judged, offers signed, cards stored
 controller.controller_state   1   200   2  what a steward works at, served or not
-controller.drafting           8  3000  24  init and dataset add: schemas and settings
+controller.drafting           8  3000  23  init and dataset add: schemas and settings
 controller.earlier            1   450   1  what was released before a run
 controller.failures           1   300   9  failed runs, refunds and refusals
 controller.jobs              15  3550  18  processes that may read records

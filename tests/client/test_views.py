@@ -21,7 +21,7 @@ from gencard.client.common.display import Diff, Entries, Listed, notebook_bar
 from gencard.client.shell.connecting import _document
 from gencard.client.shell.terminal import moment_said
 from gencard.client.steward_views import WIDEST_MAP, together_grid
-from gencard.client.terms import phi_of
+from gencard.client.terms import phi_of, weights_of
 from gencard.core import errors
 from gencard.core.card.budget import Price
 from gencard.core.card.card import CardState
@@ -201,7 +201,8 @@ class TestWorkload:
         numbers = [histogram("a"), total("b", by=["c"]), total("a", "b")]
         phi = phi_of(["c", *numbers], self.DOMAIN)
         assert (phi.histograms, phi.sums) == (("a",), tuple(numbers[1:]))
-        assert phi.keys == [frozenset("c"), *numbers]
+        weights = dict(zip(["c", *numbers], (2, 3, 4, 5), strict=True))
+        assert weights_of({"weights": weights}, phi) == (2, 3, 4, 5)
         assert [*map(moment_said, ("histogram=a", "sum=b:c", "sum=a*b"))] == numbers
 
     @pytest.mark.parametrize("order", [0, 4, -1])

@@ -64,7 +64,6 @@ from gencard.files import DOCUMENT_LIMIT, read_file
 from gencard.run.levels import NumberedRows, Numbers, PlacesOf, ValueForm, Values, values_of
 from gencard.v1 import negotiation_pb2 as negotiation
 from gencard.v1 import synthesis_pb2 as pb
-from gencard.wire import dsse
 from gencard.wire.canonical import json_bytes
 from gencard.wire.codec import part_of
 from gencard.wire.documents import Receipt
@@ -164,12 +163,10 @@ class Release(Displayable):
         """
         names = self.dataset.domain.attributes
         check_rows_fit(Path(rows), self.coding, names, self.receipt.rows, values)
-        is_saved_there = False
+        saved_receipt = b""
         with suppress(InvalidInputError):
-            is_saved_there = (
-                read_file(Path(folder) / RECEIPT, "receipt", DOCUMENT_LIMIT) == self.envelope
-            )
-        check_free(Path(folder), replace=replace or is_saved_there)
+            saved_receipt = read_file(Path(folder) / RECEIPT, "receipt", DOCUMENT_LIMIT)
+        check_free(Path(folder), replace=replace or saved_receipt == self.envelope)
         clear_release(Path(folder))
         save_documents(Path(folder), {**self.documents(), RECEIPT: self.envelope})
         drawn = self._values(values, self.dataset)
@@ -298,8 +295,7 @@ class Agreement:
         """Raises CardStateError before agreement, VerificationError where a signature is not right."""
         if not negotiation.envelope:
             raise CardStateError(state=negotiation.state)
-        credentials = connection.credentials
-        envelope = negotiation.envelope
+        credentials, envelope = connection.credentials, negotiation.envelope
         is_own = credentials.identity().uri == negotiation.analyst
         own_keys = credentials.public_signing_keys() if is_own else ()
         payload = card_payload(envelope, connection.keys.cards(envelope), own_keys)
@@ -308,7 +304,7 @@ class Agreement:
             raise VerificationError(problem="the envelope contains another card")
         if card.coding_digest != coding_digest(coding):
             raise VerificationError(problem="the dataset's schema is not the one that the card names")
-        return cls(connection, card, subject_digest(payload), negotiation.envelope, coding)
+        return cls(connection, card, subject_digest(payload), envelope, coding)
 
     @property
     def domain(self) -> Domain:
@@ -318,11 +314,6 @@ class Agreement:
     @property
     def structural_zeros(self) -> tuple[StructuralZeros, ...]:
         return zeros_inside(self.coding.structural_zeros, self.domain)
-
-    def check_is(self, statement: bytes) -> None:
-        """Raises VerificationError where both signed something else than this statement."""
-        if dsse.opened(self.envelope)[0] != statement:
-            raise VerificationError(problem="the controller signed a different card")
 
     def release(self, rows: int, seed: int, progress: ProgressDisplay, scratch: Path | None) -> Release:
         """Have rows made, and fetch them; raises InvalidNumberError."""
@@ -337,9 +328,8 @@ class Agreement:
             operation = self.connection.call(stub.GenerateRelease, request)
             message = result_of(self.connection, operation, pb.Release, reported)
             if (message.rows, message.seed) != (rows, seed):
-                raise VerificationError(
-                    problem="the release does not have the requested number of rows or seed"
-                )
+                problem = "the release does not have the requested number of rows or seed"
+                raise VerificationError(problem=problem)
             return self._fetched(message, self._release(message.name).log_entry, reported, scratch)
 
     def fetch(self, name: str, progress: ProgressDisplay, scratch: Path | None = None) -> Release:
@@ -446,27 +436,22 @@ class Agreement:
         if len(dataset) != receipt.rows:
             raise VerificationError(problem="the receipt names other rows")
         logged = LogWatch(self.connection).release_entry(entry, receipt, self.card.controller)
-        documents = partial(self._documents, self._verdict(receipt), *logged)
+        verdict = None
+        if receipt.audited is not None:  # off the card
+            request = negotiation.GetCardRequest(name=self.card.name)
+            facts = self.connection.call(self.connection.negotiation.GetCard, request).card.attestations
+            keys = self.connection.keys.cards(*facts)
+            verdict = passing_verdict(facts, receipt.audited, keys, self.card, self.digest)
         return Release(
             dataset,
             self.coding,
             receipt,
             message.receipt,
-            documents,
+            partial(self._documents, verdict, *logged),
             self.card.derivations,
             self.card.terms.histograms,
             lambda: self.places,
         )
-
-    def _verdict(self, receipt: Receipt) -> bytes | None:
-        """The verdict that an audited release names, off the card; None for one that names none."""
-        if receipt.audited is None:
-            return None
-        request = negotiation.GetCardRequest(name=self.card.name)
-        answer = self.connection.call(self.connection.negotiation.GetCard, request)
-        facts = answer.card.attestations
-        keys = self.connection.keys.cards(*facts)
-        return passing_verdict(facts, receipt.audited, keys, self.card, self.digest)
 
     def _receipt(self, message: pb.Release) -> Receipt:
         keys = self.connection.keys.cards(message.receipt)

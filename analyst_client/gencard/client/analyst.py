@@ -16,7 +16,7 @@ from gencard.client.common.display import Listed
 from gencard.client.common.rows import check_rows_fit
 from gencard.client.connection.connection import Connection, Party, ProgressDisplay, pages
 from gencard.client.connection.credentials import Checkpoint
-from gencard.client.planning import Consent, Plan, naming_refused, rows_of, usual_purpose
+from gencard.client.planning import Consent, Plan, naming_refused, rows_of
 from gencard.client.question import AnalystQuestion
 from gencard.client.terms import Marginals, Measured, all_columns, proposed
 from gencard.core.card.budget import Price, Spend
@@ -94,9 +94,8 @@ class Analyst(Party):
         entry = self.dataset(dataset)
         where, aim = measured.get("where") or "", None
         if formula is not None:
-            aim = PlannedAnalysis.of(
-                AnalystQuestion(formula, kind, where=where, missing=missing), entry.coding
-            )
+            question = AnalystQuestion(formula, kind, where=where, missing=missing)
+            aim = PlannedAnalysis.of(question, entry.coding)
         proposal = proposed(
             entry, marginals, measured, purpose=purpose, generator=generator, rows=rows, audit=audit
         )
@@ -134,7 +133,10 @@ class Analyst(Party):
             rows: Most rows in one release; default: the policy's limit.
             measured: As ``propose`` takes them.
         """
-        return self._priced(dataset, marginals, generator, rows, measured).price
+        card = self.propose(
+            dataset, marginals, purpose="price", generator=generator, rows=rows, dry_run=True, **measured
+        )
+        return card.price
 
     @checked()
     def measures_price(
@@ -155,15 +157,10 @@ class Analyst(Party):
             rows: Most rows in one release; default: the policy's limit.
             measured: As ``propose`` takes them.
         """
-        return self._priced(dataset, marginals, generator, rows, measured).measures_price
-
-    def _priced(
-        self, dataset: str, marginals: Marginals, generator: str, rows: int | None, measured: Measured
-    ) -> Card:
-        """The card that would be offered; nothing is stored."""
-        return self.propose(
+        card = self.propose(
             dataset, marginals, purpose="price", generator=generator, rows=rows, dry_run=True, **measured
         )
+        return card.measures_price
 
     @checked()
     def plan(
@@ -202,9 +199,8 @@ class Analyst(Party):
         else:
             from gencard.analysis.formulas.formulas import read_formula  # noqa: PLC0415 - loads pandas
 
-            aim = PlannedAnalysis.of(
-                AnalystQuestion(formula, kind, where=where, missing=missing), entry.coding
-            )
+            question = AnalystQuestion(formula, kind, where=where, missing=missing)
+            aim = PlannedAnalysis.of(question, entry.coding)
             statistics, read = (*aim.marginals, *aim.numbers), read_formula(formula, entry.coding)
         ask = partial(
             self.propose,
@@ -272,15 +268,14 @@ class Analyst(Party):
         with naming_refused(lambda: self._own_cards(dataset)):
             plan = self.plan(dataset, formula, kind=kind, generator=generator, rows=rows, **measured)
         if file is not None:
-            cliques = plan.answer.terms.cliques
-            names = plan.coding.domain.covered_by(cliques).attributes
+            names = plan.coding.domain.covered_by(plan.answer.terms.cliques).attributes
             check_rows_fit(Path(file), plan.coding, names, rows, values)
         return rows_of(
             plan,
             self._own_cards(dataset),
             self.budget(dataset),
             Consent(accept, progress is not False),
-            purpose=usual_purpose(plan) if purpose is None else purpose,
+            purpose=purpose,
             rows=rows,
             seed=seed,
             progress=progress,

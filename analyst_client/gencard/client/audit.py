@@ -40,14 +40,9 @@ from gencard.core.statistics.linear import statistics_of
 from gencard.core.types import Progress, ignore_progress
 from gencard.files import REPORT_LIMIT, read_file
 from gencard.measures.privacy.canaries import FEWEST, plant
-from gencard.measures.privacy.canary_findings import (
-    CanaryFinding,
-    CanaryFindings,
-    CanaryPlan,
-    canary_findings,
-)
+from gencard.measures.privacy.canary_findings import CanaryFindings, CanaryPlan, canary_findings
 from gencard.v1 import audit_pb2 as pb
-from gencard.wire.canonical import Document, document_of, integer_of, sha256
+from gencard.wire.canonical import document_of, integer_of, sha256
 from gencard.wire.codec import part_of
 from gencard.wire.dsse import VERDICT, predicate_of, subject_digest
 from gencard.wire.keys import Role
@@ -95,19 +90,15 @@ class Audit(Displayable):
 
     def lines(self) -> list[tuple[str, str]]:
         """The audit in names and values."""
+        more = "" if self.findings is None else summary(self.findings).removeprefix(self.wording).strip()
         return [
             ("Verdict", self.wording),
-            *([("Found", self._more)] if self._more else []),
+            *([("Found", more)] if more else []),
             ("Black box", self.black_box),
             ("Records", "made up" if self.where is Where.MADE_UP else "the real records of the card"),
             ("Level", f"{float(self.level):.3g} (attempt {self.attempt} for this black box)"),
             ("Card", self.card),
         ]
-
-    @property
-    def _more(self) -> str:
-        """Details from the full report; empty if our role may not see it."""
-        return "" if self.findings is None else summary(self.findings).removeprefix(self.wording).strip()
 
     def __repr__(self) -> str:
         return f"<Audit of {self.black_box}: {self.wording}>"
@@ -146,10 +137,7 @@ class Report(WrittenAsPage):
         return cls(report_of_json_object(document_of(data, "report")))
 
     def _page(self) -> str:
-        rendered: str = page_module().audit_page(
-            self.facts, card=self.card, black_box=self.black_box, where=self.where, note=self.note
-        )
-        return rendered
+        return str(page_module().audit_page(self))
 
     def document(self) -> dict[str, Any]:
         """All numbers as an object of JSON types."""
@@ -184,7 +172,10 @@ def audit(
     resume: str,
     progress: ProgressDisplay,
 ) -> Audit:
-    """Audit a black box; the arguments are those of ``Card.audit``."""
+    """Audit a black box; the arguments are those of ``Card.audit``.
+
+    On the real records, at the controller, an audit counts as an attempt and has a price.
+    """
     if where == Where.MADE_UP and not resume:
         return _at_made_up_records(
             agreement, black_box, seed=seed, runs=runs, records=records, progress=progress
@@ -192,7 +183,34 @@ def audit(
     if where != Where.CARD or runs is not None or records is not None:
         problem = "must be 'made-up', or 'card' without runs and records, which the card fixes"
         raise InvalidInputError(field="where", problem=problem)
-    return _at_card(agreement, black_box, seed, resume, progress)
+    connection = agreement.connection
+    request = pb.RunAuditRequest(
+        card=agreement.card.name,
+        black_box=black_box,
+        seed=checked_seed(seed),
+        resume=resume,
+        request_id=str(uuid4()),
+    )
+    with progress_bar("Auditing", progress) as display:
+        clock = AuditProgress(display, is_shown=not callable(progress))
+        if not resume:
+            box, terms = RemoteBox(connection, request.card, black_box), agreement.card.terms
+            clock.expect(
+                calls(terms.audit.sufficient.runs),
+                lambda: box(_made_up(agreement, seed), _rows_of(terms), seed=seed),
+            )
+        operation = connection.call(connection.audit.RunAudit, request)
+        try:
+            message = result_of(connection, operation, pb.Audit, clock)
+        except KeyboardInterrupt as stopped:
+            arguments = f"{request.card} --black-box {black_box} --where card --resume {operation.name}"
+            stopped.add_note(
+                "A cancelled audit is refunded, and can be resumed once as the same attempt: call it "
+                f"again with the operation to resume, {operation.name}, or use the shell:"
+            )
+            stopped.add_note(f"  gencard audit {arguments}")
+            raise
+    return _audit_of(agreement, message, black_box)
 
 
 def _at_made_up_records(
@@ -215,8 +233,7 @@ def _at_made_up_records(
     plan = AuditPlan(terms.marginals, rows, seed, audit_terms, linear=linear, structural_zeros=zeros)
     with progress_bar("Auditing", progress) as display:
         begin, clock = time.monotonic(), AuditProgress(display, is_shown=not callable(progress))
-        remote = RemoteBox(agreement.connection, agreement.card.name, black_box)
-        box = NoticedBox(remote, clock.notice)
+        box = NoticedBox(RemoteBox(agreement.connection, agreement.card.name, black_box), clock.notice)
         if records is None:
             records = _made_up(agreement, seed)
         try:
@@ -239,49 +256,12 @@ def _at_made_up_records(
     )
 
 
-def _rehearse(agreement: Agreement, black_box: str, seed: int) -> None:
-    box = RemoteBox(agreement.connection, agreement.card.name, black_box)
-    box(_made_up(agreement, seed), _rows_of(agreement.card.terms), seed=seed)
-
-
 def _made_up(agreement: Agreement, seed: int) -> Dataset:
-    zeros = agreement.structural_zeros
-    return made_up(agreement.domain, MADE_UP_RECORDS, zeros=zeros, rng=rng_of(seed))
+    return made_up(agreement.domain, MADE_UP_RECORDS, zeros=agreement.structural_zeros, rng=rng_of(seed))
 
 
 def _rows_of(terms: Proposal) -> int:
     return max(2, min(terms.rows, MADE_UP_RECORDS))
-
-
-def _at_card(
-    agreement: Agreement, black_box: str, seed: int, resume: str, progress: ProgressDisplay
-) -> Audit:
-    """Audit on the real records, at the controller; counts as an attempt and has a price."""
-    connection = agreement.connection
-    request = pb.RunAuditRequest(
-        card=agreement.card.name,
-        black_box=black_box,
-        seed=checked_seed(seed),
-        resume=resume,
-        request_id=str(uuid4()),
-    )
-    with progress_bar("Auditing", progress) as display:
-        clock = AuditProgress(display, is_shown=not callable(progress))
-        if not resume:
-            runs = calls(agreement.card.terms.audit.sufficient.runs)
-            clock.expect(runs, partial(_rehearse, agreement, black_box, seed))
-        operation = connection.call(connection.audit.RunAudit, request)
-        try:
-            message = result_of(connection, operation, pb.Audit, clock)
-        except KeyboardInterrupt as stopped:
-            arguments = f"{request.card} --black-box {black_box} --where card --resume {operation.name}"
-            stopped.add_note(
-                "A cancelled audit is refunded, and can be resumed once as the same attempt: call it "
-                f"again with the operation to resume, {operation.name}, or use the shell:"
-            )
-            stopped.add_note(f"  gencard audit {arguments}")
-            raise
-    return _audit_of(agreement, message, black_box)
 
 
 PATIENCE = 10.0
@@ -404,20 +384,15 @@ def _audit_of(agreement: Agreement, message: pb.Audit, black_box: str) -> Audit:
     differs = expected != message or message.black_box != black_box
     if differs or subject_digest(payload) != agreement.digest:
         raise VerificationError(problem="the signed verdict differs from the reported one")
-    return replace(audit, findings=_findings(agreement, message, signed))
-
-
-def _findings(agreement: Agreement, message: pb.Audit, signed: Document) -> AuditReport | None:
-    """Return the full report, which the signed verdict names; None if our role may not see it."""
     connection = agreement.connection
     if connection.credentials.identity().role not in _FULL_REPORT:
-        return None
+        return audit
     request = pb.GetAuditReportRequest(name=message.name)
     answer = connection.call(connection.audit.GetAuditReport, request)
     # verdicts of earlier versions name no report, and stay valid
     if signed.get("report", {"sha256": sha256(answer.report)}) != {"sha256": sha256(answer.report)}:
         raise VerificationError(problem="the report does not match the signed verdict")
-    return report_of_json_object(document_of(answer.report, "report"))
+    return replace(audit, findings=report_of_json_object(document_of(answer.report, "report")))
 
 
 # Canary audits: insert made-up records into a black box, and bound epsilon by those reproduced. All
@@ -496,10 +471,15 @@ class CanaryAudit(Displayable):
         area_text = (
             f"area {self.findings.membership.area:.3f} ({low:.3f} to {high:.3f}); random guessing: 0.5"
         )
-        return [
-            *map(_line, self.findings.findings),
-            ("membership by distance", area_text, "no bound", "none"),
-        ]
+        lines = []
+        for one in self.findings.findings:
+            bound, claim = f"refused: {one.refusal}", "none"
+            if one.bound is not None:
+                bound = f"{one.bound.epsilon:.3f}"
+                claim = f"(epsilon, {one.bound.delta:g})" if one.bound.delta else "pure epsilon"
+                claim += f", {one.bound.neighbouring}"
+            lines.append((one.statistic, one.seen, bound, claim))
+        return [*lines, ("membership by distance", area_text, "no bound", "none")]
 
     def facts(self) -> list[tuple[str, str]]:
         """Card, black box, and numbers of canaries and rows."""
@@ -568,15 +548,3 @@ def canary_audit(
         synthetic: Dataset = box(planted.dataset, rows, seed=int(rng.integers(2**63)))
         findings = canary_findings(planted, synthetic, plan, rng=rng)
     return CanaryAudit(agreement.card.name, black_box, findings, terms.beta)
-
-
-def _line(finding: CanaryFinding) -> tuple[str, str, str, str]:
-    if finding.bound is None:
-        return finding.statistic, finding.seen, f"refused: {finding.refusal}", "none"
-    claim = f"(epsilon, {finding.bound.delta:g})" if finding.bound.delta else "pure epsilon"
-    return (
-        finding.statistic,
-        finding.seen,
-        f"{finding.bound.epsilon:.3f}",
-        f"{claim}, {finding.bound.neighbouring}",
-    )

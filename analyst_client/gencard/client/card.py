@@ -34,10 +34,17 @@ from gencard.core.card.budget import SpendState
 from gencard.core.card.card import USABLE, CardRecord, CardState
 from gencard.core.card.terms import AuditTerms, Proposal
 from gencard.core.dataset import Dataset
-from gencard.core.errors import CardStateError, GencardError, InvalidInputError, LackingMarginalsError
+from gencard.core.errors import (
+    CardStateError,
+    GencardError,
+    InvalidInputError,
+    LackingMarginalsError,
+    VerificationError,
+)
 from gencard.run.levels import ValueForm
 from gencard.v1 import common_pb2
 from gencard.v1 import negotiation_pb2 as pb
+from gencard.wire import dsse
 from gencard.wire.codec import card_of, message_of
 from gencard.wire.dsse import signature_of
 
@@ -105,8 +112,7 @@ class Card(CardView):
     def effects(self) -> OfferEffects:
         """Effects of noise and levels on ``aim``, or on groups of the numbers that have sums."""
         if self._effects is None or self._effects[:2] != (self.terms, self.aim):
-            effects = effects_of(self.terms, self.entry, self.aim)
-            self._effects = self.terms, self.aim, effects
+            self._effects = self.terms, self.aim, effects_of(self.terms, self.entry, self.aim)
         return self._effects[2]
 
     @property
@@ -130,8 +136,7 @@ class Card(CardView):
                 card that was countered elsewhere.
         """
         stub = self._connection.negotiation
-        answer = self._connection.call(stub.GetCard, pb.GetCardRequest(name=self.name))
-        return self._now(answer.card)
+        return self._now(self._connection.call(stub.GetCard, pb.GetCardRequest(name=self.name)).card)
 
     @checked()
     def wait(
@@ -171,11 +176,10 @@ class Card(CardView):
         credentials = self._connection.credentials
         analyst = credentials.identity().uri
         statement = checked_offer(self._negotiation, self.offer, self.entry, analyst=analyst)
-        key = credentials.private_signing_key()
         request = pb.AcceptCardRequest(
             name=self.name,
             etag=self._negotiation.etag,
-            signature=signature_of(statement, key),
+            signature=signature_of(statement, credentials.private_signing_key()),
             request_id=str(uuid4()),
         )
         answer = self._connection.call(self._connection.negotiation.AcceptCard, request)
@@ -218,8 +222,7 @@ class Card(CardView):
         request = pb.TerminateCardRequest(
             name=self.name, etag=self._negotiation.etag, request_id=str(uuid4())
         )
-        stub = self._connection.negotiation
-        return self._now(self._connection.call(stub.TerminateCard, request).card)
+        return self._now(self._connection.call(self._connection.negotiation.TerminateCard, request).card)
 
     @property
     def is_refused(self) -> bool:
@@ -420,8 +423,7 @@ class Card(CardView):
         from gencard.client.answers import answering  # noqa: PLC0415 - loads scipy.stats
 
         release = answering.newest_release(self.agreement, progress)
-        columns = self.terms.analyses.columns
-        return answering.dry_run(release, program, seed=seed, stored=columns)
+        return answering.dry_run(release, program, seed=seed, stored=self.terms.analyses.columns)
 
     def answers(self) -> "Listed[RunOnRecords]":
         """The runs on the records under this card, newest first."""
@@ -474,9 +476,8 @@ class Card(CardView):
         """
         from gencard.client.card_report import card_report  # noqa: PLC0415 - loaded when needed
 
-        state = str(self.state)
         return card_report(
-            self.agreement, state, release, answers=answers, measure=measure, progress=progress
+            self.agreement, str(self.state), release, answers=answers, measure=measure, progress=progress
         )
 
     @checked()
@@ -567,5 +568,7 @@ class Card(CardView):
     def _now(self, message: pb.Card, signed: bytes | None = None) -> "Card":
         self._negotiation = checked_answer(card_of(message), self._proposal)
         if signed is not None and self._negotiation.envelope:
-            self.agreement.check_is(signed)
+            statement, _ = dsse.opened(self.agreement.envelope)
+            if statement != signed:
+                raise VerificationError(problem="the controller signed a different card")
         return self

@@ -1,7 +1,7 @@
 """The report of a card: its evaluations, gathered; as a page, as JSON, as a table."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
 from math import exp
@@ -88,11 +88,6 @@ class CardMeasures:
     unavailable: Mapping[str, str] = field(default_factory=dict)
     statistics: int = 0
 
-    def with_finding(self, name: str, finding: Finding | None, statistics: int = 0) -> "CardMeasures":
-        findings = {**self.findings, name: finding}
-        ordered = {one: findings[one] for one in REPORTED if one in findings}
-        return CardMeasures(self.card, ordered, self.unavailable, self.statistics + statistics)
-
 
 def run_measures(
     connection: Connection, card: str, measures: Sequence[str], progress: ProgressDisplay
@@ -101,12 +96,6 @@ def run_measures(
 
     Args:
         measures: Names; empty for all that are available to our role.
-
-    Raises:
-        PermissionDeniedError: The card does not name an evaluation.
-        RecordsProtectedError: The card cannot have an evaluation; states the reason.
-        BudgetExceededError: The price exceeds the budget.
-        InvalidInputError: An evaluation is unknown, or the card has no release yet.
     """
     request = pb.RunMeasuresRequest(card=card, measures=measures, request_id=str(uuid4()))
     with progress_bar("Measuring", progress) as reported:
@@ -118,38 +107,36 @@ def run_measures(
 def known_measures(connection: Connection, card: str) -> CardMeasures:
     """All existing evaluations of a card that our role may see."""
     request = pb.ListMeasuresRequest(parent=card)
-    measures = CardMeasures(card)
+    findings: dict[str, Finding | None] = {}
+    unavailable: dict[str, str] = {}
+    statistics = 0
     for page in pages(connection, connection.measures.ListMeasures, request):
-        measures = CardMeasures(
-            card,
-            measures.findings,
-            {one.measure: one.reason for one in page.unavailable},
-            measures.statistics,
-        )
+        unavailable = {one.measure: one.reason for one in page.unavailable}
         for one in page.measures:
-            measures = _fetched(connection, measures, one.name)
-    return measures
+            measure = one.name.rpartition("/")[2]
+            if measure in unavailable:  # withheld by now
+                continue
+            own = pb.GetMeasuresRequest(name=one.name)
+            answer = connection.call(connection.measures.GetMeasures, own).measures
+            findings[measure] = _finding_of(answer.document, card, measure)
+            statistics += answer.statistics
+    return CardMeasures(card, _in_order(findings), unavailable, statistics)
 
 
-def _fetched(connection: Connection, measures: CardMeasures, name: str) -> CardMeasures:
-    """``measures`` with one more evaluation, unless it is withheld by now."""
-    measure = name.rpartition("/")[2]
-    if measure in measures.unavailable:
-        return measures
-    answer = connection.call(connection.measures.GetMeasures, pb.GetMeasuresRequest(name=name)).measures
+def _finding_of(content: bytes, card: str, measure: str) -> Finding | None:
     try:
-        document = document_of(answer.document, "measures")
-        if (document["format"], document["card"], document["measure"]) != (
-            MEASURES_FORMAT,
-            measures.card,
-            measure,
-        ):
+        document = document_of(content, "measures")
+        about = document["format"], document["card"], document["measure"]
+        if about != (MEASURES_FORMAT, card, measure):
             raise VerificationError(problem=_OTHERS)
-        content = document["found"]
-        finding = None if content is None else finding_of_json_object(measure, content)
-        return measures.with_finding(measure, finding, answer.statistics)
+        finding = document["found"]
+        return None if finding is None else finding_of_json_object(measure, finding)
     except (KeyError, TypeError, AttributeError):
         raise VerificationError(problem=_OTHERS) from None
+
+
+def _in_order(findings: Mapping[str, Finding | None]) -> dict[str, Finding | None]:
+    return {name: findings[name] for name in REPORTED if name in findings}
 
 
 # The report itself.
@@ -265,19 +252,40 @@ class CardReport(WrittenAsPage, Displayable):
         return f"{result} Not compared with the records: {' and '.join(self.unexamined)}."
 
     def _page(self) -> str:
-        rendered: str = page_module().card_page(self)
-        return rendered
+        return str(page_module().card_page(self))
 
     def document(self) -> dict[str, Any]:
         """The report as an object of JSON types."""
+        receipt = self.receipt
+        audits = [
+            json_of(one, "black_box", "verdict", "wording", "attempt", "level")
+            | {"report": None if one.findings is None else report_to_json_object(one.findings)}
+            for one in self.audits
+        ]
         return {
             "format": FORMAT,
             "reader": self.reader,
             "card": card_document(self.card) | {"state": self.state, "sha256": self.digest},
             "holdsAgainst": self.card.tier.holds_against,
-            "release": self._release(),
-            "measures": [self._measure(name, one) for name, one in self.available.items()],
-            "audits": [_audit(one) for one in self.audits],
+            "release": {
+                "name": receipt.name,
+                "rows": receipt.rows,
+                "sha256": receipt.rows_digest,
+                "psi": receipt.psi_digest or None,
+                "time": receipt.time,
+            },
+            "measures": [
+                {
+                    "name": name,
+                    "group": str(REPORTED[name].group),
+                    "sentence": sentence(one),
+                    "standsOut": one.stands_out,
+                    **({"undecided": True} if one.undecided else {}),
+                    "found": finding_to_json_object(one),
+                }
+                for name, one in self.available.items()
+            ],
+            "audits": audits,
             "leftOut": [json_of(one, "what", "why") for one in self.left_out],
             **({"answers": [one.document() for one in self.answers]} if self.answers else {}),
         }
@@ -316,27 +324,6 @@ class CardReport(WrittenAsPage, Displayable):
             *(self.numbers.left_out() if self.numbers else []),
         ]
 
-    def _release(self) -> dict[str, Any]:
-        receipt = self.receipt
-        return {
-            "name": receipt.name,
-            "rows": receipt.rows,
-            "sha256": receipt.rows_digest,
-            "psi": receipt.psi_digest or None,
-            "time": receipt.time,
-        }
-
-    def _measure(self, name: str, finding: Finding) -> dict[str, Any]:
-        measure = REPORTED[name]
-        return {
-            "name": name,
-            "group": str(measure.group),
-            "sentence": sentence(finding),
-            "standsOut": finding.stands_out,
-            **({"undecided": True} if finding.undecided else {}),
-            "found": finding_to_json_object(finding),
-        }
-
     def _panel(self) -> tuple[str, Sequence[Part]]:
         numbers = self.numbers.grids() if self.numbers else []
         tables = [Grid(HEADS, self.grid()), *numbers, Facts(self.left_out_lines())]
@@ -362,12 +349,6 @@ def _risk_bound(card: CardTerms) -> list[tuple[str, str]]:
     most = (ratio + float(delta)) / (ratio + 1)
     text = f"{in_words(epsilon, delta)}: a guess whether a person is in the records is right in at most"
     return [("Risk bound", f"{text} {percent(min(most, 1.0))} of cases, by this card alone")]
-
-
-def _audit(audit: "Audit") -> dict[str, Any]:
-    findings = None if audit.findings is None else report_to_json_object(audit.findings)
-    names = ("black_box", "verdict", "wording", "attempt", "level")
-    return {**json_of(audit, *names), "report": findings}
 
 
 # Collects a card's report: what is known, what the reader can compute, what is left out and why.
@@ -429,11 +410,12 @@ class _Gathering:
                 psi=None if self._private else agreement.psi,
                 numbers=None if self._private else release.numbers,
             )
+            findings = dict(measures.findings)
             for name, one in REPORTED.items():
                 of_rows = not one.reads_records and not (self._private and Need.PSI in one.needs)
-                if of_rows and name not in measures.findings:
-                    measures = measures.with_finding(name, evaluate(one, material))
-            return measures
+                if of_rows and name not in findings:
+                    findings[name] = evaluate(one, material)
+            return replace(measures, findings=_in_order(findings))
         if self._private or FIDELITY in measures.findings or FIDELITY in measures.unavailable:
             return measures
         return run_measures(connection, card, [FIDELITY], self.progress)
@@ -492,7 +474,12 @@ def card_report(
         problem = "has no release yet" if release is None else "has no release of this name"
         raise InvalidInputError(field="card", problem=problem)
     gathering = _Gathering(agreement, receipt, measure, progress)
-    measures = gathering.measures()
+    measures, groups = gathering.measures(), list(Group)
+
+    def place(left: LeftOut) -> tuple[bool, int]:
+        """Order evaluations that an option adds first, then the rest by group."""
+        return "gencard" not in left.why, groups.index(left.group) if left.group else len(groups)
+
     return CardReport(
         card=agreement.card,
         digest=agreement.digest,
@@ -501,13 +488,7 @@ def card_report(
         reader=str(role),
         findings=measures.findings,
         audits=tuple(known_audits(agreement)),
-        left_out=tuple(sorted(gathering.left_out(measures), key=_order)),
+        left_out=tuple(sorted(gathering.left_out(measures), key=place)),
         answers=tuple(answers),
         coding=agreement.coding,
     )
-
-
-def _order(left: LeftOut) -> tuple[bool, int]:
-    """Sort key: first the evaluations that an option adds, then the rest by group."""
-    groups = list(Group)
-    return "gencard" not in left.why, groups.index(left.group) if left.group else len(groups)

@@ -119,10 +119,6 @@ class PlannedAnalysis:
         """Return the sums that some terms do not determine."""
         return tuple(one for one in self.numbers if isinstance(one, Sum) and one not in terms.sums)
 
-    def lacking_words(self, terms: Proposal) -> str:
-        """Return the names of the statistics that some terms lack; "" if they lack none."""
-        return ", ".join([*map(named, self.lacking_in(terms)), *map(str, self.lacking_sums_in(terms))])
-
     def prediction(self, terms: Proposal, entry: CatalogueEntry) -> "Prediction | None":
         """Return what the noise of some terms would do to the analysis of made-up records.
 
@@ -202,7 +198,8 @@ def effects_of(terms: Proposal, entry: CatalogueEntry, aim: PlannedAnalysis | No
     if aim is None:
         lines = [*_of_sums(terms, entry)]
         return OfferEffects("", "; ".join([*lines, _ASSUMED] if lines else []), invented)
-    lacking, noise = aim.lacking_words(terms), ""
+    lacking = ", ".join([*map(named, aim.lacking_in(terms)), *map(str, aim.lacking_sums_in(terms))])
+    noise = ""
     prediction = None if lacking else aim.prediction(terms, entry)
     if isinstance(terms.privacy, AddedNoise) and not lacking:
         noise = _UNKNOWN if prediction is None else f"{prediction}; {_ASSUMED}"
@@ -221,8 +218,7 @@ def _of_sums(terms: Proposal, entry: CatalogueEntry) -> Iterator[str]:
             prediction = None
             with suppress(GencardError):
                 question = AnalystQuestion(formula, kind, where=terms.where, missing="drop")
-                aim = PlannedAnalysis.of(question, entry.coding)
-                prediction = aim.prediction(terms, entry)
+                prediction = PlannedAnalysis.of(question, entry.coding).prediction(terms, entry)
             if prediction is not None and prediction.names:
                 yield f"{formula} ({kind}): {prediction}"
                 break
@@ -342,6 +338,12 @@ class CardView(Displayable):
         """The card in names and values."""
         terms, offer = self.terms, self._negotiation.offer
         since = "" if self.since is None else f", since {time_text(self.since)}"
+        evaluations = ", ".join(terms.measures)
+        if offer is not None:
+            evaluations += f"; price {offer.measures_price}, once per card"
+        runs = [*terms.analyses.about]
+        if runs:
+            runs.append(("Price of runs", f"at most {terms.analyses.price}, in addition"))
         lines = [
             ("State", str(self.state) if self.name else "priced only"),
             *([("Waits for", f"{self.waits_for}{since}")] if self.waits_for else []),
@@ -353,8 +355,8 @@ class CardView(Displayable):
             *([("Histograms", _few(terms.histograms))] if terms.histograms else []),
             *([("Sums", _few(map(str, terms.sums)))] if terms.sums else []),
             *_measured(terms),
-            *([("Evaluations", _measures(terms, offer))] if terms.measures else []),
-            *_analyses(terms),
+            *([("Evaluations", evaluations)] if terms.measures else []),
+            *runs,
             *([("Uniques", UNIQUES)] if terms.without_uniques else []),
             ("Generator", terms.generator),
             *_of_tier(self.signed),
@@ -417,16 +419,6 @@ def change_lines(changes: tuple[Change, ...]) -> list[tuple[str, str, str, str]]
     shown, more = changes[:_MOST_CHANGES], len(changes) - _MOST_CHANGES
     lines = [(line.field, line.old, line.new or LEFT_OUT, line.reason) for line in shown]
     return lines if more <= 0 else [*lines, (f"and {more} more", "", "", "")]
-
-
-def _measures(terms: Proposal, offer: Offer | None) -> str:
-    names = ", ".join(terms.measures)
-    return names if offer is None else f"{names}; price {offer.measures_price}, once per card"
-
-
-def _analyses(terms: Proposal) -> list[tuple[str, str]]:
-    rows = [*terms.analyses.about]
-    return [*rows, ("Price of runs", f"at most {terms.analyses.price}, in addition")] if rows else []
 
 
 def _measured(terms: Proposal) -> list[tuple[str, str]]:
@@ -499,12 +491,6 @@ def wait_for(
         refresh: Reads ``card`` again, in place.
         target: One of ``TARGETS``.
         seconds: Wait no longer; None for no limit.
-
-    Raises:
-        AwaitingStewardError: The time is over.
-        WrongTurnError: The analyst has to answer an offer first.
-        CardStateError: The card has ended and cannot reach the target.
-        InvalidInputError: The card needs no audit before rows are generated.
     """
     last = None if seconds is None else time.monotonic() + seconds
     pause = _SHORTEST
@@ -563,28 +549,21 @@ def _live(display: ProgressDisplay) -> Iterator[Show]:
         return
     console = Console(stderr=True, highlight=False)
     if display and console.is_jupyter:
-        with _notebook_card() as show:
-            yield show
+        notebook = import_module("IPython.display")  # there only in a notebook
+        handle = notebook.display(notebook.HTML(""), display_id=True)
+        bar = '<progress aria-label="waiting" style="vertical-align:middle"></progress>'
+        try:
+            yield lambda card: handle.update(
+                notebook.HTML(f"<div>{bar} {escape(waiting_line(card))}</div>{card._repr_html_()}")
+            )
+        finally:  # the cell then shows its result
+            handle.update(notebook.HTML(""))
     elif display and console.is_terminal:
         spinner = Spinner("dots")
         with Live(spinner, console=console, transient=True):
             yield lambda card: spinner.update(text=plain(waiting_line(card)))
     else:
         yield lambda _: None
-
-
-@contextmanager
-def _notebook_card() -> Iterator[Show]:
-    """The card's own panel, which goes when the wait ends: the cell then shows its result."""
-    display = import_module("IPython.display")  # there only in a notebook
-    handle = display.display(display.HTML(""), display_id=True)
-    bar = '<progress aria-label="waiting" style="vertical-align:middle"></progress>'
-    try:
-        yield lambda card: handle.update(
-            display.HTML(f"<div>{bar} {escape(waiting_line(card))}</div>{card._repr_html_()}")
-        )
-    finally:
-        handle.update(display.HTML(""))
 
 
 def waiting_line(card: CardView) -> str:

@@ -241,12 +241,12 @@ def _suggesting(
 def list_generators(connection: Connection) -> Listed[GeneratorEntry]:
     answers = pages(connection, connection.catalog.ListGenerators, pb.ListGeneratorsRequest())
     entries = (value_of(GeneratorEntry, entry) for page in answers for entry in page.generators)
-    heads = ("Generator", "Tier", "Needs or claim", "Description")
-    return Listed(entries, "Generators and black boxes", heads, _generator_line)
-
-
-def _generator_line(entry: GeneratorEntry) -> tuple[str, str, str, str]:
-    return entry.name, str(entry.tier), entry.needs or str(entry.claim or "—"), entry.description
+    return Listed(
+        entries,
+        "Generators and black boxes",
+        ("Generator", "Tier", "Needs or claim", "Description"),
+        lambda one: (one.name, str(one.tier), one.needs or str(one.claim or "—"), one.description),
+    )
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -289,9 +289,9 @@ def get_budget(connection: Connection, dataset: str) -> Budget:
 def list_spends(connection: Connection) -> Listed[Spend]:
     """Lines of the ledger, newest first."""
     answers = pages(connection, connection.ledger.ListSpends, ledger.ListSpendsRequest())
-    spends = (value_of(Spend, line) for page in answers for line in page.spends)
-    return Listed(spends, "Spending", ("Line", "For", "Price", "State", "Resource"), _spend_line)
-
-
-def _spend_line(spend: Spend) -> tuple[str, str, str, str, str]:
-    return str(spend.line), spend.kind, str(spend.price), str(spend.state), spend.resource
+    return Listed(
+        (value_of(Spend, line) for page in answers for line in page.spends),
+        "Spending",
+        ("Line", "For", "Price", "State", "Resource"),
+        lambda one: (str(one.line), one.kind, str(one.price), str(one.state), one.resource),
+    )

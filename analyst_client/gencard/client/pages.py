@@ -1,7 +1,7 @@
 """Pages of reports as HTML: of audits, fidelity and utility, and of all that is known of a card."""
 
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import matplotlib as mpl
@@ -9,20 +9,21 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 
 from gencard.client.answers.answer import Answer, CoefficientPlot, grids
+from gencard.client.audit import Report
 from gencard.client.card_report import CardReport
-from gencard.client.common.display import Grid, named, number, percent
+from gencard.client.common.display import named, number, percent
 from gencard.client.findings import plots
+from gencard.client.findings.fidelity import FidelityReport, UtilityReport
 from gencard.client.findings.findings import EXPLANATIONS, NumberReport, is_of_psi, result_sentence
-from gencard.client.findings.plots import HIGH, INK, STYLE, WIDTH, shortened, svg
+from gencard.client.findings.plots import HIGH, INK, STYLE, WIDTH, short, svg
 from gencard.core.audit.plan import calls
-from gencard.core.audit.report import AuditReport, CheckResult, Verdict
+from gencard.core.audit.report import AuditReport, Verdict
 from gencard.core.audit.wording import QUESTIONS, effect_sentence, limits, opening, p_value_text, wording
 from gencard.core.card.terms import Tier
-from gencard.core.domain import Clique
 from gencard.measures.evaluation.evaluation import Finding, Group
 from gencard.measures.evaluation.registry import REPORTED
 from gencard.measures.evaluation.utility_findings import TablesFinding
-from gencard.measures.utility.fidelity import FALSE_ALARMS, CellFidelity, MarginalFidelity
+from gencard.measures.utility.fidelity import FALSE_ALARMS
 
 
 def rendered(template: str, **values: object) -> str:
@@ -53,19 +54,30 @@ MOST_BLOCKS = 40
 """Rows of the table of blocks; the JSON report holds all."""
 
 
-def audit_page(report: AuditReport, *, card: str, black_box: str, where: str, note: str) -> str:
-    """The page as HTML; arguments as in ``Report``. All external text is escaped."""
+def audit_page(page: Report) -> str:
+    """The page as HTML. All external text is escaped."""
+    report = page.facts
     return rendered(
         "page.html.j2",
         title=_TITLES[report.verdict],
         leaked=report.verdict is Verdict.LEAKAGE,
         wording=wording(report),
-        about=list(_about(report, card, black_box, where)),
-        note=note,
+        about=list(_about(page)),
+        note=page.note,
         opening=opening(report),
         effect=effect_sentence(report),
         limits=limits(report),
-        checks=[_check(result, report) for result in report.checks],
+        checks=[
+            {
+                "question": QUESTIONS[one.check],
+                "name": one.check.value,
+                "p_value": "" if one.not_run else p_value_text(one.p_value).removeprefix("p ="),
+                "bound": _number(one.share * report.plan.level),
+                "found": one.p_value <= one.share * report.plan.level,
+                "not_run": one.not_run,
+            }
+            for one in report.checks
+        ],
         level=_number(report.plan.level),
         p_value=p_value_text(report.p_value),
         blocks=report.blocks[:MOST_BLOCKS],
@@ -81,28 +93,17 @@ def audit_page(report: AuditReport, *, card: str, black_box: str, where: str, no
     )
 
 
-def _about(report: AuditReport, card: str, black_box: str, where: str) -> Iterator[tuple[str, str]]:
-    if black_box:
-        yield "Black box", black_box
-    if card:
-        yield "Card", card
-    if where in _AROUND:
-        yield "Records", _AROUND[where]
-    kinds = ((len(report.plan.cliques), "marginals"), (len(report.plan.linear), "linear statistics"))
+def _about(page: Report) -> Iterator[tuple[str, str]]:
+    if page.black_box:
+        yield "Black box", page.black_box
+    if page.card:
+        yield "Card", page.card
+    if page.where in _AROUND:
+        yield "Records", _AROUND[page.where]
+    plan = page.facts.plan
+    kinds = ((len(plan.cliques), "marginals"), (len(plan.linear), "linear statistics"))
     phi = " and ".join(f"{number} {kind}" for number, kind in kinds if number)
     yield "Claim tested", f"the rows use no more of the records than Phi: {phi}"
-
-
-def _check(result: CheckResult, report: AuditReport) -> dict[str, object]:
-    bound = result.share * report.plan.level
-    return {
-        "question": QUESTIONS[result.check],
-        "name": result.check.value,
-        "p_value": "" if result.not_run else p_value_text(result.p_value).removeprefix("p ="),
-        "bound": _number(bound),
-        "found": result.p_value <= bound,
-        "not_run": result.not_run,
-    }
 
 
 def _settings(report: AuditReport) -> Iterator[tuple[str, str]]:
@@ -131,43 +132,34 @@ def _number(value: float) -> str:
 MOST_MARGINALS = 40
 """Rows of the table; the JSON holds all."""
 
-Levels = Callable[[Clique, CellFidelity], tuple[str, ...]]
 
-
-def fidelity_page(
-    ordered: Sequence[MarginalFidelity],
-    *,
-    about: str,
-    wording: str,
-    unseen: Sequence[str],
-    lines: list[tuple[str, str]],
-    levels: Levels,
-    numbers: NumberReport | None,
-) -> str:
-    """The page as HTML; arguments as in ``FidelityReport``."""
+def fidelity_page(report: FidelityReport) -> str:
+    ordered = report.ordered()
     return rendered(
         "fidelity.html.j2",
-        about=about,
-        wording=wording,
-        unseen=unseen,
+        about=report.about,
+        wording=report.wording,
+        unseen=report.unseen,
         beyond=any(marginal.beyond_chance for marginal in ordered),
-        lines=lines,
-        numbers=numbers_section(numbers),
+        lines=report.about_rows(),
+        numbers=numbers_section(report.numbers),
         false_alarms=percent(FALSE_ALARMS),
         marginals=ordered[:MOST_MARGINALS],
-        levels=levels,
+        levels=report.levels,
         more=max(0, len(ordered) - MOST_MARGINALS),
         plot=plots.fidelity(ordered),
         most_bars=plots.MOST_BARS,
     )
 
 
-def utility_page(
-    *, about: str, lines: list[tuple[str, str]], grid: Grid, numbers: NumberReport | None
-) -> str:
-    """The page as HTML; arguments as in ``UtilityReport``."""
-    section = numbers_section(numbers)
-    return rendered("utility.html.j2", about=about, lines=lines, grid=grid, numbers=section)
+def utility_page(report: UtilityReport) -> str:
+    return rendered(
+        "utility.html.j2",
+        about=report.about,
+        lines=report.lines(),
+        grid=report.grid(),
+        numbers=numbers_section(report.numbers),
+    )
 
 
 MOST_FIGURES = 300
@@ -237,7 +229,7 @@ def _figure(plot: CoefficientPlot, ink: str, mark: str) -> Figure:
     for place, one in enumerate(shown):
         axes.plot([one.low, one.high], [place, place], color=mark, linewidth=1.6)
     axes.plot([one.estimate for one in shown], range(len(shown)), "o", color=mark, markersize=4.5)
-    axes.set_yticks(range(len(shown)), [shortened(one.name) for one in shown])
+    axes.set_yticks(range(len(shown)), [short(one.name, 48) for one in shown])
     axes.set_ylim(-0.6, len(shown) - 0.4)
     axes.tick_params(axis="y", length=0)
     label = f"coefficient, with its {100 * plot.level:.3g} % interval"
@@ -257,6 +249,17 @@ _PLAIN = ("S_pMSE", "pMSE", "JSD", "PO50", "5th percentile", "Similarity", "Cram
 
 def card_page(report: CardReport) -> str:
     """The page as HTML. All external text is escaped."""
+    groups = []
+    for group, (title, question) in _GROUPS.items():
+        sections = [
+            _section(name, one)
+            for name, one in report.available.items()
+            if REPORTED[name].group is group
+        ]
+        left_out = [one for one in report.left_out if one.group is group]
+        numbers = numbers_section(report.numbers, "h3") if group is Group.FIDELITY else None
+        parts = {"sections": sections, "left_out": left_out, "numbers": numbers}
+        groups.append({"id": str(group), "title": title, "question": question, **parts})
     return rendered(
         "card.html.j2",
         title=report.card.dataset_title or report.card.terms.dataset,
@@ -264,7 +267,7 @@ def card_page(report: CardReport) -> str:
         alarmed=bool(report.standing_out or report.leaked),
         lines=report.lines(),
         released=list(_released(report)),
-        groups=[_group(group, report) for group in Group],
+        groups=groups,
         answers=[answer_section(one) for one in report.answers],
         audits=[
             {
@@ -309,18 +312,15 @@ def _released(report: CardReport) -> Iterator[tuple[str, str]]:
     yield "Card's SHA-256", report.digest
 
 
-def _group(group: Group, report: CardReport) -> dict[str, object]:
-    title, question = _GROUPS[group]
-    findings = report.available.items()
-    sections = [_section(name, one) for name, one in findings if REPORTED[name].group is group]
-    left_out = [one for one in report.left_out if one.group is group]
-    numbers = numbers_section(report.numbers, "h3") if group is Group.FIDELITY else None
-    parts = {"sections": sections, "left_out": left_out, "numbers": numbers}
-    return {"id": str(group), "title": title, "question": question, **parts}
-
-
 def _section(name: str, finding: Finding) -> dict[str, object]:
-    explanation = EXPLANATIONS[name]
+    explanation, tables = EXPLANATIONS[name], None
+    if isinstance(finding, TablesFinding):
+        rows = [
+            (named(one.clique), [number(dict(one.measures)[measure]) for measure in _TABLE_MEASURES])
+            for table in finding.widths
+            for one in table.worst[:5]
+        ]
+        tables = {"heads": _TABLE_MEASURES, "rows": rows}
     return {
         "id": name,
         "explanation": explanation,
@@ -331,19 +331,8 @@ def _section(name: str, finding: Finding) -> dict[str, object]:
             (label, number(value) if label.startswith(_PLAIN) else percent(value))
             for label, value in finding.lines
         ],
-        "tables": _tables(finding),
+        "tables": tables,
     }
-
-
-def _tables(finding: Finding) -> dict[str, object] | None:
-    if not isinstance(finding, TablesFinding):
-        return None
-    rows = [
-        (named(one.clique), [number(dict(one.measures)[name]) for name in _TABLE_MEASURES])
-        for table in finding.widths
-        for one in table.worst[:5]
-    ]
-    return {"heads": _TABLE_MEASURES, "rows": rows}
 
 
 def _sides(report: CardReport) -> dict[str, str] | None:

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from gencard.analysis.formulas.answering import Prediction
 
 _HEADS = ("Cells", "For")
-_PURPOSES = {Histogram: "values inside levels", Sum: "values of the records"}
 _MOST_MARGINALS = 20
 
 
@@ -172,22 +171,21 @@ class Plan(Displayable):
     def __repr__(self) -> str:
         return f"<Plan {self.title}: {len(self.marginals)} marginals, {self.price}; {self.next_step}>"
 
-    def _cells(self, one: Histogram | Sum) -> int:
-        if isinstance(one, Sum):
-            return prod(map(self.coding.domain.size, one.by))
-        return fine_cells(self.coding, one.attribute)
-
     def _panel(self) -> tuple[str, Sequence[Part]]:
         domain, facts = self.coding.domain, Facts(self.lines())
         lines = [
             (" × ".join(clique), f"{domain.project(clique).cells:,}", purpose)
             for clique, purpose in self.purposes()
         ]
-        lines += [(str(one), f"{self._cells(one):,}", _PURPOSES[type(one)]) for one in self.numbers]
+        for one in self.numbers:
+            if isinstance(one, Sum):
+                cells, purpose = prod(map(domain.size, one.by)), "values of the records"
+            else:
+                cells, purpose = fine_cells(self.coding, one.attribute), "values inside levels"
+            lines.append((str(one), f"{cells:,}", purpose))
         if (more := len(self.marginals) + len(self.numbers) - _MOST_MARGINALS) > 0:
             lines = [*lines[:_MOST_MARGINALS], (f"and {more:,} more", "", "")]
-        heads = ("Statistic" if self.numbers else "Marginal", *_HEADS)
-        parts: list[Part] = [facts, Grid(heads, lines)]
+        parts: list[Part] = [facts, Grid(("Statistic" if self.numbers else "Marginal", *_HEADS), lines)]
         parts += self.answer.effects.grids()
         if self.changes:
             parts += [CHANGED, Diff(CHANGE_HEADS, change_lines(self.changes))]
@@ -294,19 +292,13 @@ def _answer(shown: Plan | Card, question: str) -> bool | None:
         return None
 
 
-def usual_purpose(plan: Plan) -> str:
-    if plan.formula is None:
-        return "Rows of all columns"
-    return f"A {plan.kind} analysis: {plan.formula}"[:LONGEST_PURPOSE]
-
-
 def rows_of(
     plan: Plan,
     cards: Iterable[Card],
     budget: Budget,
     consent: Consent,
     *,
-    purpose: str,
+    purpose: str | None,
     rows: int,
     seed: int,
     progress: ProgressDisplay,
@@ -321,12 +313,11 @@ def rows_of(
     Args:
         cards: The analyst's own cards on the dataset.
         budget: What is left there.
-
-    Raises:
-        NotAcceptedError: The offer was not signed; see ``Consent``.
-        AwaitingStewardError: The proposal waits for a steward; the same call continues with this card.
-        BudgetExceededError: The price exceeds the budget.
+        purpose: What the rows will be used for; None for the plan in words.
     """
+    if purpose is None:
+        usual = f"A {plan.kind} analysis: {plan.formula}"[:LONGEST_PURPOSE]
+        purpose = "Rows of all columns" if plan.formula is None else usual
     mine = list(cards)
     held = [card for card in mine if _holds(card, plan, purpose)]
     card = next((card for card in held if not card.is_refused), None)

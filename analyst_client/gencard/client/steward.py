@@ -89,47 +89,41 @@ class RiskReview(steward.RiskReview, Displayable):
         extent += f"; examined {time_text(time)}"
         parts: list[Part] = [_FOR_STEWARDS, extent, *report.failing_lines]
         parts += [*report.tail_lines, *report.histogram_lines]
-        parts += [*_small(report), *_certain(report)]
+        named_tables = [(named(one.clique), one) for one in report.worst_tables if one.small]
+        small = [
+            (name, f"{one.single:,}", f"{one.small:,}", f"{one.records:,}")
+            for name, one in (("all together", report.small), *named_tables)
+        ]
+        few = f"Cells of fewer than {report.threshold}"
+        heads: tuple[str, ...] = ("Table", "Cells of 1 record", few, "Records in them")
+        parts += ["Small counts:", Grid(heads, small, numbers=True)]
+        facts = [
+            (f"up to {one.width}", f"{one.facts:,}", f"{one.guessed:,}", f"{one.skipped:,}")
+            for one in report.facts
+        ]
+        heads = ("Attributes known", "Facts", "Also true of the most frequent level", "Not examined")
+        parts += ["Certain: some attributes of a person determine another one."]
+        parts += [Grid(heads, facts, numbers=True)]
         if self.worst:
             lines = [(one.known, one.certain, f"{one.records:,}") for one in self.worst]
             parts += ["Keys that make most records certain:"]
             parts += [Grid(("Known", "Certain", "Records"), lines)]
+        guesses = [
+            (
+                str(one.width),
+                *(f"{each:,}" for each in (one.guesses, one.right, one.held, one.unexpected)),
+            )
+            for one in report.guesses
+        ]
+        if guesses:
+            heads = ("Attributes known", "Guesses", "Right", "Cells with a record", "Of them unexpected")
+            parts += ["Likely: guesses above 90 % at levels that fewer than half of the records have."]
+            parts += [Grid(heads, guesses, numbers=True)]
         heat_map = _heat_map(report) if len(report.attributes) <= WIDEST_MAP else []
-        return f"Risk of psi: {self.card}", [*parts, *_guesses(report), *heat_map]
+        return f"Risk of psi: {self.card}", [*parts, *heat_map]
 
     def __repr__(self) -> str:
         return f"<RiskReview {self.card}: {self.examined[0].small.small:,} small counts>"
-
-
-def _small(report: PsiRisk) -> list[Part]:
-    small, few = report.small, f"Cells of fewer than {report.threshold}"
-    rows = [
-        ("all together", small),
-        *((named(one.clique), one) for one in report.worst_tables if one.small),
-    ]
-    lines = [(name, f"{one.single:,}", f"{one.small:,}", f"{one.records:,}") for name, one in rows]
-    heads = ("Table", "Cells of 1 record", few, "Records in them")
-    return ["Small counts:", Grid(heads, lines, numbers=True)]
-
-
-def _certain(report: PsiRisk) -> list[Part]:
-    lines = [
-        (f"up to {one.width}", f"{one.facts:,}", f"{one.guessed:,}", f"{one.skipped:,}")
-        for one in report.facts
-    ]
-    heads = ("Attributes known", "Facts", "Also true of the most frequent level", "Not examined")
-    title = "Certain: some attributes of a person determine another one."
-    return [title, Grid(heads, lines, numbers=True)]
-
-
-def _guesses(report: PsiRisk) -> list[Part]:
-    lines = [
-        (str(one.width), f"{one.guesses:,}", f"{one.right:,}", f"{one.held:,}", f"{one.unexpected:,}")
-        for one in report.guesses
-    ]
-    heads = ("Attributes known", "Guesses", "Right", "Cells with a record", "Of them unexpected")
-    title = "Likely: guesses above 90 % at levels that fewer than half of the records have."
-    return [title, Grid(heads, lines, numbers=True)] if lines else []
 
 
 def _heat_map(report: PsiRisk) -> list[Part]:
@@ -156,14 +150,6 @@ def card_review_of(message: pb.CardReview, name: str) -> CardReview:
     review = value_of(CardReview, message)
     if review.name != name:
         raise VerificationError(problem="the controller sent another card than requested")
-    return review
-
-
-def answer_review_of(message: pb.AnswerReview, name: str) -> AnswerReview:
-    """An answer to be decided on; raises VerificationError if it is another one."""
-    review = value_of(AnswerReview, message)
-    if review.name != name:
-        raise VerificationError(problem="the controller sent another answer than requested")
     return review
 
 
@@ -219,8 +205,7 @@ class Steward(Party):
         Raises:
             NotFoundError: No such card.
         """
-        request = pb.GetReviewRequest(name=name)
-        review = card_review_of(self._call("GetReview", request).review, name)
+        review = card_review_of(self._call("GetReview", pb.GetReviewRequest(name=name)).review, name)
         if not review.exact:
             return review
         # a look at the records, where it is done, says what they do to tables and answers
@@ -272,9 +257,8 @@ class Steward(Party):
             rows: Most rows in one release.
             shown: SHA-256, in hex, of what was shown.
         """
-        dropped = None if drop is None else [list(one) for one in drop]
-        left_out = list(without) if without else None
-        return self._on("counter", card, reason, shown, drop=dropped, without=left_out, rows=rows)
+        left_out = {"drop": [list(one) for one in drop or ()], "without": list(without or ())}
+        return self._on("counter", card, reason, shown, **left_out, rows=rows)
 
     @checked()
     def reject(
@@ -308,7 +292,10 @@ class Steward(Party):
     def answer(self, name: str) -> AnswerReview:
         """A run on the records that waits, number by number; raises NotFoundError."""
         request = pb.GetAnswerReviewRequest(name=name)
-        return answer_review_of(self._call("GetAnswerReview", request).review, name)
+        review = value_of(AnswerReview, self._call("GetAnswerReview", request).review)
+        if review.name != name:
+            raise VerificationError(problem="the controller sent another answer than requested")
+        return review
 
     @checked(answer=_REVIEWED)
     def release(
@@ -394,8 +381,7 @@ class Steward(Party):
             query: Words that each entry holds; default: every entry.
             last: Entries at most.
         """
-        request = pb.SearchLogRequest(query=query, page_size=min(last, _MOST))
-        answers = self._pages("SearchLog", request)
+        answers = self._pages("SearchLog", pb.SearchLogRequest(query=query, page_size=min(last, _MOST)))
         entries = (value_of(LogLine, one) for page in answers for one in page.entries)
         return Listed(islice(entries, last), "Log", LOG_HEADS, LogLine.line)
 
@@ -429,8 +415,7 @@ class Steward(Party):
         if again or view.state != _READY:
             request = pb.RunRiskRequest(name=name, request_id=str(uuid4()))
             with progress_bar("Examining the records", progress) as reported:
-                operation = self._call("RunRisk", request)
-                result_of(self._connection, operation, Empty, reported)
+                result_of(self._connection, self._call("RunRisk", request), Empty, reported)
             view = self._call("GetRisk", pb.GetRiskRequest(name=name)).review
         return risk_of(view, name)
 
@@ -455,8 +440,7 @@ class Steward(Party):
             preview: From ``preview``.
             reason: Why, in one line; it goes into the log.
         """
-        about = preview.kind, preview.resource, preview.arguments
-        return self._decided(*about, reason, preview.shown)
+        return self._decided(preview.kind, preview.resource, preview.arguments, reason, preview.shown)
 
     @checked(address=optional_text)
     def enrolment(

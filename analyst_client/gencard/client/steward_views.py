@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,11 +30,14 @@ WIDEST_MAP = 16
 _MOST_PAIRS = 12
 _ONLY_ROUNDED = re.compile(r"rounding \d+")
 _HERE, _BEFORE, _BOTH, _NONE = "+", "o", "*", "·"
+_MARKS = {(True, False): _HERE, (False, True): _BEFORE, (True, True): _BOTH, (False, False): _NONE}
+"""Marks of pairs, by whether one table has both: of this card, and of cards granted before."""
 
 
 def first_line(first: FirstDecision) -> str:
     """A first decision in one line: action, steward, times, reason."""
-    with_what = f" with {arguments_text(first.arguments)}" if first.arguments else ""
+    arguments = ", ".join(f"{name} {value}" for name, value in first.arguments.items())
+    with_what = f" with {arguments}" if arguments else ""
     when = f"{time_text(first.time)}, waits until {time_text(first.expires)}"
     return f"{first.kind}{with_what} by {short_name(first.by)}, {when}: {first.reason}"
 
@@ -42,16 +46,18 @@ def together_grid(together: Together) -> Grid:
     """The lower half of both matrices in one table."""
     numbers = [str(place + 1) for place in range(len(together.attributes))]
     lines = [
-        (number, name, *(_together(together, row, column) for column in range(row + 1)))
+        (
+            number,
+            name,
+            *(
+                _MARKS[bool(together.here[row][column]), bool(together.before[row][column])]
+                for column in range(row + 1)
+            ),
+        )
         for row, (number, name) in enumerate(zip(numbers, together.attributes, strict=True))
     ]
     padded = [(*line, *[""] * (len(numbers) + 2 - len(line))) for line in lines]
     return Grid(("", "", *numbers), padded, numbers=True)
-
-
-def _together(together: Together, row: int, column: int) -> str:
-    here, before = together.here[row][column], together.before[row][column]
-    return (_BOTH if before else _HERE) if here else (_BEFORE if before else _NONE)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -200,10 +206,6 @@ def command_of(kind: str, resource: str, arguments: Mapping[str, Any], shown: st
     return " ".join([*words, "--shown", shown])
 
 
-def arguments_text(arguments: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in arguments.items())
-
-
 # Registers that stewards read besides cards: queue, answers to release, budgets, people, log.
 
 
@@ -252,30 +254,21 @@ class AnswerReview(steward.AnswerReview, Displayable):
         if question.missing == "drop":
             lines.append(("Missing values", "records with one in the formula are left out"))
         lines += [("Options", question.options)] if question.options else []
-        lines += self._extent()
+        with suppress(GencardError):  # a document of another form is printed as it is
+            if self.document is not None:
+                answer = AnalysisAnswer.of_json(self.document)
+                lines.append(("Records", f"{answer.n:,g}, {answer.noise}"))
         lines.append(("Asked", time_text(self.summary.time)))
         if self.cells:
             marks = [cell.mark for cell in self.cells]
             counts = ", ".join(f"{marks.count(colour)} {colour}" for colour in Colour)
-            lines.append(
-                (
-                    "Numbers",
-                    f"{len(marks)}: {counts}. Read the program: marks rely on the counts that it "
-                    "reports",
-                )
-            )
+            advice = "Read the program: marks rely on the counts that it reports"
+            lines.append(("Numbers", f"{len(marks)}: {counts}. {advice}"))
         if self.reasons:
             lines.append(("Refused by", ", ".join(self.reasons)))
         if self.two:
             lines.append(("Stewards", "two must decide"))
         return [*lines, ("Next", "release or refuse"), ("Shown", self.shown)]
-
-    def _extent(self) -> list[tuple[str, str]]:
-        try:
-            answer = None if self.document is None else AnalysisAnswer.of_json(self.document)
-        except GencardError:  # it is printed as it is
-            answer = None
-        return [] if answer is None else [("Records", f"{answer.n:,g}, {answer.noise}")]
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
         parts: list[Part] = [Facts(self.lines())]

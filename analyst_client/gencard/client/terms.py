@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal
-from fractions import Fraction
 from itertools import combinations
 from typing import Any, NamedTuple, TypedDict
 
@@ -70,12 +69,6 @@ class Phi(NamedTuple):
     histograms: Clique = ()
     sums: tuple[Sum, ...] = ()
 
-    @property
-    def keys(self) -> list["Key"]:
-        """The key of each statistic in ``weights``, in the order of a card."""
-        histograms = map(Histogram, self.histograms)
-        return [*map(_key, self.marginals), *self.moments, *histograms, *self.sums]
-
 
 @checked()
 def all_marginals(order: int = 2, attributes: Iterable[str] | None = None) -> AllMarginals:
@@ -128,8 +121,7 @@ def total(
         by: Attributes of the groups.
         present: Further attributes that must not be missing.
     """
-    of = (attribute,) if other is None else (attribute, other)
-    return Sum(of, tuple(by), tuple(present))
+    return Sum((attribute,) if other is None else (attribute, other), tuple(by), tuple(present))
 
 
 @checked()
@@ -227,9 +219,8 @@ def privacy_of(options: Measured, policy: Policy) -> Privacy | None:
     words = [word for word in _WORDS if options.get(word) is not None]
     privacy = options.get("privacy")
     if privacy is not None and words:
-        raise InvalidInputError(
-            field="privacy", problem=f"cannot be combined with {' and '.join(words)}"
-        )
+        problem = f"cannot be combined with {' and '.join(words)}"
+        raise InvalidInputError(field="privacy", problem=problem)
     if not words:
         return privacy
     budgets = [word for word in CURRENCIES if options.get(word) is not None]
@@ -245,12 +236,10 @@ def privacy_of(options: Measured, policy: Policy) -> Privacy | None:
 
 def alike(options: Measured) -> dict[str, Any]:
     """The options that are fields of the terms; None is the same as absent."""
-    own_options = {
-        name: value for name, value in options.items() if name in _ALIKE and value is not None
-    }
     return {
         name: tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
-        for name, value in own_options.items()
+        for name, value in options.items()
+        if name in _ALIKE and value is not None
     }
 
 
@@ -269,14 +258,13 @@ def analyses_of(given: "Analyses | Mapping[str, Any] | None", privacy: Privacy) 
         for name, value in given.items()
         if name not in budget
     }
-    own = privacy_with(privacy.mechanism, privacy.parameters | budget)
-    return Analyses(**parts).measured_as(own)
+    return Analyses(**parts).measured_as(privacy_with(privacy.mechanism, privacy.parameters | budget))
 
 
 def weights_of(options: Measured, phi: Phi) -> tuple[int, ...]:
     """One weight for each statistic, in the order of a card; empty if no weights are given."""
     weights = {_key(statistic): weight for statistic, weight in (options.get("weights") or {}).items()}
-    requested = phi.keys
+    requested = [*map(_key, phi.marginals), *phi.moments, *map(Histogram, phi.histograms), *phi.sums]
     if weights.keys() - set(requested):
         raise InvalidInputError(field="weights", problem="name a statistic that is not requested")
     if not all(type(weight) is int for weight in weights.values()):
@@ -302,7 +290,8 @@ def sum_stddevs(terms: Proposal, statistics: Sequence[LinearStatistic]) -> tuple
     """Standard deviation of each sum of the moments' functions, in numerators, in their order."""
     if not isinstance(terms.privacy, AddedNoise):
         return tuple(0.0 for statistic in statistics for _ in statistic.functions)
-    budgets = _budgets(terms, terms.privacy)[len(terms.marginals) : len(terms.cliques)]
+    budgets = terms.privacy.parts(terms.weights or [1] * terms.statistics)
+    budgets = budgets[len(terms.marginals) : len(terms.cliques)]
     return tuple(
         terms.privacy.stddev(scale)
         for statistic, budget in zip(statistics, budgets, strict=True)
@@ -320,7 +309,7 @@ def number_stddevs(terms: Proposal, coding: Coding) -> tuple[float, ...]:
         of_counts = rounding_stddev(rounding) if rounding > 1 else 0.0
         return (of_counts,) * len(terms.histograms) + (0.0,) * (2 * len(terms.sums))
     privacy = terms.privacy
-    budgets = _budgets(terms, privacy)[len(terms.cliques) :]
+    budgets = privacy.parts(terms.weights or [1] * terms.statistics)[len(terms.cliques) :]
     places = len(terms.histograms)
     deviations = [privacy.stddev(privacy.scale(privacy.moved, budget)) for budget in budgets[:places]]
     for one, budget in zip(terms.sums, budgets[places:], strict=True):
@@ -343,10 +332,6 @@ def measured_with(
         dict(zip(terms.histograms, deviations[:places], strict=True)),
         dict(zip(terms.sums, zip(sums, sums, strict=True), strict=True)),
     )
-
-
-def _budgets(terms: Proposal, privacy: AddedNoise) -> list[Fraction]:
-    return privacy.parts(terms.weights or [1] * terms.statistics)
 
 
 def _for_persons(privacy: Privacy, most_records: int) -> Privacy:
@@ -416,8 +401,7 @@ def _within(where: str | None, cliques: tuple[Clique, ...], coding: Coding) -> t
     from gencard.analysis.formulas.model_matrix import read_condition  # noqa: PLC0415 - loads pandas
 
     attributes, _ = read_condition(where, coding)
-    together = (coding.domain.canonical({*clique, *attributes}) for clique in cliques)
-    return tuple(dict.fromkeys(together))
+    return tuple(dict.fromkeys(coding.domain.canonical({*clique, *attributes}) for clique in cliques))
 
 
 def all_columns(entry: CatalogueEntry, measured: Measured) -> tuple[Statistic, ...]:

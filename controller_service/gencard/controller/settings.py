@@ -64,9 +64,8 @@ class Server(Section):
     @model_validator(mode="after")
     def _plaintext_stays_on_loopback(self) -> "Server":
         if self.insecure_dev and not is_loopback(self.address):
-            raise InvalidInputError(
-                field="server.insecure_dev", problem="is allowed only with an address on loopback"
-            )
+            problem = "is allowed only with an address on loopback"
+            raise InvalidInputError(field="server.insecure_dev", problem=problem)
         return self
 
 
@@ -331,37 +330,25 @@ class Settings(BaseSettings):
         return env_settings, init_settings
 
     @model_validator(mode="after")
-    def _names_are_used_once(self) -> "Settings":
+    def _fits_together(self) -> "Settings":
+        """Check names, what is lent, the page and the cell against the rest of the settings."""
         for field, entries in (("datasets", self.datasets), ("black_boxes", self.black_boxes)):
             names = [entry.name for entry in entries]
             if len(set(names)) != len(names):
                 raise InvalidInputError(field=field, problem="two entries have the same name")
         if any(box.name in GENERATORS for box in self.black_boxes):
             raise InvalidInputError(field="black_boxes", problem="an entry has the name of a generator")
-        return self
-
-    @model_validator(mode="after")
-    def _what_is_lent_is_there(self) -> "Settings":
         there = {*GENERATORS, *(box.name for box in self.black_boxes)}
         for name in self.lending.black_boxes:
             if name not in there:
                 problem = "must name black boxes of these settings, or generators"
                 raise InvalidInputError(field="lending.black_boxes", problem=problem)
-        return self
-
-    @model_validator(mode="after")
-    def _a_page_has_a_certificate(self) -> "Settings":
         if self.page is not None and self.server.insecure_dev:
             problem = "needs a certificate, so it cannot be combined with server.insecure_dev"
             raise InvalidInputError(field="page", problem=problem)
-        return self
-
-    @model_validator(mode="after")
-    def _an_open_cell_is_for_development(self) -> "Settings":
         if self.cell.isolation is Isolation.PROCESSES and not self.server.insecure_dev:
-            raise InvalidInputError(
-                field="cell.isolation", problem="may be processes only with server.insecure_dev"
-            )
+            problem = "may be processes only with server.insecure_dev"
+            raise InvalidInputError(field="cell.isolation", problem=problem)
         return self
 
     @classmethod

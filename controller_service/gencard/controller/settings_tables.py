@@ -170,9 +170,8 @@ class MailTable(Section):
             problem = "may be 'none' only for a server on this machine"
             raise InvalidInputError(field="notify.mail.security", problem=problem)
         if bool(self.user) != (self.password_file is not None):
-            raise InvalidInputError(
-                field="notify.mail.user", problem="and password_file must be given together"
-            )
+            problem = "and password_file must be given together"
+            raise InvalidInputError(field="notify.mail.user", problem=problem)
         return self
 
 

@@ -101,10 +101,11 @@ class FidelityReport(WrittenAsPage, Displayable):
         return [
             *(("Not seen", words) for words in self.unseen),
             ("Result", self.wording),
-            *self._about_rows(),
+            *self.about_rows(),
         ]
 
-    def _about_rows(self) -> list[tuple[str, str]]:
+    def about_rows(self) -> list[tuple[str, str]]:
+        """Facts about the rows and the comparison, in names and values."""
         largest = self.facts.largest
         most = max(marginal.stddev for marginal in self.facts.marginals)
         noise = f"at most ±{most:.3g} records on each count; not part of these distances"
@@ -146,19 +147,18 @@ class FidelityReport(WrittenAsPage, Displayable):
         return tuple(self.coding.attribute(name).coding.level_names[code] for name, code in pairs)
 
     def _page(self) -> str:
-        rendered: str = page_module().fidelity_page(
-            self.ordered(),
-            about=self.about,
-            wording=self.wording,
-            unseen=self.unseen,
-            lines=self._about_rows(),
-            levels=self.levels,
-            numbers=self.numbers,
-        )
-        return rendered
+        return str(page_module().fidelity_page(self))
 
     def document(self) -> dict[str, Any]:
         """All numbers as an object of JSON types, in psi's order."""
+        marginals = []
+        for marginal in self.facts.marginals:
+            worst = [
+                PLAIN.write(cell) | {"levels": self.levels(marginal.clique, cell)}
+                for cell in marginal.worst
+            ]
+            own = {"beyond_chance": marginal.beyond_chance, "worst": worst}
+            marginals.append(asdict(marginal) | own)
         return {
             "format": FIDELITY_FORMAT,
             "about": self.about,
@@ -166,16 +166,10 @@ class FidelityReport(WrittenAsPage, Displayable):
             "unit": "shares of 1; stddev in records",
             "rows": self.facts.rows,
             "false_alarms": FALSE_ALARMS,
-            "marginals": [self._object(marginal) for marginal in self.facts.marginals],
+            "marginals": marginals,
             # a schema without a step has the document of before
             **({} if self.numbers is None else {"unseen": self.unseen, **self.numbers.document()}),
         }
-
-    def _object(self, marginal: MarginalFidelity) -> dict[str, Any]:
-        cells = [
-            PLAIN.write(cell) | {"levels": self.levels(marginal.clique, cell)} for cell in marginal.worst
-        ]
-        return asdict(marginal) | {"beyond_chance": marginal.beyond_chance, "worst": cells}
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
         numbers = self.numbers.grids() if self.numbers else []
@@ -263,38 +257,43 @@ class UtilityReport(WrittenAsPage, Displayable):
             *([("Target", self.target)] if self.target else []),
         ]
 
-    def grid(self) -> Iterator[tuple[str, ...]]:
-        """Accuracies under ``ACCURACY_HEADS``; empty without a target."""
+    def grid(self) -> Grid:
+        """Accuracies of predictions; empty without a target."""
         predictions = self.predictions
         if predictions is None:
-            return
+            return Grid(ACCURACY_HEADS, [])
         real, synthetic = predictions.real_forest, predictions.forest
-        yield "records", "regression", percent(predictions.real_regression), "", ""
-        yield "rows", "regression", *_shares(predictions.regression), ""
-        yield "records", "forest", percent(real.accuracy), "", ""
-        yield "rows", "forest", *_shares(synthetic.accuracies), f"{synthetic.similarity:.3g}"
+        of_regression = predictions.regression.on_real, predictions.regression.on_synthetic
+        of_forest = synthetic.accuracies.on_real, synthetic.accuracies.on_synthetic
+        lines = [
+            ("records", "regression", percent(predictions.real_regression), "", ""),
+            ("rows", "regression", *map(percent, of_regression), ""),
+            ("records", "forest", percent(real.accuracy), "", ""),
+            ("rows", "forest", *map(percent, of_forest), f"{synthetic.similarity:.3g}"),
+        ]
+        return Grid(ACCURACY_HEADS, lines)
 
     def document(self) -> dict[str, Any]:
         """All numbers as an object of JSON types."""
         content = asdict(replace(self, numbers=None))
         del content["has_gap"], content["numbers"]
+        for name in ("regression", "tree"):
+            propensity: Propensity | None = getattr(self, name)
+            if propensity is not None:
+                error = content[name].pop("expected_error")
+                content[name]["standardised"] = propensity.standardised
+                if propensity.standardised is None:  # what is expected is not known: say how badly
+                    content[name]["expected_error"] = error if isfinite(error) else None
         return {"format": UTILITY_FORMAT, "unit": "shares of 1; S_pMSE is a ratio", **content} | {
             "tables": {str(width): mean for width, mean in self.tables},
-            **{name: _object(getattr(self, name)) for name in ("regression", "tree")},
             **({} if self.numbers is None else self.numbers.document()),
         }
 
     def _page(self) -> str:
-        rendered: str = page_module().utility_page(
-            about=self.about,
-            lines=self.lines(),
-            grid=Grid(ACCURACY_HEADS, list(self.grid())),
-            numbers=self.numbers,
-        )
-        return rendered
+        return str(page_module().utility_page(self))
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
-        predictions = [] if self.predictions is None else [Grid(ACCURACY_HEADS, self.grid())]
+        predictions = [] if self.predictions is None else [self.grid()]
         numbers = self.numbers.grids() if self.numbers else []
         title = f"Utility: {self.about}" if self.about else "Utility"
         return title, [Facts(self.lines()), *numbers, *predictions]
@@ -328,7 +327,12 @@ def utility_report(
     tables = {width: table_utilities(original, synthetic, width) for width in widths}
     worst, propensity = max(tables[widths[-1]].items(), key=lambda table: table[1].standardised or 0.0)
     means = ((k, mean_measure(tables[k].values(), "S_pMSE")) for k in widths)
-    taught = _predictions(options, values, original, synthetic, rng)
+    taught = None
+    if options.target:
+        others = options.predictors or tuple(name for name in attributes if name != options.target)
+        kept = {name: each for name, each in values.items() if name in others}
+        task = Task(options.target, others, kept)
+        taught = analyses(task, split(original, task.target), synthetic, rng=rng)
     return UtilityReport(
         rows=len(synthetic),
         records=len(original),
@@ -348,22 +352,6 @@ def utility_report(
     )
 
 
-def _predictions(
-    options: UtilityOptions,
-    values: dict[str, Any],
-    original: Dataset,
-    synthetic: Dataset,
-    rng: np.random.Generator,
-) -> Predictions | None:
-    if not options.target:
-        return None
-    attributes = synthetic.domain.attributes
-    others = options.predictors or tuple(name for name in attributes if name != options.target)
-    kept = {name: each for name, each in values.items() if name in others}
-    task = Task(options.target, others, kept)
-    return analyses(task, split(original, task.target), synthetic, rng=rng)
-
-
 def _regression(original: Dataset, synthetic: Dataset, values: dict[str, Any]) -> Propensity | None:
     """With pair interactions if the model permits, else without; None if too large even then."""
     for order in (2, 1):
@@ -379,17 +367,3 @@ def _propensity_text(propensity: Propensity | None) -> str:
         return "too many parameters"
     parameters = f", {propensity.parameters:,} parameters" if propensity.parameters else ""
     return f"pMSE {propensity.pmse:.3g}, S_pMSE {number(propensity.standardised)}{parameters}"
-
-
-def _shares(accuracies: Any) -> tuple[str, str]:
-    return percent(accuracies.on_real), percent(accuracies.on_synthetic)
-
-
-def _object(propensity: Propensity | None) -> dict[str, Any] | None:
-    if propensity is None:
-        return None
-    document = asdict(propensity) | {"standardised": propensity.standardised}
-    error = document.pop("expected_error")
-    if propensity.standardised is None:  # what is expected is not known: say how badly
-        document["expected_error"] = error if isfinite(error) else None
-    return document

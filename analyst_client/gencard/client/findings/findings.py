@@ -13,10 +13,8 @@ from gencard.core.coding import Coding, Edges, date_of_days, time_text
 from gencard.core.domain import Clique
 from gencard.core.typed_json import PLAIN
 from gencard.core.types import UNDEFINED
-from gencard.measures.evaluation import risk_findings as attacks
-from gencard.measures.evaluation import risk_findings as distances
-from gencard.measures.evaluation import utility_findings as models
-from gencard.measures.evaluation import utility_findings as tables
+from gencard.measures.evaluation import risk_findings as risk
+from gencard.measures.evaluation import utility_findings as utility
 from gencard.measures.evaluation.evaluation import Finding
 from gencard.measures.utility.fidelity import Fidelity
 from gencard.measures.utility.numbers import NumberFigure, NumberTable, Source, Statistic
@@ -319,14 +317,14 @@ def sentence(finding: Finding) -> str:
 
 
 @sentence.register
-def _(finding: tables.FidelityFinding) -> str:
+def _(finding: utility.FidelityFinding) -> str:
     unseen = [f"Not seen: {words}." for words in unseen_words(finding.facts)]
     return " ".join([*unseen, fidelity_result(finding.facts)])
 
 
 def result_sentence(finding: Finding) -> str:
     """The finding in words, without what it does not see: a report says that first."""
-    if isinstance(finding, tables.FidelityFinding):
+    if isinstance(finding, utility.FidelityFinding):
         return fidelity_result(finding.facts)
     return sentence(finding)
 
@@ -341,7 +339,7 @@ def fidelity_result(facts: Fidelity) -> str:
 
 
 def unseen_words(facts: Fidelity) -> list[str]:
-    """Yield a clause for each kind of effect that a comparison with psi cannot show."""
+    """Return a clause for each kind of effect that a comparison with psi cannot show."""
     words, unseen = [], facts.unseen
     if unseen is not None and unseen.invented:
         names = ", ".join(unseen.invented)
@@ -358,25 +356,21 @@ def unseen_words(facts: Fidelity) -> list[str]:
             f"records of {named(first.clique)}: rows are {percent(first.total_variation)} from psi{more}"
         )
     if facts.numbers is not None and facts.numbers.drowned:
-        words.append(_drowned_numbers(facts.numbers))
+        drowned = facts.numbers.drowned
+        # the figure with the largest noise, in standard deviations of its number
+        one = max(drowned, key=lambda one: one.noise / (one.spread or 1.0))
+        what = f"share of {one.at:g}" if one.statistic is Statistic.SHARE else str(one.statistic)
+        part = f", {percent(one.noise / one.spread)} of its sd" if one.spread not in (0.0, 1.0) else ""
+        more = f"; {len(drowned) - 1:,} more likewise" if len(drowned) > 1 else ""
+        words.append(
+            f"differences of numbers below the noise in psi: {what} of {named(one.attributes)} "
+            f"± {error_text(one, one.noise)}{part}{more}"
+        )
     return words
 
 
-def _drowned_numbers(table: NumberTable) -> str:
-    """The figure with the largest noise, in standard deviations of its number."""
-    drowned = table.drowned
-    first = max(drowned, key=lambda one: one.noise / (one.spread or 1.0))
-    what = f"share of {first.at:g}" if first.statistic is Statistic.SHARE else str(first.statistic)
-    part = f", {percent(first.noise / first.spread)} of its sd" if first.spread not in (0.0, 1.0) else ""
-    more = f"; {len(drowned) - 1:,} more likewise" if len(drowned) > 1 else ""
-    return (
-        f"differences of numbers below the noise in psi: {what} of {named(first.attributes)} "
-        f"± {error_text(first, first.noise)}{part}{more}"
-    )
-
-
 @sentence.register
-def _(finding: distances.DistanceFinding) -> str:
+def _(finding: risk.DistanceFinding) -> str:
     text = (
         f"{percent(finding.share)} of the rows are closer to a training record than to a holdout record "
         f"({interval(finding.low, finding.high)}, equal numbers of both). Without copying, 50 % are "
@@ -395,9 +389,9 @@ def _detectable(share: float | None) -> str:
     """The copies that a test on all records would have shown; empty where a finding does not say."""
     if share is None:
         return ""
-    if distances.shown_share(share) is None:
+    if risk.shown_share(share) is None:
         return " The holdout is too small to show copies, whatever their share of the rows."
-    less = f" It decides nothing about fewer than {percent(share)}." if share > distances.BLIND else ""
+    less = f" It decides nothing about fewer than {percent(share)}." if share > risk.BLIND else ""
     return (
         f" The test shows copies from a share of {percent(share)} of the rows on, in 8 of 10 such "
         f"evaluations.{less}"
@@ -411,7 +405,7 @@ _CLONE_RESULTS = {
 
 
 @sentence.register
-def _(finding: distances.CloneFinding) -> str:
+def _(finding: risk.CloneFinding) -> str:
     if finding.copied is not None:
         beyond = finding.stands_out and not finding.copied
         likeness = " But more rows equal a training record than likeness explains." if beyond else ""
@@ -430,16 +424,16 @@ def _(finding: distances.CloneFinding) -> str:
 
 
 @sentence.register
-def _(finding: distances.RatioFinding) -> str:
+def _(finding: risk.RatioFinding) -> str:
     return (
         "For 5 % of the rows, the distance to the closest training record is at most "
-        f"{_ratio(finding.low_train)} times that to the second closest; for holdout records "
-        f"{_ratio(finding.low_holdout)} times."
+        f"{number(finding.low_train, '.2g')} times that to the second closest; for holdout records "
+        f"{number(finding.low_holdout, '.2g')} times."
     )
 
 
 @sentence.register
-def _(finding: attacks.UniquesFinding) -> str:
+def _(finding: risk.UniquesFinding) -> str:
     shares = dict(finding.shares)
     return (
         f"{percent(shares['repU'])} of the records are unique and equal a unique row (replicated "
@@ -448,7 +442,7 @@ def _(finding: attacks.UniquesFinding) -> str:
 
 
 @sentence.register
-def _(finding: attacks.RowUniquesFinding) -> str:
+def _(finding: risk.RowUniquesFinding) -> str:
     rows, single = f"{percent(finding.unique)} of the rows are unique in all attributes.", finding.single
     if single is None:
         return f"{rows} psi states no exact count."
@@ -456,7 +450,7 @@ def _(finding: attacks.RowUniquesFinding) -> str:
 
 
 @sentence.register
-def _(finding: tables.AssociationsFinding) -> str:
+def _(finding: utility.AssociationsFinding) -> str:
     pairs, total = len(finding.pairs), len(finding.pairs) + finding.unmeasured
     if not pairs:
         return f"Phi holds none of the {total:,} pairs of attributes: {_MODEL}"
@@ -473,7 +467,7 @@ def _(finding: tables.AssociationsFinding) -> str:
 
 
 @sentence.register
-def _(finding: attacks.DisclosureFinding) -> str:
+def _(finding: risk.DisclosureFinding) -> str:
     shares = dict(finding.shares)
     return (
         f"Given {', '.join(finding.keys)}, the rows disclose a level of {finding.target} for "
@@ -483,7 +477,7 @@ def _(finding: attacks.DisclosureFinding) -> str:
 
 
 @sentence.register
-def _(finding: attacks.AttackFinding) -> str:
+def _(finding: risk.AttackFinding) -> str:
     risk = finding.risk
     result = (
         f"{percent(finding.attack.share)} of the guesses about training records were right, "
@@ -496,7 +490,7 @@ def _(finding: attacks.AttackFinding) -> str:
 
 
 @sentence.register
-def _(finding: attacks.MembershipFinding) -> str:
+def _(finding: risk.MembershipFinding) -> str:
     return (
         "A training record is nearer to the rows than a holdout record with probability "
         f"{percent(finding.area)} ({interval(finding.low, finding.high)}); random guessing gives 50 %."
@@ -504,7 +498,7 @@ def _(finding: attacks.MembershipFinding) -> str:
 
 
 @sentence.register
-def _(finding: tables.MarginalsFinding) -> str:
+def _(finding: utility.MarginalsFinding) -> str:
     worst = finding.ordered[0]
     mean = float(np.mean([one.error for one in finding.marginals]))
     return (
@@ -514,7 +508,7 @@ def _(finding: tables.MarginalsFinding) -> str:
 
 
 @sentence.register
-def _(finding: models.GapFinding) -> str:
+def _(finding: utility.GapFinding) -> str:
     if finding.error is None:
         return f"The gap {finding.gap} is undefined: no level has both enough records and rows."
     if finding.synthetic[0] is None:
@@ -531,7 +525,7 @@ def _(finding: models.GapFinding) -> str:
 
 
 @sentence.register
-def _(finding: tables.TablesFinding) -> str:
+def _(finding: utility.TablesFinding) -> str:
     means = []
     for one in finding.widths:
         over = f"the {one.tables:,} tables"
@@ -547,7 +541,7 @@ def _(finding: tables.TablesFinding) -> str:
 
 
 @sentence.register
-def _(finding: models.PropensityFinding) -> str:
+def _(finding: utility.PropensityFinding) -> str:
     regression = f"S_pMSE {number(finding.regression)}" if finding.order else "has too many parameters"
     text = (
         f"Telling rows from records: regression {regression}, tree S_pMSE {number(finding.tree)}; "
@@ -562,13 +556,9 @@ def _(finding: models.PropensityFinding) -> str:
 
 
 @sentence.register
-def _(finding: models.PredictionsFinding) -> str:
+def _(finding: utility.PredictionsFinding) -> str:
     return (
         f"Accuracy on the holdout: a forest trained on the release {percent(finding.forest.on_real)}, "
         f"on the records {percent(finding.forest.by_records)}; a regression "
         f"{percent(finding.regression.on_real)} and {percent(finding.regression.by_records)}."
     )
-
-
-def _ratio(ratio: float | None) -> str:
-    return number(ratio, ".2g")

@@ -17,10 +17,8 @@ from gencard.client.common.display import named, percent
 from gencard.client.findings.findings import NumberReport, figure_name, sentence
 from gencard.core.audit.report import AuditReport, PlantedEvidence, UniquesEvidence
 from gencard.core.types import UNDEFINED
-from gencard.measures.evaluation import risk_findings as attacks
-from gencard.measures.evaluation import risk_findings as distances
-from gencard.measures.evaluation import utility_findings as models
-from gencard.measures.evaluation import utility_findings as tables
+from gencard.measures.evaluation import risk_findings as risk
+from gencard.measures.evaluation import utility_findings as utility
 from gencard.measures.evaluation.evaluation import Finding
 from gencard.measures.evaluation.risk_findings import BINS, RATIO_BINS, STEP
 from gencard.measures.evaluation.utility_findings import MOST_LINES, FidelityFinding
@@ -44,11 +42,11 @@ _LEAKS = frozenset({"repU", "DiSCO", "DiSDiO"})
 
 
 _LINES = {
-    distances.DistanceFinding: 0,
-    distances.RatioFinding: 0,
-    attacks.MembershipFinding: 1,
-    models.PropensityFinding: 2,
-    attacks.AttackFinding: 3,
+    risk.DistanceFinding: 0,
+    risk.RatioFinding: 0,
+    risk.MembershipFinding: 1,
+    utility.PropensityFinding: 2,
+    risk.AttackFinding: 3,
 }
 """Lines of figures that do not have one line for each number; 0 for curves."""
 
@@ -60,19 +58,19 @@ def draw(finding: Finding, axes: Axes) -> None:
 
 def lines_of(finding: Finding) -> int:
     """Number of lines of the figure, one above the other; 0 for curves."""
-    if isinstance(finding, models.GapFinding):
+    if isinstance(finding, utility.GapFinding):
         return len(finding.levels)
-    if isinstance(finding, models.PredictionsFinding):
+    if isinstance(finding, utility.PredictionsFinding):
         return len(finding.predictors)
-    if isinstance(finding, tables.AssociationsFinding):
+    if isinstance(finding, utility.AssociationsFinding):
         return max(1, min(MOST_LINES, len(finding.pairs)))
-    if isinstance(finding, tables.TablesFinding):
+    if isinstance(finding, utility.TablesFinding):
         return len(_drawn_attributes(finding))
     return _LINES.get(type(finding), len(finding.lines))
 
 
 @draw.register
-def _(finding: attacks.AttackFinding, axes: Axes) -> None:
+def _(finding: risk.AttackFinding, axes: Axes) -> None:
     bars = (
         ("attack", finding.attack, ALARM),
         ("control", finding.control, RELEASE),
@@ -90,7 +88,7 @@ def _(finding: attacks.AttackFinding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: attacks.MembershipFinding, axes: Axes) -> None:
+def _(finding: risk.MembershipFinding, axes: Axes) -> None:
     """The area under the ROC curve and its interval; dotted: random guessing."""
     axes.axvline(50, color=BESIDE, linestyle=":")
     axes.hlines([0], [100 * finding.low], [100 * finding.high], color=ALARM, linewidth=2.5)
@@ -102,23 +100,21 @@ def _(finding: attacks.MembershipFinding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: distances.CloneFinding, axes: Axes) -> None:
+def _(finding: risk.CloneFinding, axes: Axes) -> None:
     shares = [_in_percent(share) for _, share in finding.lines]
-    _barh(axes, shares, [_colour_of_clones(name) for name, _ in finding.lines], height=0.6)
-    axes.set_yticks(range(len(shares)), [name for name, _ in finding.lines])
-    axes.invert_yaxis()
-    axes.tick_params(axis="y", length=0)
+    colours = [
+        ALARM
+        if name.startswith("Clones of train") or name == "Records of train that equal a row"
+        else (RELEASE if "of holdout" in name and "share" not in name else BESIDE)
+        for name, _ in finding.lines
+    ]
+    _barh(axes, shares, colours, height=0.6)
+    _name_lines(axes, [name for name, _ in finding.lines])
     axes.set_xlabel("% of the rows, or of the records that are named")
 
 
-def _colour_of_clones(name: str) -> str:
-    if name.startswith("Clones of train") or name == "Records of train that equal a row":
-        return ALARM
-    return RELEASE if "of holdout" in name and "share" not in name else BESIDE
-
-
 @draw.register
-def _(finding: distances.RatioFinding, axes: Axes) -> None:
+def _(finding: risk.RatioFinding, axes: Axes) -> None:
     edges = np.linspace(0, 1, RATIO_BINS + 1)
     for shares, colour, label in (
         (finding.holdout, RELEASE, "by records of holdout"),
@@ -131,34 +127,29 @@ def _(finding: distances.RatioFinding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: tables.AssociationsFinding, axes: Axes) -> None:
+def _(finding: utility.AssociationsFinding, axes: Axes) -> None:
     """The largest differences, the rows beside psi; nothing but the axis where Phi holds no pair."""
     shown = finding.pairs[:MOST_LINES]
-    places = range(len(shown))
     _barh(axes, [one.rows for one in shown], [RELEASE] * len(shown), height=0.5)
     _marks(axes, [one.psi for one in shown])
-    axes.set_yticks(places, [short(" × ".join(one.clique), 44) for one in shown])
-    axes.invert_yaxis()
-    axes.tick_params(axis="y", length=0)
+    _name_lines(axes, [short(" × ".join(one.clique), 44) for one in shown])
     axes.set_xlim(0, 1)
     axes.set_xlabel("Cramér's V; bar: rows, mark: psi")
 
 
-@draw.register(attacks.UniquesFinding)
-@draw.register(attacks.RowUniquesFinding)
-@draw.register(attacks.DisclosureFinding)
+@draw.register(risk.UniquesFinding)
+@draw.register(risk.RowUniquesFinding)
+@draw.register(risk.DisclosureFinding)
 def _(finding: Finding, axes: Axes) -> None:
     names = [name for name, _ in finding.lines]
     colours = [BESIDE if name in _REFERENCE else ALARM if name in _LEAKS else RELEASE for name in names]
     _barh(axes, [_in_percent(value) for _, value in finding.lines], colours, height=0.62)
-    axes.set_yticks(range(len(names)), names)
-    axes.invert_yaxis()
-    axes.tick_params(axis="y", length=0)
+    _name_lines(axes, names)
     axes.set_xlabel("%")
 
 
 @draw.register
-def _(finding: distances.DistanceFinding, axes: Axes) -> None:
+def _(finding: risk.DistanceFinding, axes: Axes) -> None:
     """Histograms of the three distances; exact copies are the bars left of 0."""
     edges = np.arange(BINS + 1) * STEP
     curves = (
@@ -168,8 +159,7 @@ def _(finding: distances.DistanceFinding, axes: Axes) -> None:
     )
     for place, (curve, colour, label) in enumerate(curves):
         axes.stairs(100 * np.array(curve.bins), edges, color=colour, linewidth=1.6, label=label)
-        left = -STEP * (5.6 - 1.2 * place)
-        axes.bar(left, 100 * curve.zeros, width=STEP, color=colour, align="edge")
+        axes.bar(-STEP * (5.6 - 1.2 * place), 100 * curve.zeros, width=STEP, color=colour, align="edge")
     axes.set_xticks([-STEP * 3.9, *np.arange(5) / 10], ["copies", "0", "0.1", "0.2", "0.3", "0.4"])
     axes.set_xlabel("distance to the closest record")
     axes.set_ylabel("% of the rows")
@@ -177,12 +167,10 @@ def _(finding: distances.DistanceFinding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: tables.FidelityFinding, axes: Axes) -> None:
+def _(finding: utility.FidelityFinding, axes: Axes) -> None:
     """Total variation of each marginal, with expected sampling error and bound."""
-    shown, places = (
-        finding.ordered[:MOST_LINES],
-        np.arange(min(MOST_LINES, len(finding.facts.marginals))),
-    )
+    shown = finding.ordered[:MOST_LINES]
+    places = np.arange(len(shown))
     distances, expected, bounds = (
         np.array([100 * getattr(one, name) for one in shown])
         for name in ("total_variation", "expected", "bound")
@@ -226,34 +214,32 @@ def draw_differences(shown: Sequence[NumberFigure], names: Sequence[str], axes: 
 
 
 @draw.register
-def _(finding: models.GapFinding, axes: Axes) -> None:
-    """Each level's gap, the release's beside that of the records."""
-    axes.axvline(0, color=BESIDE, linewidth=0.8)
-    _draw_with_records(axes, finding.levels, finding.synthetic, finding.original)
-    axes.set_xlabel("bar: gap in the release, %; mark: among the records")
+def _(finding: utility.GapFinding | utility.PredictionsFinding, axes: Axes) -> None:
+    """Each level's gap, or each predictor's importance: bars of the release, marks of the records."""
+    records: Sequence[float | None]
+    if isinstance(finding, utility.GapFinding):
+        names, records, value = finding.levels, finding.original, "gap"
+        axes.axvline(0, color=BESIDE, linewidth=0.8)
+    else:
+        names, records, value = finding.predictors, finding.real, "accuracy lost"
+    _barh(axes, [_in_percent(one) for one in finding.synthetic], [RELEASE] * len(names), height=0.5)
+    _marks(axes, [_in_percent(one) for one in records])
+    _name_lines(axes, [name[:24] for name in names])
+    axes.set_xlabel(f"bar: {value} in the release, %; mark: among the records")
 
 
 @draw.register
-def _(finding: models.PredictionsFinding, axes: Axes) -> None:
-    """Importances, the release's beside those of the records."""
-    _draw_with_records(axes, finding.predictors, finding.synthetic, finding.real)
-    axes.set_xlabel("bar: accuracy lost in the release, %; mark: among the records")
-
-
-@draw.register
-def _(finding: models.PropensityFinding, axes: Axes) -> None:
+def _(finding: utility.PropensityFinding, axes: Axes) -> None:
     """Both values; dotted: 1, a resample of the records."""
     _barh(axes, [finding.regression, finding.tree], [RELEASE] * 2, height=0.5)
     axes.axvline(1.0, color=BESIDE, linestyle=":", linewidth=1)
-    axes.set_yticks([0, 1], ["regression", "tree"])
+    _name_lines(axes, ["regression", "tree"])
     axes.set_xlim(left=0)
-    axes.invert_yaxis()
-    axes.tick_params(axis="y", length=0)
     axes.set_xlabel("S_pMSE; dotted: as good as resampling the records")
 
 
 @draw.register
-def _(finding: tables.TablesFinding, axes: Axes) -> None:
+def _(finding: utility.TablesFinding, axes: Axes) -> None:
     """Heat map of the pairs, S_pMSE by depth of colour; only the attributes of the worst ones."""
     shown = _drawn_attributes(finding)
     places = {name: place for place, name in enumerate(shown)}
@@ -274,16 +260,14 @@ def _(finding: tables.TablesFinding, axes: Axes) -> None:
 
 
 @draw.register
-def _(finding: tables.MarginalsFinding, axes: Axes) -> None:
+def _(finding: utility.MarginalsFinding, axes: Axes) -> None:
     """Total variation and error of the worst ones."""
     shown = finding.ordered[:MOST_LINES]
     places = np.arange(len(shown))
     axes.barh(places, [100 * one.total_variation for one in shown], color=RELEASE, height=0.6)
     errors = [100 * one.error for one in shown]
     axes.scatter(errors, places, color=BESIDE, label="RMSE of a cell", **_MARK)
-    axes.set_yticks(places, [short(" × ".join(one.clique), 44) for one in shown])
-    axes.invert_yaxis()
-    axes.tick_params(axis="y", length=0)
+    _name_lines(axes, [short(" × ".join(one.clique), 44) for one in shown])
     axes.set_xlabel("bar: total variation, % of the rows; mark: RMSE of a cell, %")
 
 
@@ -305,19 +289,14 @@ def _marks(axes: Axes, values: Sequence[float | None]) -> None:
     axes.scatter([value for value, _ in known], [place for _, place in known], color=BESIDE, **_MARK)
 
 
-def _draw_with_records(
-    axes: Axes, names: Sequence[str], release: Sequence[float | None], records: Sequence[float | None]
-) -> None:
-    """Shares in per cent, a line for each name, the first on top: bars, with marks for the records."""
-    places = range(len(names))
-    _barh(axes, [_in_percent(one) for one in release], [RELEASE] * len(names), height=0.5)
-    _marks(axes, [_in_percent(one) for one in records])
-    axes.set_yticks(places, [name[:24] for name in names])
+def _name_lines(axes: Axes, names: Sequence[str]) -> None:
+    """Name the lines of a figure, the first one on top."""
+    axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
     axes.tick_params(axis="y", length=0)
 
 
-def _drawn_attributes(finding: tables.TablesFinding) -> tuple[str, ...]:
+def _drawn_attributes(finding: utility.TablesFinding) -> tuple[str, ...]:
     worst = dict.fromkeys(finding.attributes, 0.0)
     for pair, value in finding.valued_pairs():
         for name in pair:
@@ -361,7 +340,12 @@ def lanes(groups: Sequence[Group], title: str, label: str) -> str:
         grid = np.linspace(every.min() - room, every.max() + room, 400)
         for position, (name, values, colour) in enumerate(groups):
             base = len(groups) - 1 - position
-            top, dots = base + 0.8 * _density(values, grid), np.full(len(values), base - 0.08)
+            # Gaussian kernels with Silverman's width, their sum scaled to a peak of 1; values without
+            # spread are drawn as a peak two steps of the grid wide.
+            width = 1.06 * float(values.std()) * len(values) ** -0.2
+            width = max(width, 2 * float(grid[1] - grid[0]))
+            density = np.exp(-(((grid[:, None] - values) / width) ** 2) / 2).sum(axis=1)
+            top, dots = base + 0.8 * (density / density.max()), np.full(len(values), base - 0.08)
             axes.fill_between(grid, base, top, color=colour, alpha=0.25, linewidth=0)
             axes.plot(grid, top, color=colour, linewidth=1.2)
             axes.plot(values, dots, "o", color=colour, markersize=4, alpha=0.8)
@@ -375,7 +359,7 @@ def lanes(groups: Sequence[Group], title: str, label: str) -> str:
 def blocks(report: AuditReport) -> str:
     """Test statistics of the strongest blocks; filled where significant at the level."""
     shown = report.blocks[:MOST_BARS][::-1]
-    names = [named(block.clique) for block in shown]
+    names = [short(named(block.clique), 48) for block in shown]
     heights = np.array([block.strength for block in shown])
     strong = [block.p_value <= report.plan.level for block in shown]
     with mpl.rc_context({**STYLE, "svg.hashsalt": "blocks"}):
@@ -383,13 +367,15 @@ def blocks(report: AuditReport) -> str:
         axes = figure.subplots()
         fill = [HIGH if filled else "none" for filled in strong]
         axes.barh(range(len(shown)), heights, color=fill, edgecolor=HIGH, height=0.62)
-        axes.set_yticks(range(len(shown)), [shortened(name) for name in names])
+        axes.set_yticks(range(len(shown)), names)
         axes.tick_params(axis="y", length=0)
         if heights.max(initial=0.0) > 50:
             axes.set_xscale("symlog", linthresh=10)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.set_xlabel("standard errors")
-        description = f"strongest: {names[-1]} with z {shown[-1].z:.1f}" if shown else "no block"
+        description = (
+            f"strongest: {named(shown[-1].clique)} with z {shown[-1].z:.1f}" if shown else "no block"
+        )
         return svg(figure, "Dependence of the output on the input, by block", description)
 
 
@@ -400,8 +386,8 @@ def fidelity(ordered: Sequence[MarginalFidelity]) -> str:
         f"largest excess: {named(worst.clique)}, {percent(worst.total_variation)}, "
         f"expected {percent(worst.expected)}"
     )
-    facts = Fidelity(0, tuple(ordered))
-    return drawn(FidelityFinding(facts), "Total variation of each marginal", description)
+    finding = FidelityFinding(Fidelity(0, tuple(ordered)))
+    return drawn(finding, "Total variation of each marginal", description)
 
 
 def numbers(report: NumberReport) -> str:
@@ -428,17 +414,6 @@ def drawn(finding: Finding, title: str, description: str = "") -> str:
         return svg(figure, title, description or sentence(finding))
 
 
-def _density(values: NDArray[np.float64], grid: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A Gaussian kernel density with Silverman's width, its peak scaled to 1.
-
-    Values without spread are drawn as a peak two steps of the grid wide.
-    """
-    width = 1.06 * float(values.std()) * len(values) ** -0.2
-    width = max(width, 2 * float(grid[1] - grid[0]))
-    density: NDArray[np.float64] = np.exp(-(((grid[:, None] - values) / width) ** 2) / 2).sum(axis=1)
-    return np.asarray(density / density.max())
-
-
 INK, LOW, HIGH, ORIGINAL = "#010203", "#020304", "#030405", "#040506"
 COLOURS = {
     INK: "currentColor",
@@ -463,10 +438,6 @@ STYLE: dict[Any, Any] = {
     "axes.prop_cycle": cycler(color=[HIGH, LOW, ORIGINAL]),
 }
 _NO_METADATA = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-
-
-def shortened(name: str) -> str:
-    return name if len(name) <= 48 else name[:47] + "…"
 
 
 def svg(figure: Figure, title: str, description: str) -> str:

@@ -1,6 +1,5 @@
 """verify, replay: offline checks of saved files."""
 
-from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,11 +9,12 @@ import numpy as np
 import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from gencard.client.analyst import Analyst
 from gencard.client.checking.bundle import OWN_KEY, Bundle, Keys, rebuild, with_fingerprint
 from gencard.client.checking.checks import Replayed, card_of_statement, check_delivered_file, places_by
-from gencard.client.checking.verify import AnsweredOnline, CheckLine, Outcome, evidence_time
+from gencard.client.checking.verify import AnsweredOnline, Outcome, evidence_time
 from gencard.client.checking.verify import verify as verify_bundle
-from gencard.client.common.display import plain
+from gencard.client.common.display import WrittenAsPage, plain
 from gencard.client.common.folder import make_folder
 from gencard.client.common.formats import usual_form
 from gencard.client.common.rows import (
@@ -26,17 +26,13 @@ from gencard.client.common.rows import (
     unread_columns,
 )
 from gencard.client.connection.credentials import Credentials, known_history, public_key
-from gencard.client.findings.fidelity import (
-    FidelityReport,
-    UtilityOptions,
-    UtilityReport,
-    utility_report,
-)
+from gencard.client.findings.fidelity import FidelityReport, UtilityOptions, utility_report
 from gencard.client.shell.terminal import (
     HERE,
     AsJson,
     Folder,
-    connected,
+    HtmlFile,
+    JsonFile,
     console,
     say,
     say_json,
@@ -44,9 +40,6 @@ from gencard.client.shell.terminal import (
 )
 from gencard.core.card.card import CardState
 from gencard.core.card.terms import CardTerms
-from gencard.core.coding import Coding
-from gencard.core.dataset import Dataset
-from gencard.core.domain import Domain
 from gencard.core.errors import (
     DomainMismatchError,
     GencardError,
@@ -55,14 +48,12 @@ from gencard.core.errors import (
     PermissionDeniedError,
     VerificationError,
 )
-from gencard.core.scale import Places
 from gencard.core.statistics.formula import Analysis, analysis_of
 from gencard.measures.utility.fidelity import GapWords
 from gencard.measures.utility.fidelity import fidelity as fidelity_to
 from gencard.measures.utility.numbers import compare_with_records
 from gencard.shell import visible
 from gencard.wire import dsse
-from gencard.wire.documents import Receipt
 from gencard.wire.keys import CARDS, LOG, KeyHistory
 
 # fidelity, report, utility: the quality and the risk of rows.
@@ -74,10 +65,8 @@ def fidelity(
         Path | None,
         typer.Option(help="A file of rows. Default: those in the folder, or the newest release."),
     ] = None,
-    page: Annotated[
-        Path | None, typer.Option("--html", help="Write the report as an HTML page.")
-    ] = None,
-    report: Annotated[Path | None, typer.Option("--report", help="Write the report as JSON.")] = None,
+    page: HtmlFile = None,
+    report: JsonFile = None,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
@@ -91,14 +80,12 @@ def fidelity(
     _shown(compared, page, report, as_json=as_json)
 
 
-def _shown(
-    compared: FidelityReport | UtilityReport, page: Path | None, report: Path | None, *, as_json: bool
-) -> None:
-    say_json(compared.document()) if as_json else console.print(compared)
+def _shown(findings: WrittenAsPage, page: Path | None, report: Path | None, *, as_json: bool) -> None:
+    say_json(findings.document()) if as_json else console.print(findings)
     if page is not None:
-        compared.save_html(page)
+        findings.save_html(page)
     if report is not None:
-        compared.save_json(report)
+        findings.save_json(report)
     paths = [str(path) for path in (page, report) if path is not None]
     if paths and not as_json:
         say(f"Written: {', '.join(paths)}")
@@ -119,14 +106,13 @@ def _of_folder(folder: Path, data: Path | None, *, as_json: bool) -> FidelityRep
 
 
 def _of_card(name: str, data: Path | None, connection: Path, *, as_json: bool) -> FidelityReport:
-    with connected(connection) as analyst:
+    with Analyst.connect(folder=connection) as analyst:
         agreement = analyst.card(name).agreement
         if data is None:
             receipt = next(agreement.receipts(), None)
             if receipt is None:
-                raise InvalidInputError(
-                    field="data", problem="is required, because the card has no release yet"
-                )
+                problem = "is required, because the card has no release yet"
+                raise InvalidInputError(field="data", problem=problem)
             return agreement.fidelity(agreement.fetch(receipt.name, progress=True))
         rows = read_numbered(data, agreement.coding, agreement.domain)
         _say_read(data, rows, as_json=as_json)
@@ -169,10 +155,8 @@ Answered = Annotated[
 def report(
     name: Annotated[str, typer.Argument(help="A card, or one of its releases.", metavar="CARD|RELEASE")],
     answer: Answered = None,
-    page: Annotated[
-        Path | None, typer.Option("--html", help="Write the report as an HTML page.")
-    ] = None,
-    file: Annotated[Path | None, typer.Option("--report", help="Write the report as JSON.")] = None,
+    page: HtmlFile = None,
+    file: JsonFile = None,
     measure: Measured = False,
     connection: Folder = HERE,
     as_json: AsJson = False,
@@ -186,28 +170,20 @@ def report(
         file = page.with_suffix(".json")
     if page is not None and page == file:
         raise InvalidInputError(field="report", problem="must differ from the file of the page")
-    paths = [path for path in (page, file) if path is not None]
-    for path in paths:
-        make_folder(path.parent)
-    with connected(connection) as analyst:
+    for path in (page, file):
+        if path is not None:
+            make_folder(path.parent)
+    with Analyst.connect(folder=connection) as analyst:
         reported = analyst.card(card)
-        answers = [reported.answer(*_analysis(text)) for text in answer or ()]
+        answers = []
+        for text in answer or ():
+            kind, colon, formula = text.partition(":")
+            if colon and "~" not in kind:  # what stands before a colon on the left of '~' is the kind
+                answers.append(reported.answer(formula.strip(), analysis_of(kind.strip())))
+            else:
+                answers.append(reported.answer(text, Analysis.LOGISTIC))
         card_report = reported.report(name if release else None, answers=answers, measure=measure)
-    say_json(card_report.document()) if as_json else console.print(card_report)
-    if page is not None:
-        card_report.save_html(page)
-    if file is not None:
-        card_report.save_json(file)
-    if paths and not as_json:
-        say(f"Written: {', '.join(map(str, paths))}")
-
-
-def _analysis(text: str) -> tuple[str, str]:
-    """Formula and kind; what stands before a colon on the left of '~' is the kind."""
-    kind, colon, formula = text.partition(":")
-    if not colon or "~" in kind:
-        return text, Analysis.LOGISTIC
-    return formula.strip(), analysis_of(kind.strip())
+    _shown(card_report, page, file, as_json=as_json)
 
 
 def utility(
@@ -229,14 +205,20 @@ def utility(
     ] = "",
     among: Annotated[str, typer.Option(help="Only these records, such as work=full,part.")] = "",
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the permutations.")] = 0,
-    page: Annotated[
-        Path | None, typer.Option("--html", help="Write the report as an HTML page.")
-    ] = None,
-    report: Annotated[Path | None, typer.Option("--report", help="Write the report as JSON.")] = None,
+    page: HtmlFile = None,
+    report: JsonFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare rows with records that you have: numbers, tables, propensity, predictions. Offline."""
-    rows, coding, domain = _described(synthetic, schema)
+    if synthetic.is_dir():
+        bundle = Bundle.of([synthetic])
+        rows, coding, domain = bundle.one("rows").path, bundle.schema(), bundle.domain()
+    elif schema is not None:
+        coding = Bundle.of([schema]).schema()
+        rows, domain = synthetic, coding.domain
+    else:
+        problem = "is required when the rows are a file without a release"
+        raise InvalidInputError(field="schema", problem=problem)
     ours, theirs = read_numbered(rows, coding, domain), read_numbered(records, coding, domain)
     for file, read in ((rows, ours), (records, theirs)):
         _say_read(file, read, as_json=as_json)
@@ -262,9 +244,8 @@ def _gap(groups: str, within: str, among: str) -> GapWords | None:
         return None
     attribute, levels = _levels(groups)
     if len(levels) != 2 or not within:
-        raise InvalidInputError(
-            field="gap", problem="needs two levels, such as sex=men,women, and --within"
-        )
+        problem = "needs two levels, such as sex=men,women, and --within"
+        raise InvalidInputError(field="gap", problem=problem)
     looked_at = _levels(among) if among else ("", ())
     return GapWords(attribute, *levels, within, *looked_at)
 
@@ -272,19 +253,6 @@ def _gap(groups: str, within: str, among: str) -> GapWords | None:
 def _levels(text: str) -> tuple[str, tuple[str, ...]]:
     attribute, _, levels = text.partition("=")
     return attribute, tuple(levels.split(","))
-
-
-def _described(synthetic: Path, schema: Path | None) -> tuple[Path, Coding, Domain]:
-    """The rows, what their codes mean, and the attributes that they have."""
-    if synthetic.is_dir():
-        bundle = Bundle.of([synthetic])
-        return bundle.one("rows").path, bundle.schema(), bundle.domain()
-    if schema is None:
-        raise InvalidInputError(
-            field="schema", problem="is required when the rows are a file without a release"
-        )
-    coding = Bundle.of([schema]).schema()
-    return synthetic, coding, coding.domain
 
 
 ControllerKey = Annotated[
@@ -334,7 +302,18 @@ def verify(
     if as_json:
         say_json([{"what": c.what, "outcome": c.outcome, "detail": c.detail} for c in checks])
     else:
-        _show(checks)
+        lines = [(f"{_MARK[one.outcome]} {one.outcome}", one.what, one.detail) for one in checks]
+        say_table(("", "What", "Result"), lines)
+        failed, left = (
+            ", ".join(one.what for one in checks if one.outcome is outcome)
+            for outcome in (Outcome.FAILED, Outcome.NOT_CHECKED)
+        )
+        if failed:
+            console.print(f"[bold red]Do not use these data:[/] {plain(failed)}.")
+        elif left:
+            console.print(f"[bold]All files present agree.[/] Not checked: {plain(left)}.")
+        else:
+            console.print("[bold green]Everything agrees.[/]")
         if answered is None and not bundle.all("revocation"):
             time = evidence_time(bundle, keys)
             until = f" after {time}" if time else ""
@@ -348,14 +327,13 @@ def verify(
 
 def _asked(folder: Path, bundle: Bundle) -> AnsweredOnline:
     name = _card_in(bundle).name
-    with connected(folder) as caller:
+    with Analyst.connect(folder=folder) as caller:
         try:
             card = caller.card(name)
         except (NotFoundError, PermissionDeniedError):
             return AnsweredOnline(problem="the controller does not show this card to you")
         caller.log.checkpoint()
-        facts = tuple(card.negotiation.attestations)
-        return AnsweredOnline(facts, card.state == CardState.REVOKED)
+        return AnsweredOnline(tuple(card.negotiation.attestations), card.state == CardState.REVOKED)
 
 
 def replay(
@@ -384,7 +362,10 @@ def replay(
         release, dataset, coding = rebuild(bundle, keys)
         places = places_by(_card_in(bundle), bundle.psi, coding)
         for file in bundle.all("rows"):
-            _check_rows(file.path, release, dataset, coding, places)
+            if read_rows(file.path, coding, dataset.domain).digest() != release.rows_digest:
+                problem = f"the rows in {file.path.name} do not match the receipt"
+                raise VerificationError(problem=problem)
+            check_delivered_file(file.path, dataset, coding, [release.drawing_seed], places)
     say(str(Replayed.of(release)))
     for file in bundle.all("rows"):
         if is_by_values(file.path):
@@ -400,14 +381,6 @@ def _card_in(bundle: Bundle) -> CardTerms:
     return card_of_statement(dsse.opened(bundle.one("card").content)[0])
 
 
-def _check_rows(
-    path: Path, receipt: Receipt, dataset: Dataset, coding: Coding, places: Mapping[str, Places]
-) -> None:
-    if read_rows(path, coding, dataset.domain).digest() != receipt.rows_digest:
-        raise VerificationError(problem=f"the rows in {path.name} do not match the receipt")
-    check_delivered_file(path, dataset, coding, [receipt.drawing_seed], places)
-
-
 def _keys(
     folder: Path, bundle: Bundle, controller: Path | None, analyst: Path | None, log: Path | None
 ) -> Keys:
@@ -415,52 +388,32 @@ def _keys(
 
     The folder's own signing keys count as the analyst's only if the card names its owner as analyst.
     """
+    is_connection = (folder / "certificate.pem").is_file()
+    if controller is None and not is_connection:
+        raise InvalidInputError(field="connection", problem=_NO_CONTROLLER_KEY)
+    controller_keys = _history(controller, "controller_key", CARDS, folder)
+    if analyst is not None:
+        analyst_keys: tuple[Ed25519PublicKey, ...] = (public_key(analyst, "analyst_key"),)
+    elif is_connection:
+        # the holder's own keys, where a card names the holder as its analyst; nothing is verified here
+        credentials = Credentials.of_folder(folder)
+        own, analysts = credentials.identity().uri, set()
+        for file in bundle.all("card"):
+            with suppress(GencardError):
+                analysts.add(card_of_statement(dsse.opened(file.content)[0]).analyst)
+        analyst_keys = credentials.public_signing_keys() if own in analysts else ()
+    else:
+        analyst_keys = ()
     return Keys(
-        _named(controller, "controller_key", CARDS) or _known(folder, CARDS),
-        (public_key(analyst, "analyst_key"),) if analyst else _own_keys(folder, bundle),
-        _named(log, "log_key", LOG) or (_known(folder, LOG) if _is_connection(folder) else None),
+        controller_keys,
+        analyst_keys,
+        _history(log, "log_key", LOG, folder) if log or is_connection else None,
         f"from {analyst.name}, as trustworthy as the source of that file" if analyst else OWN_KEY,
     )
 
 
-def _named(file: Path | None, field: str, use: str) -> KeyHistory | None:
-    return None if file is None else KeyHistory(public_key(file, field), use)
-
-
-def _is_connection(folder: Path) -> bool:
-    return (folder / "certificate.pem").is_file()
-
-
-def _known(folder: Path, use: str) -> KeyHistory:
-    """The controller's keys as the connection folder knows them; refuses a folder that is not there."""
-    if not _is_connection(folder):
-        raise InvalidInputError(field="connection", problem=_NO_CONTROLLER_KEY)
-    return known_history(Credentials.of_folder(folder), use)
-
-
-def _own_keys(folder: Path, bundle: Bundle) -> tuple[Ed25519PublicKey, ...]:
-    """The holder's signing keys where a card names the holder as its analyst; else none."""
-    if not _is_connection(folder):
-        return ()
-    credentials = Credentials.of_folder(folder)
-    own, analysts = credentials.identity().uri, set()
-    # the people whom cards name as their analyst; nothing is verified here
-    for file in bundle.all("card"):
-        with suppress(GencardError):
-            analysts.add(card_of_statement(dsse.opened(file.content)[0]).analyst)
-    return credentials.public_signing_keys() if own in analysts else ()
-
-
-def _show(checks: list[CheckLine]) -> None:
-    lines = [(f"{_MARK[check.outcome]} {check.outcome}", check.what, check.detail) for check in checks]
-    say_table(("", "What", "Result"), lines)
-    failed, left = (
-        [check.what for check in checks if check.outcome is outcome]
-        for outcome in (Outcome.FAILED, Outcome.NOT_CHECKED)
-    )
-    if failed:
-        console.print(f"[bold red]Do not use these data:[/] {plain(', '.join(failed))}.")
-    elif left:
-        console.print(f"[bold]All files present agree.[/] Not checked: {plain(', '.join(left))}.")
-    else:
-        console.print("[bold green]Everything agrees.[/]")
+def _history(file: Path | None, field: str, use: str, folder: Path) -> KeyHistory:
+    """The named key; without a name, the controller's keys as the connection folder knows them."""
+    if file is None:
+        return known_history(Credentials.of_folder(folder), use)
+    return KeyHistory(public_key(file, field), use)

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
-from gencard.client.catalogue import CatalogueEntry, GeneratorEntry
+from gencard.client.analyst import Analyst
+from gencard.client.catalogue import CatalogueEntry
+from gencard.client.common.display import Facts
 from gencard.client.connection.credentials import (
-    PendingRequest,
     install_answer,
     new_request,
     read_answer,
@@ -20,19 +21,16 @@ from gencard.client.shell.terminal import (
     HERE,
     AsJson,
     Folder,
-    connected,
     console,
     say,
-    say_facts,
     say_json,
     say_next,
     say_table,
 )
 from gencard.core.card.budget import decimal_text
 from gencard.core.card.terms import NO_ANALYSES, Tier
-from gencard.core.catalogue import DeclaredAttribute
 from gencard.core.errors import InvalidInputError
-from gencard.core.policy import NumbersOffer, Policy
+from gencard.core.policy import NumbersOffer
 from gencard.core.statistics.noise import USUAL_DELTA
 from gencard.wire.canonical import time_text
 from gencard.wire.documents import claim_document, json_of
@@ -62,25 +60,27 @@ def enrol(
 
     Private keys stay in your connection folder (-c; default: a folder of your name).
     """
+    person = name if answer is None else answer_of_document(read_answer(answer)).identity.name
+    folder = Path(person) if connection == HERE else connection
     if answer is not None:
-        person = answer_of_document(read_answer(answer)).identity.name
-        _install(_folder(connection, person), answer)
-    elif renew:
-        folder = _folder(connection, name)
-        _say_request(folder, renewal_request(folder))
+        installed = install_answer(folder, answer)
+        identity = installed.identity
+        say(f"You are {identity.name}, {identity.role} in project {identity.project}.")
+        say(f"The controller is at {installed.address}.")
+        if installed.first:
+            console.print()
+            say("From now on this folder trusts this controller. Compare this fingerprint, over another")
+            say("channel, with the one that the steward sees. If they differ, delete the folder:")
+            say(f"  {grouped(installed.fingerprint)}")
+        say_next(f"export GENCARD_CONNECTION={shlex.quote(str(folder))}; gencard datasets")
+        return
+    if renew:
+        request = renewal_request(folder)
     elif name:
-        folder = _folder(connection, name)
-        _say_request(folder, new_request(folder, name, role=role, project=project, again=again))
+        request = new_request(folder, name, role=role, project=project, again=again)
     else:
         problem = "is missing: give your name, or --answer FILE, or --renew"
         raise InvalidInputError(field="NAME", problem=problem)
-
-
-def _folder(connection: Path, name: str) -> Path:
-    return Path(name) if connection == HERE else connection
-
-
-def _say_request(folder: Path, request: PendingRequest) -> None:
     say(f"Your private keys are in {folder}. Do not send them to anybody, not even to the steward.")
     console.print()
     say("Next:")
@@ -91,20 +91,7 @@ def _say_request(folder: Path, request: PendingRequest) -> None:
     say(f"     gencard enrol --answer FILE -c {shlex.quote(str(folder))}")
 
 
-def _install(folder: Path, answer: Path) -> None:
-    installed = install_answer(folder, answer)
-    identity = installed.identity
-    say(f"You are {identity.name}, {identity.role} in project {identity.project}.")
-    say(f"The controller is at {installed.address}.")
-    if installed.first:
-        console.print()
-        say("From now on this folder trusts this controller. Compare this fingerprint, over another")
-        say("channel, with the one that the steward sees. If they differ, delete the folder:")
-    say(f"  {grouped(installed.fingerprint)}")
-    say_next(f"export GENCARD_CONNECTION={shlex.quote(str(folder))}; gencard datasets")
-
-
-UNREVIEWED = "audited, not reviewed (cards that name it are refused)"
+_UNREVIEWED = ", not reviewed (cards that name it are refused)"
 
 
 def datasets(
@@ -115,7 +102,7 @@ def datasets(
     as_json: AsJson = False,
 ) -> None:
     """List datasets, or show one with its public schema and policy."""
-    with connected(connection) as analyst:
+    with Analyst.connect(folder=connection) as analyst:
         if name is not None:
             entry = analyst.dataset(name)
             say_json(_document(entry)) if as_json else console.print(entry)
@@ -130,78 +117,55 @@ def datasets(
 
 def generators(connection: Folder = HERE, as_json: AsJson = False) -> None:
     """List generators and black boxes."""
-    with connected(connection) as analyst:
+    with Analyst.connect(folder=connection) as analyst:
         entries = analyst.generators()
     if as_json:
-        say_json(
-            [
-                {**asdict(one), "claim": None if one.claim is None else claim_document(one.claim)}
-                for one in entries
-            ]
-        )
+        claims = [None if one.claim is None else claim_document(one.claim) for one in entries]
+        say_json([asdict(one) | {"claim": claim} for one, claim in zip(entries, claims, strict=True)])
         return
-    lines = [
-        (
-            entry.name,
-            _tier(entry),
-            entry.description,
-            entry.needs or str(entry.claim or "—"),
-            _bound(entry),
-            ", ".join(f"{name} {value}" for name, value in entry.parameters.items()) or "—",
-        )
-        for entry in entries
-    ]
+    lines = []
+    for entry in entries:
+        tier, bound = str(entry.tier), "—"
+        if entry.tier is Tier.AUDITED:
+            tier += f", reviewed by {entry.reviewed_by}" if entry.reviewed_by else _UNREVIEWED
+        if entry.bound:
+            gib = entry.most_cells * entry.cell_bytes / 2**30
+            bound = f"{entry.bound}: {entry.most_cells:,} of {entry.cell_bytes} bytes, {gib:.1f} GiB"
+        needs = entry.needs or str(entry.claim or "—")
+        parameters = ", ".join(f"{name} {value}" for name, value in entry.parameters.items()) or "—"
+        lines.append((entry.name, tier, entry.description, needs, bound, parameters))
     heads = ("Name", "Tier", "Description", "Needs or claim", "Largest model", "Parameters")
     say_table(heads, lines)
 
 
-def _tier(entry: GeneratorEntry) -> str:
-    """The tier, and the review of a black box of tier audited."""
-    if entry.tier is not Tier.AUDITED:
-        return entry.tier
-    return f"{entry.tier}, reviewed by {entry.reviewed_by}" if entry.reviewed_by else UNREVIEWED
-
-
-def _bound(entry: GeneratorEntry) -> str:
-    if not entry.bound:
-        return "—"
-    gib = entry.most_cells * entry.cell_bytes / 2**30
-    return f"{entry.bound}: {entry.most_cells:,} of {entry.cell_bytes} bytes, {gib:.1f} GiB"
-
-
 def _document(entry: CatalogueEntry) -> dict[str, object]:
-    readings = {one.name: _reading_document(one) for one in entry.attributes}
-    readings = {name: reading for name, reading in readings.items() if reading}
+    readings = {}
+    for one in entry.attributes:
+        reading: dict[str, object] = json_of(one.reading) | {"groups": one.groups}
+        texts = {name: str(value) for name, value in reading.items() if isinstance(value, date)}
+        if stated := {name: value for name, value in (reading | texts).items() if value}:
+            readings[one.name] = stated
+    # all public fields of the policy; runs on the records only where any are on offer
+    policy, analyses = entry.policy, entry.policy.analyses
+    public: dict[str, object] = json_of(policy)
+    public |= {"moments": policy.moments.kinds, "highestMoment": policy.moments.highest}
+    for name in ("histograms", "sums"):
+        if getattr(policy, name) is NumbersOffer.NEVER:
+            del public[name]
+    if policy.largest_order_exact is None:
+        del public["largestOrderExact"]
+    if analyses.most == NO_ANALYSES:
+        del public["analyses"], public["twoStewards"]
+    else:
+        public |= {"analyses": json_of(analyses.most), "stewardReleases": analyses.by_steward}
     return {
         "name": entry.id,
         **json_of(entry, "title", "description", "declared_by", "version"),
         **({} if entry.records is None else {"records": entry.records}),
         **({"readings": readings} if readings else {}),
         "schema": coding_document(entry.coding),
-        "policy": _policy_document(entry.policy),
+        "policy": public,
     }
-
-
-def _reading_document(declared: DeclaredAttribute) -> dict[str, object]:
-    reading: dict[str, object] = json_of(declared.reading) | {"groups": declared.groups}
-    texts = {name: str(value) for name, value in reading.items() if isinstance(value, date)}
-    return {name: value for name, value in (reading | texts).items() if value}
-
-
-def _policy_document(policy: Policy) -> dict[str, object]:
-    """All public fields; runs on the records stand there only where any are on offer."""
-    moments, analyses = policy.moments, policy.analyses
-    document: dict[str, object] = json_of(policy)
-    document |= {"moments": moments.kinds, "highestMoment": moments.highest}
-    for name in ("histograms", "sums"):
-        if getattr(policy, name) is NumbersOffer.NEVER:
-            del document[name]
-    if policy.largest_order_exact is None:
-        del document["largestOrderExact"]
-    if analyses.most == NO_ANALYSES:
-        del document["analyses"], document["twoStewards"]
-        return document
-    return document | {"analyses": json_of(analyses.most), "stewardReleases": analyses.by_steward}
 
 
 def budget(
@@ -212,7 +176,7 @@ def budget(
     as_json: AsJson = False,
 ) -> None:
     """Show spending, newest first, and the remaining budget on a dataset."""
-    with connected(connection) as analyst:
+    with Analyst.connect(folder=connection) as analyst:
         left = None if dataset is None else analyst.budget(dataset)
         spends = analyst.spends()
     if as_json:
@@ -239,7 +203,7 @@ def log(
     as_json: AsJson = False,
 ) -> None:
     """Verify the log's newest checkpoint, and that it extends the last one seen."""
-    with connected(connection) as analyst:
+    with Analyst.connect(folder=connection) as analyst:
         checkpoint = analyst.checkpoint()
         leaf = None if entry is None else analyst.log.check_entry(entry, checkpoint)
     if as_json:
@@ -248,6 +212,6 @@ def log(
         )
         return
     say("The log extends the last checkpoint seen.")
-    say_facts(checkpoint.lines())
+    console.print(Facts(checkpoint.lines()).rich())
     if leaf is not None:
         say(f"Entry {entry} is in the log: {leaf}")

@@ -7,11 +7,62 @@ import typer
 from gencard.core.errors import GencardError
 from gencard.shell import Home, LazyGroup, new_shell, print_error
 
-CONNECTING = "gencard.client.shell.connecting"
-CHECKING = "gencard.client.shell.checking"
-NEGOTIATION = "gencard.client.shell.negotiation"
-STEWARDING = "gencard.client.shell.stewarding"
-RESULTS = "gencard.client.shell.results"
+_COMMANDS = {
+    "gencard.client.shell.connecting": ("enrol", "datasets", "generators", "budget", "log"),
+    "gencard.client.shell.negotiation": (
+        "plan",
+        "propose",
+        "price",
+        "cards",
+        "accept",
+        "counter",
+        "terminate",
+    ),
+    "gencard.client.shell.results": (
+        "generate",
+        "synthesize",
+        "psi",
+        "answer",
+        "run",
+        "answers",
+        "audit",
+        "canaries",
+    ),
+    "gencard.client.shell.checking": ("fidelity", "utility", "report", "replay", "verify"),
+    "gencard.client.shell.stewarding": ("steward",),
+}
+"""Commands by their module."""
+
+_MODULES = {name: module for module, names in _COMMANDS.items() for name in names}
+_SUMMARIES = {
+    "enrol": "Enrol at a controller: create keys and a request, then install the steward's answer.",
+    "datasets": "List datasets, or show one with its public schema and policy.",
+    "generators": "List generators and black boxes.",
+    "plan": "Show the marginals that an analysis, or all columns, need, and their price.",
+    "propose": "Propose a card.",
+    "price": "Show the offer and price that a proposal would get.",
+    "cards": "List cards, newest first, or show one.",
+    "accept": "Sign the offer, after checking that the bytes to be signed state exactly its terms.",
+    "counter": "Answer an offer with other terms.",
+    "terminate": "End a negotiation, or give up an agreed card.",
+    "generate": "Generate rows and download them.",
+    "synthesize": "Generate rows for an analysis, or of all columns: plan, show the offer, confirm, "
+    "sign, generate.",
+    "psi": "Download psi, the measured statistics of the card, as JSON.",
+    "answer": "Answer an analysis from psi: free, any number of times, and offline for a saved release.",
+    "run": "Run an analysis on the records, once, through output rules.",
+    "answers": "List the runs on the records under a card, newest first.",
+    "fidelity": "Compare rows with psi, the released statistics, allowing for sampling error.",
+    "utility": "Compare rows with records that you have: numbers, tables, propensity, predictions.",
+    "report": "Report a release: fidelity, risk, utility and audits, as far as your role may see them.",
+    "replay": "Recompute a release from psi, card and seed, and compare every byte with the saved rows.",
+    "verify": "Verify signatures and digests of card, schema, psi, receipts, rows, answers, log.",
+    "audit": "Audit a black box, or the card's generator.",
+    "canaries": "Compute a lower bound of epsilon: insert canaries, run a black box, search for them.",
+    "budget": "Show spending, newest first, and the remaining budget on a dataset.",
+    "log": "Verify the log's newest checkpoint, and that it extends the last one seen.",
+    "steward": "For stewards: list, review and decide what is waiting.",
+}
 
 _INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 and the number of the signal."""
@@ -21,85 +72,8 @@ class Commands(LazyGroup):
     """Commands whose typed errors end in one line, advice, and exit code 1."""
 
     homes: ClassVar = {
-        "enrol": Home(
-            CONNECTING,
-            "enrol",
-            "Enrol at a controller: create keys and a request, then install the steward's answer.",
-        ),
-        "datasets": Home(
-            CONNECTING, "datasets", "List datasets, or show one with its public schema and policy."
-        ),
-        "generators": Home(CONNECTING, "generators", "List generators and black boxes."),
-        "plan": Home(
-            NEGOTIATION,
-            "plan",
-            "Show the marginals that an analysis, or all columns, need, and their price.",
-        ),
-        "propose": Home(NEGOTIATION, "propose", "Propose a card."),
-        "price": Home(NEGOTIATION, "price", "Show the offer and price that a proposal would get."),
-        "cards": Home(NEGOTIATION, "cards", "List cards, newest first, or show one."),
-        "accept": Home(
-            NEGOTIATION,
-            "accept",
-            "Sign the offer, after checking that the bytes to be signed state exactly its terms.",
-        ),
-        "counter": Home(NEGOTIATION, "counter", "Answer an offer with other terms."),
-        "terminate": Home(NEGOTIATION, "terminate", "End a negotiation, or give up an agreed card."),
-        "generate": Home(RESULTS, "generate", "Generate rows and download them."),
-        "synthesize": Home(
-            RESULTS,
-            "synthesize",
-            "Generate rows for an analysis, or of all columns: plan, show the offer, confirm, sign, "
-            "generate.",
-        ),
-        "psi": Home(RESULTS, "psi", "Download psi, the measured statistics of the card, as JSON."),
-        "answer": Home(
-            RESULTS,
-            "answer",
-            "Answer an analysis from psi: free, any number of times, and offline for a saved release.",
-        ),
-        "run": Home(RESULTS, "run", "Run an analysis on the records, once, through output rules."),
-        "answers": Home(RESULTS, "answers", "List the runs on the records under a card, newest first."),
-        "fidelity": Home(
-            CHECKING,
-            "fidelity",
-            "Compare rows with psi, the released statistics, allowing for sampling error.",
-        ),
-        "utility": Home(
-            CHECKING,
-            "utility",
-            "Compare rows with records that you have: numbers, tables, propensity, predictions.",
-        ),
-        "report": Home(
-            CHECKING,
-            "report",
-            "Report a release: fidelity, risk, utility and audits, as far as your role may see them.",
-        ),
-        "replay": Home(
-            CHECKING,
-            "replay",
-            "Recompute a release from psi, card and seed, and compare every byte with the saved rows.",
-        ),
-        "verify": Home(
-            CHECKING,
-            "verify",
-            "Verify signatures and digests of card, schema, psi, receipts, rows, answers, log.",
-        ),
-        "audit": Home(RESULTS, "audit", "Audit a black box, or the card's generator."),
-        "canaries": Home(
-            RESULTS,
-            "canaries",
-            "Compute a lower bound of epsilon: insert canaries, run a black box, search for them.",
-        ),
-        "budget": Home(
-            CONNECTING, "budget", "Show spending, newest first, and the remaining budget on a dataset."
-        ),
-        "log": Home(
-            CONNECTING,
-            "log",
-            "Verify the log's newest checkpoint, and that it extends the last one seen.",
-        ),
-        "steward": Home(STEWARDING, "app", "For stewards: list, review and decide what is waiting."),
+        name: Home(_MODULES[name], "app" if name == "steward" else name, summary)
+        for name, summary in _SUMMARIES.items()
     }
 
     def invoke(self, ctx: Any) -> Any:

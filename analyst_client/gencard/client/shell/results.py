@@ -2,6 +2,7 @@
 
 import shlex
 import tempfile
+from contextlib import suppress
 from inspect import cleandoc
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,11 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from gencard.client.agreement import Release
+from gencard.client.analyst import Analyst
 from gencard.client.answers.answer import FORMATS, Answer
 from gencard.client.answers.answering import LIST_HEADS, list_line
 from gencard.client.answers.answering import answer as answer_of_saved
 from gencard.client.catalogue import AUTO
-from gencard.client.common import folder
 from gencard.client.common.arguments import Where
 from gencard.client.common.folder import ROWS, check_free, make_folder, write_bytes
 from gencard.client.common.formats import is_folder
@@ -27,23 +28,20 @@ from gencard.client.shell.terminal import (
     AsJson,
     CardName,
     DatasetName,
-    Delta,
-    Epsilon,
     Folder,
     Generator,
+    HtmlFile,
+    JsonFile,
     Missing,
     ModelFormula,
+    Noise,
     PlannedFormula,
-    Relation,
-    Rho,
-    Weight,
-    connected,
     console,
-    measured,
     needs,
     say,
     say_json,
     say_table,
+    with_groups,
 )
 from gencard.core.card.budget import Neighbouring
 from gencard.core.errors import InvalidInputError, LackingMarginalsError
@@ -98,7 +96,10 @@ def answer(
     The answer is exactly that of the records where psi is exact; its notes name the numbers that count
     by levels. Where psi has noise, the intervals include it.
     """
-    _check_names(csv, plot)
+    for field, path, kinds in (("csv", csv, (".csv",)), ("plot", plot, FORMATS)):
+        if path is not None and path.suffix.lower() not in kinds:
+            problem = f"needs a name that ends in {' or '.join(kinds)}"
+            raise InvalidInputError(field=field, problem=problem)
     options = dict(map(_option, option or ()))
     options |= {"values": _values(values or []), "where": where or None, "missing": missing}
     if Path(source).is_dir():
@@ -154,51 +155,38 @@ def run(
     """
     if save is not None:
         check_free(save, replace=False)
+    options: dict[str, Any]
     if program is not None and formula is None:
-        given = {"program": program, "seed": seed}
-        given |= {} if dry else {"libraries": library or []}
-        _run_program(card, given, connection, save, dry=dry, as_json=as_json)
-        return
-    if program is not None or dry or library or formula is None:
-        problem = "is required unless --program FILE is given"
-        raise InvalidInputError(field="formula", problem=problem)
-    options = dict(map(_option, option or ()))
-    options |= {"values": _values(values or []), "where": where or None, "missing": missing}
-    with connected(connection) as analyst:
-        _say(_saved(analyst.card(card).run(formula, kind, **options), save), as_json)
-
-
-def _run_program(
-    card: str, given: dict[str, Any], connection: Path, save: Path | None, *, dry: bool, as_json: bool
-) -> None:
-    with connected(connection) as analyst:
-        if not dry:
-            _say(_saved(analyst.card(card).run(**given), save), as_json)
+        options = {"program": program, "seed": seed, "libraries": library or []}
+    elif program is not None or dry or library or formula is None:
+        raise InvalidInputError(field="formula", problem="is required unless --program FILE is given")
+    else:
+        options = dict(map(_option, option or ()))
+        options |= {"values": _values(values or []), "where": where or None, "missing": missing}
+    with Analyst.connect(folder=connection) as analyst:
+        if program is None or not dry:
+            answered = analyst.card(card).run(formula, kind, **options)
+            if save is not None:
+                answered.save(save)
+            _say(answered, as_json)
             return
-        rehearsed = analyst.card(card).dry_run(**given)
+        rehearsed = analyst.card(card).dry_run(program, seed=seed)
     if as_json:
         say_json({**dict(rehearsed.lines()), **outputs_to_json(rehearsed.outputs)})
     else:
         console.print(rehearsed)
 
 
-def _saved(answered: Answer, folder: Path | None) -> Answer:
-    if folder is not None:
-        answered.save(folder)
-    return answered
-
-
 def answers(card: CardName, connection: Folder = HERE, as_json: AsJson = False) -> None:
     """List the runs on the records under a card, newest first."""
-    with connected(connection) as analyst:
+    with Analyst.connect(folder=connection) as analyst:
         runs = list(analyst.card(card).answers())
     if as_json:
-        say_json([dict(zip(_RUN_NAMES, list_line(one), strict=True)) for one in runs])
+        names = [head.lower() for head in LIST_HEADS]
+        say_json([dict(zip(names, list_line(one), strict=True)) for one in runs])
         return
     say_table(LIST_HEADS, map(list_line, runs))
 
-
-_RUN_NAMES = [head.lower() for head in LIST_HEADS]
 
 answer.__doc__ = "\n".join(
     [
@@ -211,14 +199,6 @@ answer.__doc__ = "\n".join(
 )
 
 
-def _check_names(csv: Path | None, plot: Path | None) -> None:
-    """Refuse a file of another kind before any work."""
-    for field, path, kinds in (("csv", csv, (".csv",)), ("plot", plot, FORMATS)):
-        if path is not None and path.suffix.lower() not in kinds:
-            problem = f"needs a name that ends in {' or '.join(kinds)}"
-            raise InvalidInputError(field=field, problem=problem)
-
-
 def _of_card(name: str, formula: str, kind: str, options: dict[str, Any], connection: Path) -> Answer:
     """Raises LackingMarginalsError with the command that proposes the card that would do."""
     if not name.startswith("datasets/"):
@@ -226,7 +206,7 @@ def _of_card(name: str, formula: str, kind: str, options: dict[str, Any], connec
             f"{shlex.quote(name[:80])} is neither a folder nor a card (datasets/DATASET/cards/CARD)"
         )
         raise InvalidInputError(field="source", problem=problem)
-    with connected(connection) as analyst:
+    with Analyst.connect(folder=connection) as analyst:
         try:
             return analyst.card(name).answer(formula, kind, **options)
         except LackingMarginalsError as error:
@@ -240,17 +220,13 @@ def _option(text: str) -> tuple[str, Any]:
     name, _, value = text.partition("=")
     if not (name and value):
         raise InvalidInputError(field="option", problem="must look like test=welch")
-    numbers = [_number(part) for part in value.split(",")]
-    if None in numbers:
-        return name, value
-    return name, numbers[0] if len(numbers) == 1 else numbers
-
-
-def _number(text: str) -> float | int | None:
-    try:
-        return int(text) if text.strip().lstrip("+-").isdecimal() else float(text)
-    except ValueError:
-        return None
+    with suppress(ValueError):
+        numbers = [
+            int(part) if part.strip().lstrip("+-").isdecimal() else float(part)
+            for part in value.split(",")
+        ]
+        return name, numbers[0] if len(numbers) == 1 else numbers
+    return name, value
 
 
 def _values(texts: list[str]) -> dict[str, list[float]] | None:
@@ -289,6 +265,12 @@ Output = Annotated[
     ),
 ]
 
+Seed = Annotated[int, typer.Option(help="Random seed. Card, psi and seed determine every byte.")]
+Form = Annotated[
+    ValueForm,
+    typer.Option(help="Form of attributes with edges: numbers, intervals as levels, or midpoints."),
+]
+
 _PREVIEW_ROWS, _PREVIEW_COLUMNS = 5, 8
 
 
@@ -296,48 +278,40 @@ def generate(
     name: CardName,
     rows: Annotated[int, typer.Option(help="Number of rows, up to the card's limit.")],
     output: Output,
-    seed: Annotated[int, typer.Option(help="Random seed. Card, psi and seed determine every byte.")] = 0,
-    values: Annotated[
-        ValueForm,
-        typer.Option(help="Form of attributes with edges: numbers, intervals as levels, or midpoints."),
-    ] = "numbers",
+    seed: Seed = 0,
+    values: Form = "numbers",
     replace: Annotated[bool, typer.Option("--replace", help="Overwrite existing files.")] = False,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
     """Generate rows and download them. They are written after their digest and receipt are verified."""
-    file = _file_of(output, replace=replace)
-    with connected(connection) as analyst:
+    file = output / ROWS if is_folder(output) else output
+    check_free(output, replace=replace)
+    with Analyst.connect(folder=connection) as analyst:
         card = analyst.card(name)
         agreed = card.agreement
         check_rows_fit(file, agreed.coding, agreed.domain.attributes, rows, values)
-        folder.make_folder(output.parent)
+        make_folder(output.parent)
         with tempfile.TemporaryDirectory(dir=output.parent) as scratch:
             release = card.release(rows, seed=seed, scratch=Path(scratch))
-        _keep(release, output, values=values, replace=replace)
-    _say_written(release, output, values, as_json)
+        _keep(release, output, values, replace=replace, as_json=as_json)
 
 
+@with_groups
 def synthesize(
     dataset: DatasetName,
     rows: Annotated[int, typer.Option(help="Number of rows.")],
     output: Output,
     formula: PlannedFormula = None,
+    *,
     kind: AimKind = None,
     purpose: Annotated[
         str | None, typer.Option(help="What the data will be used for. Default: the plan in words.")
     ] = None,
     generator: Generator = AUTO,
-    seed: Annotated[int, typer.Option(help="Random seed. Card, psi and seed determine every byte.")] = 0,
-    epsilon: Epsilon = None,
-    rho: Rho = None,
-    delta: Delta = None,
-    neighbouring: Relation = None,
-    weight: Weight = None,
-    values: Annotated[
-        ValueForm,
-        typer.Option(help="Form of attributes with edges: numbers, intervals as levels, or midpoints."),
-    ] = "numbers",
+    seed: Seed = 0,
+    noise: Noise,
+    values: Form = "numbers",
     yes: Annotated[bool, typer.Option("--yes", help="Sign the offer without confirmation.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Overwrite existing files.")] = False,
     connection: Folder = HERE,
@@ -347,11 +321,12 @@ def synthesize(
 
     A card in force with the same terms is used again. Without a terminal, --yes is required.
     """
-    file = _file_of(output, replace=replace)
-    folder.make_folder(output.parent)
+    file = output / ROWS if is_folder(output) else output
+    check_free(output, replace=replace)
+    make_folder(output.parent)
     needs("--kind", kind, "a formula", formula)
-    how = measured(epsilon, rho, delta, neighbouring, weight)
-    with connected(connection) as analyst:
+    how = noise.measured()
+    with Analyst.connect(folder=connection) as analyst:
         release = analyst.synthesize(
             dataset,
             formula,
@@ -365,11 +340,15 @@ def synthesize(
             values=values,
             **how,
         )
-        _keep(release, output, values=values, replace=replace)
-    _say_written(release, output, values, as_json)
+        _keep(release, output, values, replace=replace, as_json=as_json)
 
 
-def _say_written(release: Release, output: Path, values: ValueForm, as_json: bool) -> None:
+def _keep(release: Release, output: Path, values: ValueForm, *, replace: bool, as_json: bool) -> None:
+    """Write rows, and in a folder all documents; show what they are and the first rows."""
+    if is_folder(output):
+        release.save(output, values=values, replace=replace)
+    else:
+        release.write(output, values=values)
     if as_json:
         say_json({**dict(release.lines()), "Output": str(output)})
         return
@@ -394,27 +373,13 @@ def psi(
     connection: Folder = HERE,
 ) -> None:
     """Download psi, the measured statistics of the card, as JSON."""
-    with connected(connection) as analyst:
+    with Analyst.connect(folder=connection) as analyst:
         document = psi_document(analyst.card(name).psi)
     if output is None:
         typer.echo(document)
         return
-    folder.write_bytes(output, document)
+    write_bytes(output, document)
     say(f"Written: {output}")
-
-
-def _file_of(output: Path, *, replace: bool) -> Path:
-    """The file for the rows; raises InvalidInputError for a place or name that cannot be used."""
-    file = output / ROWS if is_folder(output) else output
-    folder.check_free(output, replace=replace)
-    return file
-
-
-def _keep(release: Release, output: Path, *, values: ValueForm, replace: bool) -> None:
-    if is_folder(output):
-        release.save(output, values=values, replace=replace)
-    else:
-        release.write(output, values=values)
 
 
 def audit(
@@ -432,10 +397,8 @@ def audit(
     resume: Annotated[
         str, typer.Option(help="With --where card: operation of a cancelled audit to continue.")
     ] = "",
-    page: Annotated[
-        Path | None, typer.Option("--html", help="Write the report as an HTML page.")
-    ] = None,
-    report: Annotated[Path | None, typer.Option("--report", help="Write the report as JSON.")] = None,
+    page: HtmlFile = None,
+    report: JsonFile = None,
     attestation: Annotated[
         Path | None, typer.Option(help="Write the controller's signed verdict.")
     ] = None,
@@ -446,7 +409,7 @@ def audit(
     paths = [path for path in (page, report, attestation) if path is not None]
     for path in paths:
         make_folder(path.parent)
-    with connected(connection) as analyst:
+    with Analyst.connect(folder=connection) as analyst:
         outcome = analyst.card(name).audit(black_box, where=where, seed=seed, runs=runs, resume=resume)
     say_json(dict(outcome.lines())) if as_json else console.print(outcome)
     if page is not None:
@@ -483,6 +446,6 @@ def canaries(
     from gencard.client.audit import CanaryTerms, canary_audit  # noqa: PLC0415 - scipy.stats
 
     terms = CanaryTerms(neighbouring, number, records, rows, delta, radius, beta=beta)
-    with connected(connection) as analyst:
+    with Analyst.connect(folder=connection) as analyst:
         outcome = canary_audit(analyst.card(name).agreement, black_box, terms)
     say_json(outcome.document()) if as_json else console.print(outcome)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -20,10 +20,10 @@ from gencard.client.shell.terminal import (
     is_interactive,
     names_in,
     say,
-    say_facts,
     say_json,
     say_next,
     say_table,
+    with_groups,
 )
 from gencard.client.steward import Steward
 from gencard.client.steward_views import AnswerReview, CardReview, Decision, Preview, command_of
@@ -45,61 +45,42 @@ from gencard.wire.keys import (
 )
 from gencard.wire.steward import FirstDecision
 
-_HERE = "gencard.client.shell.stewarding"
-
 CardToReview = Annotated[str, typer.Argument(help="datasets/DATASET/cards/CARD", metavar="CARD")]
 Review = CardReview | AnswerReview | Preview
+
+
+_SUMMARIES = {
+    "queue": "List what is waiting, oldest first, and for whom.",
+    "show": "Show a card: what was proposed, and what approving would offer.",
+    "approve": "Offer the proposed terms, or the nearest that the policy allows.",
+    "counter": "Offer fewer statistics or rows than proposed.",
+    "reject": "Reject a pending proposal.",
+    "revoke": "Revoke an agreed card permanently, by a signed revocation.",
+    "risk": "Show what the exact counts of a card would reveal about the records.",
+    "answers": "List answers waiting for a steward, or show the numbers of one.",
+    "release": "Release an answer: green and amber numbers, unless options say otherwise.",
+    "refuse": "Refuse an answer: no number is released.",
+    "ledger": "Show budgets, and lines of the ledger, newest first.",
+    "settle": "Charge a reservation for which something may have been released.",
+    "void": "Refund a reservation for which nothing was released.",
+    "people": "List enrolled people.",
+    "enrol": "Enrol a person who sent a request, and write the answer for the person to install.",
+    "disable": "Disable a person: their certificate is refused from the next call on.",
+    "enable": "Enable a disabled person: their certificate is accepted again.",
+    "approve-restore": (
+        "Approve a restore: sign that a backup may replace the state. The service may be stopped."
+    ),
+    "refusals": "List failures on the records that count against their analysts.",
+    "dismiss": "Stop counting a failure on the records.",
+    "log": "Search the log, newest first, or prove one entry.",
+}
 
 
 class StewardCommands(LazyGroup):
     """Commands of stewards."""
 
     homes: ClassVar = {
-        "queue": Home(_HERE, "queue", "List what is waiting, oldest first, and for whom."),
-        "show": Home(_HERE, "show", "Show a card: what was proposed, and what approving would offer."),
-        "approve": Home(
-            _HERE, "approve", "Offer the proposed terms, or the nearest that the policy allows."
-        ),
-        "counter": Home(_HERE, "counter", "Offer fewer statistics or rows than proposed."),
-        "reject": Home(_HERE, "reject", "Reject a pending proposal."),
-        "revoke": Home(_HERE, "revoke", "Revoke an agreed card permanently, by a signed revocation."),
-        "risk": Home(
-            _HERE, "risk", "Show what the exact counts of a card would reveal about the records."
-        ),
-        "answers": Home(
-            _HERE, "answers", "List answers waiting for a steward, or show the numbers of one."
-        ),
-        "release": Home(
-            _HERE, "release", "Release an answer: green and amber numbers, unless options say otherwise."
-        ),
-        "refuse": Home(_HERE, "refuse", "Refuse an answer: no number is released."),
-        "ledger": Home(_HERE, "ledger", "Show budgets, and lines of the ledger, newest first."),
-        "settle": Home(
-            _HERE, "settle", "Charge a reservation for which something may have been released."
-        ),
-        "void": Home(_HERE, "void", "Refund a reservation for which nothing was released."),
-        "people": Home(_HERE, "people", "List enrolled people."),
-        "enrol": Home(
-            _HERE,
-            "enrol",
-            "Enrol a person who sent a request, and write the answer for the person to install.",
-        ),
-        "disable": Home(
-            _HERE, "disable", "Disable a person: their certificate is refused from the next call on."
-        ),
-        "enable": Home(
-            _HERE, "enable", "Enable a disabled person: their certificate is accepted again."
-        ),
-        "approve-restore": Home(
-            _HERE,
-            "approve_restore",
-            "Approve a restore: sign that a backup may replace the state. The service may be stopped.",
-        ),
-        "refusals": Home(
-            _HERE, "refusals", "List failures on the records that count against their analysts."
-        ),
-        "dismiss": Home(_HERE, "dismiss", "Stop counting a failure on the records."),
-        "log": Home(_HERE, "log", "Search the log, newest first, or prove one entry."),
+        name: Home(__name__, name.replace("-", "_"), summary) for name, summary in _SUMMARIES.items()
     }
 
 
@@ -118,18 +99,13 @@ def _stewards() -> None:
     """Needed by typer, whose help is that of ``app``."""
 
 
-def at_desk(folder: Path) -> Steward:
-    """A connection as the steward who owns the folder, for a ``with`` block."""
-    return Steward.connect(folder=folder)
-
-
 def queue(
     mine: Annotated[bool, typer.Option("--mine", help="Only what is waiting for a steward.")] = False,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
     """List what is waiting, oldest first, and for whom."""
-    with at_desk(connection) as desk:
+    with Steward.connect(folder=connection) as desk:
         waiting = desk.queue()
     shown = [one for one in waiting if not mine or one.waits_for != "the analyst"]
     if as_json:
@@ -147,7 +123,7 @@ def show(name: CardToReview, connection: Folder = HERE, as_json: AsJson = False)
 
     A decision names the digest after "Shown", and applies only to what was shown.
     """
-    with at_desk(connection) as desk:
+    with Steward.connect(folder=connection) as desk:
         review = desk.review(name)
     say_review(review, as_json)
     if not as_json and review.waits:
@@ -165,7 +141,7 @@ def risk(
 
     All exact counts granted before are included. Decides nothing; the log records who looked.
     """
-    with at_desk(connection) as desk:
+    with Steward.connect(folder=connection) as desk:
         report = desk.risk(name, again=again)
     if as_json:
         say_json(report.document())
@@ -180,7 +156,7 @@ def answers(
     as_json: AsJson = False,
 ) -> None:
     """List answers waiting for a steward, or show the numbers of one."""
-    with at_desk(connection) as desk:
+    with Steward.connect(folder=connection) as desk:
         if name is None:
             say_list(desk.answers(), as_json)
             return
@@ -209,7 +185,7 @@ def ledger(
     as_json: AsJson = False,
 ) -> None:
     """Show budgets, and lines of the ledger, newest first."""
-    with at_desk(connection) as desk:
+    with Steward.connect(folder=connection) as desk:
         accounts, lines = desk.accounts(dataset), desk.ledger()
     if as_json:
         say_json({"budgets": json_of(accounts), "lines": json_of(lines)})
@@ -220,13 +196,13 @@ def ledger(
 
 def people(connection: Folder = HERE, as_json: AsJson = False) -> None:
     """List enrolled people."""
-    with at_desk(connection) as desk:
+    with Steward.connect(folder=connection) as desk:
         say_list(desk.people(), as_json)
 
 
 def refusals(connection: Folder = HERE, as_json: AsJson = False) -> None:
     """List failures on the records that count against their analysts, oldest first."""
-    with at_desk(connection) as desk:
+    with Steward.connect(folder=connection) as desk:
         say_list(desk.refusals(), as_json)
 
 
@@ -244,7 +220,7 @@ def log(
     as_json: AsJson = False,
 ) -> None:
     """Search the log, newest first, or prove one entry."""
-    with at_desk(connection) as desk:
+    with Steward.connect(folder=connection) as desk:
         if entry is None:
             say_list(desk.log(query, last=last), as_json)
             return
@@ -254,7 +230,8 @@ def log(
         path = [part.hex() for part in proved.path]
         say_json({"entry": json.loads(body), "size": proved.size, "path": path})
     else:
-        say_facts([("Entry", body), ("Proved in", f"the log of {proved.size:,} entries")])
+        facts = Facts([("Entry", body), ("Proved in", f"the log of {proved.size:,} entries")])
+        console.print(facts.rich())
 
 
 def say_list(listed: "Listed[Any]", as_json: bool) -> None:
@@ -278,12 +255,6 @@ def say_review(review: Review, as_json: bool = False) -> None:
 
 # Decisions. Each names the digest of what was shown, and the reason for the log.
 
-Reason = Annotated[
-    str | None, typer.Option(help="Reason, in one line, for the log. Default: a terminal asks for it.")
-]
-Shown = Annotated[
-    str | None, typer.Option(metavar="DIGEST", help="Digest of what you reviewed, as `show` prints it.")
-]
 Yes = Annotated[bool, typer.Option("--yes", help="With --shown: do not ask for confirmation.")]
 Remark = Annotated[str, typer.Option(help="Short remark, shown to the analyst.")]
 AnswerName = Annotated[
@@ -294,40 +265,50 @@ PersonName = Annotated[
 ]
 Line = Annotated[int, typer.Argument(help="Number of the ledger line.", min=0)]
 
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Options of every decision: what was reviewed, and the reason for the log."""
+
+    shown: Annotated[
+        str | None,
+        typer.Option(metavar="DIGEST", help="Digest of what you reviewed, as `show` prints it."),
+    ] = None
+    reason: Annotated[
+        str | None,
+        typer.Option(help="Reason, in one line, for the log. Default: a terminal asks for it."),
+    ] = None
+    yes: Yes = False
+    connection: Folder = HERE
+    as_json: AsJson = False
+
+
 _LOOK_FIRST = (
     "Review it first: its digest is printed after Shown. Then repeat with --shown DIGEST --yes."
 )
 _NO_REASON = 'Write --reason "...": it is recorded in the log.'
 
 
-def approve(
-    name: CardToReview,
-    shown: Shown = None,
-    reason: Reason = None,
-    yes: Yes = False,
-    connection: Folder = HERE,
-    as_json: AsJson = False,
-) -> None:
+@with_groups
+def approve(name: CardToReview, choice: Choice) -> None:
     """Offer the proposed terms, or the nearest that the policy allows.
 
     Without --shown, a terminal shows the card and asks. If two stewards must decide, the first decision
     waits for another steward and has no effect until then.
     """
-    with at_desk(connection) as desk:
-        digest, why = confirmed("Approve", desk.review, name, shown, reason, yes)
-        _say(desk.approve(name, reason=why, shown=digest), as_json)
+    with Steward.connect(folder=choice.connection) as desk:
+        digest, why = confirmed("Approve", desk.review, name, choice)
+        _say(desk.approve(name, reason=why, shown=digest), choice.as_json)
 
 
+@with_groups
 def counter(
     name: CardToReview,
     drop: Drop = None,
     without: Without = None,
     rows: MostRows = None,
-    shown: Shown = None,
-    reason: Reason = None,
-    yes: Yes = False,
-    connection: Folder = HERE,
-    as_json: AsJson = False,
+    *,
+    choice: Choice,
 ) -> None:
     """Offer fewer statistics or rows than proposed."""
     if not drop and not without and rows is None:
@@ -336,135 +317,92 @@ def counter(
             problem="needs --drop, --without or --rows; to offer the terms unchanged, use approve",
         )
     dropped = list(map(names_in, drop)) if drop else None
-    with at_desk(connection) as desk:
-        digest, why = confirmed("Counter", desk.review, name, shown, reason, yes)
+    with Steward.connect(folder=choice.connection) as desk:
+        digest, why = confirmed("Counter", desk.review, name, choice)
         decision = desk.counter(name, reason=why, drop=dropped, without=without, rows=rows, shown=digest)
-        _say(decision, as_json)
+        _say(decision, choice.as_json)
 
 
-def reject(
-    name: CardToReview,
-    remark: Remark = "",
-    shown: Shown = None,
-    reason: Reason = None,
-    yes: Yes = False,
-    connection: Folder = HERE,
-    as_json: AsJson = False,
-) -> None:
+@with_groups
+def reject(name: CardToReview, remark: Remark = "", *, choice: Choice) -> None:
     """Reject a pending proposal."""
-    with at_desk(connection) as desk:
-        digest, why = confirmed("Reject", desk.review, name, shown, reason, yes)
-        _say(desk.reject(name, reason=why, remark=remark, shown=digest), as_json)
+    with Steward.connect(folder=choice.connection) as desk:
+        digest, why = confirmed("Reject", desk.review, name, choice)
+        _say(desk.reject(name, reason=why, remark=remark, shown=digest), choice.as_json)
 
 
-def revoke(
-    name: CardToReview,
-    remark: Remark = "",
-    shown: Shown = None,
-    reason: Reason = None,
-    yes: Yes = False,
-    connection: Folder = HERE,
-    as_json: AsJson = False,
-) -> None:
+@with_groups
+def revoke(name: CardToReview, remark: Remark = "", *, choice: Choice) -> None:
     """Revoke an agreed card permanently, by a signed revocation."""
-    with at_desk(connection) as desk:
-        digest, why = confirmed("Revoke", desk.review, name, shown, reason, yes)
-        _say(desk.revoke(name, reason=why, remark=remark, shown=digest), as_json)
+    with Steward.connect(folder=choice.connection) as desk:
+        digest, why = confirmed("Revoke", desk.review, name, choice)
+        _say(desk.revoke(name, reason=why, remark=remark, shown=digest), choice.as_json)
 
 
+@with_groups
 def release(
     name: AnswerName,
     withhold: Withhold = None,
     digits: Digits = None,
     red: Red = False,
-    shown: Shown = None,
-    reason: Reason = None,
-    yes: Yes = False,
-    connection: Folder = HERE,
-    as_json: AsJson = False,
+    *,
+    choice: Choice,
 ) -> None:
     """Release an answer: green and amber numbers, unless options say otherwise."""
-    with at_desk(connection) as desk:
-        digest, why = confirmed("Release", desk.answer, name, shown, reason, yes)
+    with Steward.connect(folder=choice.connection) as desk:
+        digest, why = confirmed("Release", desk.answer, name, choice)
         part = desk.release(name, reason=why, shown=digest, withhold=withhold, digits=digits, red=red)
-        _say(part, as_json)
+        _say(part, choice.as_json)
 
 
+@with_groups
 def refuse(
     name: AnswerName,
     code: Annotated[str, typer.Option(help="Code of the reason, shown to the analyst.")] = "",
-    shown: Shown = None,
-    reason: Reason = None,
-    yes: Yes = False,
-    connection: Folder = HERE,
-    as_json: AsJson = False,
+    *,
+    choice: Choice,
 ) -> None:
     """Refuse an answer: no number is released."""
-    with at_desk(connection) as desk:
-        digest, why = confirmed("Refuse", desk.answer, name, shown, reason, yes)
-        _say(desk.refuse(name, reason=why, code=code, shown=digest), as_json)
+    with Steward.connect(folder=choice.connection) as desk:
+        digest, why = confirmed("Refuse", desk.answer, name, choice)
+        _say(desk.refuse(name, reason=why, code=code, shown=digest), choice.as_json)
 
 
-def settle(
-    line: Line,
-    shown: Shown = None,
-    reason: Reason = None,
-    yes: Yes = False,
-    connection: Folder = HERE,
-    as_json: AsJson = False,
-) -> None:
+@with_groups
+def settle(line: Line, choice: Choice) -> None:
     """Charge a reservation for which something may have been released."""
-    _other("settle", f"ledger/{line}", (shown, reason, yes), connection, as_json)
+    _other("settle", f"ledger/{line}", choice)
 
 
-def void(
-    line: Line,
-    shown: Shown = None,
-    reason: Reason = None,
-    yes: Yes = False,
-    connection: Folder = HERE,
-    as_json: AsJson = False,
-) -> None:
+@with_groups
+def void(line: Line, choice: Choice) -> None:
     """Refund a reservation for which nothing was released."""
-    _other("void", f"ledger/{line}", (shown, reason, yes), connection, as_json)
+    _other("void", f"ledger/{line}", choice)
 
 
-def disable(
-    name: PersonName,
-    shown: Shown = None,
-    reason: Reason = None,
-    yes: Yes = False,
-    connection: Folder = HERE,
-    as_json: AsJson = False,
-) -> None:
+@with_groups
+def disable(name: PersonName, choice: Choice) -> None:
     """Disable a person: their certificate is refused from the next call on."""
-    _other("disable", f"people/{name}", (shown, reason, yes), connection, as_json)
+    _other("disable", f"people/{name}", choice)
 
 
-def enable(
-    name: PersonName,
-    shown: Shown = None,
-    reason: Reason = None,
-    yes: Yes = False,
-    connection: Folder = HERE,
-    as_json: AsJson = False,
-) -> None:
+@with_groups
+def enable(name: PersonName, choice: Choice) -> None:
     """Enable a disabled person: their certificate is accepted again."""
-    _other("enable", f"people/{name}", (shown, reason, yes), connection, as_json)
+    _other("enable", f"people/{name}", choice)
 
 
+@with_groups
 def dismiss(
     operation: Annotated[str, typer.Argument(help="operations/OPERATION", metavar="OPERATION")],
-    shown: Shown = None,
-    reason: Reason = None,
-    yes: Yes = False,
-    connection: Folder = HERE,
-    as_json: AsJson = False,
+    *,
+    choice: Choice,
 ) -> None:
     """Stop counting a failure on the records against its analyst."""
-    _other("dismiss-refusal", operation, (shown, reason, yes), connection, as_json)
+    _other("dismiss-refusal", operation, choice)
 
 
+@with_groups
 def enrol(
     request: Annotated[Path, typer.Argument(help="Enrolment request, made by: gencard enrol NAME.")],
     role: Annotated[
@@ -487,66 +425,51 @@ def enrol(
         str, typer.Option(help="host:port for the person. Default: the address in the settings.")
     ] = "",
     again: Annotated[bool, typer.Option("--again", help="Replace an enrolled person's keys.")] = False,
-    shown: Shown = None,
-    reason: Reason = None,
-    yes: Yes = False,
-    connection: Folder = HERE,
-    as_json: AsJson = False,
+    *,
+    choice: Choice,
 ) -> None:
     """Enrol a person who sent a request, and write the answer for the person to install."""
     person = request_of_document(read(request, "request")[: LARGEST + 1])
-    compared = fingerprint or _compared(person.name, person.fingerprint)
-    with at_desk(connection) as desk:
+    if not fingerprint:
+        if not is_interactive():
+            advice = f"Ask {person.name} for it through a secure channel, such as the telephone."
+            raise InvalidInputError(field="--fingerprint", problem="is required here", advice=advice)
+        say(f"{person.name} must have: {grouped(person.fingerprint)}")
+        typer.confirm("Is this the fingerprint that the person gave you?", abort=True)
+    compared = fingerprint or person.fingerprint
+    with Steward.connect(folder=choice.connection) as desk:
         preview = desk.enrolment(
             request, compared, role=role, project=project, address=address, again=again
         )
-        decision = _decided(desk, "Enrol", preview, shown, reason, yes)
+        decision = _decided(desk, "Enrol", preview, choice)
     answer = decision.result.get("answer")
     if answer is not None:
         file = output or Path(f"{person.name}-answer.json")
         write_bytes(file, answer.encode())
-        if not as_json:
-            say(
-                f"Written: {file}. Send it to {person.name}, who runs: gencard enrol --answer "
-                f"{file.name}"
-            )
-    _say(decision, as_json)
+        if not choice.as_json:
+            command = f"gencard enrol --answer {file.name}"
+            say(f"Written: {file}. Send it to {person.name}, who runs: {command}")
+    _say(decision, choice.as_json)
 
 
-def _compared(name: str, fingerprint: str) -> str:
-    """The request's fingerprint, once the steward says that the person has the same."""
-    if not is_interactive():
-        advice = f"Ask {name} for it through a secure channel, such as the telephone."
-        raise InvalidInputError(field="--fingerprint", problem="is required here", advice=advice)
-    say(f"{name} must have: {grouped(fingerprint)}")
-    typer.confirm("Is this the fingerprint that the person gave you?", abort=True)
-    return fingerprint
+def _other(kind: str, resource: str, choice: Choice) -> None:
+    with Steward.connect(folder=choice.connection) as desk:
+        _say(_decided(desk, kind.capitalize(), desk.preview(kind, resource), choice), choice.as_json)
 
 
-def _other(
-    kind: str, resource: str, decision: tuple[str | None, str | None, bool], folder: Path, as_json: bool
-) -> None:
-    with at_desk(folder) as desk:
-        preview = desk.preview(kind, resource)
-        _say(_decided(desk, kind.capitalize(), preview, *decision), as_json)
-
-
-def _decided(
-    desk: Steward, verb: str, preview: Preview, shown: str | None, reason: str | None, yes: bool
-) -> Decision:
-    digest, why = confirmed(verb, lambda _: preview, preview.resource, shown, reason, yes)
+def _decided(desk: Steward, verb: str, preview: Preview, choice: Choice) -> Decision:
+    digest, why = confirmed(verb, lambda _: preview, preview.resource, choice)
     return desk.decide(replace(preview, shown=digest), reason=why)
 
 
-def confirmed(
-    verb: str, look: Callable[[str], Review], name: str, shown: str | None, reason: str | None, yes: bool
-) -> tuple[str, str]:
+def confirmed(verb: str, look: Callable[[str], Review], name: str, choice: Choice) -> tuple[str, str]:
     """Return the digest of the reviewed document, and the reason; a terminal asks for them."""
-    if yes or not is_interactive():
+    shown = choice.shown
+    if choice.yes or not is_interactive():
         for option, value, advice in (
             ("--shown", shown, _LOOK_FIRST),
-            ("--yes", yes, _LOOK_FIRST),
-            ("--reason", reason, _NO_REASON),
+            ("--yes", choice.yes, _LOOK_FIRST),
+            ("--reason", choice.reason, _NO_REASON),
         ):
             if not value:
                 problem = "is required without a terminal, or with --yes"
@@ -555,8 +478,8 @@ def confirmed(
         review = look(name)
         say_review(review)
         shown = review.shown
-    why = reason or str(typer.prompt("Reason, for the log"))
-    if not yes:
+    why = choice.reason or str(typer.prompt("Reason, for the log"))
+    if not choice.yes:
         typer.confirm(f"{verb} the version with digest {shown}?", abort=True)
     return shown, why
 
@@ -576,29 +499,34 @@ def _say(decision: Decision, as_json: bool) -> None:
 # One of the two approvals that a restore needs, signed without the service.
 
 
+@with_groups
 def approve_restore(
     backup: Annotated[Path, typer.Argument(help="The backup's list, backup.json, or a copy of it.")],
     complete: Complete = False,
     output: Annotated[
         Path | None, typer.Option(help="File for the approval. Default: NAME-approves.json.")
     ] = None,
-    shown: Shown = None,
-    reason: Reason = None,
-    yes: Yes = False,
-    connection: Folder = HERE,
-    as_json: AsJson = False,
+    *,
+    choice: Choice,
 ) -> None:
     """Approve a restore: sign that a backup may replace the state. The service may be stopped.
 
     The list holds the digest of every file of the backup. Two stewards sign, and the operator of
     the controller passes both files to `gencard-controller restore --approval`.
     """
-    credentials = Credentials.of_folder(connection)
+    credentials = Credentials.of_folder(choice.connection)
     who, key = credentials.identity(), credentials.private_signing_key()
     if who.role is not Role.STEWARD:
         raise PermissionDeniedError(advice="Only stewards approve a restore.")
-    preview = _preview(read_file(backup, "backup", LIST_LIMIT), complete)
-    digest, why = confirmed("Approve", lambda _: preview, str(backup), shown, reason, yes)
+    facts = backup_facts(read_file(backup, "backup", LIST_LIMIT))
+    shown_facts = {
+        "made": facts.made,
+        "log_entries": facts.entries,
+        "files": facts.files,
+        "budgets": "released: nothing was decided since" if complete else "blocked until checked",
+    }
+    preview = Preview("restore", "state", {"complete": complete}, shown_facts, True, facts.digest)
+    digest, why = confirmed("Approve", lambda _: preview, str(backup), choice)
     if digest != preview.shown:
         raise InvalidInputError(field="--shown", problem="is not the digest of this backup's list")
     if not why.isprintable() or not 0 < len(why.strip()) <= LONGEST_REASON:
@@ -607,19 +535,8 @@ def approve_restore(
     approval = RestoreApproval(digest, complete, why, who.uri, time_text(datetime.now(UTC)))
     file = output or Path(f"{who.name}-approves.json")
     write_bytes(file, approval.signed(key))
-    if as_json:
+    if choice.as_json:
         say_json({"file": str(file), "backup": digest, "complete": complete, "by": who.uri})
         return
     say(f"Written: {file}. It is valid for {LIFE.days} days. With the approval of another steward, run:")
     say(f"gencard-controller restore FOLDER --approval {file.name} --approval OTHER")
-
-
-def _preview(content: bytes, complete: bool) -> Preview:
-    facts = backup_facts(content)
-    backup = {
-        "made": facts.made,
-        "log_entries": facts.entries,
-        "files": facts.files,
-        "budgets": "released: nothing was decided since" if complete else "blocked until checked",
-    }
-    return Preview("restore", "state", {"complete": complete}, backup, True, facts.digest)

@@ -72,21 +72,11 @@ def edit_attribute(file: Path, edit: AttributeEdit) -> PublicSchema:
     return _write_schema(file, document, f"(?m)^(?:{'|'.join(lines)}).*\n" if lines else "")
 
 
-def mark_reviewed(file: Path, declared_by: str | None = None) -> PublicSchema:
-    """Mark a schema as reviewed, and set the person who declares it; raises as ``edit_attribute``."""
+def edit_schema(file: Path, values: Mapping[str, str | bool]) -> PublicSchema:
+    """Set keys of a schema, such as title or reviewed; raises as ``edit_attribute``."""
     document = _document(file)
-    document["reviewed"] = True
-    if declared_by is not None:
-        document["declared_by"] = declared_by
-    return _write_schema(file, document)
-
-
-def describe_schema(file: Path, texts: Mapping[str, str]) -> PublicSchema:
-    """Set title or description; the schema then needs a review. Raises as ``edit_attribute``."""
-    document = _document(file)
-    for name, text in texts.items():
-        document[name] = text
-    document["reviewed"] = False
+    for name, value in values.items():
+        document[name] = value
     return _write_schema(file, document)
 
 
@@ -131,8 +121,7 @@ def edit_caps(
     datasets = _tables(document, "datasets", file)
     caps: Any = datasets[_place(datasets, dataset, "dataset")].setdefault("caps", tomlkit.table())
     own = dict(caps.get(f"{scope}s", {}))
-    before = {**caps.get(scope, {}), **own.get(name, {})}
-    after = {**before, **amounts}
+    after = {**caps.get(scope, {}), **own.get(name, {}), **amounts}
     key, value = (f"{scope}s", own | {name: after}) if name else (scope, after)
     caps[key] = _value(toml_text(value))
     return _write_settings(file, document, check)
@@ -258,11 +247,7 @@ def write_review(file: Path, box: str, review: ReviewTable) -> None:
     if after is None or settings is None or settings != expected:
         problem = f'has no table [[black_boxes]] with name = "{box}" that a line can be added to'
         raise InvalidInputError(field=file.name, problem=problem)
-    mode, owner, group = (status := file.stat()).st_mode, status.st_uid, status.st_gid
-    write_whole(file, [after.encode()])
-    with suppress(PermissionError):  # only root can give a file away
-        os.chown(file, owner, group)
-    file.chmod(mode)
+    _replace(file, after)
 
 
 def _with_line(text: str, box: str, line: str) -> str | None:

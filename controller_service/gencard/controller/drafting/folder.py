@@ -21,7 +21,7 @@ from gencard.controller.drafting.schema_draft import (
     draft_schema,
     left_out_words,
 )
-from gencard.controller.drafting.units import NO_WEIGHT, Unit
+from gencard.controller.drafting.units import NO_WEIGHT
 from gencard.controller.people.enrolment import PEOPLE, PROJECT, health_check, make_people
 from gencard.controller.people.keys import (
     KeyPair,
@@ -164,6 +164,9 @@ def dataset_text(
     # a card of all columns has a histogram and a total of each number, too, of as many as it has pairs
     marginals = min(pairs, max(most_statistics - 2 * len(with_step), most_statistics // 3, 1))
     of_person = max(drafted.schema.most_records, 1)
+    card_epsilon, dataset_epsilon = (
+        epsilon_of(rho, DELTA).quantize(Decimal("0.1"), ROUND_CEILING) for rho in (CARD_RHO, DATASET_RHO)
+    )
     return _DATASET.format(
         name=toml_text(name),
         data=toml_text(os.path.abspath(data) if isinstance(data, Path) else data.text),
@@ -179,13 +182,13 @@ def dataset_text(
         statistics=_dimension_of_pairs(domain) + (_statistics_of_numbers(coding) if exact else 0),
         covered=", histograms and sums by one attribute" if exact and with_step else "",
         card_rho=CARD_RHO,
-        card_epsilon=_epsilon_text(CARD_RHO),
+        card_epsilon=card_epsilon,
         delta=f"{DELTA:e}",
         stddev=round(of_person * math.sqrt(marginals / (2 * float(CARD_RHO)))),
         most_rho=ANALYST_RHO,
         project_rho=PROJECT_RHO,
         dataset_rho=DATASET_RHO,
-        dataset_epsilon=_epsilon_text(DATASET_RHO),
+        dataset_epsilon=dataset_epsilon,
     )
 
 
@@ -209,7 +212,17 @@ def _dimension_of_pairs(domain: Domain) -> int:
 
 def drafted_schema_text(drafted: SchemaDraft) -> str:
     """Return the text of the schema file, with comments on each attribute and each omitted column."""
-    questions = [*map(unit_words, drafted.units), *map(weight_words, drafted.weights)]
+    questions = [
+        f"Does {unit.column!r} say whose a record is ({unit.why})? If so, leave the attribute out, and "
+        f"write before the attributes: person = {toml_text(unit.column)} and most_records = "
+        f"{unit.most_records}, or another number of records of one person that count."
+        for unit in drafted.units
+    ]
+    questions += [
+        f"Is {column!r} a weight? It is not used as one: statistics count records. If it is, say so: "
+        f"description = {toml_text(NO_WEIGHT)}"
+        for column in drafted.weights
+    ]
     comments = [*_REVIEW, *questions, *(left_out_words(one.name) + one.note for one in drafted.left_out)]
     notes = {one.name: one.note for one in drafted.attributes if one.note}
     text = "".join(f"# {line}".rstrip() + "\n" for line in comments) + "\n"
@@ -219,23 +232,6 @@ def drafted_schema_text(drafted: SchemaDraft) -> str:
         if one.scale is not None and isinstance(one.coding, Edges)
     }
     return text + schema_text(drafted.schema, notes, drafted.remark, scales)
-
-
-def unit_words(unit: Unit) -> str:
-    """Return a comment of the schema file that asks whether a column identifies persons."""
-    return (
-        f"Does {unit.column!r} say whose a record is ({unit.why})? If so, leave the attribute out, and "
-        f"write before the attributes: person = {toml_text(unit.column)} and most_records = "
-        f"{unit.most_records}, or another number of records of one person that count."
-    )
-
-
-def weight_words(column: str) -> str:
-    """Ask whether a column is a weight, in a comment of the schema file."""
-    return (
-        f"Is {column!r} a weight? It is not used as one: statistics count records. If it is, say so: "
-        f"description = {toml_text(NO_WEIGHT)}"
-    )
 
 
 _MARKS = ("delimiter", "quote", "escape", "comment", "header", "skip")
@@ -249,11 +245,6 @@ def _format_text(file_format: FileFormat) -> str:
     names += [name for name, value in stated.items() if value != usual[name] and name not in _MARKS]
     parts = [f"{name} = {toml_text(stated[name])}" for name in names]
     return f"format = {{ {', '.join(parts)} }}\n" if parts else ""
-
-
-def _epsilon_text(rho: Decimal) -> str:
-    """Return the epsilon of a rho at ``DELTA``, rounded up to one decimal."""
-    return str(epsilon_of(rho, DELTA).quantize(Decimal("0.1"), ROUND_CEILING))
 
 
 def schema_text(
@@ -286,6 +277,7 @@ def _lines(table: Table) -> str:
 
 
 TRUST_DOMAIN = "gencard.local"
+_URI = Identity(TRUST_DOMAIN, "service", Role.CONTROLLER, "controller").uri
 ADDRESS = "localhost:7443"
 HOSTS = ("localhost", "127.0.0.1", "::1")
 
@@ -402,6 +394,7 @@ def draft(  # noqa: PLR0913 - what a steward may want to say of a new controller
     check_new(folder)
     hosts = _hosts(address)
     everybody = {**(PEOPLE if demo_people else {}), **people}
+    name = re.sub(r"[^a-z0-9_-]+", "-", name_of(data).lower()).strip("-_")[:60]
     drafted = settled(
         draft_schema(data, name_of(data), today=now.date(), sheet=sheet, skip=skip, progress=progress)
     )
@@ -411,7 +404,7 @@ def draft(  # noqa: PLR0913 - what a steward may want to say of a new controller
             _write_credentials(draft_folder, authority, now, hosts)
             make_people(draft_folder, authority, everybody, project, address=address, now=now)
             dataset = dataset_text(
-                _resource_name(name_of(data)),
+                name if name[:1].isalpha() else f"data-{name}".rstrip("-"),
                 data,
                 "schema.toml",
                 drafted,
@@ -426,7 +419,7 @@ def draft(  # noqa: PLR0913 - what a steward may want to say of a new controller
         folder,
         folder / "controller.toml",
         folder / "schema.toml",
-        tuple(folder / "people" / name for name in everybody),
+        tuple(folder / "people" / person for person in everybody),
         drafted,
     )
 
@@ -444,7 +437,7 @@ def _hosts(address: str) -> tuple[str, ...]:
 
 def _write_credentials(folder: Path, authority: KeyPair, now: datetime, hosts: tuple[str, ...]) -> None:
     write_new(folder / "authority" / "certificate.pem", authority.certificate_pem, private=False)
-    issue(authority, controller_uri(), now, hosts=hosts).write(folder / "server")
+    issue(authority, _URI, now, hosts=hosts).write(folder / "server")
     issue(authority, health_check(TRUST_DOMAIN).uri, now).write(folder / "health")
     write_new(folder / "health" / "authority.pem", authority.certificate_pem, private=False)
     for name in ("card_key", "log_key"):
@@ -458,19 +451,9 @@ def _write_texts(folder: Path, dataset: str, drafted: SchemaDraft, address: str)
     settings = _SETTINGS.format(
         address=toml_text(address),
         trust_domain=toml_text(TRUST_DOMAIN),
-        uri=toml_text(controller_uri()),
+        uri=toml_text(_URI),
         dataset=dataset,
     )
     write_new(folder / "schema.toml", drafted_schema_text(drafted).encode(), private=False)
     write_new(folder / "controller.toml", settings.encode())
     os.mkdir(folder / "state", 0o700)
-
-
-def controller_uri() -> str:
-    """Return the controller's own identity."""
-    return Identity(TRUST_DOMAIN, "service", Role.CONTROLLER, "controller").uri
-
-
-def _resource_name(stem: str) -> str:
-    name = re.sub(r"[^a-z0-9_-]+", "-", stem.lower()).strip("-_")[:60]
-    return name if name[:1].isalpha() else f"data-{name}".rstrip("-")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, floor, inf, log10
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from gencard.controller.records.encoding import EngineColumn
 from gencard.controller.records.file_format import FileFormat, enough_memory, literal
@@ -34,7 +34,6 @@ from gencard.core.values import (
     shown_rules,
 )
 from gencard.files.layout import DAY_OR_MONTH_FIRST
-from gencard.files.stored import StoredColumn
 
 MOST_COLUMNS = 5_000
 """Columns for which a schema is drafted, each by several queries."""
@@ -147,15 +146,6 @@ class Repeats(NamedTuple):
     usual: int
     most: int
 
-    @property
-    def may_be_of_units(self) -> bool:
-        """Whether the values may name persons or households: many values, of few records each."""
-        return (
-            self.values >= _LEAST_UNITS
-            and self.repeated >= _LEAST_REPEATED
-            and (self.most <= MOST_RECORDS)
-        )
-
 
 class Look(Protocol):
     """Queries on one column; ``marks`` are its marks of missing values."""
@@ -202,18 +192,22 @@ def profiles(
             if not count:
                 ((count,),) = records.rows("SELECT count(*) FROM records")
                 check_enough(count)
-            of_part = [
-                _with_description(
-                    _profile(records, column, count, progress), records.described.get(column.name)
-                )
-                for column in part
-            ]
+            of_part = [_profile(records, column, count, progress) for column in part]
             looks += [_with_shared(records, part, of_part, place) for place in range(len(part))]
         return [replace(look, of_file=records.note) for look in looks] if records.note else looks
 
 
-def _with_description(profile: Profile, described: StoredColumn | None) -> Profile:
-    """Add what the file declares of a column: its labels are all that its values may be."""
+def _profile(
+    records: OpenRecords, column: EngineColumn, count: int, progress: Callable[[str], None]
+) -> Profile:
+    profile = None
+    with suppress(MemoryError):
+        profile = profile_of(_Look.of_values(records, column), column.name, count, progress)
+    if profile is None:
+        records.uncopy()
+        profile = profile_of(_Look.of_records(records, column), column.name, count, progress)
+    # what the file declares of a column: its labels are all that its values may be
+    described = records.described.get(column.name)
     if described is None:
         return profile
     missing = f"Missing here: {', '.join(described.missing)}." if described.missing else ""
@@ -226,15 +220,6 @@ def _with_description(profile: Profile, described: StoredColumn | None) -> Profi
     if profile.kind != "text" or not described.labels:
         return profile
     return replace(profile, values=described.labels, declared=True)
-
-
-def _profile(
-    records: OpenRecords, column: EngineColumn, count: int, progress: Callable[[str], None]
-) -> Profile:
-    with suppress(MemoryError):
-        return profile_of(_Look.of_values(records, column), column.name, count, progress)
-    records.uncopy()
-    return profile_of(_Look.of_records(records, column), column.name, count, progress)
 
 
 def _with_shared(
@@ -274,7 +259,11 @@ def may_name_units(profile: Profile) -> bool:
     """Whether a column's own values repeat as identifiers of persons or households do."""
     codes = profile.kind == "text" or (profile.kind == "number" and profile.decimals == 0)
     repeats = profile.repeats
-    return bool(codes and profile.present == profile.records and repeats and repeats.may_be_of_units)
+    if not codes or profile.present != profile.records or repeats is None:
+        return False
+    # many values, of few records each
+    many = repeats.values >= _LEAST_UNITS and repeats.repeated >= _LEAST_REPEATED
+    return many and repeats.most <= MOST_RECORDS
 
 
 _NARROWER = "Leave out columns that no analysis needs, or split the file."
@@ -306,29 +295,22 @@ def profile_of(
     if not kind:
         return Profile(name, records, present, marks, 0, (), 0, 0, "text", reason=why)
     common, repeats = look.common(marks, kind), look.repeats(marks)
+    profile = Profile(
+        name, records, present, marks, *common, kind, nullable=nullable, why=why, repeats=repeats
+    )
     if kind not in ("number", "date"):
-        return Profile(
-            name, records, present, marks, *common, kind, nullable=nullable, why=why, repeats=repeats
-        )
+        return profile
     quantiles = look.quantiles(marks, kind, _EIGHTHS)
-    is_number, decimals = kind == "number", most_decimals(quantiles)
-    return Profile(
-        name,
-        records,
-        present,
-        marks,
-        *common,
-        kind,
+    if kind == "date":
+        undecided, instants = look.is_undecided(), look.instants(marks)
+        return replace(profile, quantiles=quantiles, decimals=0, undecided=undecided, instants=instants)
+    return replace(
+        profile,
         quantiles=quantiles,
-        positive=look.quantiles(marks, kind, _OF_POSITIVE, positive=True) if is_number else (),
-        heaps=look.heaps(marks, max(1, ceil(LEAST_HEAP * present))) if is_number else (),
-        decimals=look.decimals(marks, decimals) if is_number else 0,
-        undecided=kind == "date" and look.is_undecided(),
-        instants=look.instants(marks) if kind == "date" else "",
-        mean=look.mean(marks) if is_number and present else None,
-        nullable=nullable,
-        why=why,
-        repeats=repeats,
+        positive=look.quantiles(marks, kind, _OF_POSITIVE, positive=True),
+        heaps=look.heaps(marks, max(1, ceil(LEAST_HEAP * present))),
+        decimals=look.decimals(marks, most_decimals(quantiles)),
+        mean=look.mean(marks) if present else None,
     )
 
 
@@ -419,7 +401,7 @@ class _Look:
                 query than to answer it, so a common condition is stated once.
         """
         numbers = ", ".join(f"coalesce(sum(n) FILTER ({condition}), 0)" for condition in conditions)
-        (row,) = self._rows(f"SELECT {numbers} FROM {self.table} WHERE {here}")  # noqa: S608
+        (row,) = self.records.rows(f"SELECT {numbers} FROM {self.table} WHERE {here}")  # noqa: S608
         return [int(number) for number in row]
 
     def absent(self, marks: Sequence[str] | dict[str, int]) -> str:
@@ -446,7 +428,7 @@ class _Look:
             f"WHERE NOT {self.absent(marks)} GROUP BY 1 HAVING times >= {least} "
             "ORDER BY times DESC, number"
         )
-        return tuple((float(number) + 0.0, int(records)) for number, records in self._rows(query))
+        return tuple((float(number) + 0.0, int(records)) for number, records in self.records.rows(query))
 
     @property
     def _times(self) -> str:
@@ -463,18 +445,18 @@ class _Look:
         nan = "false" if self.column.is_number else self._is_nan  # however it is spelt
         test = f"{text} IN ({words}) OR {nan}"
         query = f"SELECT {text}, sum(n) FROM {self.table} WHERE {test} GROUP BY 1 ORDER BY 1"  # noqa: S608
-        return {word: int(number) for word, number in self._rows(query)}
+        return {word: int(number) for word, number in self.records.rows(query)}
 
     def number_marks(self) -> dict[str, int]:
         """Return the numbers that mark missing values, such as -9 or 99, with their frequencies."""
         codes = ", ".join(map(repr, (*NUMBER_MARKS, *HIGH_MARKS)))
         number = self.column.number
         query = f"SELECT {number}, sum(n) FROM {self.table} WHERE {number} IN ({codes}) GROUP BY 1"  # noqa: S608
-        counts = {float(code): int(count) for code, count in self._rows(query)}
+        counts = {float(code): int(count) for code, count in self.records.rows(query)}
         if not counts:
             return {}
         others = f"FILTER (isfinite({number}) AND {number} NOT IN ({codes}))"
-        ((low, high),) = self._rows(
+        ((low, high),) = self.records.rows(
             f"SELECT min({number}) {others}, max({number}) {others} FROM {self.table}"  # noqa: S608
         )
         return missing_marks(counts, None if low is None else (low, high))
@@ -487,7 +469,7 @@ class _Look:
             return {}
         counts = f"SELECT {self.column.text}, sum(n) FROM {self.table}"  # noqa: S608
         query = f"{counts} WHERE {test} GROUP BY 1 ORDER BY 1"
-        return {text: int(number) for text, number in self._rows(query)}
+        return {text: int(number) for text, number in self.records.rows(query)}
 
     def kind(self, marks: dict[str, int]) -> tuple[str, str]:
         """Return the kind of all values that are present, and the reason if digits are no numbers."""
@@ -531,13 +513,13 @@ class _Look:
     def common(self, marks: dict[str, int], kind: str) -> tuple[int, tuple[str, ...], int, int]:
         value = self.column.number if kind == "number" else self.column.text
         here = f"FROM {self.table} WHERE NOT {self.absent(marks)}"
-        ((distinct, longest),) = self._rows(
+        ((distinct, longest),) = self.records.rows(
             f"SELECT approx_count_distinct({value}), coalesce(max(length({self.column.text})), 0) {here}"
         )
         # the estimate is never wrong by half, and groups of many texts might not fit in memory
         few = distinct <= 2 * MOST_LABELS
         groups = f"SELECT {value} AS value, sum(n) {here} GROUP BY 1 ORDER BY 1"
-        rows = self._rows(groups) if few else []
+        rows = self.records.rows(groups) if few else []
         if not few or len(rows) > MOST_LABELS:
             return int(distinct), (), 0, int(longest)
         texts = tuple(number_text(row[0]) if kind == "number" else str(row[0]) for row in rows)
@@ -550,7 +532,7 @@ class _Look:
         here = f"NOT {self.absent(marks)}" + (f" AND {value} > 0" if positive else "")
         if self.table == _BY_RECORD:  # in less memory
             exact = f"quantile_disc({value}, {[*points]})"
-            ((numbers,),) = self._rows(f"SELECT {exact} FROM {self.table} WHERE {here}")  # noqa: S608
+            ((numbers,),) = self.records.rows(f"SELECT {exact} FROM {self.table} WHERE {here}")  # noqa: S608
             return tuple(float(number) + 0.0 for number in numbers or ())
         rank = f"sum(n) OVER (ORDER BY {value}) AS rank"
         reached = f"SELECT {value} AS value, {rank} FROM {self.table} WHERE {here}"  # noqa: S608
@@ -559,7 +541,7 @@ class _Look:
         shares = [Fraction(str(point)) for point in points]
         tests = [f"rank * {share.denominator} >= records * {share.numerator}" for share in shares]
         numbers = ", ".join(f"min(value) FILTER ({test})" for test in tests)
-        (row,) = self._rows(f"SELECT {numbers} FROM ({ranked})")  # noqa: S608
+        (row,) = self.records.rows(f"SELECT {numbers} FROM ({ranked})")  # noqa: S608
         # 0.0 in place of -0.0, which is equal
         return tuple(float(number) + 0.0 for number in row if number is not None)
 
@@ -571,15 +553,14 @@ class _Look:
     def instants(self, marks: dict[str, int]) -> str:
         if self.column.has_instants:
             return "offset"
-        here = f"NOT {self.absent(marks)}"
-        timed = f"{self.column.plain_days} IS NULL AND {here}"
+        timed = f"{self.column.plain_days} IS NULL AND NOT {self.absent(marks)}"
         local = "true" if self.column.kind != "VARCHAR" else f"NOT {self.column.is_instant}"
         times, without = self.counts(timed, f"{timed} AND {local}")
         return ("local" if without else "offset") if times else ""
 
     def mean(self, marks: dict[str, int]) -> float:
-        total = f"sum({self.column.number} * n) / sum(n)"
-        ((mean,),) = self._rows(f"SELECT {total} FROM {self.table} WHERE NOT {self.absent(marks)}")  # noqa: S608
+        total, here = f"sum({self.column.number} * n) / sum(n)", f"NOT {self.absent(marks)}"
+        ((mean,),) = self.records.rows(f"SELECT {total} FROM {self.table} WHERE {here}")  # noqa: S608
         return float(mean)
 
     def repeats(self, marks: dict[str, int]) -> Repeats | None:
@@ -589,7 +570,7 @@ class _Look:
             "count(*), count(*) FILTER (n > 1), coalesce(quantile_disc(n, 0.95), 0), coalesce(max(n), 0)"
         )
         with suppress(MemoryError):
-            (row,) = self._rows(f"SELECT {numbers} FROM (SELECT {self._times} AS n {here})")  # noqa: S608
+            (row,) = self.records.rows(f"SELECT {numbers} FROM (SELECT {self._times} AS n {here})")  # noqa: S608
             return Repeats(*map(int, row))
         return None
 
@@ -604,9 +585,6 @@ class _Look:
             if 0 in longer:
                 return tried[longer.index(0)]
         return None
-
-    def _rows(self, query: str) -> list[tuple[Any, ...]]:
-        return self.records.rows(query)
 
 
 _ORDERS = (

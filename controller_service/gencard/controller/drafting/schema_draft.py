@@ -155,8 +155,7 @@ def with_person(drafted: SchemaDraft, column: str, most_records: int | None) -> 
         problem = f"is needed: nothing can be proposed from the values of {column}"
         raise InvalidInputError(field="--most-records", problem=problem)
     check_most_records(number)
-    coding = drafted.schema.coding
-    left = tuple(one for one in coding.attributes if one.name != column)
+    left = tuple(one for one in drafted.schema.coding.attributes if one.name != column)
     if not left:
         raise InvalidInputError(field="--person", problem="would leave no attribute")
     schema = replace(
@@ -189,8 +188,7 @@ def with_weights(drafted: SchemaDraft, columns: Sequence[str]) -> SchemaDraft:
 
 def detect(path: Path, sheet: str = "", skip: int = 0) -> tuple[FileFormat, int | None, str]:
     """Return format of a file, number of its records (None if not counted), and a sentence on it."""
-    is_sheet = ending_of(path) in SHEETS
-    if (sheet or skip) and not is_sheet:
+    if (sheet or skip) and ending_of(path) not in SHEETS:
         problem = "is no workbook, so a sheet and rows to skip cannot be stated"
         raise InvalidInputError(field="data", problem=problem)
     if skip and not sheet:
@@ -256,7 +254,7 @@ def _drafted(profile: Profile, today: date) -> DraftedAttribute:
     if reason:
         because = f" (text, because {profile.why})" if profile.why else ""
         return DraftedAttribute(profile.name, None, reason + because, why=profile.why)
-    reading, scale = Reading(tuple(profile.marks)), None
+    reading, scale, rounded = Reading(tuple(profile.marks)), None, False
     match profile.kind:
         case "boolean":
             coding: Labels | Edges = Labels(BOOLEANS, missing=profile.missing, boolean=True)
@@ -264,7 +262,9 @@ def _drafted(profile: Profile, today: date) -> DraftedAttribute:
         case "date" if _NAMES_OF_BIRTH.search(profile.name):
             scale = DeclaredScale(Decimal(1), tuple(map(Decimal, _AGES)), fine=Decimal(1))
             coding = scale.edges_of(missing=profile.missing, dates=False)
-            reading = Reading(tuple(profile.marks), age_at=_age_day(profile, today))
+            january = today.replace(month=1, day=1)
+            born_before = profile.quantiles[-1] <= days_of_date(january)
+            reading = Reading(tuple(profile.marks), age_at=january if born_before else today)
             note = "Ages in the classes of statistical offices."
             note += _DROPPED_TIME[profile.instants]
         case "date":
@@ -281,7 +281,13 @@ def _drafted(profile: Profile, today: date) -> DraftedAttribute:
         case "number":
             scale = drafted_scale(profile)
             coding = scale.edges_of(missing=profile.missing, dates=False)
-            note = _note_of_scale(profile, scale)
+            # the values have more digits than the step, as far as is known
+            rounded = profile.decimals is None or scale.step > Decimal(1).scaleb(-profile.decimals)
+            note = f"Edges drafted from {profile.source}."
+            if not profile.declared:
+                note += " State a public last edge; above = 'highest' takes larger values for it."
+            if rounded:
+                note += f" Values are rounded to multiples of {decimal_text(scale.step)}."
         case _:
             labels, ordered = in_order(profile.values)
             labels = labels if ordered or not profile.declared else profile.values
@@ -290,13 +296,14 @@ def _drafted(profile: Profile, today: date) -> DraftedAttribute:
             note = f"Labels drafted from {profile.source}" + (", order recognised." if ordered else ".")
     is_drafted = scale is not None and not profile.declared and reading.age_at is None
     drafted = "records" if is_drafted else ""
-    rounded = scale is not None and profile.kind == "number" and _is_rounded(profile, scale)
     rare = 0 if profile.declared or not isinstance(coding, Labels) or coding.boolean else profile.rare
     influence = _influence(profile, scale) if scale is not None else ""
+    kind = "Dates" if profile.kind == "date" else "Text"
+    because = f"{kind}, because {profile.why}." if profile.why else ""
     return DraftedAttribute(
         profile.name,
         coding,
-        " ".join(filter(None, (note, _sentence_of_kind(profile), profile.remark))),
+        " ".join(filter(None, (note, because, profile.remark))),
         reading,
         profile.marks,
         scale,
@@ -309,11 +316,6 @@ def _drafted(profile: Profile, today: date) -> DraftedAttribute:
         profile.description,
         profile.remark,
     )
-
-
-def _sentence_of_kind(profile: Profile) -> str:
-    kind = "Dates" if profile.kind == "date" else "Text"
-    return f"{kind}, because {profile.why}." if profile.why else ""
 
 
 _LEAST_INFLUENCE = 0.01
@@ -351,24 +353,22 @@ def _why_left_out(profile: Profile) -> str:
         return "it is empty"
     if _NO_NAME.fullmatch(profile.name):
         return "it has no name"
-    if profile.instants and not _NAMES_OF_BIRTH.search(profile.name):
-        return _question_of_zone(profile)
-    return _why_identifying(profile) or (_why_no_labels(profile) if profile.kind == "text" else "")
-
-
-def _question_of_zone(profile: Profile) -> str:
-    """Ask for the zone of a column of instants, which is never guessed."""
-    if profile.instants == "local":
+    # the zone of instants is never guessed
+    has_instants = profile.instants and not _NAMES_OF_BIRTH.search(profile.name)
+    if has_instants and profile.instants == "local":
         return (
             "its times have no offset from UTC, so zone and time of day cannot be declared: store them "
             "with their offset, as 2013-01-01T05:15:00-05:00"
         )
-    name = shlex.quote(profile.name)
-    return (
-        "it holds instants, and neither zone nor time of day is declared: in which zone do they count? "
-        f"State it: gencard-controller schema set {name} --new --edges FIRST,LAST --zone ZONE, such as "
-        f"America/New_York; then time_of = '{profile.name}' makes an attribute of the time of day"
-    )
+    if has_instants:
+        name = shlex.quote(profile.name)
+        return (
+            "it holds instants, and neither zone nor time of day is declared: in which zone do they "
+            f"count? State it: gencard-controller schema set {name} --new --edges FIRST,LAST --zone "
+            f"ZONE, such as America/New_York; then time_of = '{profile.name}' makes an attribute of the "
+            "time of day"
+        )
+    return _why_identifying(profile) or (_why_no_labels(profile) if profile.kind == "text" else "")
 
 
 def _why_identifying(profile: Profile) -> str:
@@ -395,26 +395,6 @@ def _why_no_labels(profile: Profile) -> str:
     if profile.distinct * 2 < profile.present:
         return f"it has more than {MOST_LABELS} values: declare labels, and other for the rest"
     return "it looks like names or identifiers"
-
-
-def _age_day(profile: Profile, today: date) -> date:
-    """Return the day of ages: the first of January, or today if a person was born after it."""
-    january = today.replace(month=1, day=1)
-    return january if profile.quantiles[-1] <= days_of_date(january) else today
-
-
-def _note_of_scale(profile: Profile, scale: DeclaredScale) -> str:
-    note = f"Edges drafted from {profile.source}."
-    if not profile.declared:
-        note += " State a public last edge; above = 'highest' takes larger values for it."
-    if _is_rounded(profile, scale):
-        note += f" Values are rounded to multiples of {decimal_text(scale.step)}."
-    return note
-
-
-def _is_rounded(profile: Profile, scale: DeclaredScale) -> bool:
-    """Whether the values have more digits than the drafted step, as far as is known."""
-    return profile.decimals is None or scale.step > Decimal(1).scaleb(-profile.decimals)
 
 
 def _dates(profile: Profile) -> DeclaredScale:

@@ -6,7 +6,7 @@ Of a column whose values an enum, a CHECK or a code list declares, no record is 
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
@@ -119,13 +119,18 @@ def declarations(
     backend: Any, address: TableAddress, run: Callable[[Any], Iterable[Any]]
 ) -> dict[str, Declaration]:
     """Return the declarations by column, without empty ones; errors are the engine's own."""
-    declared = {name: _of_labels(tuple(labels)) for name, labels in _enums(backend, address)}
+    enums: list[tuple[str, list[str]]] = []
     constraints: list[tuple[str, ...]] = []
     if address.engine == "postgresql":
+        enums = backend.con.execute(_ENUMS, _place(address)).fetchall()
         constraints = backend.con.execute(_CONSTRAINTS, _place(address)).fetchall()
     if address.engine == "duckdb":
+        table = backend.con.table(".".join(f'"{part}"' for part in address.table_parts))
+        types = dict(zip(table.columns, table.types, strict=True))
+        enums = [(name, dict(one.children)["values"]) for name, one in types.items() if one.id == "enum"]
         place = [("main", *address.table_parts)[-2], address.name]
         constraints = backend.con.execute(_CONSTRAINTS_OF_DUCKDB, place).fetchall()
+    declared = {name: _of_labels(tuple(labels)) for name, labels in enums}
     checks: dict[str, list[str]] = defaultdict(list)
     for name, kind, text, *target in constraints:
         if kind in ("p", "u", "PRIMARY KEY", "UNIQUE"):
@@ -140,24 +145,6 @@ def declarations(
     return declared
 
 
-def bases_of_domains(backend: Any, address: TableAddress) -> dict[str, str]:
-    """Return the type on which the domain of a column rests, as Ibis calls it."""
-    if address.engine != "postgresql":
-        return {}
-    rows = backend.con.execute(_DOMAINS, _place(address)).fetchall()
-    return {name: _BASES[base] for name, base in rows if base in _BASES}
-
-
-def _enums(backend: Any, address: TableAddress) -> Iterator[tuple[str, list[str]]]:
-    if address.engine == "postgresql":
-        yield from backend.con.execute(_ENUMS, _place(address)).fetchall()
-    if address.engine == "duckdb":
-        table = backend.con.table(".".join(f'"{part}"' for part in address.table_parts))
-        for name, kind in zip(table.columns, table.types, strict=True):
-            if kind.id == "enum":
-                yield name, dict(kind.children)["values"]
-
-
 def _place(address: TableAddress) -> dict[str, str]:
     schema, name = address.schema_and_name
     return {"schema": schema, "name": name}
@@ -166,15 +153,9 @@ def _place(address: TableAddress) -> dict[str, str]:
 def _of_list(
     backend: Any, run: Callable[[Any], Iterable[Any]], schema: str, table: str, column: str
 ) -> Declaration:
-    distinct_values = (
-        backend.table(table, database=(schema,))[[column]].distinct().limit(MOST_LABELS + 1)
-    )
-    values = [
-        value
-        for batch in run(distinct_values)
-        for value in batch.column(0).to_pylist()
-        if value is not None
-    ]
+    values_of = backend.table(table, database=(schema,))[[column]]
+    batches = run(values_of.distinct().limit(MOST_LABELS + 1))
+    values = [one for batch in batches for one in batch.column(0).to_pylist() if one is not None]
     if all(isinstance(value, int | float) for value in values):
         return _of_labels(tuple(number_text(float(value)) for value in sorted(values)))
     return _of_labels(tuple(sorted(map(str, values))))
@@ -290,7 +271,10 @@ def table_profiles(address: TableAddress, secret: str, progress: Callable[[str],
         count = _rows(run, records.aggregate(n=records.count()))[0]["n"]
         check_enough(count)
         instants = instants_of(backend, records)
-        bases = silently(lambda: bases_of_domains(backend, address))
+        bases: dict[str, str] = {}
+        if address.engine == "postgresql":  # types on which the domains of columns rest
+            rows = silently(lambda: backend.con.execute(_DOMAINS, _place(address)).fetchall())
+            bases = {name: _BASES[base] for name, base in rows if base in _BASES}
         looks = {
             name: _TableLook(run, records, name, instants, bases.get(name, ""))
             for name in records.columns
@@ -314,6 +298,9 @@ def _profile(
     bounds = declared.bounds or ((min(numbers), max(numbers)) if numbers else None)
     low, high = bounds or (0.0, 0.0)
     steps = tuple(low + (high - low) * step / INTERVALS for step in range(INTERVALS + 1))
+    decimals = kind.scale if kind.is_decimal() else None
+    if kind.is_integer() or (numbers and all(map(float.is_integer, numbers))):
+        decimals = 0
     return Profile(
         name,
         count,
@@ -325,17 +312,11 @@ def _profile(
         longest=max(map(len, declared.labels), default=0),
         kind="number" if bounds else "text",
         quantiles=steps if bounds else (),
-        decimals=_decimals(kind, numbers),
+        decimals=decimals,
         nullable=nullable,
         declared=True,
         reason=declared.reason,
     )
-
-
-def _decimals(kind: Any, numbers: Sequence[float]) -> int | None:
-    if kind.is_integer() or (numbers and all(map(float.is_integer, numbers))):
-        return 0
-    return kind.scale if kind.is_decimal() else None
 
 
 def _is_day(kind: Any) -> bool:
@@ -398,8 +379,7 @@ class _TableLook:
             return ("", NO_DAYS) if outside else ("date", "")
         if not self._is_text:
             return self._kind_of_numbers(marks)
-        present, here = self.present(marks), ~self._absent(marks)
-        number = self._number
+        present, here, number = self.present(marks), ~self._absent(marks), self._number
         tests = {"boolean": self._text.lower().isin(["true", "false"]), "number": ~number.isinf()}
         for name, test in tests.items():
             if present and self._count(test & here) == present:
@@ -423,17 +403,12 @@ class _TableLook:
     def common(self, marks: dict[str, int], kind: str) -> tuple[int, tuple[str, ...], int, int]:
         value, here = self._number if kind == "number" else self._text, ~self._absent(marks)
         groups = self._grouped(value, here)
-        ((distinct, longest, rare),) = (
-            row.values()
-            for row in _rows(
-                self.run,
-                groups.aggregate(
-                    distinct=groups.count(),
-                    longest=groups.v.cast("string").length().max(),
-                    rare=(groups.n < 3).sum(),
-                ),
-            )
+        facts = groups.aggregate(
+            distinct=groups.count(),
+            longest=groups.v.cast("string").length().max(),
+            rare=(groups.n < 3).sum(),
         )
+        distinct, longest, rare = _rows(self.run, facts)[0].values()
         values = [row["v"] for row in self._groups(value, here, MOST_LABELS + 1)]
         texts = tuple(map(number_text if kind == "number" else str, sorted(values)))
         return distinct, texts if distinct <= MOST_LABELS else (), int(rare or 0), int(longest or 0)
@@ -462,15 +437,13 @@ class _TableLook:
 
     def repeats(self, marks: dict[str, int]) -> Repeats:
         groups = self._grouped(self._text, ~self._absent(marks))
-        (row,) = _rows(
-            self.run,
-            groups.aggregate(
-                values=groups.count(),
-                repeated=(groups.n > 1).sum(),
-                usual=groups.n.cast("float64").quantile(0.95),
-                most=groups.n.max(),
-            ),
+        facts = groups.aggregate(
+            values=groups.count(),
+            repeated=(groups.n > 1).sum(),
+            usual=groups.n.cast("float64").quantile(0.95),
+            most=groups.n.max(),
         )
+        (row,) = _rows(self.run, facts)
         return Repeats(*(int(row[name] or 0) for name in Repeats._fields))
 
     def decimals(self, marks: dict[str, int], most: int) -> int | None:
@@ -535,8 +508,7 @@ class _TableLook:
         return some.group_by("v").aggregate(n=some.count())
 
     def _groups(self, value: Any, here: Any, most: int) -> list[dict[str, Any]]:
-        groups = self._grouped(value, here)
-        return _rows(self.run, groups.order_by("v").limit(most))
+        return _rows(self.run, self._grouped(value, here).order_by("v").limit(most))
 
     def _count(self, condition: Any) -> int:
         some = self.records.filter(condition)

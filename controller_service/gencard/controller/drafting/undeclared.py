@@ -50,40 +50,30 @@ def undeclared_values(
     """Return all values without a level, in the order of the schema; raises DatasetError."""
     place = entry.holdout if holdout and entry.holdout else entry.data
     attributes = [one for one in schema.coding.attributes if one.derivation is None]
+    readings = [schema.readings.get(one.name, PLAIN) for one in attributes]
     if isinstance(place, TableAddress):
-        values = _of_table(place, schema)
+        from gencard.controller.records.databases import open_table  # noqa: PLC0415 - large libraries
+
+        with open_table(place, place.secret(), schema.coding, schema.readings) as table:
+            counted = [table.undeclared(one.name) for one in attributes]
+        values = []
+        for one, counts in zip(attributes, counted, strict=True):
+            dates = isinstance(one.coding, Edges) and one.coding.dates
+            values.append((counts, {text: _number_of(text, dates=dates) for text in counts}))
     else:
         with OpenRecords(place, entry.format.value, explains=True) as records:
-            values = [_of_file(records, one, _reading(schema, one)) for one in attributes]
+            values = [_of_file(records, one, how) for one, how in zip(attributes, readings, strict=True)]
     listed = []
-    for one, (counts, numbers) in zip(attributes, values, strict=True):
+    for one, how, (counts, numbers) in zip(attributes, readings, values, strict=True):
         if counts:
             ordered = dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
             own = {text: numbers[text] for text in ordered}
-            listed.append(UndeclaredValues(one.name, ordered, *_mended(one, _reading(schema, one), own)))
+            listed.append(UndeclaredValues(one.name, ordered, *_mended(one, how, own)))
     return listed
 
 
 _Counts = dict[str, int]
 _Numbers = dict[str, float]
-
-
-def _reading(schema: PublicSchema, attribute: Attribute) -> Reading:
-    return schema.readings.get(attribute.name, PLAIN)
-
-
-def _of_table(address: TableAddress, schema: PublicSchema) -> list[tuple[_Counts, _Numbers]]:
-    """Values without a level and their counts, and what numbers they are, by attribute."""
-    from gencard.controller.records.databases import open_table  # noqa: PLC0415 - large libraries
-
-    with open_table(address, address.secret(), schema.coding, schema.readings) as table:
-        counts = [table.undeclared(name) for name in schema.coding.stored]
-    codings = [schema.coding.attribute(name).coding for name in schema.coding.stored]
-    dates = [isinstance(coding, Edges) and coding.dates for coding in codings]
-    return [
-        (values, {text: _number_of(text, dates=is_dates) for text in values})
-        for values, is_dates in zip(counts, dates, strict=True)
-    ]
 
 
 def _number_of(text: str, *, dates: bool) -> float:
@@ -144,10 +134,9 @@ def _is_mark(text: str, number: float, coding: Labels | Edges) -> bool:
 def _unreadable(texts: list[str], kind: str) -> tuple[str, ...]:
     if not texts:
         return ()
-    texts_listed = ", ".join(map(repr, texts[:_MOST_NAMED])) + (
-        ", ..." if len(texts) > _MOST_NAMED else ""
-    )
-    return (f"Not a {kind}: {texts_listed}. Correct the records, or add it to missing.",)
+    first = ", ".join(map(repr, texts[:_MOST_NAMED]))
+    more = ", ..." if len(texts) > _MOST_NAMED else ""
+    return (f"Not a {kind}: {first}{more}. Correct the records, or add it to missing.",)
 
 
 def _mended_labels(coding: Labels, texts: list[str]) -> tuple[Table, tuple[str, ...]]:
@@ -158,11 +147,10 @@ def _mended_labels(coding: Labels, texts: list[str]) -> tuple[Table, tuple[str, 
         note = f"{len(texts)} labels are missing: {OTHER!r} stands for all values that are not declared."
         return {"labels": [*other_labels, OTHER], "other": OTHER}, (note,)
     labels, known = in_order((*coding.labels, *texts))
-    if coding.ordered and not known:
-        return {"labels": [*coding.labels, *texts]}, (
-            "Move the new labels to their places in the order.",
-        )
-    return {"labels": list(labels) if coding.ordered else [*coding.labels, *texts]}, ()
+    if coding.ordered and known:
+        return {"labels": list(labels)}, ()
+    notes = ("Move the new labels to their places in the order.",) if coding.ordered else ()
+    return {"labels": [*coding.labels, *texts]}, notes
 
 
 def _mended_numbers(coding: Labels | Edges, numbers: list[float]) -> Table:
@@ -185,8 +173,7 @@ def _mended_numbers(coding: Labels | Edges, numbers: list[float]) -> Table:
         return declared.reaching(shortest(low), shortest(high)).keys(dates=coding.dates)
     if coding.dates:
         return {"dates": [date_of_days(day).isoformat() for day in (low, *middle, high)]}
-    edges = [int(edge) if edge.is_integer() else edge for edge in (low, *middle, high)]
-    return {"edges": edges}
+    return {"edges": [int(edge) if edge.is_integer() else edge for edge in (low, *middle, high)]}
 
 
 def _month(day: float, later: int = 0) -> float:

@@ -14,7 +14,6 @@ from decimal import Decimal
 from itertools import pairwise
 from math import ceil
 from pathlib import Path
-from typing import NamedTuple
 
 from gencard.controller.drafting.profiles import LEAST_HEAP, Profile, may_name_units, most_decimals
 from gencard.controller.records.declarations import TEN_A_DECADE, DeclaredScale, Fine
@@ -121,8 +120,7 @@ def _problem(code: str, lines: dict[str, int]) -> str:
 
 def _rows(text: str, ending: str) -> Iterator[tuple[int, list[str]]]:
     """Line and cells of each row, the header first; all have as many cells, one or two."""
-    head = text.partition("\n")[0]
-    delimiter = "\t" if ending == ".tsv" else max(_DELIMITERS, key=head.count)
+    delimiter = "\t" if ending == ".tsv" else max(_DELIMITERS, key=text.partition("\n")[0].count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     width, begin = 0, 1
     try:
@@ -161,9 +159,8 @@ _LEAST_POINT, _LEAST_RECORDS, _MOST_FINE = 0.1, 50, 16
 """Least share of a point; least records of a cell of one value, and most such cells."""
 
 
-class _Intervals(NamedTuple):
-    edges: tuple[Decimal, ...]
-    fine: Fine
+_Intervals = tuple[tuple[Decimal, ...], Fine]
+"""Edges, and the cells between them."""
 
 
 def drafted_scale(profile: Profile) -> DeclaredScale:
@@ -205,13 +202,17 @@ def _intervals(profile: Profile, step: Decimal) -> _Intervals:
     last = max(math.ceil(high / width), first + 1)
     edges = tuple(width * count for count in range(first, last + 1))
     whole = int(width / step)
-    return _Intervals(edges, None if whole == 1 else width / 5 if whole % 5 == 0 else width / 2)
+    return edges, None if whole == 1 else width / 5 if whole % 5 == 0 else width / 2
 
 
 def _ladder(profile: Profile, step: Decimal) -> _Intervals:
     """Return 0 and edges that grow from a low quantile on; below 0 alike, if many values are."""
     low, high = shortest(profile.quantiles[0]), shortest(profile.quantiles[-1])
-    first, last = max(_round_down(shortest(profile.positive[0])), step), max(_round_up(high), step)
+    least = shortest(profile.positive[0])
+    begin = _round_up(least)
+    if begin > least:  # the rung below, so that the first edge is not above the quantile
+        begin = shortest(rung(rung_above(float(least)) - 1))
+    first, last = max(begin, step), max(_round_up(high), step)
     rungs = next(rungs for least, rungs in _LADDERS if last >= least * first)
     powers = range(first.adjusted(), last.adjusted() + 1)
     numbers = [Decimal(rung).scaleb(power) for power in powers for rung in rungs]
@@ -221,7 +222,7 @@ def _ladder(profile: Profile, step: Decimal) -> _Intervals:
         end = max(_round_up(-low), step)
         many = profile.quantiles[1] < 0
         below = [-end, *(-number for number in reversed(inner) if many and number < end)]
-    return _Intervals((*below, Decimal(0), *inner, last), TEN_A_DECADE)
+    return (*below, Decimal(0), *inner, last), TEN_A_DECADE
 
 
 def _wider_than_a_step(draft: DeclaredScale, numbers: Sequence[Decimal]) -> list[Decimal]:
@@ -235,11 +236,6 @@ def _wider_than_a_step(draft: DeclaredScale, numbers: Sequence[Decimal]) -> list
 def _round_up(number: Decimal) -> Decimal:
     """Return the lowest 1, 2 or 5 times a power of ten that is not below a number."""
     return shortest(rung(rung_above(max(float(number), 1e-300))))
-
-
-def _round_down(number: Decimal) -> Decimal:
-    above = rung_above(float(number))
-    return shortest(rung(above if shortest(rung(above)) <= number else above - 1))
 
 
 def rounded(value: float, rounding: Callable[[Decimal], int]) -> float:
@@ -310,33 +306,31 @@ def units_of(looks: Sequence[Profile]) -> tuple[Unit, ...]:
         """Return the number of columns that belong to a unit, without those that name the same unit."""
         return sum(look.name not in shared[name] for name in look.shared)
 
-    likely = [look for look in looks if _is_asked_about(look, of_unit(look))]
+    likely = []
+    for look in looks:
+        usual = look.repeats.usual if look.repeats is not None else math.inf
+        # two numbers may follow from each other, such as a score and its target
+        suggested = _NAMES.search(look.name) or of_unit(look) >= (1 if look.kind == "text" else 2)
+        if may_name_units(look) and usual <= _MOST_USUAL and suggested:
+            likely.append(look)
     likely.sort(key=lambda look: (not _NAMES.search(look.name), -of_unit(look)))
     chosen: list[Profile] = []
     for look in likely:  # number and name of a unit are asked about once
         if not any(look.name in one.shared and one.name in look.shared for one in chosen):
             chosen.append(look)
-    return tuple(map(_unit, chosen[:_MOST_ASKED]))
-
-
-def _is_asked_about(look: Profile, of_unit: int) -> bool:
-    if look.repeats is None or not may_name_units(look) or look.repeats.usual > _MOST_USUAL:
-        return False
-    # two numbers may follow from each other, such as a score and its target
-    return bool(_NAMES.search(look.name)) or of_unit >= (1 if look.kind == "text" else 2)
-
-
-def _unit(look: Profile) -> Unit:
-    most = int(rounded(look.repeats.usual if look.repeats else 1, ceil))
-    reasons = ["its values repeat, and most have few records"]
-    if look.shared:
-        named = ", ".join(look.shared[:3])
-        more = " and others" if len(look.shared) > 3 else ""
-        verb = "are" if len(look.shared) > 1 else "is"
-        reasons.append(f"{named}{more} {verb} the same in nearly all records of a value")
-    if _NAMES.search(look.name):
-        reasons.append("its name suggests it")
-    return Unit(look.name, most, "; ".join(reasons))
+    units = []
+    for look in chosen[:_MOST_ASKED]:
+        most = int(rounded(look.repeats.usual if look.repeats else 1, ceil))
+        reasons = ["its values repeat, and most have few records"]
+        if look.shared:
+            named = ", ".join(look.shared[:3])
+            more = " and others" if len(look.shared) > 3 else ""
+            verb = "are" if len(look.shared) > 1 else "is"
+            reasons.append(f"{named}{more} {verb} the same in nearly all records of a value")
+        if _NAMES.search(look.name):
+            reasons.append("its name suggests it")
+        units.append(Unit(look.name, most, "; ".join(reasons)))
+    return tuple(units)
 
 
 def may_be_weight(look: Profile) -> bool:

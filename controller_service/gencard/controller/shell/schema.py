@@ -14,12 +14,7 @@ from rich.markup import escape
 from rich.status import Status
 
 from gencard.controller.base.files import Table, read_table, toml_text
-from gencard.controller.drafting.edits import (
-    AttributeEdit,
-    describe_schema,
-    edit_attribute,
-    mark_reviewed,
-)
+from gencard.controller.drafting.edits import AttributeEdit, edit_attribute, edit_schema
 from gencard.controller.drafting.schema_draft import (
     DraftedAttribute,
     SchemaDraft,
@@ -176,7 +171,7 @@ def describe(
     if not texts:
         raise InvalidInputError(field="describe", problem="needs --title or --description")
     entry = dataset_entry(config, dataset)
-    schema = describe_schema(entry.schema_file, texts)
+    schema = edit_schema(entry.schema_file, {**texts, "reviewed": False})
     _say_about(schema)
     _say_review(entry, config)
 
@@ -197,7 +192,8 @@ def review(
     _say_schema(entry, declared_by)
     if not yes:
         typer.confirm("Everybody will see this. Have you read every line?", abort=True)
-    mark_reviewed(entry.schema_file, declared_by)
+    declared = {} if declared_by is None else {"declared_by": declared_by}
+    edit_schema(entry.schema_file, {"reviewed": True, **declared})
     say(f"{entry.schema_file} is marked as reviewed.")
     say_in_force(config)
 
