@@ -100,8 +100,8 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
         f"{_CONTROLLER}noise:_drawn",
     ),
     "exact sums": (
-        f"{_STATISTICS}unit_sums:_products",
-        f"{_STATISTICS}unit_sums:_totals",
+        f"{_STATISTICS}linear:_products",
+        f"{_STATISTICS}linear:_totals",
         f"{_STATISTICS}rank:_blocks_of",
         f"{_STATISTICS}numbers:_level_counts",
         f"{_STATISTICS}numbers:_noisy_level",

@@ -20,7 +20,7 @@ from gencard.core.errors import (
     InvalidPsiError,
     UnknownAttributeError,
 )
-from gencard.core.generators.targets import admitted
+from gencard.core.generators.contract import admitted
 from gencard.core.statistics.linear import (
     LARGEST_VALUE,
     Function,

@@ -11,11 +11,10 @@ from gencard.core.coding import Attribute, Coding, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidPsiError, NotConvergedError, TooLargeError
-from gencard.core.generators.contract import rng_of, synthesise
+from gencard.core.generators.contract import TargetMeans, rng_of, synthesise
 from gencard.core.generators.family import ipf
 from gencard.core.generators.model_file import bytes_of, model_of
 from gencard.core.generators.moments import Dual, MaximumEntropy, largest_entropy
-from gencard.core.generators.targets import TargetMeans
 from gencard.core.statistics.linear import (
     Function,
     LinearStatistic,

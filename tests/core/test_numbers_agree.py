@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.errors import InvalidPsiError
+from gencard.core.statistics.linear import UnitSums
 from gencard.core.statistics.measure import measure
 from gencard.core.statistics.numbers import check_numbers_agree, population_counts
 from gencard.core.statistics.psi import Psi
-from gencard.core.statistics.unit_sums import UnitSums
 from tests.core.test_sums import columns_of, numbers_in, one_sum
 from tests.core.tiny_domains import added_by, number, possible_records
 

@@ -23,6 +23,14 @@ import numpy as np
 from gencard.core.coding import StructuralZeros, zeros_inside
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError, NotConvergedError
+from gencard.core.generators.contract import (
+    TargetMarginal,
+    admitted,
+    check_settings,
+    inside,
+    pairs_inside,
+    restricted,
+)
 from gencard.core.generators.fitting import (
     NOISY,
     Blocks,
@@ -38,14 +46,6 @@ from gencard.core.generators.fitting import (
 )
 from gencard.core.generators.junction_tree import JunctionTree, check_cells, edges, heaviest_tree
 from gencard.core.generators.models import TableModel, TreeModel
-from gencard.core.generators.targets import (
-    TargetMarginal,
-    admitted,
-    check_settings,
-    inside,
-    pairs_inside,
-    restricted,
-)
 from gencard.core.statistics.marginals import project
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.types import Table

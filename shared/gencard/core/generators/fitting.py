@@ -9,8 +9,8 @@ import numpy as np
 from gencard.core.coding import StructuralZeros
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import NotConvergedError
+from gencard.core.generators.contract import TargetMarginal, quotient, worst_error
 from gencard.core.generators.junction_tree import JunctionTree
-from gencard.core.generators.targets import TargetMarginal, quotient, worst_error
 from gencard.core.statistics.marginals import cover, others, sum_out, total
 from gencard.core.types import Table
 

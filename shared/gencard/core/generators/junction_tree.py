@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import DomainMismatchError, ModelTooLargeError
-from gencard.core.generators.targets import implied, pairs
+from gencard.core.generators.contract import implied, pairs
 from gencard.core.statistics.marginals import maximal, total
 from gencard.core.statistics.psi import Psi
 

@@ -10,12 +10,7 @@ from gencard.core.coding import StructuralZeros, impossible_cells
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import NotConvergedError
-from gencard.core.generators.contract import rng_of
-from gencard.core.generators.family import LogLinear, independent
-from gencard.core.generators.junction_tree import check_cells
-from gencard.core.generators.models import TableModel
-from gencard.core.generators.support import SupportModel
-from gencard.core.generators.targets import (
+from gencard.core.generators.contract import (
     TargetMeans,
     check_belongs,
     check_functions,
@@ -23,8 +18,13 @@ from gencard.core.generators.targets import (
     every_cell,
     informative_marginals,
     number_of_functions,
+    rng_of,
     values_on,
 )
+from gencard.core.generators.family import LogLinear, independent
+from gencard.core.generators.junction_tree import check_cells
+from gencard.core.generators.models import TableModel
+from gencard.core.generators.support import SupportModel
 from gencard.core.statistics.marginals import others
 from gencard.core.statistics.psi import Measurement, Psi, reconcile
 from gencard.core.types import FloatArray

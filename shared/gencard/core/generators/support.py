@@ -12,12 +12,7 @@ from gencard.core.coding import StructuralZeros, impossible_cells, zeros_inside
 from gencard.core.dataset import Dataset, code_dtype
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import DomainMismatchError, InvalidNumberError, NotConvergedError, TooLargeError
-from gencard.core.generators.contract import rng_of
-from gencard.core.generators.family import LogLinear, graphical
-from gencard.core.generators.fitting import NOISY, Targets, check_room, fit, relax
-from gencard.core.generators.junction_tree import cells_needed, check_cells, edges
-from gencard.core.generators.models import Ladder, TreeModel, raw_words, scale_to_one
-from gencard.core.generators.targets import (
+from gencard.core.generators.contract import (
     TargetMarginal,
     admitted,
     check_settings,
@@ -25,8 +20,13 @@ from gencard.core.generators.targets import (
     implied,
     pairs,
     restricted,
+    rng_of,
     worst_error,
 )
+from gencard.core.generators.family import LogLinear, graphical
+from gencard.core.generators.fitting import NOISY, Targets, check_room, fit, relax
+from gencard.core.generators.junction_tree import cells_needed, check_cells, edges
+from gencard.core.generators.models import Ladder, TreeModel, raw_words, scale_to_one
 from gencard.core.statistics.marginals import cell_numbers, maximal, total
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.types import Counts, Table

@@ -18,9 +18,9 @@ from gencard.core.coding import Coding, Edges
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidPsiError
 from gencard.core.scale import Places, shortest, steps_of
+from gencard.core.statistics.linear import level_of_cells, unit_bounds
 from gencard.core.statistics.marginals import Attributes, check_subsets, project, subsets
 from gencard.core.statistics.psi import HistogramMeasurement, Psi, SumMeasurement, reconcile, stddev_text
-from gencard.core.statistics.unit_sums import level_of_cells, unit_bounds
 from gencard.core.types import Counts
 
 # Places inside the levels: whole numbers and exact fractions alone, so that every machine places a
