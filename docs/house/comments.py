@@ -35,7 +35,6 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
         f"{_STATISTICS}psi:interactions_of",
         f"{_STATISTICS}psi:_pure",
         f"{_STATISTICS}psi:_lift",
-        f"{_STATISTICS}psi:_lifted",
     ),
     "extremal pairs": (
         f"{_PAIRS}extremal_pair:extremal_pair",
@@ -102,7 +101,7 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
     "exact sums": (
         f"{_STATISTICS}linear:_products",
         f"{_STATISTICS}linear:_totals",
-        f"{_STATISTICS}rank:_blocks_of",
+        f"{_STATISTICS}marginals:_blocks_of",
         f"{_STATISTICS}numbers:_level_counts",
         f"{_STATISTICS}numbers:_noisy_level",
         f"{_STATISTICS}numbers:_position",

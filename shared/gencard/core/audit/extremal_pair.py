@@ -119,7 +119,9 @@ def candidate_cubes(
         wanted: How many are wanted; more are returned, for some will not do.
     """
     draw = _Draw(dataset, sets, DRAWN * wanted, rng)
-    kinds = draw.uniform(), draw.beside_records(), draw.by_margins()
+    # Rarest corners are looked for among records that are uniform on the levels that occur.
+    rare_ones = draw.cubes(draw.records(draw.flat), draw.flat)
+    kinds = rare_ones, draw.beside_records(), draw.cubes(draw.records(draw.margins), draw.margins)
     rarest, *others = (kind.most_expected for kind in kinds)
     orders = [np.argsort(rarest), *(np.argsort(most >= np.log(rare), kind="stable") for most in others)]
     begins = np.cumsum([0, *map(len, kinds)])
@@ -154,27 +156,21 @@ class _Draw:
         ]
         self.sets = np.array([domain.axes(names) for names in varied], dtype=np.int64)
 
-    def uniform(self) -> CandidateCubes:
-        return self._cubes(self._records(self.flat), self.flat)
-
-    def by_margins(self) -> CandidateCubes:
-        return self._cubes(self._records(self.margins), self.margins)
-
     def beside_records(self) -> CandidateCubes:
         """A record of the dataset with one attribute changed; a corner of the cube is that far away."""
         rng = self.rng
         codes = self.dataset.codes[rng.integers(len(self.dataset), size=self.number)].astype(np.int64)
         columns = rng.integers(codes.shape[1], size=self.number)
-        anew = self._records(self.margins)
+        anew = self.records(self.margins)
         rows = np.arange(self.number)
         codes[rows, columns] = anew[rows, columns]
-        return self._cubes(codes, self.margins)
+        return self.cubes(codes, self.margins)
 
-    def _records(self, shares: Sequence[FloatArray]) -> IntArray:
+    def records(self, shares: Sequence[FloatArray]) -> IntArray:
         columns = [self.rng.choice(len(share), size=self.number, p=share) for share in shares]
         return np.column_stack(columns)
 
-    def _cubes(self, codes: IntArray, shares: Sequence[FloatArray]) -> CandidateCubes:
+    def cubes(self, codes: IntArray, shares: Sequence[FloatArray]) -> CandidateCubes:
         """Cubes with these low corners, those left out whose other level came out the same."""
         with np.errstate(divide="ignore"):
             logs = tuple(np.log(margin) for margin in self.margins)
@@ -182,7 +178,7 @@ class _Draw:
             nothing = np.zeros((0, 1), dtype=np.int64)
             return CandidateCubes(self.dataset.domain, logs, nothing, codes[:0], nothing)
         axes = self.sets[self.rng.integers(len(self.sets), size=self.number)]
-        others = np.take_along_axis(self._records(shares), axes, axis=1)
+        others = np.take_along_axis(self.records(shares), axes, axis=1)
         cubes = CandidateCubes(self.dataset.domain, logs, axes, codes, others)
         return cubes[np.flatnonzero((np.take_along_axis(codes, axes, axis=1) != others).all(axis=1))]
 

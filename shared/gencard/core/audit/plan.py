@@ -134,7 +134,13 @@ class Runner:
         outputs = runs_of(self.box, dataset, self.plan.rows, seeds)
         for run in range(len(seeds)):
             self._report_call(step, side, run)
-            yield in_domain(_next(outputs), dataset.domain, self.plan.rows)
+            try:
+                output = next(outputs)
+            except GencardError:
+                raise
+            except Exception:
+                raise BlackBoxError(problem="it raised an error") from None
+            yield in_domain(output, dataset.domain, self.plan.rows)
 
     def weigh(self, step: AuditStep, side: Side, values: FloatArray) -> None:
         """Give a box that repeats some of its runs the numbers that the audit computed from each run.
@@ -160,15 +166,6 @@ class Runner:
         number = parts.index((step, side)) * runs + run + 1
         stage = f"{step.name.lower()}, run {number} of {calls(runs)}"
         self.progress(stage, round(begin + (end - begin) * run / runs, 4))
-
-
-def _next(outputs: Iterator[Dataset]) -> object:
-    try:
-        return next(outputs)
-    except GencardError:
-        raise
-    except Exception:
-        raise BlackBoxError(problem="it raised an error") from None
 
 
 def run_seed(seed: int, step: AuditStep, side: Side, run: int) -> int:

@@ -89,21 +89,21 @@ class Trial:
     recognised_gap: float
 
     def scores(self, outputs: Iterable[Dataset]) -> Scores:
-        return Scores(*np.array([self._score(output) for output in outputs]).T)
-
-    def _score(self, output: Dataset) -> tuple[float, float, float, float, float]:
-        basis = self.findings.basis
-        shares = basis.shares(output)
-        coordinates = basis.coordinates(shares)
-        distance = coordinates - self.findings.centre
-        marginals = dict(zip(basis.cliques, shares, strict=True))
-        return (
-            self.beta.product(marginals),
-            float(self.following @ coordinates),
-            float(distance @ distance),
-            float(self.findings.neighbours @ neighbour_shares(output)),
-            self.towards_original.product(marginals),
-        )
+        basis, rows = self.findings.basis, []
+        for output in outputs:
+            shares = basis.shares(output)
+            coordinates = basis.coordinates(shares)
+            distance = coordinates - self.findings.centre
+            marginals = dict(zip(basis.cliques, shares, strict=True))
+            numbers = (
+                self.beta.product(marginals),
+                float(self.following @ coordinates),
+                float(distance @ distance),
+                float(self.findings.neighbours @ neighbour_shares(output)),
+                self.towards_original.product(marginals),
+            )
+            rows.append(numbers)
+        return Scores(*np.array(rows).T)
 
 
 def trial(findings: Findings, dataset: Dataset, pair: ExtremalPair) -> Trial:
@@ -215,12 +215,6 @@ def effect_of(scores: dict[Side, Scores], test: Trial, plan: AuditPlan) -> Effec
     )
 
 
-def recognised_of(scores: dict[Side, Scores], test: Trial, plan: AuditPlan) -> float:
-    """The smallest part of the dataset's own difference from the high side that is found."""
-    compared = welch(scores[Side.HIGH].recognition, scores[Side.ORIGINAL].recognition)
-    return _smallest(compared, Check.RECOGNITION, test.recognised_gap, plan)
-
-
 def _smallest(compared: Comparison, check: Check, input_gap: float, plan: AuditPlan) -> float:
     """The smallest effect found in 8 of 10 audits, as a part of what the inputs themselves differ by."""
     if not input_gap:
@@ -288,6 +282,7 @@ def audit(
     of_uniques, uniques = uniques_check(presence, plan.level)
     of_planted, planted = arm.checks(runner, plan)
     low, high, original = (tuple(scores[side].values.tolist()) for side in Side)
+    recognition = welch(scores[Side.HIGH].recognition, scores[Side.ORIGINAL].recognition)
     progress("report", 1.0)
     return AuditReport(
         plan=plan,
@@ -297,7 +292,7 @@ def audit(
             sorted((*pair_checks(scores), of_uniques, *of_planted), key=lambda one: _ORDER[one.check])
         ),
         effect=effect_of(scores, test, plan),
-        blocks=findings.strongest_first,
+        blocks=tuple(sorted(findings.blocks, key=lambda block: -block.strength)),
         tested=test.tested,
         g_low=low,
         g_high=high,
@@ -306,7 +301,7 @@ def audit(
         versions=tuple(versions),
         planted=planted,
         uniques=uniques,
-        recognised=recognised_of(scores, test, plan),
+        recognised=_smallest(recognition, Check.RECOGNITION, test.recognised_gap, plan),
     )
 
 

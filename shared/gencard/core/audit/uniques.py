@@ -433,7 +433,9 @@ def planted_checks(
     planted = len(pair.even_corners)
     # Reversed columns: the odd records are the own ones there. Copying makes both surpluses positive.
     even, odd = _runs(on_even, planted), _runs(on_odd[:, ::-1], planted)
-    compared = welch(-_surplus(odd), _surplus(even))
+    # Excess of a side's own records that came out over the other side's, in each run.
+    even_surplus, odd_surplus = (np.subtract(runs.own, runs.other, dtype=float) for runs in (even, odd))
+    compared = welch(-odd_surplus, even_surplus)
     own = np.hstack([on_even[:, :planted], on_odd[:, planted:]])
     other = np.hstack([on_odd[:, :planted], on_even[:, planted:]])
     p_single = best_single(own, other)
@@ -467,8 +469,3 @@ def _presence(pair: PlantedPair, runner: Runner, side: Side, dataset: Dataset) -
 def _runs(table: BoolArray, planted: int) -> PlantedRuns:
     own, other = table[:, :planted].sum(axis=1), table[:, planted:].sum(axis=1)
     return PlantedRuns(tuple(own.tolist()), tuple(other.tolist()))
-
-
-def _surplus(runs: PlantedRuns) -> FloatArray:
-    """Return the excess of a side's own records that came out over the other side's, in each run."""
-    return np.asarray(np.array(runs.own) - np.array(runs.other), dtype=np.float64)

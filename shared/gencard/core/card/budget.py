@@ -104,7 +104,12 @@ class Price:
         if not isinstance(self.statistics, int) or self.statistics < 0:
             raise InvalidNumberError(field="price.statistics", expected="a whole number, zero or more")
         for field, amount in (("epsilon", self.epsilon), ("rho", self.rho)):
-            if not _is_amount(amount):
+            # Finite decimals with at most nine places: never floats.
+            if (
+                not (isinstance(amount, Decimal) and amount.is_finite())
+                or not 0 <= amount <= _LARGEST_SUM
+                or amount != amount.quantize(_FINEST)
+            ):
                 raise InvalidNumberError(field=f"price.{field}", expected="a decimal, zero or more")
 
     def __add__(self, other: "Price") -> "Price":
@@ -146,13 +151,6 @@ class Price:
         parts = [f"{self.statistics:,} exact statistics"] if self.statistics else []
         parts += [f"{name} {decimal_text(amount)}" for name, amount in amounts if amount]
         return ", ".join(parts) or "nothing"
-
-
-def _is_amount(amount: object) -> bool:
-    """Whether this is a finite decimal from 0 to 1e9 with at most nine places: never a float."""
-    if not isinstance(amount, Decimal) or not amount.is_finite():
-        return False
-    return 0 <= amount <= _LARGEST_SUM and amount == amount.quantize(_FINEST)
 
 
 FREE = Price()

@@ -127,11 +127,6 @@ def implied(psi: Psi, cliques: Iterable[Clique]) -> list[Measurement]:
     ]
 
 
-def pairs(psi: Psi) -> tuple[Clique, ...]:
-    """Every pair of attributes inside some clique of psi, in the domain's order."""
-    return pairs_inside(psi.cliques, psi.domain)
-
-
 def pairs_inside(cliques: Iterable[Clique], domain: Domain) -> tuple[Clique, ...]:
     """Every pair of attributes inside some clique, in the domain's order."""
     chosen_pairs = {pair for clique in cliques for pair in combinations(domain.canonical(clique), 2)}

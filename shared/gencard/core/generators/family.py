@@ -183,7 +183,8 @@ class LogLinear:
                 continue
             table = TreeTable(domain, tree, piece, zeros)
             self._scale(table, marginals, exact=consistent.exact, zeros=bool(zeros))
-            tables.update(zip(piece, table.marginals(), strict=True))
+            # In the order of the blocks: these marginals agree on what they share.
+            tables.update((number, table.marginal(block)) for block, number in enumerate(piece))
         return TreeModel(domain, tree, tuple(tables[clique] for clique in range(len(tables))))
 
     def _largest(self, cliques: Sequence[Clique], domain: Domain) -> list[Clique]:

@@ -127,10 +127,6 @@ class TreeTable:
     def scale(self, block: int, ratio: Table) -> None:
         self.factors[block] *= ratio
 
-    def marginals(self) -> list[Table]:
-        """The marginals of all blocks, in their order; they agree on what they share."""
-        return [self.marginal(block) for block in range(len(self.blocks))]
-
     def _uniform(self, domain: Domain, block: int, zeros: Sequence[StructuralZeros]) -> Table:
         clique = self.blocks[block]
         # Each block divides by the levels that it adds to its parent, so that the product of all blocks
@@ -258,15 +254,10 @@ def three_parts(domain: Domain, cliques: Sequence[Clique]) -> Parts | None:
     # cells is none in time.
     if sum(cells[one] * cells[other] for one, other in _SIDES) * _SAVING > domain.cells:
         return None
-    return (
-        _attributes(domain, part_of, 0),
-        _attributes(domain, part_of, 1),
-        _attributes(domain, part_of, 2),
+    first, second, third = (
+        tuple(name for name in domain.attributes if part_of[name] == part) for part in range(3)
     )
-
-
-def _attributes(domain: Domain, part_of: dict[str, int], part: int) -> Clique:
-    return tuple(name for name in domain.attributes if part_of[name] == part)
+    return first, second, third
 
 
 Targets = Sequence[Sequence[TargetMarginal]]

@@ -18,7 +18,7 @@ from gencard.core.generators.contract import (
     check_settings,
     every_cell,
     implied,
-    pairs,
+    pairs_inside,
     restricted,
     rng_of,
     worst_error,
@@ -154,9 +154,10 @@ class BoundedTree:
         """Choose and fit; psi must agree with itself. Raises as ``LogLinear.fit`` does."""
         zeros = zeros_inside(self.fitting.structural_zeros, domain)
         tree_pairs = list(edges(psi))
+        all_pairs = pairs_inside(psi.cliques, psi.domain)
         left = {
             pair: marginal.values / total(marginal.values)
-            for pair, marginal in zip(pairs(psi), implied(psi, pairs(psi)), strict=True)
+            for pair, marginal in zip(all_pairs, implied(psi, all_pairs), strict=True)
             if pair not in tree_pairs
         }
         model = self.fitting.fit_tree(restricted(psi, tree_pairs), domain)
@@ -185,11 +186,15 @@ class BoundedTree:
 
         A pair that does not fit is not looked at again: the tree only grows.
         """
-        # L1 distance of each pair's marginal in drawn records, less the one that the draw alone makes.
+        # L1 distance of each pair's marginal in drawn records, less the one that the draw alone makes:
+        # the expected absolute error of shares p of m drawn records is sqrt(2 p (1 - p) / (pi m)).
         rows = model.sample(_DRAWN, rng=rng_of(_SEED))
         table = SupportTable(rows, np.full(_DRAWN, 1 / _DRAWN), list(left))
         errors = {
-            pair: total(np.abs(table.marginal(block) - shares) - _draw_error(shares))
+            pair: total(
+                np.abs(table.marginal(block) - shares)
+                - np.sqrt(shares * (1 - shares) * (2 / (pi * _DRAWN)))
+            )
             for block, (pair, shares) in enumerate(left.items())
         }
         most = max(4, len(left) // _AT_ONCE)
@@ -204,12 +209,6 @@ class BoundedTree:
             if cells_needed(model.domain, all_cliques) <= self.most_cells:
                 new_pairs.append(pair)
         return new_pairs, looked_at
-
-
-def _draw_error(shares: Counts) -> Counts:
-    r"""Expected absolute error of shares p of m drawn records: :math:`\sqrt{2 p (1 - p) / (\pi m)}`."""
-    error: Counts = np.sqrt(shares * (1 - shares) * (2 / (pi * _DRAWN)))
-    return error
 
 
 _SEED = 0

@@ -462,13 +462,11 @@ def covariance(one: Attribute, other: Attribute) -> LinearStatistic:
 
 def group_sums(group: Attribute, attribute: Attribute) -> LinearStatistic:
     """The sum of an attribute over the records of each level of a group."""
-    _check_different(group, attribute)
     return _by_group(group, attribute, counts=False)
 
 
 def group_means(group: Attribute, attribute: Attribute) -> LinearStatistic:
     """The number of records (of those present) of each level of a group, and the sum over them."""
-    _check_different(group, attribute)
     return _by_group(group, attribute, counts=True)
 
 
@@ -484,6 +482,7 @@ def _moments(attribute: Attribute, orders: Iterable[int]) -> LinearStatistic:
 
 
 def _by_group(group: Attribute, attribute: Attribute, *, counts: bool) -> LinearStatistic:
+    _check_different(group, attribute)
     levels = numbers(attribute)
     functions = []
     for code, label in enumerate(group.coding.level_names):

@@ -442,8 +442,10 @@ class _Wanted:
         covered = np.zeros(len(self.axes), dtype=bool)
         for row in range(len(self.axes)):
             if not covered[row]:
-                growing = _Growing.from_row(self, row, covered)
-                growing.grow(most_cells)
+                inside = np.arange(len(self.sizes)) == len(self.cliques_with)
+                cells = np.where(covered, np.inf, self.cells)
+                growing = _Growing(self, inside, self.widths.copy(), cells)
+                growing.grow(self.axes[row], most_cells)
                 covered |= growing.lacking == 0
                 yield np.flatnonzero(growing.inside[:-1]).tolist()
 
@@ -463,31 +465,22 @@ class _Growing:
     lacking: NDArray[np.intp]
     cells: NDArray[np.float64]
 
-    @classmethod
-    def from_row(cls, wanted: _Wanted, row: int, covered: NDArray[np.bool_]) -> "_Growing":
-        inside = np.arange(len(wanted.sizes)) == len(wanted.cliques_with)
-        cells = np.where(covered, np.inf, wanted.cells)
-        growing = cls(wanted, inside, wanted.widths.copy(), cells)
-        growing._add(wanted.axes[row])
-        return growing
-
-    def grow(self, most_cells: int) -> None:
-        """Add axes until no further clique fits."""
+    def grow(self, added: NDArray[np.intp], most_cells: int) -> None:
+        """Add the axes of a first clique, then others until no further clique fits."""
         while True:
+            self._add(added)
             room = most_cells / np.prod(self.wanted.sizes[self.inside])
             fits = np.flatnonzero(self.cells <= room)
             if not len(fits):
                 return
-            self._add(self._next(fits))
-
-    def _next(self, fits: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return the axes to add next: the one that completes most cliques, or the smallest addition."""
-        one_short = fits[self.lacking[fits] == 1]
-        if not len(one_short):
-            return self._missing(fits[[np.argmin(self.cells[fits])]])
-        completed = np.bincount(self._missing(one_short), minlength=len(self.inside))
-        smallest_of_best = np.where(completed == completed.max(), self.wanted.sizes, np.inf)
-        return np.array([np.argmin(smallest_of_best)])
+            # The axis that completes most cliques; if none does, the smallest addition.
+            one_short = fits[self.lacking[fits] == 1]
+            if len(one_short):
+                completed = np.bincount(self._missing(one_short), minlength=len(self.inside))
+                smallest_of_best = np.where(completed == completed.max(), self.wanted.sizes, np.inf)
+                added = np.array([np.argmin(smallest_of_best)])
+            else:
+                added = self._missing(fits[[np.argmin(self.cells[fits])]])
 
     def _missing(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """The axes that the cliques of some rows lack, one after another."""
@@ -535,16 +528,6 @@ class _Blocks:
     cells: frozenset[str]
     number: tuple[str, str]
     may_be_missing: bool
-
-    @property
-    def present(self) -> str:
-        """Block of the function that is 1 for every record in which the attribute is present."""
-        return _PRESENT if self.may_be_missing else _ONE
-
-    @property
-    def present_levels(self) -> frozenset[str]:
-        """Blocks of functions of the level that are 0 where the attribute is missing."""
-        return self.levels - {_ONE} if self.may_be_missing else self.levels
 
 
 def _blocks_of(coding: Coding, name: str, *, apart: bool) -> _Blocks:
@@ -598,12 +581,14 @@ def rank(
     spans += [{name: blocks[name].cells} for name in histograms]
     for one in sums:
         # Blocks of the counts of the sum's population, for each attribute.
-        present = {name: frozenset({blocks[name].present}) for name in (*one.of, *one.present)}
-        groups = {
-            name: blocks[name].present_levels if name in one.present else blocks[name].levels
-            for name in one.by
+        counted = {
+            name: frozenset({_PRESENT if blocks[name].may_be_missing else _ONE})
+            for name in (*one.of, *one.present)
         }
-        counted = {**present, **groups}
+        for name in one.by:
+            # Functions of the level that are 0 where the attribute is missing have no constant.
+            apart_from = {_ONE} if name in one.present and blocks[name].may_be_missing else set()
+            counted[name] = blocks[name].levels - apart_from
         numbers = {name: frozenset({blocks[name].number[one.of.count(name) - 1]}) for name in one.of}
         spans += [counted, {**counted, **numbers}]
     if sum(prod(map(len, span.values())) for span in spans) > MOST_SUBSETS:

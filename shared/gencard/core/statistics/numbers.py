@@ -78,9 +78,6 @@ class _FineCells:
     firsts: tuple[int, ...]
     units: tuple[int, ...]
 
-    def part(self, begin: int, end: int) -> "_FineCells":
-        return _FineCells(self.firsts[begin:end], self.units[begin:end])
-
 
 def _placed(
     histogram: HistogramMeasurement,
@@ -108,7 +105,7 @@ def _placed(
         counts = histogram.counts[begin:end]
         records = level_counts[place] if level_counts else max(sum(counts), 0)
         known = not histogram.stddev
-        part = cells.part(begin, end)
+        part = _FineCells(cells.firsts[begin:end], cells.units[begin:end])
         levels.append(_exact_level(part, counts) if known else _noisy_level(part, counts, records))
     return _assembled(levels, _position(levels, summed, scale.centre))
 
@@ -285,7 +282,10 @@ class _Agreement:
             values = self._of_groups(one.sum, one.values)
             self._check_missing(one.sum, values)
             if counts is not None:
-                self._check_counts(one.sum, counts)
+                groups = self._of_marginals(one.sum.by, frozenset())
+                if np.any(counts < 0) or (groups is not None and np.any(counts > groups)):
+                    raise InvalidPsiError(problem=f"{one.sum} has counts below 0 or above its groups")
+                self._check_missing(one.sum, counts)
                 self._check_ranges(one, values, counts)
                 self._compare(one.sum, (), population, counts, seen)
             self._compare(one.sum, one.sum.of, population, values, seen)
@@ -354,12 +354,6 @@ class _Agreement:
         for axis, name in enumerate(one.by):
             if name in one.present and np.any(values.take(-1, axis)):
                 raise InvalidPsiError(problem=f"{one} is not 0 where {name} is missing")
-
-    def _check_counts(self, one: Sum, counts: Table) -> None:
-        groups = self._of_marginals(one.by, frozenset())
-        if np.any(counts < 0) or (groups is not None and np.any(counts > groups)):
-            raise InvalidPsiError(problem=f"{one} has counts below 0 or above its groups")
-        self._check_missing(one, counts)
 
     def _check_ranges(self, one: SumMeasurement, values: Table, counts: Table) -> None:
         """Each sum is one that so many records can have, by levels and histogram if psi tells them."""

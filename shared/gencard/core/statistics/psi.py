@@ -161,8 +161,7 @@ class Psi:
                 raise InvalidPsiError(problem=f"({where}) has the wrong shape")
             if measurement.values.dtype.kind not in "iuf" or not np.all(np.isfinite(measurement.values)):
                 raise InvalidPsiError(problem=f"({where}) holds values that are not finite numbers")
-            if not (np.isfinite(measurement.stddev) and measurement.stddev >= 0):
-                raise InvalidPsiError(problem=f"({where}) has a stddev that is negative or not a number")
+            _check_stddevs(where, measurement.stddev)
 
     @property
     def cliques(self) -> tuple[Clique, ...]:
@@ -326,10 +325,12 @@ def check_consistent(psi: Psi, *, may_be_empty: bool = False) -> None:
     for linear in psi.linear:
         _check_sums(linear, total, slack)
     first: dict[Attributes, tuple[Clique, Counts]] = {}
-    shared = _shared(psi.cliques)
+    check_subsets(psi.cliques)
+    times = Counter(inside for clique in psi.cliques for inside in subsets(clique))
     for measurement in psi.measurements:
-        for attributes in filter(shared.__contains__, subsets(measurement.clique)):
-            _check_agrees(measurement, attributes, first, slack)
+        for attributes in subsets(measurement.clique):
+            if times[attributes] > 1:
+                _check_agrees(measurement, attributes, first, slack)
 
 
 def _check_sums(linear: LinearMeasurement, total: float, slack: float) -> None:
@@ -342,12 +343,6 @@ def _check_sums(linear: LinearMeasurement, total: float, slack: float) -> None:
     room = slack * np.maximum(np.abs(low), np.abs(high))
     if np.any(linear.values < low - room) or np.any(linear.values > high + room):
         raise InvalidPsiError(problem=f"({where}) holds a sum that is out of range")
-
-
-def _shared(cliques: tuple[Clique, ...]) -> frozenset[Attributes]:
-    check_subsets(cliques)
-    times = Counter(inside for clique in cliques for inside in subsets(clique))
-    return frozenset(inside for inside, number in times.items() if number > 1)
 
 
 def _check_agrees(
@@ -420,7 +415,15 @@ def reconcile(psi: Psi) -> Psi:
         consistent = agreeing(
             _with(consistent, [on_simplex(m.values, records) for m in consistent.measurements])
         )
-    return _lifted(consistent, records)
+    # One share for all marginals, the largest that any of them needs: mixed with different shares,
+    # marginals that agree would no longer agree. The maximum below removes rounding errors only.
+    share = _lift(consistent, records)
+    tables = []
+    for measurement in consistent.measurements:
+        values, size = measurement.values, measurement.values.size
+        scaled = values + (records - total(values)) / size
+        tables.append(np.maximum((1 - share) * scaled + share * records / size, 0.0))
+    return _with(consistent, tables)
 
 
 def agreeing(psi: Psi) -> Psi:
@@ -544,23 +547,6 @@ def _lift(psi: Psi, records: float) -> float:
         lowest, uniform = float(measurement.values.min()), records / measurement.values.size
         share = max(share, -lowest / (uniform - lowest) if lowest < 0 else 0.0)
     return share
-
-
-def _lifted(psi: Psi, records: float) -> Psi:
-    # One share for all marginals, the largest that any of them needs: mixed with different shares,
-    # marginals that agree would no longer agree. The maximum below removes rounding errors only.
-    share = _lift(psi, records)
-    return _with(
-        psi,
-        [
-            np.maximum((1 - share) * _scaled(m.values, records) + share * records / m.values.size, 0.0)
-            for m in psi.measurements
-        ],
-    )
-
-
-def _scaled(values: FloatArray, records: float) -> FloatArray:
-    return values + (records - total(values)) / values.size
 
 
 def _subsets(domain: Domain, measurement: Measurement) -> Iterator[Clique]:
