@@ -38,7 +38,6 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
     ),
     "extremal pairs": (
         f"{_PAIRS}extremal_pair:extremal_pair",
-        f"{_PAIRS}extremal_pair:_along_circuits",
         f"{_PAIRS}extremal_pair:farthest",
         f"{_PAIRS}moves:climb",
         f"{_PAIRS}moves:_partners",

@@ -288,10 +288,13 @@ def extremal_pair(
     # they can go on where cubes stop. Without linear statistics, the integer program finds what the
     # greedy climb missed on small tables.
     if moves.linear:
-        low, high = (
-            _along_circuits(side, moves, uphill, rng=rng)
+        moved_sides = [
+            along_circuits(side, moves.cliques, moves.linear, uphill, zeros=moves.zeros)
             for side, uphill in ((low, -beta), (high, beta))
-        )
+        ]
+        # Circuits return the records sorted by cell. In random order, as after the climb, the order
+        # says nothing about the side.
+        low, high = (side.take(rng.permutation(len(side))) for side in moved_sides)
     elif beta.value(high) <= beta.value(low):
         low, high = (
             farthest(dataset, moves.cliques, uphill, zeros=moves.zeros) for uphill in (-beta, beta)
@@ -350,15 +353,6 @@ def check_equal_psi(
     check_same_domain(one.domain, other.domain)
     if statistics_digest(one, cliques, linear) != statistics_digest(other, cliques, linear):
         raise ComputationError(problem="the two datasets of an extremal pair differ in psi")
-
-
-def _along_circuits(
-    side: Dataset, moves: Moves, beta: Direction, *, rng: np.random.Generator
-) -> Dataset:
-    moved_side = along_circuits(side, moves.cliques, moves.linear, beta, zeros=moves.zeros)
-    # Circuits return the records sorted by cell. In random order, as after the climb, the order says
-    # nothing about the side.
-    return moved_side.take(rng.permutation(len(moved_side)))
 
 
 def farthest(

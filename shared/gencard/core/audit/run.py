@@ -118,7 +118,13 @@ def trial(findings: Findings, dataset: Dataset, pair: ExtremalPair) -> Trial:
     # Mixes in the inputs by what is copied: a cell that only this pair fills would weigh too much.
     copied = min(1.0, float(np.abs(findings.response).max()))
     spread = _mixed(findings.shares, _mixed(low, high, 0.5), copied / (1 + copied))
-    expected = _expected(findings, difference)
+    # The coordinates of the difference that a linear box with step 1's responses would make.
+    expected = np.zeros_like(difference)
+    along = _along(difference, findings.difference)
+    for block, response in zip(basis.parts, findings.response, strict=True):
+        before, now = findings.difference[block], difference[block]
+        again = _along(now, before) if before.any() else along
+        expected[block] = response * now + again * findings.aside[block]
     beta = _weighted(basis, expected, spread)
     # The strongest block of step 1 among those in which the inputs differ now.
     pairs = zip(findings.blocks, basis.parts, strict=True)
@@ -139,17 +145,6 @@ def trial(findings: Findings, dataset: Dataset, pair: ExtremalPair) -> Trial:
         float(following @ difference),
         towards_original.value(dataset) - towards_original.value(pair.high),
     )
-
-
-def _expected(findings: Findings, difference: FloatArray) -> FloatArray:
-    """Return the coordinates of the difference that a linear box with step 1's responses would make."""
-    expected = np.zeros_like(difference)
-    along = _along(difference, findings.difference)
-    for part, response in zip(findings.basis.parts, findings.response, strict=True):
-        before, now = findings.difference[part], difference[part]
-        again = _along(now, before) if before.any() else along
-        expected[part] = response * now + again * findings.aside[part]
-    return expected
 
 
 def _along(now: FloatArray, before: FloatArray) -> float:
@@ -275,7 +270,14 @@ def audit(
     runner = Runner(box, plan, progress)
     beta = basis.random_direction(rng=rng)
     first = extremal_pair(dataset, moves, beta, rng=rng, progress=part(progress, "pair", 0.0, 0.2))
-    findings = _look(basis, first, runner)
+    samples = [
+        Sample.of(basis, runner.outputs(AuditStep.LOOK, side, records))
+        for side, records in ((Side.LOW, first.low), (Side.HIGH, first.high))
+    ]
+    difference = basis.difference(first.low, first.high)
+    for side, sample in zip((Side.LOW, Side.HIGH), samples, strict=True):
+        runner.weigh(AuditStep.LOOK, side, sample.projections(basis, difference))
+    findings = explore(basis, first, *samples)
     second = _second_pair(first, findings, dataset, moves, rng=rng, progress=progress)
     test = trial(findings, dataset, second)
     scores, presence = _test(test, runner, second, dataset)
@@ -303,15 +305,6 @@ def audit(
         uniques=uniques,
         recognised=_smallest(recognition, Check.RECOGNITION, test.recognised_gap, plan),
     )
-
-
-def _look(basis: Basis, pair: ExtremalPair, runner: Runner) -> Findings:
-    low = Sample.of(basis, runner.outputs(AuditStep.LOOK, Side.LOW, pair.low))
-    high = Sample.of(basis, runner.outputs(AuditStep.LOOK, Side.HIGH, pair.high))
-    difference = basis.difference(pair.low, pair.high)
-    for side, sample in ((Side.LOW, low), (Side.HIGH, high)):
-        runner.weigh(AuditStep.LOOK, side, sample.projections(basis, difference))
-    return explore(basis, pair, low, high)
 
 
 def _second_pair(

@@ -62,11 +62,19 @@ def made_up(
     """
     if records < 1:
         raise InvalidNumberError(field="records", expected="one or more")
-    sizes = _grid(domain.sizes, max(1, records // RECORDS_PER_CELL))
+    # The largest cap on the number of levels, the same for all, that leaves few enough cells.
+    most_cells = max(1, records // RECORDS_PER_CELL)
+    low, high = 2, max(domain.sizes, default=2)
+    while low < high:
+        cap = (low + high + 1) // 2
+        cells = np.prod([float(min(size, cap)) for size in domain.sizes])
+        low, high = (cap, high) if cells <= most_cells else (low, cap - 1)
     for _ in range(_MOST_DRAWS):
         columns = [
-            rng.choice(whole, size=kept, replace=False)[rng.integers(kept, size=records)]
-            for whole, kept in zip(domain.sizes, sizes, strict=True)
+            rng.choice(size, size=min(size, low), replace=False)[
+                rng.integers(min(size, low), size=records)
+            ]
+            for size in domain.sizes
         ]
         dataset = _possible(Dataset.of_columns(domain, columns), zeros, rng=rng)
         if len(dataset):
@@ -99,16 +107,6 @@ def _possible(
     rows = np.arange(len(dataset))
     rows[impossible] = rng.choice(possible, size=len(dataset) - len(possible))
     return dataset.take(rows)
-
-
-def _grid(sizes: tuple[int, ...], most_cells: int) -> tuple[int, ...]:
-    """The largest cap on the number of levels, the same for all, that leaves few enough cells."""
-    low, high = 2, max(sizes, default=2)
-    while low < high:
-        cap = (low + high + 1) // 2
-        cells = np.prod([float(min(size, cap)) for size in sizes])
-        low, high = (cap, high) if cells <= most_cells else (low, cap - 1)
-    return tuple(min(size, low) for size in sizes)
 
 
 PLANTED_SHARE = 0.07

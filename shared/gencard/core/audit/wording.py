@@ -373,26 +373,23 @@ def _first_power(report: AuditReport) -> Iterator[str]:
     share = _percent(smallest) if smallest <= 1 else "not even all of it"
     yield f"Of a difference spread over the data, {share} {_FOUND} audits."
     if planted := report.planted:
-        yield f"Of unique records, copying {_first_one_in(planted.one_in)} {_FOUND}."
+        copies = _copies(planted.one_in) if planted.one_in else "not even all"
+        yield f"Of unique records, copying {copies} {_FOUND}."
         yield (
             f"A single one that comes out in every run would have been found if it were one of "
             f"{planted.alone:,} of the {2 * planted.planted:,} planted records."
         )
     if report.recognised is not None:
         followed = _percent(report.recognised) if report.recognised <= 1 else "not even all"
-        uniques = report.uniques
-        copied = f", or copying {_first_one_in(uniques.one_in)} of its unique records" if uniques else ""
+        copied = ""
+        if uniques := report.uniques:
+            copies = _copies(uniques.one_in) if uniques.one_in else "not even all"
+            copied = f", or copying {copies} of its unique records"
         yield (
             f"Of leaks on the dataset itself alone, {followed} of its difference from datasets with the "
             f"same psi{copied} {_FOUND}."
         )
     yield from filter(None, (_NOT_RUN[one.check].format(why=one.not_run) for one in report.not_run))
-
-
-def _first_one_in(number: int) -> str:
-    if not number:
-        return "not even all"
-    return "all" if number == 1 else f"one in {number:,}"
 
 
 def _first_evidence(report: AuditReport) -> str:

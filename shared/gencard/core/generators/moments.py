@@ -274,7 +274,14 @@ class ReducedSpace:
             if not miss <= self.tolerance:
                 raise NotConvergedError(problem=f"a statistic is missed by more than {self.tolerance:g}")
         else:
-            weights = _smoothest(psi, points)
+            # The density of largest entropy, penalised for missing noisy psi; its marginals agree.
+            marginals = reconcile(Psi(psi.domain, psi.measurements)) if psi.measurements else psi
+            consistent = Psi(psi.domain, marginals.measurements, psi.linear)
+            values, targets = values_on(consistent, points), TargetMeans.of(consistent)
+            try:
+                weights = largest_entropy(Dual(values, targets), _SETTLED, _MOST_STEPS)
+            except NotConvergedError:  # few points, far from psi, which is paid for
+                weights, _ = nearest_density(values, targets.means)
         rows = np.flatnonzero(weights > _LEAST)
         return SupportModel(points.take(rows), weights[rows])
 
@@ -294,17 +301,6 @@ class ReducedSpace:
         model = product.fit(Psi(domain, marginals), domain)
         points = model.sample(self.points, rng=rng_of(self.seed))
         return Dataset(domain, np.unique(points.codes, axis=0))
-
-
-def _smoothest(psi: Psi, points: Dataset) -> FloatArray:
-    """The density of largest entropy, penalised for missing noisy psi; its marginals made to agree."""
-    marginals = reconcile(Psi(psi.domain, psi.measurements)).measurements if psi.measurements else ()
-    consistent = Psi(psi.domain, marginals, psi.linear)
-    values, targets = values_on(consistent, points), TargetMeans.of(consistent)
-    try:
-        return largest_entropy(Dual(values, targets), _SETTLED, _MOST_STEPS)
-    except NotConvergedError:  # few points, far from psi: psi is paid for, and a fit must not fail now
-        return nearest_density(values, targets.means)[0]
 
 
 def nearest_density(values: FloatArray, means: FloatArray) -> tuple[FloatArray, float]:

@@ -286,7 +286,10 @@ class Counter:
             raise TooLargeError(what="The number of cells of the marginals", limit=MOST_CELLS)
         self._domain = domain
         self._cliques = tuple(cliques)
-        self._tallies = [_Tally.on(domain, inside) for inside in cover(domain, cliques, _TABLE_CELLS)]
+        self._tallies = []
+        for inside in cover(domain, cliques, _TABLE_CELLS):
+            own = domain.project(inside)
+            self._tallies.append(_Tally(domain.axes(inside), own, np.zeros(own.cells, dtype=np.int64)))
 
     def add(self, codes: NDArray[Any] | Sequence[NDArray[Any]]) -> None:
         """Count some records.
@@ -310,7 +313,9 @@ class Counter:
         for begin in range(0, len(columns[0]) if columns else 0, _BLOCK_ROWS):
             block = [column[begin : begin + _BLOCK_ROWS] for column in columns]
             for tally in self._tallies:
-                tally.add(block)
+                cells = cell_numbers([block[axis] for axis in tally.axes], tally.domain.sizes)
+                counts = tally.counts
+                counts += np.bincount(cells, minlength=len(counts))
 
     def marginals(self) -> list[NDArray[np.int64]]:
         """Counts so far, in records, in the order of the cliques; axes in the clique's own order."""
@@ -318,10 +323,12 @@ class Counter:
         inside = np.zeros((len(self._domain), len(tallies)), dtype=bool)
         for number, tally in enumerate(tallies):
             inside[list(tally.axes), number] = True
-        return [
-            tallies[inside[list(self._domain.axes(clique))].all(axis=0).argmax()].marginal(clique)
-            for clique in self._cliques
-        ]
+        marginals = []
+        for clique in self._cliques:
+            tally = tallies[inside[list(self._domain.axes(clique))].all(axis=0).argmax()]
+            table = tally.counts.reshape(tally.domain.sizes)
+            marginals.append(np.array(project(table, tally.domain.attributes, clique), order="C"))
+        return marginals
 
 
 def count(dataset: Dataset, clique: Clique) -> NDArray[np.int64]:
@@ -356,20 +363,6 @@ class _Tally:
     axes: tuple[int, ...]
     domain: Domain
     counts: NDArray[np.int64]
-
-    @classmethod
-    def on(cls, domain: Domain, inside: Clique) -> "_Tally":
-        own = domain.project(inside)
-        return cls(domain.axes(inside), own, np.zeros(own.cells, dtype=np.int64))
-
-    def add(self, block: Sequence[NDArray[Any]]) -> None:
-        cells = cell_numbers([block[axis] for axis in self.axes], self.domain.sizes)
-        counts = self.counts
-        counts += np.bincount(cells, minlength=len(counts))
-
-    def marginal(self, clique: Clique) -> NDArray[np.int64]:
-        table = self.counts.reshape(self.domain.sizes)
-        return np.array(project(table, self.domain.attributes, clique), order="C")
 
 
 def cell_numbers(columns: Sequence[NDArray[Any]], sizes: Sequence[int]) -> NDArray[Any]:
@@ -408,8 +401,14 @@ def _cover(domain: Domain, cliques: tuple[Clique, ...], most_cells: int) -> tupl
     largest = maximal(cliques)
     if not largest:
         return ()
-    sets = _Wanted.of(domain, largest).sets(most_cells)
-    return tuple(tuple(domain.attributes[axis] for axis in inside) for inside in sets)
+    axes = np.full((len(largest), max(map(len, largest))), len(domain))
+    for row, clique in enumerate(largest):
+        axes[row, : len(clique)] = domain.axes(clique)
+    cliques_with = (np.flatnonzero((axes == axis).any(axis=1)) for axis in range(len(domain)))
+    sizes = np.array([*domain.sizes, 1], dtype=float)
+    widths = np.sum(axes < len(domain), axis=1)
+    wanted = _Wanted(axes, sizes, tuple(cliques_with), widths, np.prod(sizes[axes], axis=1))
+    return tuple(tuple(domain.attributes[axis] for axis in inside) for inside in wanted.sets(most_cells))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -427,16 +426,6 @@ class _Wanted:
     cliques_with: tuple[NDArray[np.intp], ...]
     widths: NDArray[np.intp]
     cells: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, domain: Domain, cliques: Sequence[Clique]) -> "_Wanted":
-        axes = np.full((len(cliques), max(map(len, cliques))), len(domain))
-        for row, clique in enumerate(cliques):
-            axes[row, : len(clique)] = domain.axes(clique)
-        cliques_with = (np.flatnonzero((axes == axis).any(axis=1)) for axis in range(len(domain)))
-        sizes = np.array([*domain.sizes, 1], dtype=float)
-        widths = np.sum(axes < len(domain), axis=1)
-        return cls(axes, sizes, tuple(cliques_with), widths, np.prod(sizes[axes], axis=1))
 
     def sets(self, most_cells: int) -> Iterator[list[int]]:
         covered = np.zeros(len(self.axes), dtype=bool)

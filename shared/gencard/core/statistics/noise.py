@@ -294,8 +294,9 @@ def _worst(scaled: FloatArray, neighbouring: Neighbouring | None, norm: int) -> 
         # worst cell. Too much noise is safe, too little is not.
         worst = float(2**norm * (np.abs(varying) ** norm).sum(axis=0).max())
     else:
-        cells = varying.T
-        worst = max(float((np.abs(varying - x[:, None]) ** norm).sum(axis=0).max()) for x in cells)
+        worst = max(
+            float((np.abs(varying - cell[:, None]) ** norm).sum(axis=0).max()) for cell in varying.T
+        )
     # A statistic that no record moves gets the noise of a count all the same.
     return Fraction(worst or 1.0) * _ROUNDED_UP
 

@@ -138,7 +138,11 @@ def _noisy_level(cells: _FineCells, counts: Sequence[int], records: int) -> _Lev
     # No vector from 0 up has a sum below 0, and one of sum 0 has no shares: numbers are then uniform in
     # the level.
     parts, whole = (cells.units, sum(cells.units)) if total < 1 else _projected(counts, total)
-    weights = _apportioned(parts, whole)
+    # Whole numbers of sum WEIGHTS in proportion to the parts: largest remainders, ties to the first.
+    floors, rests = zip(*(divmod(part * WEIGHTS, whole) for part in parts), strict=True)
+    order = sorted(range(len(parts)), key=lambda place: (-rests[place], place))
+    more = set(order[: WEIGHTS - sum(floors)])
+    weights = [floor + (place in more) for place, floor in enumerate(floors)]
     return _Level(cells, weights, [Fraction(records * weight, WEIGHTS) for weight in weights])
 
 
@@ -156,14 +160,6 @@ def _projected(counts: Sequence[int], total: int) -> tuple[list[int], int]:
     kept = max(place for place, one in enumerate(largest, 1) if place * one > sums[place - 1] - total)
     excess = sums[kept - 1] - total
     return [max(kept * count - excess, 0) for count in counts], kept * total
-
-
-def _apportioned(parts: Sequence[int], whole: int) -> list[int]:
-    """Whole numbers of sum ``WEIGHTS`` in proportion to parts: largest remainders, ties to the first."""
-    weights, rests = zip(*(divmod(part * WEIGHTS, whole) for part in parts), strict=True)
-    order = sorted(range(len(parts)), key=lambda place: (-rests[place], place))
-    more = set(order[: WEIGHTS - sum(weights)])
-    return [weight + (place in more) for place, weight in enumerate(weights)]
 
 
 def _position(levels: Sequence[_Level], summed: SumMeasurement | None, centre: int) -> int:
