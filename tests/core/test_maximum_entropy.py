@@ -21,12 +21,12 @@ from gencard.core.statistics.linear import (
     covariance,
     group_means,
     mean,
-    moment,
     variance,
 )
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
 from tests.core.strategies import datasets, domains, summed, workloads
+from tests.core.tables import moment
 
 X = Attribute("x", Labels(tuple(map(str, range(11))), integer=True))
 Y = Attribute("y", Labels(("0", "1", "5"), missing=True))

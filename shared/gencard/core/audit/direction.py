@@ -97,7 +97,9 @@ class Basis:
     def dimensions(self) -> tuple[int, ...]:
         """Number of coordinates of each block."""
         return tuple(
-            len(self.kept[clique]) if clique in self.kept else prod(self._shape(clique))
+            len(self.kept[clique])
+            if clique in self.kept
+            else prod(size - 1 for size in self.domain.project(clique).sizes)
             for clique in self.cliques
         )
 
@@ -133,7 +135,8 @@ class Basis:
         tables = []
         for clique, part in zip(self.cliques, self.parts, strict=True):
             block = vector[part] @ self.kept[clique] if clique in self.kept else vector[part]
-            tables.append(table_of(block.reshape(self._shape(clique))))
+            sizes = self.domain.project(clique).sizes
+            tables.append(table_of(block.reshape([size - 1 for size in sizes])))
         return tables
 
     def marginals(self, vector: FloatArray, cliques: Sequence[Clique]) -> list[FloatArray]:
@@ -159,9 +162,6 @@ class Basis:
         normal = rng.standard_normal(self.parts[-1].stop)
         blocks = zip(self.tables(normal), self.dimensions, strict=True)
         return self.direction([table / np.sqrt(dimension) for table, dimension in blocks])
-
-    def _shape(self, clique: Clique) -> tuple[int, ...]:
-        return tuple(size - 1 for size in self.domain.project(clique).sizes)
 
 
 # Integer moves that keep linear statistics too: the circuits of the matrix from table to psi.

@@ -47,11 +47,10 @@ class Comparison:
         reach = float(scipy.special.stdtrit(self.freedom, 0.5 + confidence / 2)) * self.error
         return self.gap - reach, self.gap + reach
 
-    def smallest_detectable(self, level: float, power: float = 0.8) -> float:
-        """About the smallest true gap that a test at ``level`` finds with this probability."""
-        reach = scipy.special.stdtrit(self.freedom, 1 - level / 2) + scipy.special.stdtrit(
-            self.freedom, power
-        )
+    def smallest_detectable(self, level: float) -> float:
+        """About the smallest true gap that 8 of 10 tests at ``level`` find."""
+        quantile = scipy.special.stdtrit
+        reach = quantile(self.freedom, 1 - level / 2) + quantile(self.freedom, 0.8)
         return float(reach) * self.error
 
 

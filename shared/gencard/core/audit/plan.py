@@ -8,7 +8,7 @@ import numpy as np
 
 from gencard.core.blackbox import BlackBox, WeighedBox, in_domain, runs_of
 from gencard.core.card.budget import decimal_of
-from gencard.core.card.terms import MOST_ROWS, AuditTerms
+from gencard.core.card.terms import MOST_ROWS, USUAL_AUDIT, AuditTerms
 from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
@@ -20,7 +20,6 @@ from gencard.core.types import FloatArray, Progress
 
 MOST_ATTEMPTS = 1_000_000
 _SEEDS = 2**64
-_TERMS = AuditTerms()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ class AuditPlan:
     cliques: tuple[Clique, ...]
     rows: int
     seed: int = field(metadata=written(scalar=INTEGER_TEXT))
-    terms: AuditTerms = _TERMS
+    terms: AuditTerms = USUAL_AUDIT
     attempt: int = 1
     linear: tuple[LinearStatistic, ...] = field(default=(), metadata=written(omit=True))
     structural_zeros: tuple[StructuralZeros, ...] = field(default=(), metadata=written(omit=True))

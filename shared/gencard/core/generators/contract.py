@@ -269,7 +269,12 @@ class Model(Protocol):
         ...
 
     def sample(self, rows: int, *, rng: np.random.Generator) -> Dataset:
-        """Draw ``rows`` independent records; a function of (model, state of ``rng``) alone."""
+        """Draw ``rows`` independent records; a function of (model, state of ``rng``) alone.
+
+        Raises:
+            InvalidNumberError: ``rows`` is negative.
+            InvalidInputError: The bit generator's words have fewer than 64 bits.
+        """
         ...
 
 

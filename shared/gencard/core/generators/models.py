@@ -253,12 +253,7 @@ class NetworkModel:
         object.__setattr__(self, "draws", tuple(draws))
 
     def sample(self, rows: int, *, rng: np.random.Generator) -> Dataset:
-        """Draw records node by node, by inversion, one 64-bit word for each; see ``TreeModel.sample``.
-
-        Raises:
-            InvalidNumberError: ``rows`` is negative.
-            InvalidInputError: The bit generator's words have fewer than 64 bits.
-        """
+        """Draw records node by node, by inversion, one word for each; see ``TreeModel.sample``."""
         return drawn_rows(self.domain, self.draws, rows, rng=rng)
 
 
@@ -315,10 +310,6 @@ class TableModel:
 
         Row ``i`` depends on word ``i`` of the bit generator alone, so the bytes depend on no
         sampling algorithm of numpy's, and ``sample(a)`` then ``sample(b)`` is ``sample(a + b)``.
-
-        Raises:
-            InvalidNumberError: ``rows`` is negative.
-            InvalidInputError: The bit generator's words have fewer than 64 bits.
         """
         if rows < 0:
             raise InvalidNumberError(field="rows", expected="zero or more")
@@ -409,10 +400,6 @@ class TreeModel:
 
         There is one 64-bit word for each clique, so ``sample(a)`` then ``sample(b)`` is
         ``sample(a + b)``, and the bytes depend on no sampling algorithm of numpy's.
-
-        Raises:
-            InvalidNumberError: ``rows`` is negative.
-            InvalidInputError: The bit generator's words have fewer than 64 bits.
         """
         return drawn_rows(self.domain, self.draws, rows, rng=rng)
 

@@ -103,12 +103,7 @@ class SupportModel:
         return SupportTable(self.support, self.weights, [clique]).marginal(0)
 
     def sample(self, rows: int, *, rng: np.random.Generator) -> Dataset:
-        """Draw records by inversion, one 64-bit word each; ``sample(a + b)`` is one after the other.
-
-        Raises:
-            InvalidNumberError: ``rows`` is negative.
-            InvalidInputError: The bit generator's words have fewer than 64 bits.
-        """
+        """Draw records by inversion, one 64-bit word each; ``sample(a + b)`` is one after the other."""
         if rows < 0:
             raise InvalidNumberError(field="rows", expected="zero or more")
         narrow = code_dtype(max(self.domain.sizes))

@@ -16,7 +16,7 @@ from operator import add
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.core.card.sums import HIGHEST_ORDER, Moment, MomentKind, Sum, scale_of
+from gencard.core.card.sums import Moment, MomentKind, Sum, scale_of
 from gencard.core.coding import Attribute, Coding, Edges, Labels, intervals_of
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidCodingError, InvalidInputError, InvalidNumberError
@@ -430,17 +430,6 @@ def mean(attribute: Attribute) -> LinearStatistic:
 def variance(attribute: Attribute) -> LinearStatistic:
     """Number of records (of those present), sum, and sum of squares."""
     return _moments(attribute, (1, 2))
-
-
-def moment(attribute: Attribute, order: int) -> LinearStatistic:
-    """Number of records (of those present), and sum of the powers of this order.
-
-    Raises:
-        InvalidNumberError: The order is not from 1 to 8, or a power is too large.
-    """
-    if not 1 <= order <= HIGHEST_ORDER:
-        raise InvalidNumberError(field="order", expected=f"from 1 to {HIGHEST_ORDER}")
-    return _moments(attribute, (order,))
 
 
 def covariance(one: Attribute, other: Attribute) -> LinearStatistic:

@@ -124,11 +124,6 @@ def table_of(coordinates: FloatArray) -> FloatArray:
     return table
 
 
-def block_dimension(sizes: tuple[int, ...]) -> int:
-    """Dimension of the block of attributes with these sizes, ``prod(n_i - 1)``."""
-    return prod(size - 1 for size in sizes)
-
-
 def _along(matrix: FloatArray, table: FloatArray, axis: int) -> FloatArray:
     """Multiply one axis of ``table`` by ``matrix``, leaving the axes in place."""
     # What ``tensordot`` does, without its preparations, which take longer than a small product.

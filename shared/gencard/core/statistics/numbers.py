@@ -248,20 +248,13 @@ def check_numbers_agree(psi: Psi, coding: Coding) -> None:
         TooLargeError: The groups are too wide to compare.
     """
     if psi.histograms or psi.sums:
-        _Agreement(psi, coding).check()
-
-
-def population_counts(psi: Psi, one: SumMeasurement, coding: Coding) -> Table | None:
-    """Return the records of each group of a sum that are in its population.
-
-    Returns:
-        Shape: the numbers of levels of ``by``. None if psi does not tell them.
-    """
-    return _Agreement(psi, coding).counts(one)
+        Agreement(psi, coding).check()
 
 
 @dataclass(frozen=True)
-class _Agreement:
+class Agreement:
+    """Comparison of the exact numbers of a psi; see ``check_numbers_agree``."""
+
     psi: Psi
     coding: Coding
 
@@ -287,6 +280,7 @@ class _Agreement:
             self._compare(one.sum, one.sum.of, population, values, seen)
 
     def counts(self, one: SumMeasurement) -> Table | None:
+        """Return the records of each group of a sum that are in its population; None if psi has none."""
         own = one.counts if one.sum.of else one.values
         if own:
             return self._of_groups(one.sum, own)

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from math import sqrt
+from math import prod, sqrt
 from typing import Any
 
 import numpy as np
@@ -16,15 +16,7 @@ from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidPsiError, MeasurementRefusedError
 from gencard.core.json_codecs import ScalarCodec, written
 from gencard.core.statistics.linear import LinearStatistic
-from gencard.core.statistics.marginals import (
-    Attributes,
-    block_dimension,
-    check_subsets,
-    project,
-    subsets,
-    sum_out,
-    total,
-)
+from gencard.core.statistics.marginals import Attributes, check_subsets, project, subsets, sum_out, total
 from gencard.core.types import Counts, FloatArray
 
 
@@ -453,7 +445,7 @@ def shrunk(psi: Psi) -> Psi:
     """
     drawn = {}
     for inside, block in interactions(psi).items():
-        freedom = block_dimension(block.values.shape) - 2
+        freedom = prod(size - 1 for size in block.values.shape) - 2
         power = total(block.values**2)
         if freedom <= 0 or power == 0:
             drawn[inside] = block
