@@ -74,7 +74,7 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
         f"{_ENTROPY}junction_tree:_eliminated",
         f"{_ENTROPY}junction_tree:_cost",
         f"{_ENTROPY}junction_tree:information_tree",
-        f"{_ENTROPY}fitting:TreeTable._uniform",
+        f"{_ENTROPY}fitting:TreeTable.__init__",
         f"{_ENTROPY}models:TreeModel.__post_init__",
     ),
     "fits and draws": (
@@ -86,7 +86,7 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
     ),
     "exact noise": (
         f"{_STATISTICS}noise:noisy_marginal",
-        f"{_STATISTICS}noise:_worst",
+        f"{_STATISTICS}noise:sensitivity",
         f"{_STATISTICS}noise:epsilon_of",
         f"{_CORE}card.privacy:Laplace.scale",
         f"{_CORE}card.privacy:Laplace.stddev",
@@ -101,7 +101,7 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
         f"{_STATISTICS}linear:_products",
         f"{_STATISTICS}linear:_totals",
         f"{_STATISTICS}marginals:_blocks_of",
-        f"{_STATISTICS}numbers:_level_counts",
+        f"{_STATISTICS}numbers:places_of",
         f"{_STATISTICS}numbers:_noisy_level",
         f"{_STATISTICS}numbers:_position",
         f"{_STATISTICS}numbers:_split",

@@ -290,22 +290,9 @@ def only_change(matrix: IntArray, signs: FloatArray) -> IntArray | None:
 
 def kernel_of(matrix: Sequence[Sequence[Fraction]]) -> list[list[Fraction]]:
     """A basis of what a matrix takes to zero, by exact elimination."""
-    rows, pivots = _reduced([list(row) for row in matrix])
-    width = len(matrix[0])
-    return [
-        [
-            -rows[pivots.index(column)][free] if column in pivots else Fraction(column == free)
-            for column in range(width)
-        ]
-        for free in range(width)
-        if free not in pivots
-    ]
-
-
-def _reduced(rows: list[list[Fraction]]) -> tuple[list[list[Fraction]], list[int]]:
-    """The reduced row echelon form, and the columns of its leading ones."""
-    pivots: list[int] = []
-    for column in range(len(rows[0])):
+    # The reduced row echelon form, and the columns of its leading ones.
+    rows, pivots, width = [list(row) for row in matrix], list[int](), len(matrix[0])
+    for column in range(width):
         top = len(pivots)
         pivot = next((place for place in range(top, len(rows)) if rows[place][column]), None)
         if pivot is None:
@@ -317,4 +304,11 @@ def _reduced(rows: list[list[Fraction]]) -> tuple[list[list[Fraction]], list[int
             for place, row in enumerate(rows)
         ]
         pivots.append(column)
-    return rows, pivots
+    return [
+        [
+            -rows[pivots.index(column)][free] if column in pivots else Fraction(column == free)
+            for column in range(width)
+        ]
+        for free in range(width)
+        if free not in pivots
+    ]

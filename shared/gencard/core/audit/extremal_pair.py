@@ -4,11 +4,9 @@ import hmac
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
-from typing import Any
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from gencard.core.audit.direction import MOST_TABLE_CELLS, Direction, along_circuits
 from gencard.core.audit.moves import climb, leads, minimal
@@ -375,13 +373,19 @@ def farthest(
         return dataset
     cells = np.indices(domain.sizes).reshape(len(domain), -1)
     counts = np.concatenate([table.ravel() for table in count_all(dataset, cliques)])
+    # The 0-1 matrix from the full table to all marginals, one after the other.
+    blocks = []
+    for clique in cliques:
+        sizes = domain.project(clique).sizes
+        row = np.ravel_multi_index(tuple(cells[list(domain.axes(clique))]), sizes)
+        entries = (np.ones(domain.cells), (row, np.arange(domain.cells)))
+        blocks.append(scipy.sparse.csr_array(entries, shape=(int(np.prod(sizes)), domain.cells)))
+    marginalising = scipy.sparse.vstack(blocks, format="csr")
     impossible = impossible_cells(domain, zeros)
     most = np.where(impossible, count(dataset, domain.attributes), np.inf).ravel()
     solution = scipy.optimize.milp(
         c=-beta.of(list(cells)),
-        constraints=scipy.optimize.LinearConstraint(
-            _marginalising(domain, cliques, cells), counts, counts
-        ),
+        constraints=scipy.optimize.LinearConstraint(marginalising, counts, counts),
         bounds=scipy.optimize.Bounds(0, most),
         integrality=np.ones(domain.cells, dtype=np.int64),
         options={"time_limit": _MOST_SECONDS},
@@ -391,16 +395,3 @@ def farthest(
     # HiGHS returns integers up to a tolerance. A wrong rounding cannot pass: psi is compared afterwards.
     records = np.repeat(cells.T, np.rint(solution.x).astype(np.int64), axis=0)
     return Dataset(domain, records)
-
-
-def _marginalising(
-    domain: Domain, cliques: Sequence[Clique], cells: NDArray[Any]
-) -> "scipy.sparse.csr_array":
-    """The 0-1 matrix from the full table to all marginals, one after the other."""
-    blocks = []
-    for clique in cliques:
-        sizes = domain.project(clique).sizes
-        row = np.ravel_multi_index(tuple(cells[list(domain.axes(clique))]), sizes)
-        entries = (np.ones(domain.cells), (row, np.arange(domain.cells)))
-        blocks.append(scipy.sparse.csr_array(entries, shape=(int(np.prod(sizes)), domain.cells)))
-    return scipy.sparse.vstack(blocks, format="csr")

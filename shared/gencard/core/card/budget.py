@@ -1,11 +1,12 @@
 """Parts of a budget: claims of boxes, prices, lines of the ledger, whom they protect; exact decimals."""
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from fractions import Fraction
 from math import inf, isqrt, nextafter
+from operator import add
 
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 
@@ -113,17 +114,11 @@ class Price:
                 raise InvalidNumberError(field=f"price.{field}", expected="a decimal, zero or more")
 
     def __add__(self, other: "Price") -> "Price":
-        return Price(
-            self.statistics + other.statistics, self.epsilon + other.epsilon, self.rho + other.rho
-        )
+        return Price(*map(add, astuple(self), astuple(other)))
 
     def lowered_to(self, other: "Price") -> "Price":
         """Return the smaller amount in each currency."""
-        return Price(
-            min(self.statistics, other.statistics),
-            min(self.epsilon, other.epsilon),
-            min(self.rho, other.rho),
-        )
+        return Price(*map(min, astuple(self), astuple(other)))
 
     def fits(self, cap: "Price") -> bool:
         """Whether no currency goes over the cap."""

@@ -107,7 +107,14 @@ class TreeTable:
         for block, parent in enumerate(self._parents[1:], start=1):
             self._below[parent].append(block)
         self._messages: dict[tuple[int, int], Table] = {}
-        self.factors = [self._uniform(domain, block, zeros) for block in range(len(piece))]
+        self.factors = []
+        for clique, separator in zip(self.blocks, self._separators, strict=True):
+            # Each block divides by the levels that it adds to its parent, so that the product of all
+            # blocks is uniform.
+            new = [domain.size(name) for name in clique if name not in separator]
+            table = np.full(domain.project(clique).sizes, 1.0 / prod(new))
+            clear(table, clique, [zero for zero in zeros if set(zero.clique) <= set(clique)])
+            self.factors.append(table)
 
     def marginal(self, block: int) -> Table:
         if block == 0:
@@ -126,15 +133,6 @@ class TreeTable:
 
     def scale(self, block: int, ratio: Table) -> None:
         self.factors[block] *= ratio
-
-    def _uniform(self, domain: Domain, block: int, zeros: Sequence[StructuralZeros]) -> Table:
-        clique = self.blocks[block]
-        # Each block divides by the levels that it adds to its parent, so that the product of all blocks
-        # is uniform.
-        new = [domain.size(name) for name in clique if name not in self._separators[block]]
-        table = np.full(domain.project(clique).sizes, 1.0 / prod(new))
-        clear(table, clique, [zero for zero in zeros if set(zero.clique) <= set(clique)])
-        return table
 
     def _send(self, sender: int, receiver: int) -> None:
         separator = self._separators[max(sender, receiver)]  # the lower one is the child

@@ -39,7 +39,6 @@ from gencard.core.statistics.psi import (
     Psi,
     SumMeasurement,
 )
-from gencard.core.types import FloatArray
 
 # Sums of products of units are whole numbers of any size. Values are divided by the largest product L
 # that a record can have, so that one record moves a cell by at most 1. A person has at most k records.
@@ -279,17 +278,11 @@ def sensitivity(
     if most_records > 1:
         nobody = np.zeros((len(scaled), 1))
         scaled = np.concatenate([nobody, scaled], axis=1)
-    return Fraction(most_records) ** norm * _worst(scaled, neighbouring, norm)
-
-
-def _worst(scaled: FloatArray, neighbouring: Neighbouring | None, norm: int) -> Fraction:
-    """The worst cell, or pair of cells; values of shape ``(functions, cells)``."""
-    if neighbouring is not Neighbouring.REPLACE_ONE:
-        worst = float((np.abs(scaled) ** norm).sum(axis=0).max())
-        return Fraction(worst or 1.0) * _ROUNDED_UP
     # A function that is the same in all cells does not move if one record replaces another.
     varying = scaled[np.ptp(scaled, axis=1) > 0]
-    if varying.size * scaled.shape[1] > _PAIRS:
+    if neighbouring is not Neighbouring.REPLACE_ONE:
+        worst = float((np.abs(scaled) ** norm).sum(axis=0).max())
+    elif varying.size * scaled.shape[1] > _PAIRS:
         # |a - b| <= |a| + |b| and (a - b)^2 <= 2 a^2 + 2 b^2: no pair moves more than 2^p times the
         # worst cell. Too much noise is safe, too little is not.
         worst = float(2**norm * (np.abs(varying) ** norm).sum(axis=0).max())
@@ -298,7 +291,7 @@ def _worst(scaled: FloatArray, neighbouring: Neighbouring | None, norm: int) -> 
             float((np.abs(varying - cell[:, None]) ** norm).sum(axis=0).max()) for cell in varying.T
         )
     # A statistic that no record moves gets the noise of a count all the same.
-    return Fraction(worst or 1.0) * _ROUNDED_UP
+    return Fraction(most_records) ** norm * Fraction(worst or 1.0) * _ROUNDED_UP
 
 
 USUAL_DELTA = Decimal("1e-6")

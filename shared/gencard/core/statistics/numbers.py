@@ -47,27 +47,19 @@ def places_of(psi: Psi, coding: Coding) -> dict[str, Places]:
     """
     totals = {one.sum.of: one for one in psi.sums if not one.sum.by and not one.sum.present}
     noisy = [one.attribute for one in psi.histograms if one.stddev and (one.attribute,) in totals]
-    records = _level_counts(psi.fitted, noisy)
+    # Records of each level in the reconciled marginals, rounded half up, for what they name.
+    fitted, records = psi.fitted, dict[str, list[int]]()
+    cliques = {name: clique for clique in reversed(fitted.cliques) for name in clique if name in noisy}
+    if cliques:
+        agreeing = reconcile(Psi(fitted.domain, fitted.measurements))
+        tables = {one.clique: one.values for one in agreeing.measurements}
+        for name, clique in cliques.items():
+            counts = project(tables[clique], clique, (name,)).tolist()
+            # A fraction holds the float exactly, so rounding half up is the same on every machine.
+            records[name] = [int((2 * Fraction(one) + 1) // 2) for one in counts]
     return {
         one.attribute: _placed(one, coding, totals.get((one.attribute,)), records.get(one.attribute))
         for one in psi.histograms
-    }
-
-
-def _level_counts(psi: Psi, names: Sequence[str]) -> dict[str, list[int]]:
-    """Records of each level in the reconciled marginals, rounded half up, for what they name."""
-    cliques = {name: clique for clique in reversed(psi.cliques) for name in clique if name in names}
-    if not cliques:
-        return {}
-    agreeing = reconcile(Psi(psi.domain, psi.measurements))
-    tables = {one.clique: one.values for one in agreeing.measurements}
-    counts = {
-        name: project(tables[clique], clique, (name,)).tolist() for name, clique in cliques.items()
-    }
-    return {
-        # A fraction holds the float exactly, so rounding half up gives the same count on every machine.
-        name: [int((2 * Fraction(one) + 1) // 2) for one in column]
-        for name, column in counts.items()
     }
 
 
