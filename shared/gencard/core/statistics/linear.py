@@ -367,19 +367,16 @@ def are_functions_of(
     """
     if tuple(statistics) == statistics_of(moments, coding):
         return True
-    in_first_cards = (
-        _statistic_of(moment, [_of_real_numbers(coding.attribute(name)) for name in moment.attributes])
-        for moment in moments
-    )
+    in_first_cards = []
+    for moment in moments:
+        # As if the attributes held any number between their edges: their middle is then their mean.
+        attributes = []
+        for one in map(coding.attribute, moment.attributes):
+            own = one.coding
+            real = own if isinstance(own, Labels) else replace(own, decimals=None, dates=False)
+            attributes.append(Attribute(one.name, real))
+        in_first_cards.append(_statistic_of(moment, attributes))
     return tuple(statistics) == tuple(in_first_cards)
-
-
-def _of_real_numbers(attribute: Attribute) -> Attribute:
-    """The attribute as if it held any number between its edges: their middle is then their mean."""
-    coding = attribute.coding
-    if isinstance(coding, Labels):
-        return attribute
-    return Attribute(attribute.name, replace(coding, decimals=None, dates=False))
 
 
 def _statistic_of(moment: Moment, attributes: Sequence[Attribute]) -> LinearStatistic:

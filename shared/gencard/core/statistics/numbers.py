@@ -221,7 +221,7 @@ def _split(units: int, position: int) -> tuple[int, int]:
     return min(max(-(-weight // units), 0), WHOLE), last + 1
 
 
-# Agreement of exact histograms and sums with the marginals, and with each other.
+# NumberAgreement of exact histograms and sums with the marginals, and with each other.
 
 Table = NDArray[Any]
 """Whole numbers of any size: Python's, in an array of objects."""
@@ -240,11 +240,11 @@ def check_numbers_agree(psi: Psi, coding: Coding) -> None:
         TooLargeError: The groups are too wide to compare.
     """
     if psi.histograms or psi.sums:
-        Agreement(psi, coding).check()
+        NumberAgreement(psi, coding).check()
 
 
 @dataclass(frozen=True)
-class Agreement:
+class NumberAgreement:
     """Comparison of the exact numbers of a psi; see ``check_numbers_agree``."""
 
     psi: Psi
