@@ -25,8 +25,8 @@ from gencard.core.card.privacy import AddedNoise, gaussian, laplace
 from gencard.core.card.sums import Sum, product_ends, scale_of
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.domain import Clique
+from gencard.core.statistics.marginals import rank
 from gencard.core.statistics.noise import sum_sensitivity
-from gencard.core.statistics.rank import rank
 from gencard.core.types import FloatArray, IntArray
 from tests.core.tiny_domains import (
     added_by,

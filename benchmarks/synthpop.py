@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
+from gencard.core.generators.contract import TargetMarginal, quotient
 from gencard.core.generators.family import saturated
 from gencard.core.generators.models import TableModel
-from gencard.core.generators.targets import TargetMarginal, quotient
 from gencard.core.statistics.marginals import count_all
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement, Psi

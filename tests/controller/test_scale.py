@@ -30,9 +30,9 @@ from gencard.core.dataset import Dataset
 from gencard.core.errors import InvalidInputError, UndeclaredLevelError
 from gencard.core.scale import LARGEST_STEPS, MOST_STEPS, Scale
 from gencard.core.statistics.linear import numbers
+from gencard.core.statistics.marginals import rank
 from gencard.core.statistics.numbers import places_of
 from gencard.core.statistics.psi import HistogramMeasurement, Measurement, Psi
-from gencard.core.statistics.rank import rank
 from gencard.run.levels import Numbers, values_of
 from gencard.run.session import dataset_of_frame, frame_of
 from gencard.wire.psi import coding_digest, coding_document, coding_of_document, psi_document

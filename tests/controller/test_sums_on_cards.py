@@ -25,9 +25,9 @@ from gencard.core.errors import (
     TooLargeError,
 )
 from gencard.core.policy import MomentPolicy, NumbersOffer
+from gencard.core.statistics.linear import fine_cells
 from gencard.core.statistics.measure import measure
 from gencard.core.statistics.psi import Psi, rounding_stddev
-from gencard.core.statistics.unit_sums import fine_cells
 from gencard.wire import tables as psi_codec
 from gencard.wire.canonical import json_bytes
 from gencard.wire.documents import terms_document, terms_of_document

@@ -4,8 +4,11 @@ from itertools import combinations
 
 import numpy as np
 
+from gencard.core.card.sums import Moment, MomentKind
+from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
+from gencard.core.statistics.linear import statistic_of
 
 BIG = Domain.of({"a": 6, "b": 9, "c": 5, "d": 8, "e": 10})
 """21,600 cells: large enough for a triangle."""
@@ -17,6 +20,10 @@ def pairs(domain):
 
 STRADDLING = [*pairs(BIG), ("a", "b", "c"), ("c", "d", "e"), ("a", "d", "e"), ("b", "d", "e")]
 """Marginals for which there is no triangle."""
+
+
+def moment(attribute, order):
+    return statistic_of(Moment(MomentKind.MOMENT, (attribute.name,), order), Coding((attribute,)))
 
 
 def dense_dataset(domain, rows, multiplier=7_919):

@@ -31,8 +31,8 @@ from gencard.core.coding import Attribute, Coding, Edges, Labels, codes_of_numbe
 from gencard.core.errors import InvalidInputError, LevelsTooWideError, NoiseDrownsError
 from gencard.core.scale import Scale
 from gencard.core.statistics.formula import Analysis
+from gencard.core.statistics.linear import UnitSums
 from gencard.core.statistics.psi import HistogramMeasurement, Measurement, Psi, SumMeasurement
-from gencard.core.statistics.unit_sums import UnitSums
 
 N = 1_500
 CLOSE = 1e-9

@@ -20,9 +20,10 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import ComputationError, InvalidInputError, NoExtremalPairError, TooLargeError
 from gencard.core.generators.moments import MaximumEntropy
-from gencard.core.statistics.linear import covariance, mean, moment, variance
+from gencard.core.statistics.linear import covariance, mean, variance
 from gencard.core.statistics.marginals import coefficients
 from gencard.core.statistics.measure import measure_dataset
+from tests.core.tables import moment
 
 X = Attribute("x", Labels(tuple(map(str, range(11))), integer=True))
 Y = Attribute("y", Labels(("0", "1", "2", "3")))

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
+from gencard.core.generators.contract import TargetMarginal
 from gencard.core.generators.family import ipf
 from gencard.core.generators.fitting import Triangle, three_parts
-from gencard.core.generators.targets import TargetMarginal
 from gencard.core.statistics.measure import measure_dataset
 from tests.core.strategies import domains, workloads
 from tests.core.tables import BIG, STRADDLING, dense_dataset, errors, pairs, textbook

@@ -20,7 +20,7 @@ from gencard.core.errors import (
     InvalidPsiError,
     UnknownAttributeError,
 )
-from gencard.core.generators.targets import admitted
+from gencard.core.generators.contract import admitted
 from gencard.core.statistics.linear import (
     LARGEST_VALUE,
     Function,
@@ -29,7 +29,6 @@ from gencard.core.statistics.linear import (
     group_means,
     group_sums,
     mean,
-    moment,
     numbers,
     variance,
 )
@@ -37,6 +36,7 @@ from gencard.core.statistics.measure import measure, measure_dataset
 from gencard.core.statistics.noise import sensitivity, sum_scales
 from gencard.core.statistics.psi import LinearMeasurement, Psi, check_consistent
 from tests.core.strategies import summed
+from tests.core.tables import moment
 
 AGE = Attribute("age", Edges((0.0, 0.5, 10.0, 25.0)))
 SCORE = Attribute("score", Labels(("-2", "0", "0.1"), missing=True))

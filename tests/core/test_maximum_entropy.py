@@ -11,23 +11,22 @@ from gencard.core.coding import Attribute, Coding, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidPsiError, NotConvergedError, TooLargeError
-from gencard.core.generators.contract import rng_of, synthesise
+from gencard.core.generators.contract import TargetMeans, rng_of, synthesise
 from gencard.core.generators.family import ipf
 from gencard.core.generators.model_file import bytes_of, model_of
 from gencard.core.generators.moments import Dual, MaximumEntropy, largest_entropy
-from gencard.core.generators.targets import TargetMeans
 from gencard.core.statistics.linear import (
     Function,
     LinearStatistic,
     covariance,
     group_means,
     mean,
-    moment,
     variance,
 )
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi
 from tests.core.strategies import datasets, domains, summed, workloads
+from tests.core.tables import moment
 
 X = Attribute("x", Labels(tuple(map(str, range(11))), integer=True))
 Y = Attribute("y", Labels(("0", "1", "5"), missing=True))

@@ -11,8 +11,8 @@ import pytest
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
+from gencard.core.generators.contract import TargetMeans, values_on
 from gencard.core.generators.moments import ReducedSpace
-from gencard.core.generators.targets import TargetMeans, values_on
 from gencard.core.statistics.linear import variance
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import LinearMeasurement, Measurement, Psi

@@ -23,10 +23,10 @@ from gencard.core.dataset import Dataset
 from gencard.core.generators.contract import rng_of
 from gencard.core.generators.registry import generator_named
 from gencard.core.scale import Scale
+from gencard.core.statistics.linear import UnitSums
 from gencard.core.statistics.measure import measure
 from gencard.core.statistics.numbers import places_of
 from gencard.core.statistics.psi import HistogramMeasurement, Measurement, Psi, SumMeasurement
-from gencard.core.statistics.unit_sums import UnitSums
 from gencard.measures.evaluation.evaluation import finding_to_json_object
 from gencard.measures.evaluation.registry import finding_of_json_object
 from gencard.measures.evaluation.utility_findings import FidelityFinding

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from gencard.core.card.sums import Histogram, Sum
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.errors import InvalidPsiError
+from gencard.core.statistics.linear import UnitSums
 from gencard.core.statistics.measure import measure
-from gencard.core.statistics.numbers import check_numbers_agree, population_counts
+from gencard.core.statistics.numbers import NumberAgreement, check_numbers_agree
 from gencard.core.statistics.psi import Psi
-from gencard.core.statistics.unit_sums import UnitSums
 from tests.core.test_sums import columns_of, numbers_in, one_sum
 from tests.core.tiny_domains import added_by, number, possible_records
 
@@ -67,7 +67,7 @@ class TestRecords:
     def test_records_of_a_population_are_those_of_brute_force(self, drawn):
         source, psi = drawn
         for one in psi.sums:
-            counts = population_counts(psi, one, source.coding)
+            counts = NumberAgreement(psi, source.coding).counts(one)
             assert counts is not None
             for place in np.ndindex(counts.shape):
                 assert counts[place] == sum(added_by(one.sum, (), place, r) for r in source.records)

@@ -23,11 +23,11 @@ from gencard.core.errors import InvalidPsiError
 from gencard.core.generators.contract import synthesise
 from gencard.core.generators.registry import generator_named
 from gencard.core.scale import Places, Scale
+from gencard.core.statistics.linear import UnitSums
 from gencard.core.statistics.marginals import count_all
 from gencard.core.statistics.measure import measure
 from gencard.core.statistics.numbers import places_of
 from gencard.core.statistics.psi import HistogramMeasurement, Measurement, Psi, SumMeasurement, reconcile
-from gencard.core.statistics.unit_sums import UnitSums
 from gencard.run.levels import Numbers, drawn_numbers
 from gencard.wire.documents import AuditedBox, Receipt
 

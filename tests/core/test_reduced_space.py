@@ -13,8 +13,8 @@ from gencard.core.coding import Attribute, Coding, Labels, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import NotConvergedError, TooLargeError
+from gencard.core.generators.contract import TargetMeans, every_cell, records, values_on
 from gencard.core.generators.moments import ReducedSpace, nearest_density
-from gencard.core.generators.targets import TargetMeans, every_cell, records, values_on
 from gencard.core.statistics.linear import variance
 from gencard.core.statistics.measure import measure_dataset
 from gencard.core.statistics.psi import Measurement, Psi

@@ -15,10 +15,9 @@ from gencard.core.card.sums import Sum, product_ends
 from gencard.core.coding import Attribute, Coding, Derivation, Edges, Labels
 from gencard.core.errors import InvalidCodingError, InvalidInputError, UnknownAttributeError
 from gencard.core.scale import Scale
-from gencard.core.statistics.marginals import dimension
+from gencard.core.statistics.linear import UnitSums, fine_cells
+from gencard.core.statistics.marginals import dimension, rank
 from gencard.core.statistics.noise import LARGEST_SCALE, sum_noise, sum_sensitivity
-from gencard.core.statistics.rank import rank
-from gencard.core.statistics.unit_sums import UnitSums, fine_cells
 from gencard.core.types import IntArray
 from tests.core.seeded_noise import SeededNoise
 from tests.core.tiny_domains import (

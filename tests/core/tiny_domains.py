@@ -11,7 +11,7 @@ import numpy as np
 from gencard.core.card.sums import Sum
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.scale import DAY, Scale
-from gencard.core.statistics.unit_sums import fine_cells
+from gencard.core.statistics.linear import fine_cells
 from gencard.core.types import FloatArray, IntArray
 
 Record = dict[str, tuple[int, int, int | None]]

@@ -46,8 +46,8 @@ MUTANTS = (
     mutant(
         "a test that could not be made is judged by earlier tries",
         REPORT,
-        "        if result.not_run:\n            return 1.0\n",
-        "",
+        "if not result.not_run:",
+        "if result.share:",
         JUDGED,
     ),
     mutant(

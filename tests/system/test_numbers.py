@@ -19,9 +19,9 @@ from gencard.controller.drafting.schema_draft import draft_schema
 from gencard.controller.shell.main import app as steward_shell
 from gencard.core.card.sums import scale_of
 from gencard.core.errors import VerificationError
+from gencard.core.statistics.marginals import rank
 from gencard.core.statistics.numbers import places_of
 from gencard.core.statistics.psi import Psi
-from gencard.core.statistics.rank import rank
 from gencard.measures.utility.numbers import Source, Statistic
 from gencard.run.levels import Numbers
 from gencard.run.session import frame_of

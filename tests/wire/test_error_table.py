@@ -49,6 +49,7 @@ def test_every_class_has_a_status_and_every_status_a_class():
 
 def test_reasons_are_unique_and_say_the_class_name():
     assert len(BY_REASON) == len(TREE)
+    assert BY_REASON["REQUEST_ID_REUSED"] is errors.RequestIdReusedError
     for kind in TREE:
         assert kind.__name__ == "".join(map(str.title, kind.reason.split("_"))) + "Error"
 

@@ -109,8 +109,11 @@ class CatalogueEntry(core_catalogue.CatalogueEntry, Displayable):
             facts.append(("Records count", counted(self.most_records)))
         if self.not_declared:
             facts.append(("Not declared", self.not_declared))
-        groups = [(f"Groups of {one.name}", one.groups_text) for one in self.attributes if one.groups]
-        return [*facts, *groups, *self.policy.lines()]
+        for one in self.attributes:
+            if one.groups:
+                groups = (f"{name}: {', '.join(labels)}" for name, labels in one.groups.items())
+                facts.append((f"Groups of {one.name}", "; ".join(groups)))
+        return [*facts, *self.policy.lines()]
 
     def _panel(self) -> tuple[str, Sequence[Part]]:
         levels = [Entries(_HEADS, self.levels())] if self.coding.attributes else []

@@ -31,7 +31,7 @@ from gencard.core.errors import (
     ProposalRefusedError,
 )
 from gencard.core.statistics.formula import Analysis, Formula, analysis_of
-from gencard.core.statistics.unit_sums import fine_cells
+from gencard.core.statistics.linear import fine_cells
 
 if TYPE_CHECKING:
     from gencard.analysis.formulas.answering import Prediction

@@ -34,10 +34,9 @@ from gencard.core.coding import Coding
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError, advice_on
 from gencard.core.policy import NumbersOffer, Policy
-from gencard.core.statistics.linear import LinearStatistic
+from gencard.core.statistics.linear import LinearStatistic, fine_cells
 from gencard.core.statistics.noise import scales, sum_noise, sum_scales
 from gencard.core.statistics.psi import rounding_stddev
-from gencard.core.statistics.unit_sums import fine_cells
 
 
 @dataclass(frozen=True, slots=True)

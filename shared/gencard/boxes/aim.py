@@ -29,8 +29,8 @@ from gencard.boxes.marginal_models import KeptModel, ModelBox, NoisyModel, check
 from gencard.core.card.privacy import AddedNoise, Noise
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
+from gencard.core.generators.contract import check_settings
 from gencard.core.generators.junction_tree import cells_needed, check_cells
-from gencard.core.generators.targets import check_settings
 from gencard.core.statistics.marginals import closure, count_all
 from gencard.core.types import Progress, ignore_progress
 

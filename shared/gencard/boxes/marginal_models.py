@@ -10,11 +10,10 @@ import numpy as np
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import BlackBoxError, InvalidDatasetError, InvalidInputError
-from gencard.core.generators.contract import rng_of
+from gencard.core.generators.contract import quotient, rng_of
 from gencard.core.generators.family import graphical
 from gencard.core.generators.model_file import FittedModel, bytes_of, model_of
 from gencard.core.generators.models import TreeModel
-from gencard.core.generators.targets import quotient
 from gencard.core.statistics.marginals import others, project, sum_out
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.types import Progress, Table, ignore_progress

@@ -68,10 +68,6 @@ class DeclaredAttribute:
         """Values that are missing; empty if none may be missing."""
         return ", ".join(("empty", *self.reading.absent)) if self.attribute.coding.missing else ""
 
-    @property
-    def groups_text(self) -> str:
-        return "; ".join(f"{name}: {', '.join(labels)}" for name, labels in self.groups.items())
-
 
 NO_POLICY = Policy(0, 0, 0, 0, generators=(), most_per_card=FREE)
 """In an entry of a list, which has no policy; it permits nothing."""

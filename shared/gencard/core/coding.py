@@ -57,22 +57,22 @@ class Labels:
     text: bool = field(default=False, metadata=written(omit=True))
 
     def problem(self) -> str | None:
-        if not self.labels:
-            return "it has no labels"
-        if len(set(self.labels)) != len(self.labels):
-            return "labels repeat"
-        if self.missing and {MISSING, MISSING_BESIDE} <= {*self.labels}:
-            return f"labels have the names '{MISSING}' and '{MISSING_BESIDE}' of the missing level"
-        if self.integer and not all(_is_integer(label) for label in self.labels):
-            return "a label is not a whole number"
-        return self._problem_of_flags()
-
-    def _problem_of_flags(self) -> str | None:
-        if self.boolean and self.labels != BOOLEANS:
-            return "boolean needs the labels false and true, in this order"
-        if self.text and (self.integer or self.boolean):
-            return "text excludes integer and boolean, whose values are no texts"
-        return None
+        names = {*self.labels}
+        wrong = {
+            "it has no labels": not self.labels,
+            "labels repeat": len(names) != len(self.labels),
+            f"labels have the names '{MISSING}' and '{MISSING_BESIDE}' of the missing level": (
+                self.missing and {MISSING, MISSING_BESIDE} <= names
+            ),
+            "a label is not a whole number": self.integer and not all(map(_is_integer, self.labels)),
+            "boolean needs the labels false and true, in this order": (
+                self.boolean and self.labels != BOOLEANS
+            ),
+            "text excludes integer and boolean, whose values are no texts": (
+                self.text and (self.integer or self.boolean)
+            ),
+        }
+        return next((problem for problem, is_so in wrong.items() if is_so), None)
 
     @property
     def by_value(self) -> bool:
@@ -150,16 +150,15 @@ class Edges:
             return "dates must be whole days"
         if self.dates and self.times:
             return "dates are no times of day"
-        if decimals is not None and not self._on_grid(decimals):
+        unit = 10 ** (decimals or 0)
+        if decimals is not None and not all(
+            abs(edge) * unit < 2**52 and round(edge * unit) / unit == edge for edge in self.edges
+        ):
             return f"an edge has more than {decimals} decimals, or is too large for them"
         first, last = days_of_date(date.min), days_of_date(date.max)
         if self.dates and not all(first <= edge <= last for edge in self.edges):
             return "a date lies outside the years 1 to 9999"
         return None
-
-    def _on_grid(self, decimals: int) -> bool:
-        unit = 10**decimals
-        return all(abs(edge) * unit < 2**52 and round(edge * unit) / unit == edge for edge in self.edges)
 
     @property
     def times(self) -> bool:
@@ -178,7 +177,9 @@ class Edges:
     @property
     def text(self) -> Callable[[float], str]:
         """Function that writes a number as the values are written: dates, times of day, decimals."""
-        return _date_text if self.dates else time_text if self.times else _plain
+        if self.dates:
+            return lambda days: date_of_days(days).isoformat()
+        return time_text if self.times else _plain
 
     @property
     def level_names(self) -> tuple[str, ...]:
@@ -538,15 +539,12 @@ def scaled_numbers(
         words: Shape ``(2 n,)``.
         places: Where numbers lie inside the levels; else each is equally frequent for uniform words.
     """
-    steps = (places or even_places(coding, scale)).steps(codes, words)
+    if places is None:
+        step, ends = Fraction(scale.step), coding.ends
+        counts = [int((high - low) / step) + 1 for low, high in ends]
+        places = Places.uniform([int(low / step) for low, _ in ends], counts)
+    steps = places.steps(codes, words)
     return np.where(codes == len(coding.edges) - 1, np.nan, scale.numbers(steps))
-
-
-def even_places(coding: Edges, scale: Scale) -> Places:
-    """Places by which all numbers of a level are equally frequent."""
-    step, ends = Fraction(scale.step), coding.ends
-    counts = [int((high - low) / step) + 1 for low, high in ends]
-    return Places.uniform([int(low / step) for low, _ in ends], counts)
 
 
 def _on_grid(
@@ -589,10 +587,6 @@ def minutes_of_time(text: str) -> int:
     if not _TIME.fullmatch(text):
         raise ValueError("no time of day")
     return 60 * int(text[:2]) + int(text[3:])
-
-
-def _date_text(days: float) -> str:
-    return date_of_days(days).isoformat()
 
 
 def _is_integer(label: str) -> bool:

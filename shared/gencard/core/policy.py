@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from gencard.core.card.budget import Price
 from gencard.core.card.card import Change
-from gencard.core.card.privacy import AS_COUNTED, AddedNoise, Mechanism, Transform
+from gencard.core.card.privacy import AS_COUNTED, USUAL_CHECKS, AddedNoise, Mechanism, Transform
 from gencard.core.card.sums import MomentKind
 from gencard.core.card.terms import NO_ANALYSES, Analyses, Proposal
 from gencard.core.domain import Clique
@@ -112,17 +112,7 @@ class Rules:
         InvalidNumberError: ``survival`` is below 1 or above a million, or ``influence`` is not above 0.
     """
 
-    checks: Transform = field(
-        default=Transform(
-            threshold=10,
-            freedom=10,
-            dominance_count=2,
-            dominance_percent=90,
-            remainder_percent=10,
-            zeros=True,
-            rounding=5,
-        )
-    )
+    checks: Transform = field(default=replace(USUAL_CHECKS, zeros=True))
     survival: int = 10
     missing: bool = False
     influence: float | None = field(default=1.0, metadata=written(omit=True))

@@ -110,9 +110,11 @@ class Output:
     def _rounded_row(self, row: tuple[Number, ...]) -> tuple[Number, ...]:
         cells = dict(zip(self.column_names, row, strict=True))
         values = {name: self._rounded(name, value) for name, value in cells.items()}
-        error = cells.get(ERROR)
+        estimate, error = cells.get(ESTIMATE), cells.get(ERROR)
         if self.kind is OutputKind.COEFFICIENTS and ESTIMATE in cells and error:
-            values |= {ESTIMATE: _to_error(cells[ESTIMATE], error), ERROR: significant(error, 2)}
+            if estimate is not None and LEAST <= error <= LARGEST:
+                estimate = round(estimate, 1 - floor(log10(error))) + 0.0
+            values |= {ESTIMATE: significant(estimate, DIGITS), ERROR: significant(error, 2)}
         return tuple(values.values())
 
     def _rounded(self, column: str, value: Number) -> Number:
@@ -159,13 +161,6 @@ def significant(value: Number, digits: int) -> Number:
     if abs(value) < LEAST:
         return 0.0
     return round(value, digits - 1 - floor(log10(abs(value)))) + 0.0
-
-
-def _to_error(estimate: Number, error: float) -> Number:
-    if estimate is None or not LEAST <= error <= LARGEST:
-        return significant(estimate, DIGITS)
-    to_error = round(estimate, 1 - floor(log10(error))) + 0.0
-    return significant(to_error, DIGITS)
 
 
 def outputs_to_json(outputs: Sequence[Output]) -> Json:

@@ -5,10 +5,11 @@ without gaps, so that a list of first numbers and the last edge says everything 
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
+from operator import add
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,18 +59,16 @@ class Scale:
             return "an edge is not finite"
         *inner, before, last = self.cells
         ascending = all(low < high for low, high in pairwise([*inner, before])) and before <= last
-        return (
+        problem = (
             problem_of_steps(self.step, self.cells)
             or problem_of_range(self.step, self.cells[0], last)
             or (None if ascending else "edges must increase")
-            or (self._problem_of_times() if self.times else None)
         )
-
-    def _problem_of_times(self) -> str | None:
+        if problem or not self.times:
+            return problem
         if self.step != 1:
             return "the step of times of day is 1 minute"
-        *starts, last = self.cells
-        inside = all(0 <= start < DAY for start in starts) and last <= DAY
+        inside = all(0 <= start < DAY for start in self.cells[:-1]) and last <= DAY
         return None if inside else "a time lies outside the day: 24:00 may be the last edge only"
 
     @property
@@ -198,13 +197,7 @@ class Adjustments:
     texts: int = 0
 
     def __add__(self, other: "Adjustments") -> "Adjustments":
-        return Adjustments(
-            self.rounded + other.rounded,
-            self.above + other.above,
-            self.below + other.below,
-            self.timed + other.timed,
-            self.texts + other.texts,
-        )
+        return Adjustments(*map(add, astuple(self), astuple(other)))
 
 
 WORDS_A_NUMBER = 2

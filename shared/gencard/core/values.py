@@ -11,23 +11,8 @@ from math import inf, isfinite, nan
 from typing import NamedTuple
 
 MARKS = (
-    "NA",
-    "N/A",
-    "n/a",
-    "#N/A",
-    "<NA>",
-    "NaN",
-    "nan",
-    "null",
-    "NULL",
-    "None",
-    ".",
-    "-",
-    "--",
-    "?",
-    "k.A.",
-    "k. A.",
-    "keine Angabe",
+    *("NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "null", "NULL", "None"),
+    *(".", "-", "--", "?", "k.A.", "k. A.", "keine Angabe"),
 )
 """Words that people write where a value is missing."""
 

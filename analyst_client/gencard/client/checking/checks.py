@@ -25,10 +25,9 @@ from gencard.core.derived_cells import computed_for, same_numbers, with_computed
 from gencard.core.errors import GencardError, InvalidPsiError, NotReplayableError, VerificationError
 from gencard.core.generators.contract import Generator, Model, rng_of
 from gencard.core.scale import Places
-from gencard.core.statistics.linear import are_functions_of
+from gencard.core.statistics.linear import are_functions_of, fine_cells
 from gencard.core.statistics.numbers import check_numbers_agree, places_of
 from gencard.core.statistics.psi import Psi
-from gencard.core.statistics.unit_sums import fine_cells
 from gencard.core.types import VersionKind
 from gencard.files import DOCUMENT_LIMIT, read_file
 from gencard.run.levels import Midpoints, Numbers, Values

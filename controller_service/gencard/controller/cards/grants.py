@@ -32,8 +32,7 @@ from gencard.core.card.terms import CardTerms, Proposal
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import ProposalRefusedError, TooLargeError
-from gencard.core.statistics.marginals import Grant, dimension, shows_a_difference
-from gencard.core.statistics.rank import rank
+from gencard.core.statistics.marginals import Grant, dimension, rank, shows_a_difference
 from gencard.wire.codec import card_of_bytes
 
 DIFFERENCING = "DIFFERENCING"

@@ -40,8 +40,8 @@ from gencard.core.coding import Coding, Edges
 from gencard.core.domain import Domain
 from gencard.core.errors import InvalidInputError, StorageError
 from gencard.core.generators.registry import BY_CONSTRUCTION
+from gencard.core.statistics.linear import fine_cells
 from gencard.core.statistics.noise import epsilon_of
-from gencard.core.statistics.unit_sums import fine_cells
 from gencard.wire.keys import Identity, Role
 
 # A dataset: its table of the settings, with policy and caps, and its schema file.

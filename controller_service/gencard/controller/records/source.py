@@ -33,6 +33,7 @@ from gencard.core.errors import (
     UndeclaredLevelError,
 )
 from gencard.core.scale import Adjustments
+from gencard.core.statistics.linear import UnitSums
 from gencard.core.statistics.marginals import Counter
 from gencard.core.statistics.unit_sums import UnitSums
 from gencard.core.types import FloatArray, IntArray

@@ -53,8 +53,8 @@ from gencard.core.errors import (
     UndeclaredLevelError,
 )
 from gencard.core.scale import Adjustments
+from gencard.core.statistics.linear import UnitSums, unit_bounds
 from gencard.core.statistics.marginals import MOST_CELLS, cover, project
-from gencard.core.statistics.unit_sums import UnitSums, unit_bounds
 from gencard.core.types import FloatArray, VersionKind
 
 _TABLE_CELLS = 10**6

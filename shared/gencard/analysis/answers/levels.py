@@ -18,8 +18,8 @@ from gencard.core.coding import Edges
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError, LackingMarginalsError, NoEstimateError
 from gencard.core.scale import Scale, shortest, steps_of
+from gencard.core.statistics.linear import unit_bounds
 from gencard.core.statistics.psi import HistogramMeasurement
-from gencard.core.statistics.unit_sums import unit_bounds
 from gencard.core.types import FloatArray, IntArray
 
 Keys = Mapping[str, FloatArray]

@@ -15,9 +15,9 @@ from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset, key_of
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import FEWER_TERMS, InvalidInputError, LackingMarginalsError, TooLargeError
+from gencard.core.statistics.linear import exact_sums
 from gencard.core.statistics.marginals import MOST_CELLS, project
 from gencard.core.statistics.psi import HistogramMeasurement, Measurement, Psi
-from gencard.core.statistics.unit_sums import exact_sums
 from gencard.core.types import FloatArray, IntArray
 
 Mask = NDArray[np.bool_]

@@ -49,9 +49,9 @@ from gencard.core.domain import Clique
 from gencard.core.errors import GencardError, InvalidInputError, NoiseDrownsError
 from gencard.core.scale import Scale, shortest, steps_of
 from gencard.core.statistics.formula import Analysis, Formula, Written, sufficient_cliques, written_name
+from gencard.core.statistics.linear import UnitSums, unit_bounds
 from gencard.core.statistics.marginals import Counter
 from gencard.core.statistics.psi import HistogramMeasurement, Measurement, Psi, SumMeasurement
-from gencard.core.statistics.unit_sums import UnitSums, unit_bounds
 from gencard.core.types import FloatArray, IntArray
 
 _Numbers = Mapping[str, tuple[float, ...]]

@@ -32,9 +32,9 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.policy import PASSED, Rule, Rules, RuleVerdict, breaking, together
 from gencard.core.scale import Scale
+from gencard.core.statistics.linear import unit_bounds
+from gencard.core.statistics.marginals import rank
 from gencard.core.statistics.psi import failing
-from gencard.core.statistics.rank import rank
-from gencard.core.statistics.unit_sums import unit_bounds
 from gencard.core.types import FloatArray, IntArray
 
 _CHECKS = {

@@ -97,7 +97,9 @@ class Basis:
     def dimensions(self) -> tuple[int, ...]:
         """Number of coordinates of each block."""
         return tuple(
-            len(self.kept[clique]) if clique in self.kept else prod(self._shape(clique))
+            len(self.kept[clique])
+            if clique in self.kept
+            else prod(size - 1 for size in self.domain.project(clique).sizes)
             for clique in self.cliques
         )
 
@@ -133,7 +135,8 @@ class Basis:
         tables = []
         for clique, part in zip(self.cliques, self.parts, strict=True):
             block = vector[part] @ self.kept[clique] if clique in self.kept else vector[part]
-            tables.append(table_of(block.reshape(self._shape(clique))))
+            sizes = self.domain.project(clique).sizes
+            tables.append(table_of(block.reshape([size - 1 for size in sizes])))
         return tables
 
     def marginals(self, vector: FloatArray, cliques: Sequence[Clique]) -> list[FloatArray]:
@@ -159,9 +162,6 @@ class Basis:
         normal = rng.standard_normal(self.parts[-1].stop)
         blocks = zip(self.tables(normal), self.dimensions, strict=True)
         return self.direction([table / np.sqrt(dimension) for table, dimension in blocks])
-
-    def _shape(self, clique: Clique) -> tuple[int, ...]:
-        return tuple(size - 1 for size in self.domain.project(clique).sizes)
 
 
 # Integer moves that keep linear statistics too: the circuits of the matrix from table to psi.
@@ -290,22 +290,9 @@ def only_change(matrix: IntArray, signs: FloatArray) -> IntArray | None:
 
 def kernel_of(matrix: Sequence[Sequence[Fraction]]) -> list[list[Fraction]]:
     """A basis of what a matrix takes to zero, by exact elimination."""
-    rows, pivots = _reduced([list(row) for row in matrix])
-    width = len(matrix[0])
-    return [
-        [
-            -rows[pivots.index(column)][free] if column in pivots else Fraction(column == free)
-            for column in range(width)
-        ]
-        for free in range(width)
-        if free not in pivots
-    ]
-
-
-def _reduced(rows: list[list[Fraction]]) -> tuple[list[list[Fraction]], list[int]]:
-    """The reduced row echelon form, and the columns of its leading ones."""
-    pivots: list[int] = []
-    for column in range(len(rows[0])):
+    # The reduced row echelon form, and the columns of its leading ones.
+    rows, pivots, width = [list(row) for row in matrix], list[int](), len(matrix[0])
+    for column in range(width):
         top = len(pivots)
         pivot = next((place for place in range(top, len(rows)) if rows[place][column]), None)
         if pivot is None:
@@ -317,4 +304,11 @@ def _reduced(rows: list[list[Fraction]]) -> tuple[list[list[Fraction]], list[int
             for place, row in enumerate(rows)
         ]
         pivots.append(column)
-    return rows, pivots
+    return [
+        [
+            -rows[pivots.index(column)][free] if column in pivots else Fraction(column == free)
+            for column in range(width)
+        ]
+        for free in range(width)
+        if free not in pivots
+    ]

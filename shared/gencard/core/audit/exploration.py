@@ -47,11 +47,10 @@ class Comparison:
         reach = float(scipy.special.stdtrit(self.freedom, 0.5 + confidence / 2)) * self.error
         return self.gap - reach, self.gap + reach
 
-    def smallest_detectable(self, level: float, power: float = 0.8) -> float:
-        """About the smallest true gap that a test at ``level`` finds with this probability."""
-        reach = scipy.special.stdtrit(self.freedom, 1 - level / 2) + scipy.special.stdtrit(
-            self.freedom, power
-        )
+    def smallest_detectable(self, level: float) -> float:
+        """About the smallest true gap that 8 of 10 tests at ``level`` find."""
+        quantile = scipy.special.stdtrit
+        reach = quantile(self.freedom, 1 - level / 2) + quantile(self.freedom, 0.8)
         return float(reach) * self.error
 
 
@@ -284,25 +283,17 @@ class Findings:
 
         Output differences where the inputs are equal may follow any block, so they add to every weight.
         """
+        # Length of ``aside`` in blocks in which the inputs do not differ, beside their difference.
+        still = (self.aside[part] for part in self.basis.parts if not self.difference[part].any())
+        length = sqrt(sum(float(aside @ aside) for aside in still))
+        elsewhere = length / float(np.linalg.norm(self.difference))
         vector = np.zeros_like(difference)
         for part, response in zip(self.basis.parts, self.response, strict=True):
             before, now = (float(np.linalg.norm(d[part])) for d in (self.difference, difference))
             if before and now:
                 strength = abs(response) + float(np.linalg.norm(self.aside[part])) / before
-                vector[part] = (strength + self._elsewhere) * difference[part] / now
+                vector[part] = (strength + elsewhere) * difference[part] / now
         return self.basis.direction(self.basis.tables(vector))
-
-    @property
-    def _elsewhere(self) -> float:
-        """Length of ``aside`` in blocks in which the inputs do not differ, beside their difference."""
-        still = (self.aside[part] for part in self.basis.parts if not self.difference[part].any())
-        length = sqrt(sum(float(aside @ aside) for aside in still))
-        return length / float(np.linalg.norm(self.difference))
-
-    @property
-    def strongest_first(self) -> tuple[BlockEvidence, ...]:
-        """The blocks by their strength."""
-        return tuple(sorted(self.blocks, key=lambda block: -block.strength))
 
 
 def explore(basis: Basis, pair: ExtremalPair, low: Sample, high: Sample) -> Findings:
@@ -313,14 +304,27 @@ def explore(basis: Basis, pair: ExtremalPair, low: Sample, high: Sample) -> Find
     change = high.coordinates - low.coordinates
     blocks = [_Block(change[:, part], difference[part], weights[part]) for part in basis.parts]
     p_values = holm([block.p_value for block in blocks])
+    # Expected responses; the strongest block is kept also where all look like noise.
+    noise = max(_NOISE_OF_Z, _WEAK * max(abs(block.z) for block in blocks))
+    responses = np.array([_beyond(noise, block.z) * block.reproduced for block in blocks])
+    if not responses.any() and not any(block.aside.any() for block in blocks):
+        strongest = int(np.argmax([abs(block.z) if block.reference else -1.0 for block in blocks]))
+        responses[strongest] = blocks[strongest].reproduced or 1.0
     return Findings(
         basis,
         tuple(
-            block.evidence(clique, p_value)
+            BlockEvidence(
+                clique,
+                block.dimension,
+                block.z,
+                block.reproduced if block.reference else None,
+                block.energy,
+                p_value,
+            )
             for clique, block, p_value in zip(basis.cliques, blocks, p_values, strict=True)
         ),
         difference,
-        _responses(blocks),
+        responses,
         np.concatenate([block.aside for block in blocks]),
         np.concatenate([low.coordinates, high.coordinates]).mean(axis=0),
         shares,
@@ -336,34 +340,15 @@ class _Block:
         self.dimension = len(difference)
         self.reference = float(difference @ weights)
         follows = change @ weights
-        self.z = _standardised(follows)
-        self.reproduced = float(follows.mean()) / self.reference if self.reference else 0.0
+        mean, error = float(follows.mean()), float(follows.std(ddof=1)) / sqrt(len(follows))
+        # In standard errors, cut at LARGEST_Z; 0 where all values are.
+        is_cut = abs(mean) >= LARGEST_Z * error
+        self.z = float(np.sign(mean)) * LARGEST_Z if is_cut else mean / error
+        self.reproduced = mean / self.reference if self.reference else 0.0
         self.p_value = 2 * float(scipy.special.stdtr(len(follows) - 1, -abs(self.z)))
         self.energy = _energy(change)
         rest = change - np.outer(change @ difference, difference) / (difference @ difference or 1.0)
         self.aside = _beyond(_NOISE_OF_ENERGY, _energy(rest)) * rest.mean(axis=0)
-
-    def evidence(self, clique: Clique, p_value: float) -> BlockEvidence:
-        reproduced = self.reproduced if self.reference else None
-        return BlockEvidence(clique, self.dimension, self.z, reproduced, self.energy, p_value)
-
-
-def _responses(blocks: list[_Block]) -> FloatArray:
-    """Expected responses; the strongest block is kept also where all look like noise."""
-    noise = max(_NOISE_OF_Z, _WEAK * max(abs(block.z) for block in blocks))
-    responses = np.array([_beyond(noise, block.z) * block.reproduced for block in blocks])
-    if not responses.any() and not any(block.aside.any() for block in blocks):
-        strongest = int(np.argmax([abs(block.z) if block.reference else -1.0 for block in blocks]))
-        responses[strongest] = blocks[strongest].reproduced or 1.0
-    return responses
-
-
-def _standardised(values: FloatArray) -> float:
-    """Mean in standard errors, cut at ``LARGEST_Z``; 0 where all values are."""
-    mean, error = float(values.mean()), float(values.std(ddof=1)) / sqrt(len(values))
-    if abs(mean) >= LARGEST_Z * error:
-        return float(np.sign(mean)) * LARGEST_Z
-    return mean / error
 
 
 def _energy(change: FloatArray) -> float:

@@ -4,11 +4,9 @@ import hmac
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
-from typing import Any
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from gencard.core.audit.direction import MOST_TABLE_CELLS, Direction, along_circuits
 from gencard.core.audit.moves import climb, leads, minimal
@@ -119,7 +117,9 @@ def candidate_cubes(
         wanted: How many are wanted; more are returned, for some will not do.
     """
     draw = _Draw(dataset, sets, DRAWN * wanted, rng)
-    kinds = draw.uniform(), draw.beside_records(), draw.by_margins()
+    # Rarest corners are looked for among records that are uniform on the levels that occur.
+    rare_ones = draw.cubes(draw.records(draw.flat), draw.flat)
+    kinds = rare_ones, draw.beside_records(), draw.cubes(draw.records(draw.margins), draw.margins)
     rarest, *others = (kind.most_expected for kind in kinds)
     orders = [np.argsort(rarest), *(np.argsort(most >= np.log(rare), kind="stable") for most in others)]
     begins = np.cumsum([0, *map(len, kinds)])
@@ -154,27 +154,21 @@ class _Draw:
         ]
         self.sets = np.array([domain.axes(names) for names in varied], dtype=np.int64)
 
-    def uniform(self) -> CandidateCubes:
-        return self._cubes(self._records(self.flat), self.flat)
-
-    def by_margins(self) -> CandidateCubes:
-        return self._cubes(self._records(self.margins), self.margins)
-
     def beside_records(self) -> CandidateCubes:
         """A record of the dataset with one attribute changed; a corner of the cube is that far away."""
         rng = self.rng
         codes = self.dataset.codes[rng.integers(len(self.dataset), size=self.number)].astype(np.int64)
         columns = rng.integers(codes.shape[1], size=self.number)
-        anew = self._records(self.margins)
+        anew = self.records(self.margins)
         rows = np.arange(self.number)
         codes[rows, columns] = anew[rows, columns]
-        return self._cubes(codes, self.margins)
+        return self.cubes(codes, self.margins)
 
-    def _records(self, shares: Sequence[FloatArray]) -> IntArray:
+    def records(self, shares: Sequence[FloatArray]) -> IntArray:
         columns = [self.rng.choice(len(share), size=self.number, p=share) for share in shares]
         return np.column_stack(columns)
 
-    def _cubes(self, codes: IntArray, shares: Sequence[FloatArray]) -> CandidateCubes:
+    def cubes(self, codes: IntArray, shares: Sequence[FloatArray]) -> CandidateCubes:
         """Cubes with these low corners, those left out whose other level came out the same."""
         with np.errstate(divide="ignore"):
             logs = tuple(np.log(margin) for margin in self.margins)
@@ -182,7 +176,7 @@ class _Draw:
             nothing = np.zeros((0, 1), dtype=np.int64)
             return CandidateCubes(self.dataset.domain, logs, nothing, codes[:0], nothing)
         axes = self.sets[self.rng.integers(len(self.sets), size=self.number)]
-        others = np.take_along_axis(self._records(shares), axes, axis=1)
+        others = np.take_along_axis(self.records(shares), axes, axis=1)
         cubes = CandidateCubes(self.dataset.domain, logs, axes, codes, others)
         return cubes[np.flatnonzero((np.take_along_axis(codes, axes, axis=1) != others).all(axis=1))]
 
@@ -292,10 +286,13 @@ def extremal_pair(
     # they can go on where cubes stop. Without linear statistics, the integer program finds what the
     # greedy climb missed on small tables.
     if moves.linear:
-        low, high = (
-            _along_circuits(side, moves, uphill, rng=rng)
+        moved_sides = [
+            along_circuits(side, moves.cliques, moves.linear, uphill, zeros=moves.zeros)
             for side, uphill in ((low, -beta), (high, beta))
-        )
+        ]
+        # Circuits return the records sorted by cell. In random order, as after the climb, the order
+        # says nothing about the side.
+        low, high = (side.take(rng.permutation(len(side))) for side in moved_sides)
     elif beta.value(high) <= beta.value(low):
         low, high = (
             farthest(dataset, moves.cliques, uphill, zeros=moves.zeros) for uphill in (-beta, beta)
@@ -356,15 +353,6 @@ def check_equal_psi(
         raise ComputationError(problem="the two datasets of an extremal pair differ in psi")
 
 
-def _along_circuits(
-    side: Dataset, moves: Moves, beta: Direction, *, rng: np.random.Generator
-) -> Dataset:
-    moved_side = along_circuits(side, moves.cliques, moves.linear, beta, zeros=moves.zeros)
-    # Circuits return the records sorted by cell. In random order, as after the climb, the order says
-    # nothing about the side.
-    return moved_side.take(rng.permutation(len(moved_side)))
-
-
 def farthest(
     dataset: Dataset,
     cliques: Sequence[Clique],
@@ -385,13 +373,19 @@ def farthest(
         return dataset
     cells = np.indices(domain.sizes).reshape(len(domain), -1)
     counts = np.concatenate([table.ravel() for table in count_all(dataset, cliques)])
+    # The 0-1 matrix from the full table to all marginals, one after the other.
+    blocks = []
+    for clique in cliques:
+        sizes = domain.project(clique).sizes
+        row = np.ravel_multi_index(tuple(cells[list(domain.axes(clique))]), sizes)
+        entries = (np.ones(domain.cells), (row, np.arange(domain.cells)))
+        blocks.append(scipy.sparse.csr_array(entries, shape=(int(np.prod(sizes)), domain.cells)))
+    marginalising = scipy.sparse.vstack(blocks, format="csr")
     impossible = impossible_cells(domain, zeros)
     most = np.where(impossible, count(dataset, domain.attributes), np.inf).ravel()
     solution = scipy.optimize.milp(
         c=-beta.of(list(cells)),
-        constraints=scipy.optimize.LinearConstraint(
-            _marginalising(domain, cliques, cells), counts, counts
-        ),
+        constraints=scipy.optimize.LinearConstraint(marginalising, counts, counts),
         bounds=scipy.optimize.Bounds(0, most),
         integrality=np.ones(domain.cells, dtype=np.int64),
         options={"time_limit": _MOST_SECONDS},
@@ -401,16 +395,3 @@ def farthest(
     # HiGHS returns integers up to a tolerance. A wrong rounding cannot pass: psi is compared afterwards.
     records = np.repeat(cells.T, np.rint(solution.x).astype(np.int64), axis=0)
     return Dataset(domain, records)
-
-
-def _marginalising(
-    domain: Domain, cliques: Sequence[Clique], cells: NDArray[Any]
-) -> "scipy.sparse.csr_array":
-    """The 0-1 matrix from the full table to all marginals, one after the other."""
-    blocks = []
-    for clique in cliques:
-        sizes = domain.project(clique).sizes
-        row = np.ravel_multi_index(tuple(cells[list(domain.axes(clique))]), sizes)
-        entries = (np.ones(domain.cells), (row, np.arange(domain.cells)))
-        blocks.append(scipy.sparse.csr_array(entries, shape=(int(np.prod(sizes)), domain.cells)))
-    return scipy.sparse.vstack(blocks, format="csr")

@@ -200,7 +200,12 @@ def _doubled(
     """Cubes with one more axis: pairs of opposite faces that agree on all that is ``shared``."""
     representative = faces.corners[:, 0]
     level = cells.column(axis).astype(np.int64)[representative]
-    left, right = _partners(_face_key(faces, cells, shared), faces.odd, rng=rng)
+    # The key is equal where two faces span the same levels and have the same context.
+    columns = [cells.column(name)[representative] for name in shared]
+    sizes = [cells.domain.size(name) for name in shared]
+    spans = [*faces.low.T, *faces.high.T]
+    key = key_of([*spans, *columns], [*(int(span.max()) + 1 for span in spans), *sizes])
+    left, right = _partners(key, faces.odd, rng=rng)
     apart = level[left] != level[right]
     left, right = left[apart], right[apart]
     low, high = np.minimum(level[left], level[right]), np.maximum(level[left], level[right])
@@ -210,15 +215,6 @@ def _doubled(
         np.column_stack([faces.low[left], low]),
         np.column_stack([faces.high[left], high]),
     )
-
-
-def _face_key(faces: Cubes, cells: Cells, shared: Clique) -> IntArray:
-    """Return a key that is equal where two faces span the same levels and have the same context."""
-    representative = faces.corners[:, 0]
-    columns = [cells.column(name)[representative] for name in shared]
-    sizes = [cells.domain.size(name) for name in shared]
-    spans = [*faces.low.T, *faces.high.T]
-    return key_of([*spans, *columns], [*(int(span.max()) + 1 for span in spans), *sizes])
 
 
 def _partners(
@@ -316,7 +312,11 @@ def climb(
     gain = _gains(cells, attribute, relevant)[ready.corners, levels].sum(axis=1)
     steep = np.flatnonzero(gain > _LEAST_GAIN * relevant.largest)
     # After the gains: cells need to be listed only for the moves that gain.
-    steep = steep[_are_possible(cells, attribute, ready.corners[steep], levels[steep], zeros)]
+    entered = [zero for zero in zeros if attribute in zero.clique]
+    if entered:
+        arrivals = _arrivals(cells, attribute, ready.corners[steep], levels[steep])
+        impossible = impossible_records(cells.domain, arrivals, entered)
+        steep = steep[~impossible.reshape(ready.corners[steep].shape).any(axis=1)]
     if not len(steep):
         return cells
     steep = steep[np.argsort(-gain[steep], kind="stable")]
@@ -331,21 +331,6 @@ def _gains(cells: Cells, attribute: str, beta: Direction) -> FloatArray:
         gains += np.moveaxis(table, clique.index(attribute), -1)[rest]
     here = cells.column(attribute)[:, None].astype(np.intp)
     return gains - np.take_along_axis(gains, here, axis=1)
-
-
-def _are_possible(
-    cells: Cells,
-    attribute: str,
-    corners: NDArray[np.intp],
-    levels: NDArray[np.int64],
-    zeros: Sequence[StructuralZeros],
-) -> NDArray[np.bool_]:
-    entered = [zero for zero in zeros if attribute in zero.clique]
-    if not entered:
-        return np.ones(len(corners), dtype=np.bool_)
-    arrivals = _arrivals(cells, attribute, corners, levels)
-    impossible = impossible_records(cells.domain, arrivals, entered).reshape(corners.shape)
-    return np.asarray(~impossible.any(axis=1), dtype=np.bool_)
 
 
 def _arrivals(

@@ -8,7 +8,7 @@ import numpy as np
 
 from gencard.core.blackbox import BlackBox, WeighedBox, in_domain, runs_of
 from gencard.core.card.budget import decimal_of
-from gencard.core.card.terms import MOST_ROWS, AuditTerms
+from gencard.core.card.terms import MOST_ROWS, USUAL_AUDIT, AuditTerms
 from gencard.core.coding import StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
@@ -20,7 +20,6 @@ from gencard.core.types import FloatArray, Progress
 
 MOST_ATTEMPTS = 1_000_000
 _SEEDS = 2**64
-_TERMS = AuditTerms()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ class AuditPlan:
     cliques: tuple[Clique, ...]
     rows: int
     seed: int = field(metadata=written(scalar=INTEGER_TEXT))
-    terms: AuditTerms = _TERMS
+    terms: AuditTerms = USUAL_AUDIT
     attempt: int = 1
     linear: tuple[LinearStatistic, ...] = field(default=(), metadata=written(omit=True))
     structural_zeros: tuple[StructuralZeros, ...] = field(default=(), metadata=written(omit=True))
@@ -134,7 +133,13 @@ class Runner:
         outputs = runs_of(self.box, dataset, self.plan.rows, seeds)
         for run in range(len(seeds)):
             self._report_call(step, side, run)
-            yield in_domain(_next(outputs), dataset.domain, self.plan.rows)
+            try:
+                output = next(outputs)
+            except GencardError:
+                raise
+            except Exception:
+                raise BlackBoxError(problem="it raised an error") from None
+            yield in_domain(output, dataset.domain, self.plan.rows)
 
     def weigh(self, step: AuditStep, side: Side, values: FloatArray) -> None:
         """Give a box that repeats some of its runs the numbers that the audit computed from each run.
@@ -160,15 +165,6 @@ class Runner:
         number = parts.index((step, side)) * runs + run + 1
         stage = f"{step.name.lower()}, run {number} of {calls(runs)}"
         self.progress(stage, round(begin + (end - begin) * run / runs, 4))
-
-
-def _next(outputs: Iterator[Dataset]) -> object:
-    try:
-        return next(outputs)
-    except GencardError:
-        raise
-    except Exception:
-        raise BlackBoxError(problem="it raised an error") from None
 
 
 def run_seed(seed: int, step: AuditStep, side: Side, run: int) -> int:

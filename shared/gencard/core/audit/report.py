@@ -278,7 +278,16 @@ class AuditReport:
     @property
     def pooled_checks(self) -> tuple[CheckResult, ...]:
         """``checks``, each with the pooled p-value of all attempts."""
-        return tuple(replace(result, p_value=self._pooled(result)) for result in self.checks)
+        pooled = []
+        for result in self.checks:
+            p_value = 1.0
+            if not result.not_run:
+                tries = [(one.evidence(result.check), one.same_bytes) for one in self.earlier]
+                now = _evidence(result, self.plan.terms.runs, self.plan.rows)
+                made = [(evidence, same) for evidence, same in [*tries, (now, True)] if evidence]
+                p_value = pooled_over_windows([one for one, _ in made], [same for _, same in made])
+            pooled.append(replace(result, p_value=p_value))
+        return tuple(pooled)
 
     @property
     def looks_at_uniques(self) -> bool:
@@ -308,17 +317,6 @@ class AuditReport:
         """The tests that found a difference, pooled over all attempts."""
         return tuple(
             result for result in self.pooled_checks if result.p_value <= result.share * self.plan.level
-        )
-
-    def _pooled(self, result: CheckResult) -> float:
-        if result.not_run:
-            return 1.0
-        tries = [(one.evidence(result.check), one.same_bytes) for one in self.earlier]
-        evidence_pairs = [(evidence, same) for evidence, same in tries if evidence is not None]
-        now = _evidence(result, self.plan.terms.runs, self.plan.rows)
-        return pooled_over_windows(
-            [*(evidence for evidence, _ in evidence_pairs), now],
-            [*(same for _, same in evidence_pairs), True],
         )
 
     @property

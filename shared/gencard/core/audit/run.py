@@ -89,21 +89,21 @@ class Trial:
     recognised_gap: float
 
     def scores(self, outputs: Iterable[Dataset]) -> Scores:
-        return Scores(*np.array([self._score(output) for output in outputs]).T)
-
-    def _score(self, output: Dataset) -> tuple[float, float, float, float, float]:
-        basis = self.findings.basis
-        shares = basis.shares(output)
-        coordinates = basis.coordinates(shares)
-        distance = coordinates - self.findings.centre
-        marginals = dict(zip(basis.cliques, shares, strict=True))
-        return (
-            self.beta.product(marginals),
-            float(self.following @ coordinates),
-            float(distance @ distance),
-            float(self.findings.neighbours @ neighbour_shares(output)),
-            self.towards_original.product(marginals),
-        )
+        basis, rows = self.findings.basis, []
+        for output in outputs:
+            shares = basis.shares(output)
+            coordinates = basis.coordinates(shares)
+            distance = coordinates - self.findings.centre
+            marginals = dict(zip(basis.cliques, shares, strict=True))
+            numbers = (
+                self.beta.product(marginals),
+                float(self.following @ coordinates),
+                float(distance @ distance),
+                float(self.findings.neighbours @ neighbour_shares(output)),
+                self.towards_original.product(marginals),
+            )
+            rows.append(numbers)
+        return Scores(*np.array(rows).T)
 
 
 def trial(findings: Findings, dataset: Dataset, pair: ExtremalPair) -> Trial:
@@ -118,7 +118,13 @@ def trial(findings: Findings, dataset: Dataset, pair: ExtremalPair) -> Trial:
     # Mixes in the inputs by what is copied: a cell that only this pair fills would weigh too much.
     copied = min(1.0, float(np.abs(findings.response).max()))
     spread = _mixed(findings.shares, _mixed(low, high, 0.5), copied / (1 + copied))
-    expected = _expected(findings, difference)
+    # The coordinates of the difference that a linear box with step 1's responses would make.
+    expected = np.zeros_like(difference)
+    along = _along(difference, findings.difference)
+    for block, response in zip(basis.parts, findings.response, strict=True):
+        before, now = findings.difference[block], difference[block]
+        again = _along(now, before) if before.any() else along
+        expected[block] = response * now + again * findings.aside[block]
     beta = _weighted(basis, expected, spread)
     # The strongest block of step 1 among those in which the inputs differ now.
     pairs = zip(findings.blocks, basis.parts, strict=True)
@@ -139,17 +145,6 @@ def trial(findings: Findings, dataset: Dataset, pair: ExtremalPair) -> Trial:
         float(following @ difference),
         towards_original.value(dataset) - towards_original.value(pair.high),
     )
-
-
-def _expected(findings: Findings, difference: FloatArray) -> FloatArray:
-    """Return the coordinates of the difference that a linear box with step 1's responses would make."""
-    expected = np.zeros_like(difference)
-    along = _along(difference, findings.difference)
-    for part, response in zip(findings.basis.parts, findings.response, strict=True):
-        before, now = findings.difference[part], difference[part]
-        again = _along(now, before) if before.any() else along
-        expected[part] = response * now + again * findings.aside[part]
-    return expected
 
 
 def _along(now: FloatArray, before: FloatArray) -> float:
@@ -215,12 +210,6 @@ def effect_of(scores: dict[Side, Scores], test: Trial, plan: AuditPlan) -> Effec
     )
 
 
-def recognised_of(scores: dict[Side, Scores], test: Trial, plan: AuditPlan) -> float:
-    """The smallest part of the dataset's own difference from the high side that is found."""
-    compared = welch(scores[Side.HIGH].recognition, scores[Side.ORIGINAL].recognition)
-    return _smallest(compared, Check.RECOGNITION, test.recognised_gap, plan)
-
-
 def _smallest(compared: Comparison, check: Check, input_gap: float, plan: AuditPlan) -> float:
     """The smallest effect found in 8 of 10 audits, as a part of what the inputs themselves differ by."""
     if not input_gap:
@@ -281,13 +270,21 @@ def audit(
     runner = Runner(box, plan, progress)
     beta = basis.random_direction(rng=rng)
     first = extremal_pair(dataset, moves, beta, rng=rng, progress=part(progress, "pair", 0.0, 0.2))
-    findings = _look(basis, first, runner)
+    samples = [
+        Sample.of(basis, runner.outputs(AuditStep.LOOK, side, records))
+        for side, records in ((Side.LOW, first.low), (Side.HIGH, first.high))
+    ]
+    difference = basis.difference(first.low, first.high)
+    for side, sample in zip((Side.LOW, Side.HIGH), samples, strict=True):
+        runner.weigh(AuditStep.LOOK, side, sample.projections(basis, difference))
+    findings = explore(basis, first, *samples)
     second = _second_pair(first, findings, dataset, moves, rng=rng, progress=progress)
     test = trial(findings, dataset, second)
     scores, presence = _test(test, runner, second, dataset)
     of_uniques, uniques = uniques_check(presence, plan.level)
     of_planted, planted = arm.checks(runner, plan)
     low, high, original = (tuple(scores[side].values.tolist()) for side in Side)
+    recognition = welch(scores[Side.HIGH].recognition, scores[Side.ORIGINAL].recognition)
     progress("report", 1.0)
     return AuditReport(
         plan=plan,
@@ -297,7 +294,7 @@ def audit(
             sorted((*pair_checks(scores), of_uniques, *of_planted), key=lambda one: _ORDER[one.check])
         ),
         effect=effect_of(scores, test, plan),
-        blocks=findings.strongest_first,
+        blocks=tuple(sorted(findings.blocks, key=lambda block: -block.strength)),
         tested=test.tested,
         g_low=low,
         g_high=high,
@@ -306,17 +303,8 @@ def audit(
         versions=tuple(versions),
         planted=planted,
         uniques=uniques,
-        recognised=recognised_of(scores, test, plan),
+        recognised=_smallest(recognition, Check.RECOGNITION, test.recognised_gap, plan),
     )
-
-
-def _look(basis: Basis, pair: ExtremalPair, runner: Runner) -> Findings:
-    low = Sample.of(basis, runner.outputs(AuditStep.LOOK, Side.LOW, pair.low))
-    high = Sample.of(basis, runner.outputs(AuditStep.LOOK, Side.HIGH, pair.high))
-    difference = basis.difference(pair.low, pair.high)
-    for side, sample in ((Side.LOW, low), (Side.HIGH, high)):
-        runner.weigh(AuditStep.LOOK, side, sample.projections(basis, difference))
-    return explore(basis, pair, low, high)
 
 
 def _second_pair(

@@ -62,11 +62,19 @@ def made_up(
     """
     if records < 1:
         raise InvalidNumberError(field="records", expected="one or more")
-    sizes = _grid(domain.sizes, max(1, records // RECORDS_PER_CELL))
+    # The largest cap on the number of levels, the same for all, that leaves few enough cells.
+    most_cells = max(1, records // RECORDS_PER_CELL)
+    low, high = 2, max(domain.sizes, default=2)
+    while low < high:
+        cap = (low + high + 1) // 2
+        cells = np.prod([float(min(size, cap)) for size in domain.sizes])
+        low, high = (cap, high) if cells <= most_cells else (low, cap - 1)
     for _ in range(_MOST_DRAWS):
         columns = [
-            rng.choice(whole, size=kept, replace=False)[rng.integers(kept, size=records)]
-            for whole, kept in zip(domain.sizes, sizes, strict=True)
+            rng.choice(size, size=min(size, low), replace=False)[
+                rng.integers(min(size, low), size=records)
+            ]
+            for size in domain.sizes
         ]
         dataset = _possible(Dataset.of_columns(domain, columns), zeros, rng=rng)
         if len(dataset):
@@ -99,16 +107,6 @@ def _possible(
     rows = np.arange(len(dataset))
     rows[impossible] = rng.choice(possible, size=len(dataset) - len(possible))
     return dataset.take(rows)
-
-
-def _grid(sizes: tuple[int, ...], most_cells: int) -> tuple[int, ...]:
-    """The largest cap on the number of levels, the same for all, that leaves few enough cells."""
-    low, high = 2, max(sizes, default=2)
-    while low < high:
-        cap = (low + high + 1) // 2
-        cells = np.prod([float(min(size, cap)) for size in sizes])
-        low, high = (cap, high) if cells <= most_cells else (low, cap - 1)
-    return tuple(min(size, low) for size in sizes)
 
 
 PLANTED_SHARE = 0.07
@@ -433,7 +431,9 @@ def planted_checks(
     planted = len(pair.even_corners)
     # Reversed columns: the odd records are the own ones there. Copying makes both surpluses positive.
     even, odd = _runs(on_even, planted), _runs(on_odd[:, ::-1], planted)
-    compared = welch(-_surplus(odd), _surplus(even))
+    # Excess of a side's own records that came out over the other side's, in each run.
+    even_surplus, odd_surplus = (np.subtract(runs.own, runs.other, dtype=float) for runs in (even, odd))
+    compared = welch(-odd_surplus, even_surplus)
     own = np.hstack([on_even[:, :planted], on_odd[:, planted:]])
     other = np.hstack([on_odd[:, :planted], on_even[:, planted:]])
     p_single = best_single(own, other)
@@ -467,8 +467,3 @@ def _presence(pair: PlantedPair, runner: Runner, side: Side, dataset: Dataset) -
 def _runs(table: BoolArray, planted: int) -> PlantedRuns:
     own, other = table[:, :planted].sum(axis=1), table[:, planted:].sum(axis=1)
     return PlantedRuns(tuple(own.tolist()), tuple(other.tolist()))
-
-
-def _surplus(runs: PlantedRuns) -> FloatArray:
-    """Return the excess of a side's own records that came out over the other side's, in each run."""
-    return np.asarray(np.array(runs.own) - np.array(runs.other), dtype=np.float64)

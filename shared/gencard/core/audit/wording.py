@@ -103,25 +103,19 @@ def wording(report: AuditReport) -> str:
         f"level {plan.level:.3g} at try {plan.attempt}, {pooled}{plan.terms.runs} runs a side, "
         f"interactions of up to {max(len(block.clique) for block in report.blocks)} attributes"
     )
-    workers = _workers(report)
+    workers, runs, made = "", plan.terms.runs, report.workers
+    if made is not None:  # checks of the runs of workers; the numbers depend on no record
+        half = max(1, runs // 2)
+        workers = (
+            f" Workers made the runs. On each side the controller repeated {made.drawn} drawn at random "
+            f"and {made.weighed} that weigh most, with equal rows; the draw finds {half} false runs of "
+            f"{runs} with a probability of {made.probability(half, runs):.2g}."
+        )
     if report.verdict is Verdict.LEAKAGE:
         leakage = "Evidence of leakage: the generator uses more of the records than Phi"
         return f"{leakage} ({settings}).{workers}"
     limits = _MISSED if report.looks_at_uniques else _MISSED_EARLIER
     return f"No evidence of leakage ({settings}). This is no proof that there is none: {limits}{workers}"
-
-
-def _workers(report: AuditReport) -> str:
-    """Checks of the runs of workers; the numbers depend on no record."""
-    workers, runs = report.workers, report.plan.terms.runs
-    if workers is None:
-        return ""
-    half = max(1, runs // 2)
-    return (
-        f" Workers made the runs. On each side the controller repeated {workers.drawn} drawn at random "
-        f"and {workers.weighed} that weigh most, with equal rows; the draw finds {half} false runs of "
-        f"{runs} with a probability of {workers.probability(half, runs):.2g}."
-    )
 
 
 def summary(report: AuditReport) -> str:
@@ -202,7 +196,10 @@ def power_by_arm(report: AuditReport) -> tuple[str, ...]:
     if not report.looks_at_uniques:
         return (_reproduced(report),)
     not_run = (_NOT_RUN[one.check].format(why=one.not_run) for one in report.not_run)
-    return tuple(filter(None, [_spread(report), *_planted(report), *_on_the_dataset(report), *not_run]))
+    smallest = report.effect.smallest
+    spread = f"{_part(smallest)} {_FOUND}" if smallest <= 1 else f"even all of it {_MISSED_ALL}"
+    spread = f"Of a difference spread over the data, {spread} audits."
+    return tuple(filter(None, [spread, *_planted(report), *_on_the_dataset(report), *not_run]))
 
 
 _FOUND = "would have been found in about 8 of 10"
@@ -279,13 +276,6 @@ def _reproduced(report: AuditReport) -> str:
     )
 
 
-def _spread(report: AuditReport) -> str:
-    smallest = report.effect.smallest
-    if smallest > 1:
-        return f"Of a difference spread over the data, even all of it {_MISSED_ALL} audits."
-    return f"Of a difference spread over the data, {_part(smallest)} {_FOUND} audits."
-
-
 def _part(share: float) -> str:
     # Outputs without randomness show the smallest part.
     return _percent(share) if share > 0 else "any part"
@@ -295,10 +285,16 @@ def _planted(report: AuditReport) -> tuple[str, ...]:
     planted = report.planted
     if planted is None:
         return ()
-    return (
-        f"{_copying('unique records', planted.one_in)}.",
-        _single(planted.alone, 2 * planted.planted),
-    )
+    # Planted records of which a single one that always comes out is found.
+    single = "A single planted record that comes out in every run would not have been found."
+    if planted.alone:
+        both = 2 * planted.planted
+        which = "any" if planted.alone >= both else f"one of {planted.alone:,}"
+        single = (
+            "A single one that comes out in every run would have been found if it were "
+            f"{which} of the {both:,} planted records."
+        )
+    return f"{_copying('unique records', planted.one_in)}.", single
 
 
 def _copying(what: str, one_in: int) -> str:
@@ -309,17 +305,6 @@ def _copying(what: str, one_in: int) -> str:
 
 def _copies(one_in: int) -> str:
     return "all" if one_in == 1 else f"one in {one_in:,}"
-
-
-def _single(alone: int, planted: int) -> str:
-    """Planted records of which a single one that always comes out is found."""
-    if not alone:
-        return "A single planted record that comes out in every run would not have been found."
-    which = "any" if alone >= planted else f"one of {alone:,}"
-    return (
-        "A single one that comes out in every run would have been found if it were "
-        f"{which} of the {planted:,} planted records."
-    )
 
 
 def _on_the_dataset(report: AuditReport) -> tuple[str, ...]:
@@ -388,26 +373,23 @@ def _first_power(report: AuditReport) -> Iterator[str]:
     share = _percent(smallest) if smallest <= 1 else "not even all of it"
     yield f"Of a difference spread over the data, {share} {_FOUND} audits."
     if planted := report.planted:
-        yield f"Of unique records, copying {_first_one_in(planted.one_in)} {_FOUND}."
+        copies = _copies(planted.one_in) if planted.one_in else "not even all"
+        yield f"Of unique records, copying {copies} {_FOUND}."
         yield (
             f"A single one that comes out in every run would have been found if it were one of "
             f"{planted.alone:,} of the {2 * planted.planted:,} planted records."
         )
     if report.recognised is not None:
         followed = _percent(report.recognised) if report.recognised <= 1 else "not even all"
-        uniques = report.uniques
-        copied = f", or copying {_first_one_in(uniques.one_in)} of its unique records" if uniques else ""
+        copied = ""
+        if uniques := report.uniques:
+            copies = _copies(uniques.one_in) if uniques.one_in else "not even all"
+            copied = f", or copying {copies} of its unique records"
         yield (
             f"Of leaks on the dataset itself alone, {followed} of its difference from datasets with the "
             f"same psi{copied} {_FOUND}."
         )
     yield from filter(None, (_NOT_RUN[one.check].format(why=one.not_run) for one in report.not_run))
-
-
-def _first_one_in(number: int) -> str:
-    if not number:
-        return "not even all"
-    return "all" if number == 1 else f"one in {number:,}"
 
 
 def _first_evidence(report: AuditReport) -> str:

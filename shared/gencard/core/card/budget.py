@@ -1,11 +1,12 @@
 """Parts of a budget: claims of boxes, prices, lines of the ledger, whom they protect; exact decimals."""
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from fractions import Fraction
 from math import inf, isqrt, nextafter
+from operator import add
 
 from gencard.core.errors import InvalidInputError, InvalidNumberError
 
@@ -104,21 +105,20 @@ class Price:
         if not isinstance(self.statistics, int) or self.statistics < 0:
             raise InvalidNumberError(field="price.statistics", expected="a whole number, zero or more")
         for field, amount in (("epsilon", self.epsilon), ("rho", self.rho)):
-            if not _is_amount(amount):
+            # Finite decimals with at most nine places: never floats.
+            if (
+                not (isinstance(amount, Decimal) and amount.is_finite())
+                or not 0 <= amount <= _LARGEST_SUM
+                or amount != amount.quantize(_FINEST)
+            ):
                 raise InvalidNumberError(field=f"price.{field}", expected="a decimal, zero or more")
 
     def __add__(self, other: "Price") -> "Price":
-        return Price(
-            self.statistics + other.statistics, self.epsilon + other.epsilon, self.rho + other.rho
-        )
+        return Price(*map(add, astuple(self), astuple(other)))
 
     def lowered_to(self, other: "Price") -> "Price":
         """Return the smaller amount in each currency."""
-        return Price(
-            min(self.statistics, other.statistics),
-            min(self.epsilon, other.epsilon),
-            min(self.rho, other.rho),
-        )
+        return Price(*map(min, astuple(self), astuple(other)))
 
     def fits(self, cap: "Price") -> bool:
         """Whether no currency goes over the cap."""
@@ -146,13 +146,6 @@ class Price:
         parts = [f"{self.statistics:,} exact statistics"] if self.statistics else []
         parts += [f"{name} {decimal_text(amount)}" for name, amount in amounts if amount]
         return ", ".join(parts) or "nothing"
-
-
-def _is_amount(amount: object) -> bool:
-    """Whether this is a finite decimal from 0 to 1e9 with at most nine places: never a float."""
-    if not isinstance(amount, Decimal) or not amount.is_finite():
-        return False
-    return 0 <= amount <= _LARGEST_SUM and amount == amount.quantize(_FINEST)
 
 
 FREE = Price()

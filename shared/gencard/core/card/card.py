@@ -7,7 +7,6 @@ from enum import StrEnum
 
 from gencard.core.card.budget import FREE, Price
 from gencard.core.card.terms import Analyses, AuditTerms, Proposal
-from gencard.core.domain import Clique
 from gencard.core.json_codecs import written
 
 
@@ -203,7 +202,9 @@ _Statistic = frozenset[str] | str
 
 def _marginals(requested: Proposal, offered: Proposal) -> Iterator[_Difference]:
     """Each marginal that is not offered with the parts of it that are; then those not requested."""
-    before, now = _by_attributes(requested), _by_attributes(offered)
+    before, now = (
+        {frozenset(clique): clique for clique in terms.marginals} for terms in (requested, offered)
+    )
     new_cliques = {names: clique for names, clique in now.items() if names not in before}
     parts_of_any: set[frozenset[str]] = set()
     for names, clique in before.items():
@@ -211,10 +212,11 @@ def _marginals(requested: Proposal, offered: Proposal) -> Iterator[_Difference]:
             continue
         parts = [part for part in new_cliques if part < names]
         parts_of_any.update(parts)
-        yield "marginals", _joined(clique), "; ".join(_joined(new_cliques[part]) for part in parts)
+        part_texts = [", ".join(new_cliques[part]) for part in parts]
+        yield "marginals", ", ".join(clique), "; ".join(part_texts)
     for names, clique in new_cliques.items():
         if names not in parts_of_any:
-            yield "marginals", "", _joined(clique)
+            yield "marginals", "", ", ".join(clique)
 
 
 def _values(requested: Proposal, offered: Proposal) -> Iterator[_Difference]:
@@ -247,7 +249,8 @@ def _weights(requested: Proposal, offered: Proposal) -> Iterator[_Difference]:
     expected = {statistic: _expected_weight(statistic, before) for statistic in now}
     first = next(iter(now))
     if any(expected[one] * now[first] != now[one] * expected[first] for one in now):
-        yield "weights", _numbers(before), _numbers(now)
+        old, new = (", ".join(map(str, weights.values())) for weights in (before, now))
+        yield "weights", old, new
 
 
 def _expected_weight(statistic: "_Statistic", requested: dict["_Statistic", int]) -> int:
@@ -272,23 +275,13 @@ def _listed(field: str, requested: Sequence[object], offered: Sequence[object]) 
 
 def _reason(field: str, old: str, explained: Sequence[Change]) -> str:
     """The codes that were given for a difference, each once; empty where none was."""
-    codes = (
-        change.reason
-        for change in explained
-        if change.field == field and _is_about(field, old, change.old)
-    )
-    return ", ".join(dict.fromkeys(codes))
-
-
-def _is_about(field: str, old: str, explained: str) -> bool:
-    """Whether an explanation is about this difference; a part of a marginal explains the whole."""
-    if field == "marginals":
-        return bool(old) and set(explained.split(", ")) <= set(old.split(", "))
-    return field not in _ONE_BY_ONE or old == explained
-
-
-def _by_attributes(terms: Proposal) -> dict[frozenset[str], Clique]:
-    return {frozenset(clique): clique for clique in terms.marginals}
+    about = [change for change in explained if change.field == field]
+    if field == "marginals":  # a part of a marginal explains the whole
+        names = set(old.split(", "))
+        about = [change for change in about if old and set(change.old.split(", ")) <= names]
+    elif field in _ONE_BY_ONE:
+        about = [change for change in about if change.old == old]
+    return ", ".join(dict.fromkeys(change.reason for change in about))
 
 
 def _weight_of(terms: Proposal) -> dict[_Statistic, int]:
@@ -296,14 +289,6 @@ def _weight_of(terms: Proposal) -> dict[_Statistic, int]:
     named = map(str, (*terms.moments, *terms.numbers))
     statistics: list[_Statistic] = [*map(frozenset, terms.marginals), *named]
     return dict(zip(statistics, terms.weights or (1,) * len(statistics), strict=True))
-
-
-def _numbers(weights: dict[_Statistic, int]) -> str:
-    return ", ".join(map(str, weights.values()))
-
-
-def _joined(clique: Clique) -> str:
-    return ", ".join(clique)
 
 
 def _text(value: object) -> str:

@@ -500,16 +500,10 @@ class Transform:
     rounding: int = field(default=1, metadata=written(unset=True))
 
     def __post_init__(self) -> None:
-        for name, number, most in (
-            ("threshold", self.threshold, _LARGEST),
-            ("freedom", self.freedom, _LARGEST),
-            ("dominance_count", self.dominance_count, _LARGEST),
-            ("dominance_percent", self.dominance_percent, 100),
-            ("remainder_percent", self.remainder_percent, 100),
-            ("rounding", self.rounding, _LARGEST),
-        ):
+        for name in (one.name for one in fields(self) if one.name != "zeros"):
             lowest = 1 if name == "rounding" else 0
-            if not lowest <= number <= most:
+            most = 100 if name.endswith("percent") else _LARGEST
+            if not lowest <= getattr(self, name) <= most:
                 expected = f"a whole number from {lowest} to {most}"
                 raise InvalidNumberError(field=f"transform.{name}", expected=expected)
 

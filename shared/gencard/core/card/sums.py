@@ -9,7 +9,7 @@ from enum import StrEnum
 from itertools import product
 from math import nan, prod
 
-from gencard.core.coding import Coding, Edges, Labels
+from gencard.core.coding import Coding, Edges
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidCodingError, InvalidInputError, InvalidNumberError
 from gencard.core.json_codecs import written
@@ -124,18 +124,15 @@ def level_values(coding: Coding) -> dict[str, tuple[float, ...]]:
 
     Intervals stand for their midpoints, ordered whole numbers for themselves; others are not there.
     """
-    numbers = {attribute.name: _values(attribute.coding) for attribute in coding.attributes}
-    return {name: values for name, values in numbers.items() if values}
-
-
-def _values(coding: Labels | Edges) -> tuple[float, ...]:
-    """Empty where the levels are no numbers."""
-    absent = (nan,) * coding.missing
-    if isinstance(coding, Edges):
-        return coding.midpoints + absent
-    if coding.integer and coding.ordered:
-        return tuple(map(float, coding.labels)) + absent
-    return ()
+    values = dict[str, tuple[float, ...]]()
+    for attribute in coding.attributes:
+        own = attribute.coding
+        absent = (nan,) * own.missing
+        if isinstance(own, Edges):
+            values[attribute.name] = own.midpoints + absent
+        elif own.integer and own.ordered:
+            values[attribute.name] = tuple(map(float, own.labels)) + absent
+    return values
 
 
 @dataclass(frozen=True, slots=True)

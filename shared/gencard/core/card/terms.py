@@ -144,16 +144,9 @@ class Analyses:
             return NO_ANALYSES
         if not self.checked_runs:
             return replace(self, privacy=EXACT)
-        return self if self.goes_with(privacy) else replace(self, privacy=privacy)
-
-    def goes_with(self, privacy: Privacy) -> bool:
-        """Whether checked runs are measured by the mechanism of a card, for the same neighbours."""
-        own, card = self.privacy, privacy
-        return (own.mechanism, own.neighbouring, own.most_records) == (
-            card.mechanism,
-            card.neighbouring,
-            card.most_records,
-        )
+        kept = ("mechanism", "neighbouring", "most_records")
+        same = all(getattr(self.privacy, name) == getattr(privacy, name) for name in kept)
+        return self if same else replace(self, privacy=privacy)
 
 
 NO_ANALYSES = Analyses()

@@ -23,6 +23,14 @@ import numpy as np
 from gencard.core.coding import StructuralZeros, zeros_inside
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, InvalidNumberError, NotConvergedError
+from gencard.core.generators.contract import (
+    TargetMarginal,
+    admitted,
+    check_settings,
+    inside,
+    pairs_inside,
+    restricted,
+)
 from gencard.core.generators.fitting import (
     NOISY,
     Blocks,
@@ -38,14 +46,6 @@ from gencard.core.generators.fitting import (
 )
 from gencard.core.generators.junction_tree import JunctionTree, check_cells, edges, heaviest_tree
 from gencard.core.generators.models import TableModel, TreeModel
-from gencard.core.generators.targets import (
-    TargetMarginal,
-    admitted,
-    check_settings,
-    inside,
-    pairs_inside,
-    restricted,
-)
 from gencard.core.statistics.marginals import project
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.types import Table
@@ -183,7 +183,8 @@ class LogLinear:
                 continue
             table = TreeTable(domain, tree, piece, zeros)
             self._scale(table, marginals, exact=consistent.exact, zeros=bool(zeros))
-            tables.update(zip(piece, table.marginals(), strict=True))
+            # In the order of the blocks: these marginals agree on what they share.
+            tables.update((number, table.marginal(block)) for block, number in enumerate(piece))
         return TreeModel(domain, tree, tuple(tables[clique] for clique in range(len(tables))))
 
     def _largest(self, cliques: Sequence[Clique], domain: Domain) -> list[Clique]:

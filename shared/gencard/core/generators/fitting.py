@@ -9,8 +9,8 @@ import numpy as np
 from gencard.core.coding import StructuralZeros
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import NotConvergedError
+from gencard.core.generators.contract import TargetMarginal, quotient, worst_error
 from gencard.core.generators.junction_tree import JunctionTree
-from gencard.core.generators.targets import TargetMarginal, quotient, worst_error
 from gencard.core.statistics.marginals import cover, others, sum_out, total
 from gencard.core.types import Table
 
@@ -107,7 +107,14 @@ class TreeTable:
         for block, parent in enumerate(self._parents[1:], start=1):
             self._below[parent].append(block)
         self._messages: dict[tuple[int, int], Table] = {}
-        self.factors = [self._uniform(domain, block, zeros) for block in range(len(piece))]
+        self.factors = []
+        for clique, separator in zip(self.blocks, self._separators, strict=True):
+            # Each block divides by the levels that it adds to its parent, so that the product of all
+            # blocks is uniform.
+            new = [domain.size(name) for name in clique if name not in separator]
+            table = np.full(domain.project(clique).sizes, 1.0 / prod(new))
+            clear(table, clique, [zero for zero in zeros if set(zero.clique) <= set(clique)])
+            self.factors.append(table)
 
     def marginal(self, block: int) -> Table:
         if block == 0:
@@ -126,19 +133,6 @@ class TreeTable:
 
     def scale(self, block: int, ratio: Table) -> None:
         self.factors[block] *= ratio
-
-    def marginals(self) -> list[Table]:
-        """The marginals of all blocks, in their order; they agree on what they share."""
-        return [self.marginal(block) for block in range(len(self.blocks))]
-
-    def _uniform(self, domain: Domain, block: int, zeros: Sequence[StructuralZeros]) -> Table:
-        clique = self.blocks[block]
-        # Each block divides by the levels that it adds to its parent, so that the product of all blocks
-        # is uniform.
-        new = [domain.size(name) for name in clique if name not in self._separators[block]]
-        table = np.full(domain.project(clique).sizes, 1.0 / prod(new))
-        clear(table, clique, [zero for zero in zeros if set(zero.clique) <= set(clique)])
-        return table
 
     def _send(self, sender: int, receiver: int) -> None:
         separator = self._separators[max(sender, receiver)]  # the lower one is the child
@@ -258,15 +252,10 @@ def three_parts(domain: Domain, cliques: Sequence[Clique]) -> Parts | None:
     # cells is none in time.
     if sum(cells[one] * cells[other] for one, other in _SIDES) * _SAVING > domain.cells:
         return None
-    return (
-        _attributes(domain, part_of, 0),
-        _attributes(domain, part_of, 1),
-        _attributes(domain, part_of, 2),
+    first, second, third = (
+        tuple(name for name in domain.attributes if part_of[name] == part) for part in range(3)
     )
-
-
-def _attributes(domain: Domain, part_of: dict[str, int], part: int) -> Clique:
-    return tuple(name for name in domain.attributes if part_of[name] == part)
+    return first, second, third
 
 
 Targets = Sequence[Sequence[TargetMarginal]]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import DomainMismatchError, ModelTooLargeError
-from gencard.core.generators.targets import implied, pairs
+from gencard.core.generators.contract import implied, pairs_inside
 from gencard.core.statistics.marginals import maximal, total
 from gencard.core.statistics.psi import Psi
 
@@ -162,7 +162,7 @@ def _eliminated(domain: Domain, cliques: Sequence[Clique]) -> Iterator[int]:
     graph = [0] * len(domain)
     for clique in cliques:
         axes = domain.axes(clique)
-        together = _or(1 << axis for axis in axes)
+        together = sum(1 << axis for axis in {*axes})
         for axis in axes:
             graph[axis] |= together & ~(1 << axis)
     sizes = [round(2**20 * log2(size)) for size in domain.sizes]  # whole, so that sums are exact
@@ -175,7 +175,7 @@ def _eliminated(domain: Domain, cliques: Sequence[Clique]) -> Iterator[int]:
         for one in _members(around):
             graph[one] = (graph[one] | around) & ~(1 << one | 1 << first)
         if missing:  # new edges: those next to them have other neighbours' edges to count
-            around = _or([around, *(graph[one] for one in _members(around))])
+            around = reduce(or_, (graph[one] for one in _members(around)), around)
         for one in _members(around):
             costs[one] = _cost(graph, sizes, one)
 
@@ -202,17 +202,13 @@ def _members(mask: int) -> Iterator[int]:
         mask ^= lowest
 
 
-def _or(masks: Iterable[int]) -> int:
-    return reduce(or_, masks, 0)
-
-
 def edges(psi: Psi) -> tuple[Clique, ...]:
     """The edges of the tree, those with most mutual information first; psi must agree with itself.
 
     Kruskal's algorithm; ties go to the first pair in the domain's order. Pairs that are independent to
     within rounding are no edges.
     """
-    candidates = pairs(psi)
+    candidates = pairs_inside(psi.cliques, psi.domain)
     tables = (measurement.values for measurement in implied(psi, candidates))
     return information_tree(dict(zip(candidates, tables, strict=True)))
 

@@ -86,10 +86,6 @@ def bytes_of(model: FittedModel) -> bytes:
     return archived(*_parts_of(model))
 
 
-def size_of(model: FittedModel) -> int:
-    return sum(array.nbytes for array in _parts_of(model)[1].values())
-
-
 def draws_of(model: FittedModel) -> list[NDArray[Any]]:
     """Return the numbers that decide, with the words of a seed, which rows the model draws."""
     match model:
@@ -171,7 +167,9 @@ def saved_fit(model: Model) -> bytes:
 
     That is so if the model takes too much memory, or is of a kind that is not saved.
     """
-    if not isinstance(model, FittedModel) or size_of(model) > MOST_BYTES_OF_FIT:
+    if not isinstance(model, FittedModel):
+        return b""
+    if sum(array.nbytes for array in _parts_of(model)[1].values()) > MOST_BYTES_OF_FIT:
         return b""
     saved = bytes_of(model)
     # a sum may depend on how an array lies in memory, and the smallest difference could change a row

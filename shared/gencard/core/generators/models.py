@@ -180,6 +180,7 @@ def write_codes(
     cells: NDArray[Any], axes: Sequence[int], sizes: Sequence[int], codes: NDArray[Any]
 ) -> None:
     """Write the codes of the cells into the columns ``axes``, the last one running fastest."""
+    # 32-bit integers are divided faster, and most tables have fewer than 2**32 cells.
     rest = cells.astype(np.uint32) if prod(sizes) < 2**32 else cells
     for axis, size in zip(axes[:0:-1], sizes[:0:-1], strict=True):
         whole = rest // rest.dtype.type(size)
@@ -215,11 +216,6 @@ class Node:
         table.flags.writeable = False
         object.__setattr__(self, "table", table)
 
-    @property
-    def possible(self) -> Table:
-        """The table, with ones where parents have nothing to give."""
-        return np.where(self.table.sum(axis=-1, keepdims=True) > 0, self.table, 1.0)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NetworkModel:
@@ -249,19 +245,15 @@ class NetworkModel:
             earlier.add(node.attribute)
         if earlier != set(self.domain.attributes):
             raise DomainMismatchError(problem="the network does not have the domain's attributes")
-        axes = self.domain.axes
-        draws = tuple(
-            Inversion.of(n.possible, axes(n.parents), axes((n.attribute,))) for n in self.nodes
-        )
-        object.__setattr__(self, "draws", draws)
+        axes, draws = self.domain.axes, []
+        for node in self.nodes:
+            # Ones where parents have nothing to give.
+            possible = np.where(node.table.sum(axis=-1, keepdims=True) > 0, node.table, 1.0)
+            draws.append(Inversion.of(possible, axes(node.parents), axes((node.attribute,))))
+        object.__setattr__(self, "draws", tuple(draws))
 
     def sample(self, rows: int, *, rng: np.random.Generator) -> Dataset:
-        """Draw records node by node, by inversion, one 64-bit word for each; see ``TreeModel.sample``.
-
-        Raises:
-            InvalidNumberError: ``rows`` is negative.
-            InvalidInputError: The bit generator's words have fewer than 64 bits.
-        """
+        """Draw records node by node, by inversion, one word for each; see ``TreeModel.sample``."""
         return drawn_rows(self.domain, self.draws, rows, rng=rng)
 
 
@@ -318,10 +310,6 @@ class TableModel:
 
         Row ``i`` depends on word ``i`` of the bit generator alone, so the bytes depend on no
         sampling algorithm of numpy's, and ``sample(a)`` then ``sample(b)`` is ``sample(a + b)``.
-
-        Raises:
-            InvalidNumberError: ``rows`` is negative.
-            InvalidInputError: The bit generator's words have fewer than 64 bits.
         """
         if rows < 0:
             raise InvalidNumberError(field="rows", expected="zero or more")
@@ -334,14 +322,8 @@ class TableModel:
             block = codes[begin : begin + _BLOCK_ROWS]
             words = rng.bit_generator.random_raw(len(block))
             cells = np.searchsorted(self.thresholds, words, side="right")
-            # The codes of the cells, the last attribute running fastest.
-            sizes = self.domain.sizes
-            # 32-bit integers are divided faster, and most tables have fewer than 2**32 cells.
-            rest = cells.astype(np.uint32) if np.prod(sizes, dtype=float) < 2.0**32 else cells
-            for axis in reversed(range(len(sizes))):
-                whole = rest // sizes[axis]
-                block[:, axis] = rest - whole * sizes[axis]
-                rest = whole
+            if self.domain.sizes:
+                write_codes(cells, range(len(self.domain)), self.domain.sizes, block)
         return Dataset(self.domain, codes)
 
 
@@ -385,7 +367,14 @@ class TreeModel:
     draws: tuple[Inversion, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        _check_shapes(self.domain, self.tree, self.tables)
+        names = {name for attributes in self.tree.cliques for name in attributes}
+        if names != set(self.domain.attributes) or len(self.tables) != len(self.tree.cliques):
+            raise DomainMismatchError(problem="the tree does not have the domain's attributes")
+        for attributes, table in zip(self.tree.cliques, self.tables, strict=True):
+            sizes = self.domain.project(attributes).sizes
+            if attributes != self.domain.canonical(attributes) or table.shape != sizes:
+                where = ", ".join(attributes)
+                raise DomainMismatchError(problem=f"the table on ({where}) has the wrong shape")
         tables = [np.array(table, dtype=np.float64) for table in self.tables]
         # From the leaves up: emptying cells of a parent can leave the parent's own parent without a
         # match.
@@ -411,10 +400,6 @@ class TreeModel:
 
         There is one 64-bit word for each clique, so ``sample(a)`` then ``sample(b)`` is
         ``sample(a + b)``, and the bytes depend on no sampling algorithm of numpy's.
-
-        Raises:
-            InvalidNumberError: ``rows`` is negative.
-            InvalidInputError: The bit generator's words have fewer than 64 bits.
         """
         return drawn_rows(self.domain, self.draws, rows, rng=rng)
 
@@ -458,12 +443,3 @@ class TreeModel:
         for attributes, table in parts:
             product *= np.expand_dims(table, others(union.attributes, attributes))
         return union.attributes, product
-
-
-def _check_shapes(domain: Domain, tree: JunctionTree, tables: Sequence[Table]) -> None:
-    names = {name for clique in tree.cliques for name in clique}
-    if names != set(domain.attributes) or len(tables) != len(tree.cliques):
-        raise DomainMismatchError(problem="the tree does not have the domain's attributes")
-    for clique, table in zip(tree.cliques, tables, strict=True):
-        if clique != domain.canonical(clique) or table.shape != domain.project(clique).sizes:
-            raise DomainMismatchError(problem=f"the table on ({', '.join(clique)}) has the wrong shape")

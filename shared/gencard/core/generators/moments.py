@@ -10,12 +10,7 @@ from gencard.core.coding import StructuralZeros, impossible_cells
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import NotConvergedError
-from gencard.core.generators.contract import rng_of
-from gencard.core.generators.family import LogLinear, independent
-from gencard.core.generators.junction_tree import check_cells
-from gencard.core.generators.models import TableModel
-from gencard.core.generators.support import SupportModel
-from gencard.core.generators.targets import (
+from gencard.core.generators.contract import (
     TargetMeans,
     check_belongs,
     check_functions,
@@ -23,8 +18,13 @@ from gencard.core.generators.targets import (
     every_cell,
     informative_marginals,
     number_of_functions,
+    rng_of,
     values_on,
 )
+from gencard.core.generators.family import independent
+from gencard.core.generators.junction_tree import check_cells
+from gencard.core.generators.models import TableModel
+from gencard.core.generators.support import SupportModel
 from gencard.core.statistics.marginals import others
 from gencard.core.statistics.psi import Measurement, Psi, reconcile
 from gencard.core.types import FloatArray
@@ -61,11 +61,6 @@ class Dual:
             scipy.special.logsumexp(potentials @ self.values) - potentials @ self.targets.means + penalty
         )
 
-    @property
-    def least(self) -> float:
-        """Lower bound of the objective if targets without noise are means of some distribution."""
-        return -np.inf if self.targets.stddevs.any() else -_ROUNDING
-
     def distribution(self, potentials: FloatArray) -> FloatArray:
         exponents = potentials @ self.values
         distribution: FloatArray = np.exp(exponents - scipy.special.logsumexp(exponents))
@@ -92,6 +87,8 @@ def largest_entropy(dual: Dual, tolerance: float, most_steps: int) -> FloatArray
     Args:
         tolerance: Largest distance of a mean from its target.
     """
+    # Lower bound of the objective if targets without noise are means of some distribution.
+    least = -np.inf if dual.targets.stddevs.any() else -_ROUNDING
     potentials = np.zeros(len(dual.values))
     for _ in range(most_steps):
         distribution = dual.distribution(potentials)
@@ -107,7 +104,7 @@ def largest_entropy(dual: Dual, tolerance: float, most_steps: int) -> FloatArray
             if length < _SHORTEST:
                 raise NotConvergedError(problem="no step comes closer to these statistics")
         potentials = potentials + length * step
-        if dual.value(potentials) < dual.least:
+        if dual.value(potentials) < least:
             raise NotConvergedError(problem="no distribution on the allowed cells has these statistics")
     raise NotConvergedError(problem=f"a mean is off by more than {tolerance:g} after {most_steps} steps")
 
@@ -253,7 +250,7 @@ class ReducedSpace:
             TooLargeError: There are too many functions, or too many for so many points.
         """
         check_cells(domain, cliques, self.max_cells)
-        self._product().check(cliques, domain)
+        independent(self.structural_zeros, max_cells=self.max_cells).check(cliques, domain)
         self.check_functions(sum(domain.project(clique).cells for clique in cliques), domain)
 
     def fit(self, psi: Psi, domain: Domain) -> SupportModel:
@@ -277,7 +274,14 @@ class ReducedSpace:
             if not miss <= self.tolerance:
                 raise NotConvergedError(problem=f"a statistic is missed by more than {self.tolerance:g}")
         else:
-            weights = _smoothest(psi, points)
+            # The density of largest entropy, penalised for missing noisy psi; its marginals agree.
+            marginals = reconcile(Psi(psi.domain, psi.measurements)) if psi.measurements else psi
+            consistent = Psi(psi.domain, marginals.measurements, psi.linear)
+            values, targets = values_on(consistent, points), TargetMeans.of(consistent)
+            try:
+                weights = largest_entropy(Dual(values, targets), _SETTLED, _MOST_STEPS)
+            except NotConvergedError:  # few points, far from psi, which is paid for
+                weights, _ = nearest_density(values, targets.means)
         rows = np.flatnonzero(weights > _LEAST)
         return SupportModel(points.take(rows), weights[rows])
 
@@ -293,23 +297,10 @@ class ReducedSpace:
         marginals = psi.measurements or (
             Measurement(domain.attributes[:1], np.ones(domain.sizes[:1], dtype=np.int64)),
         )
-        model = self._product().fit(Psi(domain, marginals), domain)
+        product = independent(self.structural_zeros, max_cells=self.max_cells)
+        model = product.fit(Psi(domain, marginals), domain)
         points = model.sample(self.points, rng=rng_of(self.seed))
         return Dataset(domain, np.unique(points.codes, axis=0))
-
-    def _product(self) -> LogLinear:
-        return independent(self.structural_zeros, max_cells=self.max_cells)
-
-
-def _smoothest(psi: Psi, points: Dataset) -> FloatArray:
-    """The density of largest entropy, penalised for missing noisy psi; its marginals made to agree."""
-    marginals = reconcile(Psi(psi.domain, psi.measurements)).measurements if psi.measurements else ()
-    consistent = Psi(psi.domain, marginals, psi.linear)
-    values, targets = values_on(consistent, points), TargetMeans.of(consistent)
-    try:
-        return largest_entropy(Dual(values, targets), _SETTLED, _MOST_STEPS)
-    except NotConvergedError:  # few points, far from psi: psi is paid for, and a fit must not fail now
-        return nearest_density(values, targets.means)[0]
 
 
 def nearest_density(values: FloatArray, means: FloatArray) -> tuple[FloatArray, float]:

@@ -12,21 +12,21 @@ from gencard.core.coding import StructuralZeros, impossible_cells, zeros_inside
 from gencard.core.dataset import Dataset, code_dtype
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import DomainMismatchError, InvalidNumberError, NotConvergedError, TooLargeError
-from gencard.core.generators.contract import rng_of
-from gencard.core.generators.family import LogLinear, graphical
-from gencard.core.generators.fitting import NOISY, Targets, check_room, fit, relax
-from gencard.core.generators.junction_tree import cells_needed, check_cells, edges
-from gencard.core.generators.models import Ladder, TreeModel, raw_words, scale_to_one
-from gencard.core.generators.targets import (
+from gencard.core.generators.contract import (
     TargetMarginal,
     admitted,
     check_settings,
     every_cell,
     implied,
-    pairs,
+    pairs_inside,
     restricted,
+    rng_of,
     worst_error,
 )
+from gencard.core.generators.family import LogLinear, graphical
+from gencard.core.generators.fitting import NOISY, Targets, check_room, fit, relax
+from gencard.core.generators.junction_tree import cells_needed, check_cells, edges
+from gencard.core.generators.models import Ladder, TreeModel, raw_words, scale_to_one
 from gencard.core.statistics.marginals import cell_numbers, maximal, total
 from gencard.core.statistics.psi import Measurement, Psi
 from gencard.core.types import Counts, Table
@@ -103,12 +103,7 @@ class SupportModel:
         return SupportTable(self.support, self.weights, [clique]).marginal(0)
 
     def sample(self, rows: int, *, rng: np.random.Generator) -> Dataset:
-        """Draw records by inversion, one 64-bit word each; ``sample(a + b)`` is one after the other.
-
-        Raises:
-            InvalidNumberError: ``rows`` is negative.
-            InvalidInputError: The bit generator's words have fewer than 64 bits.
-        """
+        """Draw records by inversion, one 64-bit word each; ``sample(a + b)`` is one after the other."""
         if rows < 0:
             raise InvalidNumberError(field="rows", expected="zero or more")
         narrow = code_dtype(max(self.domain.sizes))
@@ -154,9 +149,10 @@ class BoundedTree:
         """Choose and fit; psi must agree with itself. Raises as ``LogLinear.fit`` does."""
         zeros = zeros_inside(self.fitting.structural_zeros, domain)
         tree_pairs = list(edges(psi))
+        all_pairs = pairs_inside(psi.cliques, psi.domain)
         left = {
             pair: marginal.values / total(marginal.values)
-            for pair, marginal in zip(pairs(psi), implied(psi, pairs(psi)), strict=True)
+            for pair, marginal in zip(all_pairs, implied(psi, all_pairs), strict=True)
             if pair not in tree_pairs
         }
         model = self.fitting.fit_tree(restricted(psi, tree_pairs), domain)
@@ -185,11 +181,15 @@ class BoundedTree:
 
         A pair that does not fit is not looked at again: the tree only grows.
         """
-        # L1 distance of each pair's marginal in drawn records, less the one that the draw alone makes.
+        # L1 distance of each pair's marginal in drawn records, less the one that the draw alone makes:
+        # the expected absolute error of shares p of m drawn records is sqrt(2 p (1 - p) / (pi m)).
         rows = model.sample(_DRAWN, rng=rng_of(_SEED))
         table = SupportTable(rows, np.full(_DRAWN, 1 / _DRAWN), list(left))
         errors = {
-            pair: total(np.abs(table.marginal(block) - shares) - _draw_error(shares))
+            pair: total(
+                np.abs(table.marginal(block) - shares)
+                - np.sqrt(shares * (1 - shares) * (2 / (pi * _DRAWN)))
+            )
             for block, (pair, shares) in enumerate(left.items())
         }
         most = max(4, len(left) // _AT_ONCE)
@@ -204,12 +204,6 @@ class BoundedTree:
             if cells_needed(model.domain, all_cliques) <= self.most_cells:
                 new_pairs.append(pair)
         return new_pairs, looked_at
-
-
-def _draw_error(shares: Counts) -> Counts:
-    r"""Expected absolute error of shares p of m drawn records: :math:`\sqrt{2 p (1 - p) / (\pi m)}`."""
-    error: Counts = np.sqrt(shares * (1 - shares) * (2 / (pi * _DRAWN)))
-    return error
 
 
 _SEED = 0

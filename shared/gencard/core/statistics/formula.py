@@ -154,12 +154,8 @@ _WHOLE = {Analysis.ORDINAL, Analysis.KAPLAN_MEIER, Analysis.COX}
 _PAIRS_OF_TERMS = {Analysis.LINEAR, Analysis.ANOVA}
 
 _PAIRS_OF_ATTRIBUTES = {
-    Analysis.CORRELATION,
-    Analysis.COMPONENTS,
-    Analysis.CORRESPONDENCE,
-    Analysis.POLYCHORIC,
-    Analysis.CHOW_LIU,
-    Analysis.DISCRIMINANT,
+    *(Analysis.CORRELATION, Analysis.COMPONENTS, Analysis.CORRESPONDENCE),
+    *(Analysis.POLYCHORIC, Analysis.CHOW_LIU, Analysis.DISCRIMINANT),
 }
 
 NO_RESPONSE = _PAIRS_OF_ATTRIBUTES - {Analysis.DISCRIMINANT} | {Analysis.CROSSTAB, Analysis.LOGLINEAR}

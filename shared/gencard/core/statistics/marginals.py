@@ -13,13 +13,15 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from itertools import combinations, groupby
+from itertools import combinations, groupby, product
 from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gencard.core.card.sums import Sum
+from gencard.core.coding import Coding, Edges
 from gencard.core.dataset import Dataset, check_codes
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidCliqueError, InvalidDatasetError, TooLargeError
@@ -120,11 +122,6 @@ def table_of(coordinates: FloatArray) -> FloatArray:
     for axis, length in enumerate(coordinates.shape):
         table = _along(contrasts(length + 1).T, table, axis)
     return table
-
-
-def block_dimension(sizes: tuple[int, ...]) -> int:
-    """Dimension of the block of attributes with these sizes, ``prod(n_i - 1)``."""
-    return prod(size - 1 for size in sizes)
 
 
 def _along(matrix: FloatArray, table: FloatArray, axis: int) -> FloatArray:
@@ -284,7 +281,10 @@ class Counter:
             raise TooLargeError(what="The number of cells of the marginals", limit=MOST_CELLS)
         self._domain = domain
         self._cliques = tuple(cliques)
-        self._tallies = [_Tally.on(domain, inside) for inside in cover(domain, cliques, _TABLE_CELLS)]
+        self._tallies = []
+        for inside in cover(domain, cliques, _TABLE_CELLS):
+            own = domain.project(inside)
+            self._tallies.append(_Tally(domain.axes(inside), own, np.zeros(own.cells, dtype=np.int64)))
 
     def add(self, codes: NDArray[Any] | Sequence[NDArray[Any]]) -> None:
         """Count some records.
@@ -308,7 +308,9 @@ class Counter:
         for begin in range(0, len(columns[0]) if columns else 0, _BLOCK_ROWS):
             block = [column[begin : begin + _BLOCK_ROWS] for column in columns]
             for tally in self._tallies:
-                tally.add(block)
+                cells = cell_numbers([block[axis] for axis in tally.axes], tally.domain.sizes)
+                counts = tally.counts
+                counts += np.bincount(cells, minlength=len(counts))
 
     def marginals(self) -> list[NDArray[np.int64]]:
         """Counts so far, in records, in the order of the cliques; axes in the clique's own order."""
@@ -316,10 +318,12 @@ class Counter:
         inside = np.zeros((len(self._domain), len(tallies)), dtype=bool)
         for number, tally in enumerate(tallies):
             inside[list(tally.axes), number] = True
-        return [
-            tallies[inside[list(self._domain.axes(clique))].all(axis=0).argmax()].marginal(clique)
-            for clique in self._cliques
-        ]
+        marginals = []
+        for clique in self._cliques:
+            tally = tallies[inside[list(self._domain.axes(clique))].all(axis=0).argmax()]
+            table = tally.counts.reshape(tally.domain.sizes)
+            marginals.append(np.array(project(table, tally.domain.attributes, clique), order="C"))
+        return marginals
 
 
 def count(dataset: Dataset, clique: Clique) -> NDArray[np.int64]:
@@ -354,20 +358,6 @@ class _Tally:
     axes: tuple[int, ...]
     domain: Domain
     counts: NDArray[np.int64]
-
-    @classmethod
-    def on(cls, domain: Domain, inside: Clique) -> "_Tally":
-        own = domain.project(inside)
-        return cls(domain.axes(inside), own, np.zeros(own.cells, dtype=np.int64))
-
-    def add(self, block: Sequence[NDArray[Any]]) -> None:
-        cells = cell_numbers([block[axis] for axis in self.axes], self.domain.sizes)
-        counts = self.counts
-        counts += np.bincount(cells, minlength=len(counts))
-
-    def marginal(self, clique: Clique) -> NDArray[np.int64]:
-        table = self.counts.reshape(self.domain.sizes)
-        return np.array(project(table, self.domain.attributes, clique), order="C")
 
 
 def cell_numbers(columns: Sequence[NDArray[Any]], sizes: Sequence[int]) -> NDArray[Any]:
@@ -406,8 +396,14 @@ def _cover(domain: Domain, cliques: tuple[Clique, ...], most_cells: int) -> tupl
     largest = maximal(cliques)
     if not largest:
         return ()
-    sets = _Wanted.of(domain, largest).sets(most_cells)
-    return tuple(tuple(domain.attributes[axis] for axis in inside) for inside in sets)
+    axes = np.full((len(largest), max(map(len, largest))), len(domain))
+    for row, clique in enumerate(largest):
+        axes[row, : len(clique)] = domain.axes(clique)
+    cliques_with = (np.flatnonzero((axes == axis).any(axis=1)) for axis in range(len(domain)))
+    sizes = np.array([*domain.sizes, 1], dtype=float)
+    widths = np.sum(axes < len(domain), axis=1)
+    wanted = _Wanted(axes, sizes, tuple(cliques_with), widths, np.prod(sizes[axes], axis=1))
+    return tuple(tuple(domain.attributes[axis] for axis in inside) for inside in wanted.sets(most_cells))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -426,22 +422,14 @@ class _Wanted:
     widths: NDArray[np.intp]
     cells: NDArray[np.float64]
 
-    @classmethod
-    def of(cls, domain: Domain, cliques: Sequence[Clique]) -> "_Wanted":
-        axes = np.full((len(cliques), max(map(len, cliques))), len(domain))
-        for row, clique in enumerate(cliques):
-            axes[row, : len(clique)] = domain.axes(clique)
-        cliques_with = (np.flatnonzero((axes == axis).any(axis=1)) for axis in range(len(domain)))
-        sizes = np.array([*domain.sizes, 1], dtype=float)
-        widths = np.sum(axes < len(domain), axis=1)
-        return cls(axes, sizes, tuple(cliques_with), widths, np.prod(sizes[axes], axis=1))
-
     def sets(self, most_cells: int) -> Iterator[list[int]]:
         covered = np.zeros(len(self.axes), dtype=bool)
         for row in range(len(self.axes)):
             if not covered[row]:
-                growing = _Growing.from_row(self, row, covered)
-                growing.grow(most_cells)
+                inside = np.arange(len(self.sizes)) == len(self.cliques_with)
+                cells = np.where(covered, np.inf, self.cells)
+                growing = _Growing(self, inside, self.widths.copy(), cells)
+                growing.grow(self.axes[row], most_cells)
                 covered |= growing.lacking == 0
                 yield np.flatnonzero(growing.inside[:-1]).tolist()
 
@@ -461,31 +449,22 @@ class _Growing:
     lacking: NDArray[np.intp]
     cells: NDArray[np.float64]
 
-    @classmethod
-    def from_row(cls, wanted: _Wanted, row: int, covered: NDArray[np.bool_]) -> "_Growing":
-        inside = np.arange(len(wanted.sizes)) == len(wanted.cliques_with)
-        cells = np.where(covered, np.inf, wanted.cells)
-        growing = cls(wanted, inside, wanted.widths.copy(), cells)
-        growing._add(wanted.axes[row])
-        return growing
-
-    def grow(self, most_cells: int) -> None:
-        """Add axes until no further clique fits."""
+    def grow(self, added: NDArray[np.intp], most_cells: int) -> None:
+        """Add the axes of a first clique, then others until no further clique fits."""
         while True:
+            self._add(added)
             room = most_cells / np.prod(self.wanted.sizes[self.inside])
             fits = np.flatnonzero(self.cells <= room)
             if not len(fits):
                 return
-            self._add(self._next(fits))
-
-    def _next(self, fits: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return the axes to add next: the one that completes most cliques, or the smallest addition."""
-        one_short = fits[self.lacking[fits] == 1]
-        if not len(one_short):
-            return self._missing(fits[[np.argmin(self.cells[fits])]])
-        completed = np.bincount(self._missing(one_short), minlength=len(self.inside))
-        smallest_of_best = np.where(completed == completed.max(), self.wanted.sizes, np.inf)
-        return np.array([np.argmin(smallest_of_best)])
+            # The axis that completes most cliques; if none does, the smallest addition.
+            one_short = fits[self.lacking[fits] == 1]
+            if len(one_short):
+                completed = np.bincount(self._missing(one_short), minlength=len(self.inside))
+                smallest_of_best = np.where(completed == completed.max(), self.wanted.sizes, np.inf)
+                added = np.array([np.argmin(smallest_of_best)])
+            else:
+                added = self._missing(fits[[np.argmin(self.cells[fits])]])
 
     def _missing(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """The axes that the cliques of some rows lack, one after another."""
@@ -500,3 +479,112 @@ class _Growing:
             self.lacking[rows] -= 1
             self.cells[rows] /= self.wanted.sizes[axis]
             self.cells[rows[self.lacking[rows] == 0]] = np.inf
+
+
+# Price of exact marginals, histograms and sums together: the rank of all their functions.
+#
+# Functions of one attribute are written in blocks: the constant; whether it is present; its other level
+# contrasts; its other contrasts of fine cells; its units u; their squares. A function of several
+# attributes lies in products of blocks, one for each attribute, so that the rank is the sum over
+# different products of their dimensions. What one statistic shares with another counts once.
+#
+# The price is never below the rank. It is one above for each product with u and squares of a scale on
+# which exactly one level, or one cell of the histogram, holds two values.
+
+
+_ONE, _PRESENT, _LEVELS, _CELLS, _UNITS, _SQUARES = "1", "present", "levels", "cells", "u", "u^2"
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    """Blocks of one attribute.
+
+    Args:
+        sizes: Dimension of each block.
+        levels: Blocks that functions of the level lie in.
+        cells: The same for functions of the cell of the histogram.
+        number: Block of u, then that of its squares.
+        may_be_missing: Whether there is a missing level.
+    """
+
+    sizes: dict[str, int]
+    levels: frozenset[str]
+    cells: frozenset[str]
+    number: tuple[str, str]
+    may_be_missing: bool
+
+
+def _blocks_of(coding: Coding, name: str, *, apart: bool) -> _Blocks:
+    """Return the blocks of an attribute.
+
+    Args:
+        apart: A histogram or sum tells contrasts of its levels apart; else all of them are one block.
+    """
+    own = coding.attribute(name).coding
+    if not apart:
+        whole = frozenset({_ONE, _LEVELS})
+        sizes = {_ONE: 1, _LEVELS: own.size - 1}
+        return _Blocks(sizes, whole, whole, (_UNITS, _SQUARES), own.missing)
+    present_levels = own.size - own.missing
+    sizes = {_ONE: 1, _PRESENT: int(own.missing), _LEVELS: present_levels - 1}
+    base = frozenset({_ONE, _LEVELS} | ({_PRESENT} if own.missing else set()))
+    if not isinstance(own, Edges) or own.scale is None:
+        return _Blocks(sizes, base, base, (_UNITS, _SQUARES), own.missing)
+    values, cells = own.scale.size, len(own.scale.cells) - 1
+    squares = _UNITS if values == 2 else _SQUARES  # units of two values are 0 and 1
+    numbers = frozenset({_UNITS, squares})
+    sizes |= dict.fromkeys(numbers, int(values > 1))
+    levels = base
+    # Each level holds one number: u and its squares are then functions of the level.
+    if present_levels == values:
+        sizes[_LEVELS] -= sum(sizes[one] for one in numbers)
+        levels = base | numbers
+    sizes[_CELLS] = cells - present_levels
+    fine = levels | {_CELLS}
+    if cells == values > present_levels:
+        sizes[_CELLS] -= len(numbers)  # may be -1: where it counts, both blocks of numbers do
+        fine |= numbers
+    return _Blocks(sizes, levels, fine, (_UNITS, squares), own.missing)
+
+
+def rank(
+    coding: Coding, marginals: Iterable[Clique], histograms: Iterable[str] = (), sums: Sequence[Sum] = ()
+) -> int:
+    """Return the number of independent statistics in exact marginals, histograms and sums.
+
+    The number of records is one of them. A sum's counts of its population are another statistic.
+
+    Raises:
+        UnknownAttributeError: An attribute is not declared.
+        TooLargeError: There are more than ``MOST_SUBSETS`` products of blocks.
+    """
+    histograms = tuple(histograms)
+    apart = {*histograms, *(name for one in sums for name in (*one.of, *one.present))}
+    blocks = {name: _blocks_of(coding, name, apart=name in apart) for name in coding.domain.attributes}
+    spans = [{name: blocks[name].levels for name in clique} for clique in marginals]
+    spans += [{name: blocks[name].cells} for name in histograms]
+    for one in sums:
+        # Blocks of the counts of the sum's population, for each attribute.
+        counted = {
+            name: frozenset({_PRESENT if blocks[name].may_be_missing else _ONE})
+            for name in (*one.of, *one.present)
+        }
+        for name in one.by:
+            # Functions of the level that are 0 where the attribute is missing have no constant.
+            apart_from = {_ONE} if name in one.present and blocks[name].may_be_missing else set()
+            counted[name] = blocks[name].levels - apart_from
+        numbers = {name: frozenset({blocks[name].number[one.of.count(name) - 1]}) for name in one.of}
+        spans += [counted, {**counted, **numbers}]
+    if sum(prod(map(len, span.values())) for span in spans) > MOST_SUBSETS:
+        raise TooLargeError(
+            what="The number of subsets of the cliques",
+            limit=MOST_SUBSETS,
+            advice="Request marginals of fewer attributes.",
+        )
+    # Products of blocks: attributes with their blocks, without the constant.
+    products = {
+        frozenset((name, block) for name, block in zip(span, one, strict=True) if block != _ONE)
+        for span in spans
+        for one in product(*map(sorted, span.values()))
+    }
+    return sum(prod(blocks[name].sizes[block] for name, block in one) for one in products)

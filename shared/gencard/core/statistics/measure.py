@@ -22,7 +22,7 @@ from gencard.core.coding import Coding, StructuralZeros
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, InvalidPsiError
-from gencard.core.statistics.linear import LinearStatistic, Statistic, divided
+from gencard.core.statistics.linear import LinearStatistic, Statistic, UnitSums, divided
 from gencard.core.statistics.marginals import count_all
 from gencard.core.statistics.noise import noisy
 from gencard.core.statistics.numbers import check_numbers_agree
@@ -35,7 +35,6 @@ from gencard.core.statistics.psi import (
     check_consistent,
     transformed,
 )
-from gencard.core.statistics.unit_sums import UnitSums
 from gencard.core.types import Counts
 
 

@@ -39,7 +39,6 @@ from gencard.core.statistics.psi import (
     Psi,
     SumMeasurement,
 )
-from gencard.core.types import Counts, FloatArray, IntArray
 
 # Sums of products of units are whole numbers of any size. Values are divided by the largest product L
 # that a record can have, so that one record moves a cell by at most 1. A person has at most k records.
@@ -208,7 +207,7 @@ def noisy_marginal(
     scale = privacy.scale(privacy.moved, budget)
     # Zeros get noise like all other counts: leaving them exact would disclose which cells are empty.
     # Clamping afterwards is post-processing and costs no privacy.
-    counts = privacy.draw(noise, _whole(exact.values), scale)
+    counts = privacy.draw(noise, np.asarray(exact.values, dtype=np.int64), scale)
     return Measurement(exact.clique, np.clip(counts, -_LARGEST, _LARGEST), privacy.stddev(scale))
 
 
@@ -216,18 +215,12 @@ def _noisy_sums(
     exact: LinearMeasurement, privacy: AddedNoise, noise: Noise, budget: Fraction
 ) -> LinearMeasurement:
     scales = sum_scales(exact.statistic, privacy, budget)
-    sums = [
-        privacy.draw(noise, _whole(exact.values[place : place + 1]), scale)
-        for place, scale in enumerate(scales)
-    ]
+    values = np.asarray(exact.values, dtype=np.int64)
+    sums = [privacy.draw(noise, values[place : place + 1], scale) for place, scale in enumerate(scales)]
     stddevs = np.array([privacy.stddev(scale) for scale in scales])
     return LinearMeasurement(
         exact.statistic, np.clip(np.concatenate(sums), -_LARGEST_SUM, _LARGEST_SUM), stddevs
     )
-
-
-def _whole(values: Counts) -> IntArray:
-    return np.asarray(values, dtype=np.int64)
 
 
 def scales(privacy: AddedNoise, weights: Sequence[int]) -> tuple[float, ...]:
@@ -285,27 +278,20 @@ def sensitivity(
     if most_records > 1:
         nobody = np.zeros((len(scaled), 1))
         scaled = np.concatenate([nobody, scaled], axis=1)
-    return Fraction(most_records) ** norm * _worst(scaled, neighbouring, norm)
-
-
-def _worst(scaled: FloatArray, neighbouring: Neighbouring | None, norm: int) -> Fraction:
-    """The worst cell, or pair of cells; values of shape ``(functions, cells)``."""
-    if neighbouring is not Neighbouring.REPLACE_ONE:
-        return _slightly_above(float((np.abs(scaled) ** norm).sum(axis=0).max()))
     # A function that is the same in all cells does not move if one record replaces another.
     varying = scaled[np.ptp(scaled, axis=1) > 0]
-    if varying.size * scaled.shape[1] > _PAIRS:
+    if neighbouring is not Neighbouring.REPLACE_ONE:
+        worst = float((np.abs(scaled) ** norm).sum(axis=0).max())
+    elif varying.size * scaled.shape[1] > _PAIRS:
         # |a - b| <= |a| + |b| and (a - b)^2 <= 2 a^2 + 2 b^2: no pair moves more than 2^p times the
         # worst cell. Too much noise is safe, too little is not.
-        return _slightly_above(float(2**norm * (np.abs(varying) ** norm).sum(axis=0).max()))
-    return _slightly_above(
-        max(float((np.abs(varying - cell[:, None]) ** norm).sum(axis=0).max()) for cell in varying.T)
-    )
-
-
-def _slightly_above(worst: float) -> Fraction:
-    """A statistic that no record moves gets the noise of a count all the same."""
-    return Fraction(worst or 1.0) * _ROUNDED_UP
+        worst = float(2**norm * (np.abs(varying) ** norm).sum(axis=0).max())
+    else:
+        worst = max(
+            float((np.abs(varying - cell[:, None]) ** norm).sum(axis=0).max()) for cell in varying.T
+        )
+    # A statistic that no record moves gets the noise of a count all the same.
+    return Fraction(most_records) ** norm * Fraction(worst or 1.0) * _ROUNDED_UP
 
 
 USUAL_DELTA = Decimal("1e-6")
@@ -315,7 +301,7 @@ _EXACT = Context(prec=60)
 _PLACES = Decimal("1e-9")
 _SHOWN = Decimal("1e-4")
 _MARGIN = Decimal("1e-30")
-"""Above every error of rounding in ``_epsilon``, whose terms have 60 digits."""
+"""Above every error of rounding in a bound, whose terms have 60 digits."""
 
 
 @lru_cache(maxsize=256)
@@ -331,7 +317,9 @@ def epsilon_of(rho: Decimal, delta: Decimal) -> Decimal:
     # Floats only choose alpha. Every alpha gives a valid bound, so their rounding can cost tightness but
     # never correctness.
     alpha = Decimal(1 + exp(_best(float(rho), log(float(delta)))))
-    bound = _epsilon(rho, delta, alpha) + _MARGIN
+    with localcontext(_EXACT):
+        exact = rho * alpha + (1 - 1 / alpha).ln() - (delta * alpha).ln() / (alpha - 1)
+    bound = exact + _MARGIN
     return max(ZERO, bound.quantize(_PLACES, rounding=ROUND_CEILING, context=_EXACT))
 
 
@@ -375,11 +363,6 @@ def in_words(epsilon: Decimal, delta: Decimal) -> str:
     """
     shown_epsilon = epsilon.quantize(_SHOWN, rounding=ROUND_CEILING, context=_EXACT)
     return f"epsilon {shown_epsilon.normalize():f} at delta {delta.normalize():e}"
-
-
-def _epsilon(rho: Decimal, delta: Decimal, alpha: Decimal) -> Decimal:
-    with localcontext(_EXACT):
-        return rho * alpha + (1 - 1 / alpha).ln() - (delta * alpha).ln() / (alpha - 1)
 
 
 def _best(rho: float, log_delta: float) -> float:

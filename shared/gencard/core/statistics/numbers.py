@@ -18,9 +18,9 @@ from gencard.core.coding import Coding, Edges
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidPsiError
 from gencard.core.scale import Places, shortest, steps_of
+from gencard.core.statistics.linear import level_of_cells, unit_bounds
 from gencard.core.statistics.marginals import Attributes, check_subsets, project, subsets
 from gencard.core.statistics.psi import HistogramMeasurement, Psi, SumMeasurement, reconcile, stddev_text
-from gencard.core.statistics.unit_sums import level_of_cells, unit_bounds
 from gencard.core.types import Counts
 
 # Places inside the levels: whole numbers and exact fractions alone, so that every machine places a
@@ -47,27 +47,19 @@ def places_of(psi: Psi, coding: Coding) -> dict[str, Places]:
     """
     totals = {one.sum.of: one for one in psi.sums if not one.sum.by and not one.sum.present}
     noisy = [one.attribute for one in psi.histograms if one.stddev and (one.attribute,) in totals]
-    records = _level_counts(psi.fitted, noisy)
+    # Records of each level in the reconciled marginals, rounded half up, for what they name.
+    fitted, records = psi.fitted, dict[str, list[int]]()
+    cliques = {name: clique for clique in reversed(fitted.cliques) for name in clique if name in noisy}
+    if cliques:
+        agreeing = reconcile(Psi(fitted.domain, fitted.measurements))
+        tables = {one.clique: one.values for one in agreeing.measurements}
+        for name, clique in cliques.items():
+            counts = project(tables[clique], clique, (name,)).tolist()
+            # A fraction holds the float exactly, so rounding half up is the same on every machine.
+            records[name] = [int((2 * Fraction(one) + 1) // 2) for one in counts]
     return {
         one.attribute: _placed(one, coding, totals.get((one.attribute,)), records.get(one.attribute))
         for one in psi.histograms
-    }
-
-
-def _level_counts(psi: Psi, names: Sequence[str]) -> dict[str, list[int]]:
-    """Records of each level in the reconciled marginals, rounded half up, for what they name."""
-    cliques = {name: clique for clique in reversed(psi.cliques) for name in clique if name in names}
-    if not cliques:
-        return {}
-    agreeing = reconcile(Psi(psi.domain, psi.measurements))
-    tables = {one.clique: one.values for one in agreeing.measurements}
-    counts = {
-        name: project(tables[clique], clique, (name,)).tolist() for name, clique in cliques.items()
-    }
-    return {
-        # A fraction holds the float exactly, so rounding half up gives the same count on every machine.
-        name: [int((2 * Fraction(one) + 1) // 2) for one in column]
-        for name, column in counts.items()
     }
 
 
@@ -77,9 +69,6 @@ class _FineCells:
 
     firsts: tuple[int, ...]
     units: tuple[int, ...]
-
-    def part(self, begin: int, end: int) -> "_FineCells":
-        return _FineCells(self.firsts[begin:end], self.units[begin:end])
 
 
 def _placed(
@@ -108,7 +97,7 @@ def _placed(
         counts = histogram.counts[begin:end]
         records = level_counts[place] if level_counts else max(sum(counts), 0)
         known = not histogram.stddev
-        part = cells.part(begin, end)
+        part = _FineCells(cells.firsts[begin:end], cells.units[begin:end])
         levels.append(_exact_level(part, counts) if known else _noisy_level(part, counts, records))
     return _assembled(levels, _position(levels, summed, scale.centre))
 
@@ -141,7 +130,11 @@ def _noisy_level(cells: _FineCells, counts: Sequence[int], records: int) -> _Lev
     # No vector from 0 up has a sum below 0, and one of sum 0 has no shares: numbers are then uniform in
     # the level.
     parts, whole = (cells.units, sum(cells.units)) if total < 1 else _projected(counts, total)
-    weights = _apportioned(parts, whole)
+    # Whole numbers of sum WEIGHTS in proportion to the parts: largest remainders, ties to the first.
+    floors, rests = zip(*(divmod(part * WEIGHTS, whole) for part in parts), strict=True)
+    order = sorted(range(len(parts)), key=lambda place: (-rests[place], place))
+    more = set(order[: WEIGHTS - sum(floors)])
+    weights = [floor + (place in more) for place, floor in enumerate(floors)]
     return _Level(cells, weights, [Fraction(records * weight, WEIGHTS) for weight in weights])
 
 
@@ -159,14 +152,6 @@ def _projected(counts: Sequence[int], total: int) -> tuple[list[int], int]:
     kept = max(place for place, one in enumerate(largest, 1) if place * one > sums[place - 1] - total)
     excess = sums[kept - 1] - total
     return [max(kept * count - excess, 0) for count in counts], kept * total
-
-
-def _apportioned(parts: Sequence[int], whole: int) -> list[int]:
-    """Whole numbers of sum ``WEIGHTS`` in proportion to parts: largest remainders, ties to the first."""
-    weights, rests = zip(*(divmod(part * WEIGHTS, whole) for part in parts), strict=True)
-    order = sorted(range(len(parts)), key=lambda place: (-rests[place], place))
-    more = set(order[: WEIGHTS - sum(weights)])
-    return [weight + (place in more) for place, weight in enumerate(weights)]
 
 
 def _position(levels: Sequence[_Level], summed: SumMeasurement | None, centre: int) -> int:
@@ -236,7 +221,7 @@ def _split(units: int, position: int) -> tuple[int, int]:
     return min(max(-(-weight // units), 0), WHOLE), last + 1
 
 
-# Agreement of exact histograms and sums with the marginals, and with each other.
+# NumberAgreement of exact histograms and sums with the marginals, and with each other.
 
 Table = NDArray[Any]
 """Whole numbers of any size: Python's, in an array of objects."""
@@ -255,20 +240,13 @@ def check_numbers_agree(psi: Psi, coding: Coding) -> None:
         TooLargeError: The groups are too wide to compare.
     """
     if psi.histograms or psi.sums:
-        _Agreement(psi, coding).check()
-
-
-def population_counts(psi: Psi, one: SumMeasurement, coding: Coding) -> Table | None:
-    """Return the records of each group of a sum that are in its population.
-
-    Returns:
-        Shape: the numbers of levels of ``by``. None if psi does not tell them.
-    """
-    return _Agreement(psi, coding).counts(one)
+        NumberAgreement(psi, coding).check()
 
 
 @dataclass(frozen=True)
-class _Agreement:
+class NumberAgreement:
+    """Comparison of the exact numbers of a psi; see ``check_numbers_agree``."""
+
     psi: Psi
     coding: Coding
 
@@ -285,12 +263,16 @@ class _Agreement:
             values = self._of_groups(one.sum, one.values)
             self._check_missing(one.sum, values)
             if counts is not None:
-                self._check_counts(one.sum, counts)
+                groups = self._of_marginals(one.sum.by, frozenset())
+                if np.any(counts < 0) or (groups is not None and np.any(counts > groups)):
+                    raise InvalidPsiError(problem=f"{one.sum} has counts below 0 or above its groups")
+                self._check_missing(one.sum, counts)
                 self._check_ranges(one, values, counts)
                 self._compare(one.sum, (), population, counts, seen)
             self._compare(one.sum, one.sum.of, population, values, seen)
 
     def counts(self, one: SumMeasurement) -> Table | None:
+        """Return the records of each group of a sum that are in its population; None if psi has none."""
         own = one.counts if one.sum.of else one.values
         if own:
             return self._of_groups(one.sum, own)
@@ -354,12 +336,6 @@ class _Agreement:
         for axis, name in enumerate(one.by):
             if name in one.present and np.any(values.take(-1, axis)):
                 raise InvalidPsiError(problem=f"{one} is not 0 where {name} is missing")
-
-    def _check_counts(self, one: Sum, counts: Table) -> None:
-        groups = self._of_marginals(one.by, frozenset())
-        if np.any(counts < 0) or (groups is not None and np.any(counts > groups)):
-            raise InvalidPsiError(problem=f"{one} has counts below 0 or above its groups")
-        self._check_missing(one, counts)
 
     def _check_ranges(self, one: SumMeasurement, values: Table, counts: Table) -> None:
         """Each sum is one that so many records can have, by levels and histogram if psi tells them."""

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from math import sqrt
+from math import prod, sqrt
 from typing import Any
 
 import numpy as np
@@ -16,15 +16,7 @@ from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidPsiError, MeasurementRefusedError
 from gencard.core.json_codecs import ScalarCodec, written
 from gencard.core.statistics.linear import LinearStatistic
-from gencard.core.statistics.marginals import (
-    Attributes,
-    block_dimension,
-    check_subsets,
-    project,
-    subsets,
-    sum_out,
-    total,
-)
+from gencard.core.statistics.marginals import Attributes, check_subsets, project, subsets, sum_out, total
 from gencard.core.types import Counts, FloatArray
 
 
@@ -161,8 +153,7 @@ class Psi:
                 raise InvalidPsiError(problem=f"({where}) has the wrong shape")
             if measurement.values.dtype.kind not in "iuf" or not np.all(np.isfinite(measurement.values)):
                 raise InvalidPsiError(problem=f"({where}) holds values that are not finite numbers")
-            if not (np.isfinite(measurement.stddev) and measurement.stddev >= 0):
-                raise InvalidPsiError(problem=f"({where}) has a stddev that is negative or not a number")
+            _check_stddevs(where, measurement.stddev)
 
     @property
     def cliques(self) -> tuple[Clique, ...]:
@@ -170,10 +161,9 @@ class Psi:
 
     @property
     def exact(self) -> bool:
-        stddevs = [one.stddev for one in self.measurements]
-        stddevs += [one.stddev for one in self.histograms]
-        stddevs += [one.stddev for one in self.sums]
-        return not any(stddevs) and not any(linear.stddevs.any() for linear in self.linear)
+        measured = (*self.measurements, *self.histograms, *self.sums)
+        is_noisy = any(one.stddev for one in measured) or any(one.stddevs.any() for one in self.linear)
+        return not is_noisy
 
     @property
     def fitted(self) -> "Psi":
@@ -326,10 +316,12 @@ def check_consistent(psi: Psi, *, may_be_empty: bool = False) -> None:
     for linear in psi.linear:
         _check_sums(linear, total, slack)
     first: dict[Attributes, tuple[Clique, Counts]] = {}
-    shared = _shared(psi.cliques)
+    check_subsets(psi.cliques)
+    times = Counter(inside for clique in psi.cliques for inside in subsets(clique))
     for measurement in psi.measurements:
-        for attributes in filter(shared.__contains__, subsets(measurement.clique)):
-            _check_agrees(measurement, attributes, first, slack)
+        for attributes in subsets(measurement.clique):
+            if times[attributes] > 1:
+                _check_agrees(measurement, attributes, first, slack)
 
 
 def _check_sums(linear: LinearMeasurement, total: float, slack: float) -> None:
@@ -342,12 +334,6 @@ def _check_sums(linear: LinearMeasurement, total: float, slack: float) -> None:
     room = slack * np.maximum(np.abs(low), np.abs(high))
     if np.any(linear.values < low - room) or np.any(linear.values > high + room):
         raise InvalidPsiError(problem=f"({where}) holds a sum that is out of range")
-
-
-def _shared(cliques: tuple[Clique, ...]) -> frozenset[Attributes]:
-    check_subsets(cliques)
-    times = Counter(inside for clique in cliques for inside in subsets(clique))
-    return frozenset(inside for inside, number in times.items() if number > 1)
 
 
 def _check_agrees(
@@ -420,7 +406,15 @@ def reconcile(psi: Psi) -> Psi:
         consistent = agreeing(
             _with(consistent, [on_simplex(m.values, records) for m in consistent.measurements])
         )
-    return _lifted(consistent, records)
+    # One share for all marginals, the largest that any of them needs: mixed with different shares,
+    # marginals that agree would no longer agree. The maximum below removes rounding errors only.
+    share = _lift(consistent, records)
+    tables = []
+    for measurement in consistent.measurements:
+        values, size = measurement.values, measurement.values.size
+        scaled = values + (records - total(values)) / size
+        tables.append(np.maximum((1 - share) * scaled + share * records / size, 0.0))
+    return _with(consistent, tables)
 
 
 def agreeing(psi: Psi) -> Psi:
@@ -450,7 +444,7 @@ def shrunk(psi: Psi) -> Psi:
     """
     drawn = {}
     for inside, block in interactions(psi).items():
-        freedom = block_dimension(block.values.shape) - 2
+        freedom = prod(size - 1 for size in block.values.shape) - 2
         power = total(block.values**2)
         if freedom <= 0 or power == 0:
             drawn[inside] = block
@@ -544,23 +538,6 @@ def _lift(psi: Psi, records: float) -> float:
         lowest, uniform = float(measurement.values.min()), records / measurement.values.size
         share = max(share, -lowest / (uniform - lowest) if lowest < 0 else 0.0)
     return share
-
-
-def _lifted(psi: Psi, records: float) -> Psi:
-    # One share for all marginals, the largest that any of them needs: mixed with different shares,
-    # marginals that agree would no longer agree. The maximum below removes rounding errors only.
-    share = _lift(psi, records)
-    return _with(
-        psi,
-        [
-            np.maximum((1 - share) * _scaled(m.values, records) + share * records / m.values.size, 0.0)
-            for m in psi.measurements
-        ],
-    )
-
-
-def _scaled(values: FloatArray, records: float) -> FloatArray:
-    return values + (records - total(values)) / values.size
 
 
 def _subsets(domain: Domain, measurement: Measurement) -> Iterator[Clique]:

@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
+from gencard.core.generators.contract import TargetMarginal
 from gencard.core.generators.fitting import PlainTable, relax
 from gencard.core.generators.junction_tree import JunctionTree
-from gencard.core.generators.targets import TargetMarginal
 from gencard.core.statistics.marginals import count
 from gencard.core.types import Counts, FloatArray, Progress, Table, ignore_progress
 from gencard.measures.privacy.released_tables import (

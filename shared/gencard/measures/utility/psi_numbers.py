@@ -15,8 +15,8 @@ from gencard.core.dataset import NumbersOf
 from gencard.core.domain import Clique
 from gencard.core.errors import LackingMarginalsError
 from gencard.core.scale import Scale, shortest, steps_of
+from gencard.core.statistics.linear import unit_bounds
 from gencard.core.statistics.psi import Psi
-from gencard.core.statistics.unit_sums import unit_bounds
 from gencard.core.types import FloatArray
 from gencard.measures.utility.numbers import (
     Known,
