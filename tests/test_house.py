@@ -45,7 +45,7 @@ client.connection             4  1350  19  TLS, credentials, calls, errors
 client.findings               4  1500  17  findings in sentences, plots and pages
 client.pages                  1   400   0  pages of reports and cards
 client.planning               1   450   5  from a formula to rows in one call
-client.question               1   150   3  questions and their options
+client.common.arguments               1   150   3  questions and their options
 client.shell                  8  2700   0  the command gencard
 client.steward                1   550   1  entry point of stewards
 client.steward_views          1   400  20  what stewards see

@@ -17,8 +17,7 @@ from pathlib import Path
 from gencard.core.errors import EmptyDatasetError, InvalidInputError
 from gencard.core.values import MARKS
 from gencard.files import LONGEST_LINE, lines_of
-from gencard.files.content import open_content, open_text_content
-from gencard.files.stored import MOST_BYTES, check_names, empty_words
+from gencard.files.content import MOST_BYTES, check_names, empty_words, open_content, open_text_content
 
 DELIMITERS = (",", ";", "\t", "|")
 _WORDS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}

@@ -21,14 +21,15 @@ import pyreadstat
 
 from gencard.core.errors import InvalidInputError
 from gencard.files.apart import answered, read_apart
-from gencard.files.content import ending_of, too_many_bytes
-from gencard.files.stored import (
+from gencard.files.content import (
     StoredColumn,
     StoredTable,
     check_names,
     code_text,
     distinct_labels,
+    ending_of,
     time_texts,
+    too_many_bytes,
     whole_or_float,
 )
 

@@ -22,13 +22,14 @@ from gencard.core.errors import InvalidInputError
 from gencard.core.values import number_text
 from gencard.files import ParquetSize
 from gencard.files.apart import answered, read_apart
-from gencard.files.content import ending_of, too_many_bytes
-from gencard.files.stored import (
+from gencard.files.content import (
     StoredColumn,
     StoredTable,
     check_names,
     empty_words,
+    ending_of,
     time_texts,
+    too_many_bytes,
     whole_or_float,
 )
 

@@ -23,7 +23,7 @@ from gencard.client.common.display import (
     page_module,
     printable,
 )
-from gencard.client.common.folder import ANSWER, appearing, check_free, save_documents, write_bytes
+from gencard.client.common.formats import ANSWER, appearing, check_free, save_documents, write_bytes
 from gencard.client.common.rows import neutral
 from gencard.core.errors import InvalidInputError, advice_on
 

@@ -20,11 +20,10 @@ from gencard.client.agreement import Agreement, Release
 from gencard.client.answers.answer import Answer
 from gencard.client.checking.bundle import Bundle, Keys, checked_schema, receipt_in, signed_card
 from gencard.client.checking.checks import LogWatch, card_of_statement, check_psi, checked_signed_answer
-from gencard.client.common.arguments import checked, level_values, text
+from gencard.client.common.arguments import AnalystQuestion, AnswerOptions, checked, level_values, text
 from gencard.client.common.display import Displayable, Facts, Grid, Part
 from gencard.client.connection.connection import ProgressDisplay, pages, progress_bar, result_of
 from gencard.client.connection.credentials import Credentials
-from gencard.client.question import AnalystQuestion, AnswerOptions
 from gencard.core.card.budget import Price
 from gencard.core.card.privacy import Mechanism
 from gencard.core.card.terms import Analyses, CardTerms

@@ -8,7 +8,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from gencard.client.checking.checks import card_of_statement, card_payload, checked_receipt, rebuilt
-from gencard.client.common.folder import WELL_KNOWN
+from gencard.client.common.formats import WELL_KNOWN
 from gencard.client.connection.credentials import Credentials, known_history
 from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.coding import Coding

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from gencard.client.common.arguments import LARGEST_WORD, checked_number
 from gencard.client.common.display import Displayable, Facts, Part
-from gencard.client.common.folder import appearing
+from gencard.client.common.formats import appearing
 from gencard.client.common.rows import difference, same_bytes, write_rows
 from gencard.client.connection.credentials import Checkpoint
 from gencard.client.terms import number_stddevs, stddevs, sum_stddevs

@@ -27,7 +27,7 @@ from gencard.client.checking.checks import (
     version_kind_of,
 )
 from gencard.client.common.display import plain
-from gencard.client.common.folder import WELL_KNOWN
+from gencard.client.common.formats import WELL_KNOWN
 from gencard.client.common.rows import BY_VALUES, is_by_values, read_rows
 from gencard.client.connection.credentials import Checkpoint, checkpoint_of
 from gencard.core.card.terms import CardTerms, Tier

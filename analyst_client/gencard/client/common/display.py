@@ -26,7 +26,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gencard.client.common.arguments import checked
-from gencard.client.common.folder import write_bytes
+from gencard.client.common.formats import write_bytes
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
 from gencard.core.types import UNDEFINED, Progress

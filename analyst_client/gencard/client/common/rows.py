@@ -15,11 +15,11 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.client.common.folder import appearing
 from gencard.client.common.formats import (
     MOST_BYTES,
     RowsToWrite,
     TextForm,
+    appearing,
     check_fits,
     days_of_text,
     ending_to_read,
@@ -52,8 +52,7 @@ from gencard.core.errors import (
 from gencard.core.types import FloatArray
 from gencard.core.values import day_of, float_of
 from gencard.files import size_of
-from gencard.files.content import PARQUET
-from gencard.files.stored import is_stored, read_stored
+from gencard.files.content import PARQUET, is_stored, read_stored
 from gencard.run.levels import (
     UNDECLARED,
     UNKNOWN_NUMBER,

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from gencard.client.common.arguments import checked
-from gencard.client.common.folder import appearing
+from gencard.client.common.formats import appearing
 from gencard.core.errors import InvalidInputError, UnauthenticatedError, VerificationError, unwritable
 from gencard.files import DOCUMENT_LIMIT, KEY_LIMIT, LIST_LIMIT, read_file
 from gencard.wire.dsse import CHECKPOINT, key_id, predicate_of

@@ -15,8 +15,7 @@ from gencard.client.checking.checks import Replayed, card_of_statement, check_de
 from gencard.client.checking.verify import AnsweredOnline, CheckLine, Outcome, evidence_time
 from gencard.client.checking.verify import verify as verify_bundle
 from gencard.client.common.display import plain
-from gencard.client.common.folder import make_folder
-from gencard.client.common.formats import usual_form
+from gencard.client.common.formats import make_folder, usual_form
 from gencard.client.common.rows import (
     BY_VALUES,
     ReadRows,

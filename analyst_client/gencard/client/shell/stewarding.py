@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from gencard.client.common.display import Facts, Listed
-from gencard.client.common.folder import write_bytes
+from gencard.client.common.formats import write_bytes
 from gencard.client.connection.credentials import Credentials, read
 from gencard.client.shell.terminal import (
     HERE,

@@ -33,8 +33,8 @@ from gencard.core.values import (
     number_text,
     shown_rules,
 )
+from gencard.files.content import StoredColumn
 from gencard.files.layout import DAY_OR_MONTH_FIRST
-from gencard.files.stored import StoredColumn
 
 MOST_COLUMNS = 5_000
 """Columns for which a schema is drafted, each by several queries."""
