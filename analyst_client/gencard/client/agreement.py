@@ -445,7 +445,7 @@ class Agreement:
         )
         if len(dataset) != receipt.rows:
             raise VerificationError(problem="the receipt names other rows")
-        logged = LogWatch(self.connection).release_entry(entry, receipt, self.card.controller)
+        logged = LogWatch(self.connection).entry(entry, receipt, self.card.controller)
         documents = partial(self._documents, self._verdict(receipt), *logged)
         return Release(
             dataset,

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import isnan, nan
@@ -23,7 +23,7 @@ from gencard.core.errors import (
     TooLargeError,
 )
 from gencard.core.generators.contract import rng_of
-from gencard.core.program_outputs import Output, Outputs, outputs_of_json, outputs_to_json
+from gencard.core.program_outputs import Outputs, outputs_of_json, outputs_to_json
 from gencard.core.typed_json import PLAIN
 from gencard.core.types import FloatArray, Progress
 from gencard.wire.canonical import Document, document_of, json_bytes
@@ -93,7 +93,21 @@ class BoxRequest:
 
 def bytes_of_request(request: BoxRequest) -> bytes:
     """The line and the codes, or the line and the saved fit."""
-    header = _header_of(request)
+    domain = request.dataset.domain
+    header: Document = {
+        "format": FORMAT,
+        "task": str(request.task),
+        "attributes": [list(pair) for pair in zip(domain.attributes, domain.sizes, strict=True)],
+        "records": len(request.dataset),
+        "rows": request.rows,
+        "seed": str(request.seed),
+        "parameters": dict(request.parameters),
+        "workload": [list(clique) for clique in request.workload],
+        "values": {
+            name: [None if isnan(value) else value for value in values]
+            for name, values in request.values.items()
+        },
+    }
     if request.task is BoxTask.SAMPLE:
         header["saved"] = len(request.saved)
     if request.task is BoxTask.ANALYSE:
@@ -133,24 +147,6 @@ def dataset_of_columns(data: bytes, domain: Domain, rows: int) -> Dataset:
     if start != len(data):
         raise ValueError("more bytes than codes")
     return Dataset.of_columns(domain, columns)
-
-
-def _header_of(request: BoxRequest) -> Document:
-    domain = request.dataset.domain
-    return {
-        "format": FORMAT,
-        "task": str(request.task),
-        "attributes": [list(pair) for pair in zip(domain.attributes, domain.sizes, strict=True)],
-        "records": len(request.dataset),
-        "rows": request.rows,
-        "seed": str(request.seed),
-        "parameters": dict(request.parameters),
-        "workload": [list(clique) for clique in request.workload],
-        "values": {
-            name: [None if isnan(value) else value for value in values]
-            for name, values in request.values.items()
-        },
-    }
 
 
 def _request_of(header: Document, stream: BinaryIO) -> BoxRequest:
@@ -213,11 +209,8 @@ def rows_answer(dataset: Dataset) -> bytes:
 
 
 def fit_answer(saved: bytes) -> bytes:
+    """A fit; or the outputs of a program, as JSON."""
     return _fit_line(len(saved)) + saved
-
-
-def outputs_answer(outputs: Sequence[Output]) -> bytes:
-    return fit_answer(json_bytes(outputs_to_json(outputs)))
 
 
 def progress_line(hundredths: int) -> bytes:

@@ -325,7 +325,7 @@ def _codec(kind: Any, field: FieldDescriptor) -> _Codec:
     """Raises TypeError where values of the type have no such field."""
     origin = get_origin(kind)
     if origin is None or kind in _SCALARS:
-        return _of_dataclass(kind, field) if is_dataclass(kind) else _single(kind, field)
+        return _single(kind, field)
     if origin in (UnionType, Union):
         (member,) = members_of(kind)
         return _codec(member, field)
@@ -337,31 +337,25 @@ def _codec(kind: Any, field: FieldDescriptor) -> _Codec:
     return _mapping(get_args(kind)[1], field)
 
 
-def _of_dataclass(kind: Any, field: FieldDescriptor) -> _Codec:
+def _single(kind: Any, field: FieldDescriptor) -> _Codec:
     if kind in _SCALARS:
         return _SCALARS[kind]
-    if field.type == FieldDescriptor.TYPE_BYTES:
+    if field.type in _ALIKE.get(kind, ()):
+        return _Codec(lambda value: value, lambda value, _: value)
+    is_json = field.type == FieldDescriptor.TYPE_BYTES
+    if is_dataclass(kind) and is_json:
         return _Codec(
             lambda value: json.dumps(PLAIN.write(value)).encode(),
             lambda content, path: PLAIN.read(kind, _json_of(content, path), field=path),
         )
-    form = _form(kind, _class_of(field))
-    return _Codec(form.write, form.read)
-
-
-def _single(kind: Any, field: FieldDescriptor) -> _Codec:
-    if field.type in _ALIKE.get(kind, ()):
-        return _AS_IT_IS
-    if kind is Any and field.type == FieldDescriptor.TYPE_BYTES:
+    if is_dataclass(kind):
+        form = _form(kind, _class_of(field))
+        return _Codec(form.write, form.read)
+    if kind is Any and is_json:
         return _Codec(lambda value: json.dumps(value).encode(), _json_of)
     if isinstance(kind, type) and issubclass(kind, StrEnum):
         return _enumeration(kind, field)
-    if kind not in _SCALARS:
-        raise TypeError(f"{field.full_name} cannot hold {kind}")
-    return _SCALARS[kind]
-
-
-_AS_IT_IS = _Codec(lambda value: value, lambda value, _: value)
+    raise TypeError(f"{field.full_name} cannot hold {kind}")
 
 
 def _enumeration(kind: type[StrEnum], field: FieldDescriptor) -> _Codec:

@@ -80,14 +80,11 @@ class Receipt:
                 field="psi",
                 problem="is required unless there is a private box, and not allowed with one",
             )
-        if (self.seed is None) != self.drawn_by_records:
+        # nobody can replay rows about which records decided, besides psi
+        by_records = bool(self.audited or self.without_uniques or self.private_box)
+        if (self.seed is None) != by_records:
             problem = "is required if the rows follow from psi alone, and not allowed otherwise"
             raise InvalidInputError(field="seed", problem=problem)
-
-    @property
-    def drawn_by_records(self) -> bool:
-        """Whether records decided about the rows, besides psi: nobody can replay them."""
-        return bool(self.audited or self.without_uniques or self.private_box)
 
     @property
     def drawing_seed(self) -> int:
@@ -169,7 +166,9 @@ class Question:
     def values(self) -> dict[str, list[float]]:
         """The number that each level of an attribute stands for, where the analyst gave numbers."""
         values = self._options.get("values", {}) if self.options else {}
-        right = isinstance(values, dict) and all(map(_are_numbers, values.values()))
+        right = isinstance(values, dict) and all(
+            isinstance(one, list) and {int, float}.issuperset(map(type, one)) for one in values.values()
+        )
         if not right:
             raise values_refused()
         return {name: list(map(float, numbers)) for name, numbers in values.items()}
@@ -196,10 +195,6 @@ def values_refused() -> InvalidInputError:
         advice="Ask the data's holder to declare numbers or edges, or use values in an answer from psi: "
         "card.answer(...), gencard answer.",
     )
-
-
-def _are_numbers(value: object) -> bool:
-    return isinstance(value, list) and all(type(one) in (int, float) for one in value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +295,7 @@ def claim_of_document(document: Document) -> Claim:
     )
 
 
-_NUMBERS = tuple(field.name for field in fields(Transform) if field.name != "zeros")
+_NUMBERS = [field.name for field in fields(Transform) if field.name != "zeros"]
 
 
 def transform_document(transform: Transform) -> Document:
@@ -328,7 +323,6 @@ _FORM = replace(
         Claim: ScalarCodec(claim_document, claim_of_document),
     },
 )
-_CARD = _FORM.codec(CardTerms)
 
 
 def price_document(price: Price) -> Document:
@@ -349,7 +343,7 @@ def terms_of_document(document: Document) -> Proposal:
 
 def card_document(card: CardTerms) -> Document:
     """The terms with their surroundings; the generator's name stands beside its digest once more."""
-    document: Document = _CARD.write(card)
+    document: Document = _FORM.write(card)
     document["generator"]["name"] = card.terms.generator
     return document
 

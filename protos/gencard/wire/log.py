@@ -5,7 +5,7 @@ entry and follow the path up to the checkpoint's root (RFC 9162, 2.1.3.2).
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from gencard.core.errors import InvalidInputError, InvalidNumberError, VerificationError
@@ -236,45 +236,35 @@ def resource_of(body: bytes) -> str:
     return value
 
 
-def check_release_entry(body: bytes, receipt: Receipt, controller: str) -> None:
-    """Check that an entry of the log is the one that the receipt of a release names."""
-    facts, recorded = _facts_and_details(body)
-    agreements = {
-        "kind of entry": facts.get("action") == "release",
-        "index": facts.get("index") == str(receipt.log_index),
-        "release": facts.get("resource") == receipt.name,
-        "controller": facts.get("actor") == controller,
-        "rows": recorded.get("data_digest") == receipt.rows_digest,
-        "psi": recorded.get("psi_digest", "") == receipt.psi_digest,
-    }
-    _refuse_differences(agreements, "the receipt")
+def check_entry(body: bytes, signed: Receipt | SignedAnswer, controller: str) -> None:
+    """Check that an entry of the log is the one that the receipt of a release or an answer names.
 
-
-def check_answer_entry(body: bytes, answer: SignedAnswer) -> None:
-    """Check that an entry of the log is the one that a signed answer names."""
-    facts, recorded = _facts_and_details(body)
-    digest = "" if answer.answer is None else digest_of(answer.answer)
-    agreements = {
-        "kind of entry": facts.get("action") == "answer",
-        "index": facts.get("index") == str(answer.log_index),
-        "answer": facts.get("resource") == answer.name,
-        "who released it": facts.get("actor") == answer.released_by,
-        "verdict": recorded.get("verdict") == answer.verdict,
-        "numbers": recorded.get("data_digest", "") == digest,
-    }
-    _refuse_differences(agreements, "the signed answer")
-
-
-def _facts_and_details(body: bytes) -> tuple[Document, Document]:
+    Args:
+        controller: URI of the controller, which alone makes releases.
+    """
     facts = _facts(body)
     details = facts.get("details")
-    return facts, details if isinstance(details, dict) else {}
-
-
-def _refuse_differences(agreements: Mapping[str, bool], other: str) -> None:
+    recorded = details if isinstance(details, dict) else {}
+    kind, document = "answer", "the signed answer"
+    if isinstance(signed, Receipt):
+        kind, document = "release", "the receipt"
+    agreements = {
+        "kind of entry": facts.get("action") == kind,
+        "index": facts.get("index") == str(signed.log_index),
+        kind: facts.get("resource") == signed.name,
+    }
+    if isinstance(signed, Receipt):
+        agreements["controller"] = facts.get("actor") == controller
+        agreements["rows"] = recorded.get("data_digest") == signed.rows_digest
+        agreements["psi"] = recorded.get("psi_digest", "") == signed.psi_digest
+    else:
+        digest = "" if signed.answer is None else digest_of(signed.answer)
+        agreements["who released it"] = facts.get("actor") == signed.released_by
+        agreements["verdict"] = recorded.get("verdict") == signed.verdict
+        agreements["numbers"] = recorded.get("data_digest", "") == digest
     for what, agrees in agreements.items():
         if not agrees:
-            raise VerificationError(problem=f"the log entry and {other} differ in {what}")
+            raise VerificationError(problem=f"the log entry and {document} differ in {what}")
 
 
 def check_in_log(entry: LogEntry, index: int, root: bytes) -> None:

@@ -223,15 +223,11 @@ def pack(codes: bytes, bits: int) -> bytes:
     return octets.tobytes()
 
 
-def packed_bytes(count: int, bits: int) -> int:
-    return -(-count * bits // 8)
-
-
 def unpack(content: bytes, count: int, bits: int, room: Bytes) -> Bytes:
     """Codes of 1, 2 or 4 bits, a byte each; raises InvalidDatasetError if bits without a code are not 0.
 
     Args:
-        content: ``packed_bytes(count, bits)`` bytes.
+        content: As few bytes as hold ``count`` codes.
         room: For the codes; 7 bytes longer than they are.
     """
     packed, codes_of = np.frombuffer(content, dtype=np.uint8), _codes_of_bytes(bits)
@@ -283,7 +279,7 @@ class PackedTable:
 
     def _codes(self, content: bytes, count: int, size: int) -> NDArray[np.unsignedinteger]:
         bits = packed_bits(size)
-        if len(content) != packed_bytes(count, bits):
+        if len(content) != -(-count * bits // 8):
             raise InvalidDatasetError(problem=NOT_FILLED)
         if bits >= 8:
             return np.frombuffer(content, dtype=wire_dtype(size))

@@ -143,7 +143,7 @@ def fetch(agreement: Agreement, name: str, question: Question | None = None) -> 
     signed = checked_signed_answer(envelope, keys, agreement.card, card_digest=agreement.digest)
     if signed.name != name or (question is not None and signed.question != question):
         raise VerificationError(problem="the signed answer belongs to another question")
-    logged = LogWatch(connection).answer_entry(got.log_entry, signed)
+    logged = LogWatch(connection).entry(got.log_entry, signed, agreement.card.controller)
     if signed.verdict is AnswerVerdict.REFUSED:
         error = RunRefusedError(answer=name, reasons=", ".join(signed.reasons))
         if OUTPUT_RULES not in signed.reasons:

@@ -47,14 +47,7 @@ from gencard.wire.documents import (
 )
 from gencard.wire.dsse import ANSWER, CARD, RECEIPT, VERDICT, predicate_of, statement, subject_digest
 from gencard.wire.keys import KeyHistory
-from gencard.wire.log import (
-    LogEntry,
-    check_answer_entry,
-    check_consistency,
-    check_in_log,
-    check_inclusion,
-    check_release_entry,
-)
+from gencard.wire.log import LogEntry, check_consistency, check_entry, check_in_log, check_inclusion
 from gencard.wire.psi import coding_digest, psi_document
 
 if TYPE_CHECKING:
@@ -263,22 +256,17 @@ class LogWatch:
         check_inclusion(proof.leaf, index, checkpoint.size, proof.path, root)
         return proof.leaf.hex()
 
-    def release_entry(
-        self, body: bytes, receipt: Receipt, controller: str
+    def entry(
+        self, body: bytes, signed: Receipt | SignedAnswer, controller: str
     ) -> tuple[LogEntry, Checkpoint]:
-        """The log entry of a release, proved to be in the newest checkpoint, and that checkpoint.
+        """The log entry of a release or an answer, proved to be in the newest checkpoint, and that one.
 
         Args:
             body: The entry as the controller sent it.
             controller: Its URI, as the card names it.
         """
-        check_release_entry(body, receipt, controller)
-        return self.proved(body, receipt.log_index)
-
-    def answer_entry(self, body: bytes, answer: SignedAnswer) -> tuple[LogEntry, Checkpoint]:
-        """The same of a signed answer; raises as ``release_entry`` does."""
-        check_answer_entry(body, answer)
-        return self.proved(body, answer.log_index)
+        check_entry(body, signed, controller)
+        return self.proved(body, signed.log_index)
 
     def proved(self, body: bytes, index: int) -> tuple[LogEntry, Checkpoint]:
         """An entry with its proof that it is in the newest checkpoint, and that checkpoint."""

@@ -1,13 +1,11 @@
 """Offline verification of saved files: card, schema, psi, receipts, rows, answers, log, verdicts."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from functools import partial
-from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import NoReturn
 
 from gencard.client.checking.bundle import (
     Bundle,
@@ -39,8 +37,6 @@ from gencard.wire.canonical import Document, document_of, sha256, time_of, time_
 from gencard.wire.documents import Receipt, SignedAnswer
 from gencard.wire.dsse import REVOCATION, VERDICT, predicate_of, subject_digest
 from gencard.wire.keys import grouped
-
-Value = TypeVar("Value")
 
 _NO_ANALYST_KEY = "give the analyst's public signing key with --analyst-key FILE"
 _NO_ENTRY = (
@@ -93,17 +89,16 @@ class AnsweredOnline:
 class _Record:
     checks: list[CheckLine] = field(default_factory=list)
 
-    def check(
-        self, what: str, find: Callable[[], Value], detail: Callable[[Value], str]
-    ) -> Value | None:
-        """Run one check and record its outcome; returns its value, or None if it failed."""
+    @contextmanager
+    def check(self, what: str) -> Iterator[Callable[[str], None]]:
+        """Run a block as one check and record its outcome; the block says what it confirmed."""
+        details = [""]
         try:
-            value = find()
+            yield details.append
         except GencardError as error:
             self.checks.append(CheckLine(what, Outcome.FAILED, error.message))
-            return None
-        self.checks.append(CheckLine(what, Outcome.PASSED, detail(value)))
-        return value
+        else:
+            self.checks.append(CheckLine(what, Outcome.PASSED, details[-1]))
 
     def note(self, what: str, detail: str) -> None:
         self.checks.append(CheckLine(what, Outcome.NOTED, detail))
@@ -122,33 +117,29 @@ def verify(
         online: The controller's answer about the card; None if it was not asked, so that only a
             revocation among the files is seen.
     """
-    record = _Record()
+    record, card, coding = _Record(), None, None
     keys = _check_files(bundle, keys, record)
-    signed = partial(signed_card, bundle, keys)
-    signers = "both" if keys.analyst else "the controller"
-    card = record.check(f"Card, signed by {signers}", signed, lambda card: card.name)
+    with record.check(f"Card, signed by {'both' if keys.analyst else 'the controller'}") as confirm:
+        card = signed_card(bundle, keys)
+        confirm(card.name)
     if card is None:
         return record.checks
-    _note_analyst(bundle, card, keys, record)
+    if keys.analyst:
+        _, signatures = dsse.opened(bundle.one("card").content)
+        signers = [key_id for key_id in map(dsse.key_id, keys.analyst) if key_id in signatures]
+        record.note("Analyst's key", f"{grouped(signers[0])}: {keys.analyst_source}")
+    else:
+        record.leave("Analyst's signature", f"of {card.analyst}: {_NO_ANALYST_KEY}")
     over = "ended" if now >= time_of(card.expire_time) else "ends"
     record.note("Validity of the card", f"{over} {card.expire_time}{_seen(bundle, keys, online)}")
-    coding = record.check("Schema", partial(checked_schema, bundle, card), lambda _: card.coding_digest)
+    with record.check("Schema") as confirm:
+        coding = checked_schema(bundle, card)
+        confirm(card.coding_digest)
     receipts = _receipts(bundle, card, keys, record)
     record.note("Tier", f"{card.tier}: reliable for {card.tier.holds_against}")
     _check_audited(bundle, card, keys, receipts, record)
-    if card.tier is Tier.PRIVATE:
-        record.check("psi", partial(_no_psi, bundle), str)
-    elif coding is not None:
-        record.check("psi", partial(_psi_digest, bundle, card, coding, receipts), str)
-    if coding is not None:
-        for file in bundle.all("rows"):
-            record.check(
-                f"Rows {file.path.name}",
-                partial(_rows_digest, bundle, file, card, coding, receipts),
-                str,
-            )
-    answers = _answers(bundle, card, keys, record)
-    _check_log(bundle, card, keys, (receipts, answers), record)
+    _check_data(bundle, card, coding, receipts, record)
+    _check_log(bundle, card, keys, [*receipts, *_answers(bundle, card, keys, record)], record)
     _check_facts(bundle, keys, record)
     if online is not None:
         _check_online(bundle, keys, online, now, record)
@@ -156,58 +147,186 @@ def verify(
     return record.checks
 
 
+def _check_files(bundle: Bundle, keys: Keys, record: _Record) -> Keys:
+    """Check that no file is damaged; returns the keys with their successors."""
+    for path in bundle.damaged:
+        with record.check(f"File {path.name}"):
+            kind = WELL_KNOWN.get(path.name, "document")
+            problem = f"the file is damaged: it is not a {kind} in canonical form"
+            raise VerificationError(problem=problem)
+    if bundle.all("keys"):
+        with record.check("Key rotations") as confirm:
+            keys = keys.followed(bundle)
+            log = () if keys.log is None else keys.log.changes
+            changes = sorted((*keys.controller.changes, *log), key=lambda change: change.time)
+            confirm(", ".join(f"{change.use} {change.number}, {change.time}" for change in changes))
+    return keys
+
+
+def _receipts(bundle: Bundle, card: CardTerms, keys: Keys, record: _Record) -> list[Receipt]:
+    receipts = []
+    for file in bundle.all("receipt"):
+        with record.check(f"Receipt {file.path.name}") as confirm:
+            receipt = receipt_in(bundle, card, file, keys)
+            receipts.append(receipt)
+            maker = f"seed {receipt.seed}" if receipt.audited is None else "by an audited black box"
+            maker = "by one noisy fit of a private black box" if receipt.private_box else maker
+            maker = "without replicated uniques" if receipt.without_uniques else maker
+            confirm(f"{receipt.rows:,} rows, {maker}, {receipt.time}")
+    if any(receipt.version_kind for receipt in receipts):
+        with record.check("Version of the records") as confirm:
+            kind = version_kind_of(receipts)
+            confirm(kind.wording if kind else "not said")
+    return receipts
+
+
+def _check_audited(
+    bundle: Bundle, card: CardTerms, keys: Keys, receipts: list[Receipt], record: _Record
+) -> None:
+    """Check that each receipt of a black box has a passing verdict among the files."""
+    envelopes = [file.content for file in bundle.all("verdict")]
+    boxes = {receipt.audited for receipt in receipts if receipt.audited is not None}
+    digest = card_digest(bundle)
+    for audited in sorted(boxes, key=lambda box: box.verdict_digest):
+        with record.check("Audit of the generator") as confirm:
+            passing_verdict(envelopes, audited, keys.controller, card, digest)
+            confirm(card.terms.generator)
+
+
+def _check_data(
+    bundle: Bundle, card: CardTerms, coding: Coding | None, receipts: list[Receipt], record: _Record
+) -> None:
+    """Check psi and rows against the card and its receipts."""
+    if card.tier is Tier.PRIVATE:
+        with record.check("psi") as confirm:
+            if bundle.all("psi"):
+                problem = "a card of tier private has no psi, but a psi file was found"
+                raise VerificationError(problem=problem)
+            confirm("none; the generator adds noise, and no statistics are released")
+    elif coding is not None:
+        with record.check("psi") as confirm:
+            check_psi(card, bundle.psi(), coding)
+            digest = sha256(bundle.one("psi").content)
+            if any(receipt.psi_digest != digest for receipt in receipts):
+                raise VerificationError(problem="a receipt names another psi")
+            confirm(digest)
+    for file in bundle.all("rows") if coding is not None else ():
+        with record.check(f"Rows {file.path.name}") as confirm:
+            confirm(_rows_digest(bundle, file, card, coding, receipts))
+
+
+def _rows_digest(
+    bundle: Bundle, file: File, card: CardTerms, coding: Coding, receipts: list[Receipt]
+) -> str:
+    dataset = read_rows(file.path, coding, coding.domain.covered_by(card.terms.cliques))
+    digest, size = dataset.digest(), len(dataset)
+    own = [one for one in receipts if (one.rows_digest, one.rows) == (digest, size)]
+    if not own:
+        raise VerificationError(problem="no receipt matches these rows")
+    places = places_by(card, bundle.psi, coding)
+    check_delivered_file(file.path, dataset, coding, [one.drawing_seed for one in own], places)
+    return f"{digest}, {BY_VALUES}" if is_by_values(file.path) else digest
+
+
+def _answers(bundle: Bundle, card: CardTerms, keys: Keys, record: _Record) -> list[SignedAnswer]:
+    digest, answers = card_digest(bundle), []
+    for file in bundle.all("answer"):
+        with record.check(f"Answer {file.path.name}") as confirm:
+            one = checked_signed_answer(file.content, keys.controller, card, card_digest=digest)
+            answers.append(one)
+            confirm(f"{one.verdict} by {one.released_by}, {one.numbers:,} numbers, {one.time}")
+    return answers
+
+
 def _check_log(
     bundle: Bundle,
     card: CardTerms,
     keys: Keys,
-    signed: tuple[list[Receipt], list[SignedAnswer]],
-    to: _Record,
+    signed: Sequence[Receipt | SignedAnswer],
+    record: _Record,
 ) -> None:
     """Check that checkpoints are signed and consistent, and cover what receipts and answers name."""
     known: dict[int, Checkpoint] = {}
     for file in bundle.all("checkpoint"):
-        find = partial(_checkpoint, file, keys, known)
-        to.check(
-            f"Log {file.path.name}",
-            find,
-            lambda checkpoint: f"{checkpoint.size} entries, {checkpoint.time}",
-        )
-    receipts, answers = signed
-    for receipt in receipts:
-        agrees = partial(wire_log.check_release_entry, receipt=receipt, controller=card.controller)
-        find_entry = partial(_logged, bundle, receipt, known, agrees)
-        to.check(f"Log entry {receipt.log_index}", find_entry, str)
-    for answer in answers:
-        agrees = partial(wire_log.check_answer_entry, answer=answer)
-        find_entry = partial(_logged, bundle, answer, known, agrees)
-        to.check(f"Log entry {answer.log_index}", find_entry, str)
+        with record.check(f"Log {file.path.name}") as confirm:
+            if keys.log is None:
+                problem = "the log's key is not known; name it with --log-key FILE"
+                raise VerificationError(problem=problem)
+            checkpoint = checkpoint_of(file.content, keys.log)
+            if known.setdefault(checkpoint.size, checkpoint).root != checkpoint.root:
+                problem = "the log was forked: two checkpoints of the same size have different roots"
+                raise VerificationError(problem=problem)
+            confirm(f"{checkpoint.size} entries, {checkpoint.time}")
+    for one in signed:
+        with record.check(f"Log entry {one.log_index}") as confirm:
+            checkpoint = _covering(bundle, one, card.controller, known)
+            confirm(f"included in the signed log of {checkpoint.size} entries, {checkpoint.time}")
 
 
-def _refuse_damaged(path: Path) -> str:
-    kind = WELL_KNOWN.get(path.name, "document")
-    raise VerificationError(problem=f"the file is damaged: it is not a {kind} in canonical form")
-
-
-def _logged(
+def _covering(
     bundle: Bundle,
     signed: Receipt | SignedAnswer,
+    controller: str,
     checkpoints: Mapping[int, Checkpoint],
-    check: Callable[[bytes], None],
-) -> str:
-    """The checkpoint that covers the log entry of a receipt or an answer.
-
-    Args:
-        check: Raises VerificationError if an entry differs from the signed document.
-    """
+) -> Checkpoint:
+    """The checkpoint that covers the log entry of a receipt or an answer."""
     entries = [wire_log.log_entry_of_document(file.content) for file in bundle.all("log entry")]
     own = [entry for entry in entries if wire_log.resource_of(entry.body) == signed.name]
     for entry in own:
-        check(entry.body)
+        wire_log.check_entry(entry.body, signed, controller)
         if entry.size in checkpoints:
             checkpoint = checkpoints[entry.size]
             wire_log.check_in_log(entry, signed.log_index, bytes.fromhex(checkpoint.root))
-            return f"included in the signed log of {checkpoint.size} entries, {checkpoint.time}"
+            return checkpoint
     raise VerificationError(problem=_NO_CHECKPOINT if own else _NO_ENTRY)
+
+
+def _check_facts(bundle: Bundle, keys: Keys, record: _Record) -> None:
+    digest = card_digest(bundle)
+    for file in bundle.all("verdict"):
+        with record.check(f"Verdict {file.path.name}") as confirm:
+            fact = _fact(file, VERDICT, keys, digest)
+            confirm(f"{fact.get('blackBox', '?')}: {fact.get('verdict', '?')}")
+    for file in bundle.all("revocation"):
+        with record.check(f"Revocation {file.path.name}"):
+            _refuse_revoked(_fact(file, REVOCATION, keys, digest))
+
+
+def _fact(file: File, kind: str, keys: Keys, card_digest: str) -> Document:
+    payload = keys.controller.payload_of(file.content)
+    fact = predicate_of(payload, kind)
+    if subject_digest(payload) != card_digest:
+        raise VerificationError(problem="this document is about another card")
+    return fact
+
+
+def _refuse_revoked(fact: Document) -> NoReturn:
+    time, remark = fact.get("time", "at some time"), fact.get("remark", "")
+    reason = f" ({plain(str(remark))})" if remark else ""
+    raise VerificationError(problem=f"the controller revoked this card, {time}{reason}")
+
+
+def _check_online(
+    bundle: Bundle, keys: Keys, online: AnsweredOnline, now: datetime, record: _Record
+) -> None:
+    """Check that the card is not revoked; fails too if a revocation is not signed, or another card's."""
+    if online.problem:
+        record.leave(_ONLINE, online.problem)
+        return
+    with record.check(_ONLINE) as confirm:
+        for envelope in online.facts:  # receipts and verdicts are among them
+            if document_of(dsse.opened(envelope)[0], "statement").get("predicateType") == REVOCATION:
+                payload = keys.controller.payload_of(envelope)
+                if subject_digest(payload) != card_digest(bundle):
+                    raise VerificationError(problem="the controller answered about another card")
+                _refuse_revoked(predicate_of(payload, REVOCATION))
+        if online.is_revoked:
+            problem = "the controller calls this card revoked, without signing it"
+            raise VerificationError(problem=problem)
+        confirm(f"none, as the controller answered at {time_text(now)}")
+
+
+_ONLINE = "Revocation, asked online"
 
 
 def _leave_missing(bundle: Bundle, receipts: Sequence[Receipt], record: _Record) -> None:
@@ -225,117 +344,6 @@ def _leave_missing(bundle: Bundle, receipts: Sequence[Receipt], record: _Record)
     if bundle.ignored:
         names = ", ".join(sorted(path.name for path in bundle.ignored))
         record.note("Other files", f"{names}: not part of the release, and covered by no signature")
-
-
-def _keys_text(keys: Keys) -> str:
-    log = () if keys.log is None else keys.log.changes
-    changes = sorted((*keys.controller.changes, *log), key=lambda change: change.time)
-    return ", ".join(f"{change.use} {change.number}, {change.time}" for change in changes)
-
-
-def _check_files(bundle: Bundle, keys: Keys, record: _Record) -> Keys:
-    """Check that no file is damaged; returns the keys with their successors."""
-    for path in bundle.damaged:
-        record.check(f"File {path.name}", partial(_refuse_damaged, path), str)
-    if not bundle.all("keys"):
-        return keys
-    return record.check("Key rotations", partial(keys.followed, bundle), _keys_text) or keys
-
-
-def _note_analyst(bundle: Bundle, card: CardTerms, keys: Keys, record: _Record) -> None:
-    if keys.analyst:
-        _, signatures = dsse.opened(bundle.one("card").content)
-        signers = [key_id for key_id in map(dsse.key_id, keys.analyst) if key_id in signatures]
-        record.note("Analyst's key", f"{grouped(signers[0])}: {keys.analyst_source}")
-    else:
-        record.leave("Analyst's signature", f"of {card.analyst}: {_NO_ANALYST_KEY}")
-
-
-def _answers(bundle: Bundle, card: CardTerms, keys: Keys, record: _Record) -> list[SignedAnswer]:
-    digest, results = card_digest(bundle), []
-    for file in bundle.all("answer"):
-        find = partial(checked_signed_answer, file.content, keys.controller, card, card_digest=digest)
-        results.append(
-            record.check(
-                f"Answer {file.path.name}",
-                find,
-                lambda one: f"{one.verdict} by {one.released_by}, {one.numbers:,} numbers, {one.time}",
-            )
-        )
-    return [answer for answer in results if answer is not None]
-
-
-def _receipts(bundle: Bundle, card: CardTerms, keys: Keys, record: _Record) -> list[Receipt]:
-    results = []
-    for file in bundle.all("receipt"):
-        find = partial(receipt_in, bundle, card, file, keys)
-        results.append(record.check(f"Receipt {file.path.name}", find, _receipt_text))
-    receipts = [receipt for receipt in results if receipt is not None]
-    if any(receipt.version_kind for receipt in receipts):
-        record.check(
-            "Version of the records",
-            partial(version_kind_of, receipts),
-            lambda kind: kind.wording if kind else "not said",
-        )
-    return receipts
-
-
-def _receipt_text(receipt: Receipt) -> str:
-    maker = f"seed {receipt.seed}" if receipt.audited is None else "by an audited black box"
-    maker = "by one noisy fit of a private black box" if receipt.private_box else maker
-    maker = "without replicated uniques" if receipt.without_uniques else maker
-    return f"{receipt.rows:,} rows, {maker}, {receipt.time}"
-
-
-def _check_audited(
-    bundle: Bundle, card: CardTerms, keys: Keys, receipts: list[Receipt], to: _Record
-) -> None:
-    """Check that each receipt of a black box has a passing verdict among the files."""
-    envelopes = [file.content for file in bundle.all("verdict")]
-    boxes = {receipt.audited for receipt in receipts if receipt.audited is not None}
-    digest = card_digest(bundle)
-    for audited in sorted(boxes, key=lambda box: box.verdict_digest):
-        find = partial(passing_verdict, envelopes, audited, keys.controller, card, digest)
-        to.check("Audit of the generator", find, lambda _: card.terms.generator)
-
-
-def _no_psi(bundle: Bundle) -> str:
-    """Raises VerificationError if there is a psi file for a card that releases none."""
-    if bundle.all("psi"):
-        raise VerificationError(problem="a card of tier private has no psi, but a psi file was found")
-    return "none; the generator adds noise, and no statistics are released"
-
-
-def _psi_digest(bundle: Bundle, card: CardTerms, coding: Coding, receipts: list[Receipt]) -> str:
-    check_psi(card, bundle.psi(), coding)
-    digest = sha256(bundle.one("psi").content)
-    if any(receipt.psi_digest != digest for receipt in receipts):
-        raise VerificationError(problem="a receipt names another psi")
-    return digest
-
-
-def _rows_digest(
-    bundle: Bundle, file: File, card: CardTerms, coding: Coding, receipts: list[Receipt]
-) -> str:
-    dataset = read_rows(file.path, coding, coding.domain.covered_by(card.terms.cliques))
-    digest, size = dataset.digest(), len(dataset)
-    own = [one for one in receipts if (one.rows_digest, one.rows) == (digest, size)]
-    if not own:
-        raise VerificationError(problem="no receipt matches these rows")
-    places = places_by(card, bundle.psi, coding)
-    check_delivered_file(file.path, dataset, coding, [one.drawing_seed for one in own], places)
-    return f"{digest}, {BY_VALUES}" if is_by_values(file.path) else digest
-
-
-def _checkpoint(file: File, keys: Keys, known: dict[int, Checkpoint]) -> Checkpoint:
-    if keys.log is None:
-        raise VerificationError(problem="the log's key is not known; name it with --log-key FILE")
-    checkpoint = checkpoint_of(file.content, keys.log)
-    if known.setdefault(checkpoint.size, checkpoint).root != checkpoint.root:
-        raise VerificationError(
-            problem="the log was forked: two checkpoints of the same size have different roots"
-        )
-    return checkpoint
 
 
 def evidence_time(bundle: Bundle, keys: Keys) -> str:
@@ -359,58 +367,3 @@ def _seen(bundle: Bundle, keys: Keys, online: AnsweredOnline | None) -> str:
         return ""
     time = evidence_time(bundle, keys)
     return f"; not revoked{f' until {time}' if time else ''}, as far as these files show"
-
-
-def _check_online(
-    bundle: Bundle, keys: Keys, online: AnsweredOnline, now: datetime, record: _Record
-) -> None:
-    what = "Revocation, asked online"
-    if online.problem:
-        record.leave(what, online.problem)
-        return
-    find = partial(_not_revoked, online, keys, card_digest(bundle), now)
-    record.check(what, find, str)
-
-
-def _not_revoked(online: AnsweredOnline, keys: Keys, card_digest: str, now: datetime) -> str:
-    """Raises VerificationError where the card is revoked, or a revocation is not signed or another's."""
-    for envelope in online.facts:  # receipts and verdicts are among them
-        if document_of(dsse.opened(envelope)[0], "statement").get("predicateType") == REVOCATION:
-            payload = keys.controller.payload_of(envelope)
-            if subject_digest(payload) != card_digest:
-                raise VerificationError(problem="the controller answered about another card")
-            _refuse_revoked(predicate_of(payload, REVOCATION))
-    if online.is_revoked:
-        raise VerificationError(problem="the controller calls this card revoked, without signing it")
-    return f"none, as the controller answered at {time_text(now)}"
-
-
-def _fact(file: File, kind: str, keys: Keys, card_digest: str) -> Document:
-    payload = keys.controller.payload_of(file.content)
-    fact = predicate_of(payload, kind)
-    if subject_digest(payload) != card_digest:
-        raise VerificationError(problem="this document is about another card")
-    return fact
-
-
-def _check_facts(bundle: Bundle, keys: Keys, record: _Record) -> None:
-    digest = card_digest(bundle)
-    for file in bundle.all("verdict"):
-        find = partial(_fact, file, VERDICT, keys, digest)
-        record.check(
-            f"Verdict {file.path.name}",
-            find,
-            lambda fact: f"{fact.get('blackBox', '?')}: {fact.get('verdict', '?')}",
-        )
-    for file in bundle.all("revocation"):
-        record.check(f"Revocation {file.path.name}", partial(_revoked, file, keys, digest), str)
-
-
-def _revoked(file: File, keys: Keys, card_digest: str) -> NoReturn:
-    _refuse_revoked(_fact(file, REVOCATION, keys, card_digest))
-
-
-def _refuse_revoked(fact: Document) -> NoReturn:
-    time, remark = fact.get("time", "at some time"), fact.get("remark", "")
-    reason = f" ({plain(str(remark))})" if remark else ""
-    raise VerificationError(problem=f"the controller revoked this card, {time}{reason}")
