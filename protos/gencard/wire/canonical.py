@@ -31,7 +31,7 @@ def json_bytes(document: Document) -> bytes:
 
 def digest_of(document: Document) -> str:
     """SHA-256, in hex, of the canonical bytes."""
-    return sha256(json_bytes(document))
+    return hashlib.sha256(json_bytes(document)).hexdigest()
 
 
 def sha256(data: bytes) -> str:

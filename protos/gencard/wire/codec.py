@@ -29,7 +29,7 @@ from dataclasses import MISSING, dataclass, field, is_dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from itertools import repeat
 from operator import attrgetter, itemgetter
 from types import NoneType, UnionType
@@ -224,9 +224,7 @@ class _Names:
         return cls(tuple(names), attrgetter(*names, "__class__", "__class__"))
 
 
-_FORMS: dict[tuple[Any, type[Message], frozenset[str] | None], _Form] = {}
-
-
+@cache
 def _form(kind: Any, message: type[Message], others: frozenset[str] | None = None) -> _Form:
     """The form of a dataclass and a message; raises TypeError if their fields differ.
 
@@ -234,12 +232,6 @@ def _form(kind: Any, message: type[Message], others: frozenset[str] | None = Non
         others: Fields of the message that the dataclass does not have, if it may have fields of its own
             instead; None if both have the same.
     """
-    if (kind, message, others) not in _FORMS:
-        _FORMS[kind, message, others] = _made(kind, message, others)
-    return _FORMS[kind, message, others]
-
-
-def _made(kind: Any, message: type[Message], others: frozenset[str] | None) -> _Form:
     described: Any = message.DESCRIPTOR
     fields = described.fields_by_name
     entries: dict[str, CodecField] = {}

@@ -30,6 +30,8 @@ from gencard.wire.canonical import (
 )
 from gencard.wire.dsse import ANSWER, CARD, DOCUMENT, RECEIPT, read_document, statement
 
+_OMITTED = written(omit=True)
+
 # The receipt of a release: what it was made from, signed by the controller.
 
 
@@ -67,12 +69,12 @@ class Receipt:
     log_index: int
     time: Time
     psi_digest: str = field(default="", metadata=written("psi.sha256", omit=True))
-    seed: int | None = field(default=None, metadata=written(omit=True))
-    audited: AuditedBox | None = field(default=None, metadata=written(omit=True))
-    without_uniques: bool = field(default=False, metadata=written(omit=True))
+    seed: int | None = field(default=None, metadata=_OMITTED)
+    audited: AuditedBox | None = field(default=None, metadata=_OMITTED)
+    without_uniques: bool = field(default=False, metadata=_OMITTED)
     private_box: str = field(default="", metadata=written("private.box.sha256", omit=True))
-    most_records: int = field(default=0, metadata=written(omit=True))
-    version_kind: VersionKind | None = field(default=None, metadata=written(omit=True))
+    most_records: int = field(default=0, metadata=_OMITTED)
+    version_kind: VersionKind | None = field(default=None, metadata=_OMITTED)
 
     def __post_init__(self) -> None:
         if bool(self.psi_digest) == bool(self.private_box):
@@ -130,9 +132,9 @@ class Question:
 
     kind: str
     formula: str
-    where: str = field(default="", metadata=written(omit=True))
-    missing: str = field(default="level", metadata=written(omit=True))
-    options: str = field(default="", metadata=written(omit=True))
+    where: str = field(default="", metadata=_OMITTED)
+    missing: str = field(default="level", metadata=_OMITTED)
+    options: str = field(default="", metadata=_OMITTED)
 
     def __post_init__(self) -> None:
         for name, most in (
@@ -179,12 +181,9 @@ class Question:
         return _digest_of(self)
 
 
-_QUESTION = DOCUMENT.codec(Question)
-
-
 @lru_cache(maxsize=100)
 def _digest_of(question: Question) -> str:
-    return digest_of(_QUESTION.write(question))
+    return digest_of(DOCUMENT.write(question))
 
 
 def values_refused() -> InvalidInputError:
@@ -222,7 +221,7 @@ class SignedAnswer:
     numbers: int
     log_index: int
     time: Time
-    reasons: tuple[str, ...] = field(default=(), metadata=written(omit=True))
+    reasons: tuple[str, ...] = field(default=(), metadata=_OMITTED)
     answer: Any = field(default=None, metadata=written(omit=True, scalar=ANY_JSON))
 
     def __post_init__(self) -> None:
@@ -233,11 +232,8 @@ class SignedAnswer:
             )
 
 
-_ANSWER = DOCUMENT.codec(SignedAnswer)
-
-
 def answer_statement(answer: SignedAnswer) -> bytes:
-    return statement(ANSWER, answer.name, _ANSWER.write(answer))
+    return statement(ANSWER, answer.name, DOCUMENT.write(answer))
 
 
 def answer_of_document(document: Document) -> SignedAnswer:

@@ -114,17 +114,8 @@ def check_inclusion(leaf: bytes, index: int, size: int, path: Sequence[bytes], r
     problem = VerificationError(problem=f"the proof does not place entry {index} in the log")
     if not 0 <= index < size:
         raise problem
-    first, last, computed = index, size - 1, leaf
-    for step in path:
-        if last == 0:
-            raise problem
-        if first & 1 or first == last:
-            computed = node_hash(step, computed)
-            first, last = _right_edge(first, last)
-        else:
-            computed = node_hash(computed, step)
-        first, last = first >> 1, last >> 1
-    if last != 0 or computed != root:
+    roots = _climbed(index, size - 1, leaf, path)
+    if roots is None or roots[1] != root:
         raise problem
 
 
@@ -143,33 +134,34 @@ def check_consistency(
         return
     whole = old_size & (old_size - 1) == 0
     steps = [old_root, *path] if whole else list(path)
-    if not steps or _rebuilt(old_size, new_size, steps) != (old_root, new_root):
-        raise problem
-
-
-def _rebuilt(old_size: int, new_size: int, steps: Sequence[bytes]) -> tuple[bytes, bytes] | None:
-    """Both roots as the proof has them, or None where it is too short or too long."""
     first, last = old_size - 1, new_size - 1
     while first & 1:
         first, last = first >> 1, last >> 1
-    old = new = steps[0]
-    for step in steps[1:]:
+    if not steps or _climbed(first, last, steps[0], steps[1:]) != (old_root, new_root):
+        raise problem
+
+
+def _climbed(first: int, last: int, node: bytes, path: Sequence[bytes]) -> tuple[bytes, bytes] | None:
+    """The roots to which a path leads from a node: that of all up to the node, and that of all.
+
+    Args:
+        first, last: Positions of the node and of the last one of its level.
+
+    Returns:
+        None if the path is too short or too long.
+    """
+    old = new = node
+    for step in path:
         if last == 0:
             return None
         if first & 1 or first == last:
             old, new = node_hash(step, old), node_hash(step, new)
-            first, last = _right_edge(first, last)
+            while first and not first & 1:  # levels at which a right edge has no sibling
+                first, last = first >> 1, last >> 1
         else:
             new = node_hash(new, step)
         first, last = first >> 1, last >> 1
     return (old, new) if last == 0 else None
-
-
-def _right_edge(first: int, last: int) -> tuple[int, int]:
-    """Skip the levels at which a right edge has no sibling."""
-    while first and not first & 1:
-        first, last = first >> 1, last >> 1
-    return first, last
 
 
 def _split(size: int) -> int:

@@ -8,7 +8,7 @@ import unicodedata
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -335,20 +335,15 @@ def distinct_labels(labels: dict[Any, str]) -> dict[Any, str]:
     {1: 'yes', 8: 'other (8)', 9: 'other (9)', 10: '10'}
     """
     plain = {code: label or code_text(code) for code, label in labels.items()}
-    while repeated := _repeated(plain.values()):  # a label with its code may be another one's label
+    while True:  # a label with its code may be another one's label
+        forms = {code: unicodedata.normalize("NFC", label) for code, label in plain.items()}
+        repeated = {form for form, times in Counter(forms.values()).items() if times > 1}
+        if not repeated:
+            return plain
         plain = {
-            code: f"{label} ({code_text(code)})" if _form(label) in repeated else label
+            code: f"{label} ({code_text(code)})" if forms[code] in repeated else label
             for code, label in plain.items()
         }
-    return plain
-
-
-def _repeated(labels: Iterable[str]) -> set[str]:
-    return {form for form, times in Counter(map(_form, labels)).items() if times > 1}
-
-
-def _form(text: str) -> str:
-    return unicodedata.normalize("NFC", text)
 
 
 def code_text(code: Any) -> str:
