@@ -224,8 +224,7 @@ class _Names:
         return cls(tuple(names), attrgetter(*names, "__class__", "__class__"))
 
 
-@cache
-def _form(kind: Any, message: type[Message], others: frozenset[str] | None = None) -> _Form:
+def _made(kind: Any, message: type[Message], others: frozenset[str] | None = None) -> _Form:
     """The form of a dataclass and a message; raises TypeError if their fields differ.
 
     Args:
@@ -267,6 +266,9 @@ def _form(kind: Any, message: type[Message], others: frozenset[str] | None = Non
         else:
             plain.append(name)
     return _Form(kind, message, _Names.of(plain), _Names.of(tuples), tuple(parts), choices, private)
+
+
+_form: Callable[..., _Form] = cache(_made)
 
 
 def _members(kind: Any, fields: Any) -> dict[type, tuple[str, _Form]]:
@@ -334,13 +336,13 @@ def _single(kind: Any, field: FieldDescriptor) -> _Codec:
         return _SCALARS[kind]
     if field.type in _ALIKE.get(kind, ()):
         return _Codec(lambda value: value, lambda value, _: value)
-    is_json = field.type == FieldDescriptor.TYPE_BYTES
-    if is_dataclass(kind) and is_json:
+    has_fields, is_json = is_dataclass(kind), field.type == FieldDescriptor.TYPE_BYTES
+    if has_fields and is_json:
         return _Codec(
             lambda value: json.dumps(PLAIN.write(value)).encode(),
             lambda content, path: PLAIN.read(kind, _json_of(content, path), field=path),
         )
-    if is_dataclass(kind):
+    if has_fields:
         form = _form(kind, _class_of(field))
         return _Codec(form.write, form.read)
     if kind is Any and is_json:

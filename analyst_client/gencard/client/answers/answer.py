@@ -192,11 +192,6 @@ class Interval:
     low: float
     high: float
 
-    @property
-    def finite(self) -> bool:
-        """Whether it can be drawn."""
-        return all(map(math.isfinite, (self.estimate, self.low, self.high)))
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CoefficientPlot:
@@ -216,12 +211,8 @@ class CoefficientPlot:
     @property
     def shown(self) -> tuple[Interval, ...]:
         """The intervals that are drawn: the first ``MOST`` that are finite."""
-        return tuple(one for one in self.intervals if one.finite)[:MOST]
-
-    @property
-    def left_out(self) -> int:
-        """Number of intervals that are not drawn."""
-        return len(self.intervals) - len(self.shown)
+        ends = ((one, (one.estimate, one.low, one.high)) for one in self.intervals)
+        return tuple(one for one, numbers in ends if all(map(math.isfinite, numbers)))[:MOST]
 
     def __repr__(self) -> str:
         return "\n".join(self.bars()) or "<no finite interval>"
@@ -241,12 +232,13 @@ class CoefficientPlot:
             for name, one in zip(names, shown, strict=True)
         ]
         scale = f"{low:.3g}".ljust(width - len(f"{high:.3g}")) + f"{high:.3g}"
-        return [*lines, f"{'':<{longest}}  {scale}", *([self.note] if self.left_out else [])]
+        return [*lines, f"{'':<{longest}}  {scale}", *([self.note] if self.note else [])]
 
     @property
     def note(self) -> str:
         """Sentence about values that are not drawn; empty if all are drawn."""
-        return f"{self.left_out:,} more are not drawn; to_frame() has all." if self.left_out else ""
+        more = len(self.intervals) - len(self.shown)
+        return f"{more:,} more are not drawn; to_frame() has all." if more else ""
 
     @checked()
     def save(self, path: str | Path) -> Path:

@@ -190,10 +190,6 @@ def _paid(agreement: Agreement, answer: pb.Answer) -> Price:
 # Programs of the analyst: a dry run here on synthetic rows, then one run on the records, reviewed.
 
 
-def ignore_hundredths(_hundredths: int) -> None:
-    """A dry run reports no progress."""
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class DryRun(Displayable):
     """A program on the rows of one release: the run on the records must have the same shape.
@@ -323,7 +319,7 @@ def outputs_here(path: Path, request: BoxRequest) -> Outputs:
     if process.returncode:
         problem = f"failed on the synthetic rows with exit code {process.returncode}"
         raise InvalidInputError(field="program", problem=problem)
-    reader = AnswerReader(request, ignore_hundredths)
+    reader = AnswerReader(request, lambda _hundredths: None)
     try:
         reader.feed(process.stdout)
         return reader.outputs()

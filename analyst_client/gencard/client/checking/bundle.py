@@ -1,7 +1,7 @@
 """Files of saved releases, recognised by their content and not by their names, and what they prove."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -94,7 +94,13 @@ class Bundle:
             InvalidInputError: A file is missing, not regular or too large, or all files together are too
                 large. Or the caller named a file that is no document of a release.
         """
-        bundle, walk, left = cls(), list(_walk(paths)), BUNDLE_LIMIT.most
+        bundle, left = cls(), BUNDLE_LIMIT.most
+        walk: list[tuple[Path, bool]] = []  # each file, and whether the caller named it, not its folder
+        for path in paths:
+            if path.is_dir():
+                walk += [(file, False) for file in files_in(path, "file") if not file.is_dir()]
+            else:
+                walk.append((path, True))
         for path, is_named in walk:
             left -= _size_read(path, is_named=is_named)
             if left < 0:
@@ -246,15 +252,6 @@ def checked_schema(bundle: Bundle, card: CardTerms) -> Coding:
 def receipt_in(bundle: Bundle, card: CardTerms, file: File, keys: Keys) -> Receipt:
     """A receipt of the card; raises VerificationError where it is not one."""
     return checked_receipt(file.content, keys.controller, card, card_digest=card_digest(bundle))
-
-
-def _walk(paths: Iterable[Path]) -> Iterator[tuple[Path, bool]]:
-    """Yield each file, and whether the caller named the file itself and not its folder."""
-    for path in paths:
-        if path.is_dir():
-            yield from ((file, False) for file in files_in(path, "file") if not file.is_dir())
-        else:
-            yield path, True
 
 
 def _is_document(path: Path) -> bool:

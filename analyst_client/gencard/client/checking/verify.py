@@ -203,14 +203,16 @@ def _check_data(
                 problem = "a card of tier private has no psi, but a psi file was found"
                 raise VerificationError(problem=problem)
             confirm("none; the generator adds noise, and no statistics are released")
-    elif coding is not None:
+    if coding is None:
+        return
+    if card.tier is not Tier.PRIVATE:
         with record.check("psi") as confirm:
             check_psi(card, bundle.psi(), coding)
             digest = sha256(bundle.one("psi").content)
             if any(receipt.psi_digest != digest for receipt in receipts):
                 raise VerificationError(problem="a receipt names another psi")
             confirm(digest)
-    for file in bundle.all("rows") if coding is not None else ():
+    for file in bundle.all("rows"):
         with record.check(f"Rows {file.path.name}") as confirm:
             confirm(_rows_digest(bundle, file, card, coding, receipts))
 

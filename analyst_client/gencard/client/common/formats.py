@@ -387,11 +387,6 @@ class TextForm:
     layout: TextLayout = field(default_factory=TextLayout)
     dates: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def has_marks(self) -> bool:
-        """Whether numbers are not written as in programs."""
-        return self.layout.decimal != "." or bool(self.layout.thousands)
-
     def __str__(self) -> str:
         """Return the differences from the usual form, for people; may be empty."""
         return str(self.layout)
