@@ -236,12 +236,22 @@ class LogWatch:
     def checkpoint(self) -> Checkpoint:
         """The newest checkpoint, proved to continue the one kept before."""
         # before the request: another program of the user may store a newer one meanwhile
-        stored_checkpoint = self._seen()
+        seen = self._seen()
         answer = self._connection.call(self._connection.log.GetCheckpoint, pb.GetCheckpointRequest())
         new = self._connection.keys.checkpoint_of(answer.checkpoint)
-        if stored_checkpoint is not None:
-            self._check_continues(stored_checkpoint, new)
-        newest = self._seen(stored_checkpoint)
+        if seen is not None:
+            if new.size < seen.size:
+                problem = f"the log has fewer than the {seen.size} entries it had before"
+                raise VerificationError(problem=problem)
+            path: list[bytes] = []
+            if 0 < seen.size < new.size:
+                request = pb.GetConsistencyProofRequest(old_size=seen.size, new_size=new.size)
+                proof = self._connection.call(self._connection.log.GetConsistencyProof, request)
+                path = list(proof.path)
+            if seen.size:
+                roots = bytes.fromhex(seen.root), bytes.fromhex(new.root)
+                check_consistency(seen.size, new.size, path, *roots)
+        newest = self._seen(seen)
         if newest is None or newest.size <= new.size:
             with appearing(self._file, "log") as part:
                 part.write_bytes(new.envelope)
@@ -289,20 +299,6 @@ class LogWatch:
         if verified and verified.envelope == envelope:
             return verified
         return self._connection.keys.checkpoint_of(envelope)
-
-    def _check_continues(self, seen: Checkpoint, new: Checkpoint) -> None:
-        if new.size < seen.size:
-            raise VerificationError(
-                problem=f"the log has fewer than the {seen.size} entries it had before"
-            )
-        path: list[bytes] = []
-        if 0 < seen.size < new.size:
-            request = pb.GetConsistencyProofRequest(old_size=seen.size, new_size=new.size)
-            proof = self._connection.call(self._connection.log.GetConsistencyProof, request)
-            path = list(proof.path)
-        if seen.size:
-            roots = bytes.fromhex(seen.root), bytes.fromhex(new.root)
-            check_consistency(seen.size, new.size, path, *roots)
 
 
 # Replay: recompute rows from psi, card and seed, which proves that they depend on nothing else.

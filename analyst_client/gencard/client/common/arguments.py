@@ -315,10 +315,33 @@ def optional_text(field: str, value: Any) -> str:
     return value and text(field, value)
 
 
-def flag(field: str, value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    return refuse(field, value, "True or False", f"Write {field}=True or {field}=False.")
+def _if(is_right: Callable[[Any], bool], expected: str, advice: str) -> Check:
+    """Check that a value is right; ``advice`` has ``FIELD`` in place of the parameter's name."""
+
+    def check(field: str, value: Any) -> Any:
+        if is_right(value):
+            return value
+        return refuse(field, value, expected, advice.replace("FIELD", field))
+
+    return check
+
+
+flag = _if(lambda value: isinstance(value, bool), "True or False", "Write FIELD=True or FIELD=False.")
+path = _if(
+    lambda value: isinstance(value, str | PathLike) and bool(str(value)),
+    "a path",
+    'Write FIELD="folder/file" or FIELD=Path("folder/file").',
+)
+number = _if(
+    lambda value: isinstance(value, Decimal | int | float | str) and not isinstance(value, bool),
+    "a number",
+    "Write, for example, FIELD=0.5.",
+)
+progress = _if(
+    lambda value: isinstance(value, bool) or callable(value),
+    "True, False or a function",  # a function of stage and share
+    "Write FIELD=False to show nothing.",
+)
 
 
 def choice(*names: str) -> Check:
@@ -329,19 +352,6 @@ def choice(*names: str) -> Check:
         return refuse(field, value, expected, advice_on(str(value)[:80], names))
 
     return check
-
-
-def path(field: str, value: Any) -> Any:
-    if isinstance(value, str | PathLike) and str(value):
-        return value
-    advice = f'Write {field}="folder/file" or {field}=Path("folder/file").'
-    return refuse(field, value, "a path", advice)
-
-
-def number(field: str, value: Any) -> Any:
-    if isinstance(value, Decimal | int | float | str) and not isinstance(value, bool):
-        return value
-    return refuse(field, value, "a number", f"Write, for example, {field}=0.5.")
 
 
 def names_only(field: str, value: Any) -> list[str]:
@@ -453,13 +463,7 @@ def several(kind: str, advice: str) -> Check:
 
 def instance(*kinds: str, advice: str) -> Check:
     """A value of one of these classes, given by name, so that pandas is not loaded for it."""
-
-    def check(field: str, value: Any) -> Any:
-        if _is_a(value, *kinds):
-            return value
-        return refuse(field, value, f"of type {' or '.join(kinds)}", advice)
-
-    return check
+    return _if(lambda value: _is_a(value, *kinds), f"of type {' or '.join(kinds)}", advice)
 
 
 def _is_a(value: object, *kinds: str) -> bool:
@@ -472,13 +476,6 @@ def seconds(field: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
         refuse(field, value, "a number of seconds", f"Write, for example, {field}=60.")
     return float(value)
-
-
-def progress(field: str, value: Any) -> Any:
-    """True, False, or a function of stage and share."""
-    if isinstance(value, bool) or callable(value):
-        return value
-    return refuse(field, value, "True, False or a function", f"Write {field}=False to show nothing.")
 
 
 _MANY = 10
