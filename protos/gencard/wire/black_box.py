@@ -122,7 +122,35 @@ def read_request(stream: BinaryIO) -> BoxRequest:
     """Read the request from a standard input; raises InvalidInputError if it is none, or cut short."""
     header = document_of(stream.readline(_LONGEST_HEADER), "request")
     try:
-        return _request_of(header, stream)
+        task, saved = BoxTask(header["task"]), b""
+        stored_fields = header.keys() & {"stored"} if task is BoxTask.ANALYSE else set()
+        expected = _FIELDS | _MORE.get(task, set()) | stored_fields
+        if header["format"] != FORMAT or header.keys() != expected:
+            raise ValueError("another format")
+        domain = Domain.of({str(name): int(size) for name, size in header["attributes"]})
+        records = int(header["records"])
+        codes = _exactly(stream, records * row_bytes(domain))
+        if task is BoxTask.SAMPLE:
+            saved = _exactly(stream, int(header["saved"]))
+        numbers = {
+            str(name): np.frombuffer(_exactly(stream, records * _NUMBER.itemsize), _NUMBER)
+            for name in header.get("stored", ())
+        }
+        return BoxRequest(
+            task,
+            dataset_of_columns(codes, domain, records),
+            int(header["rows"]),
+            int(header["seed"]),
+            {str(name): str(value) for name, value in header["parameters"].items()},
+            tuple(tuple(map(str, clique)) for clique in header["workload"]),
+            {
+                str(name): tuple(nan if value is None else float(value) for value in values)
+                for name, values in header["values"].items()
+            },
+            saved,
+            PLAIN.read(Coding, header["coding"], field="coding") if task is BoxTask.ANALYSE else None,
+            numbers,
+        )
     except (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError, GencardError):
         pass
     raise InvalidInputError(field="request", problem=f"is not in format {FORMAT}")
@@ -147,38 +175,6 @@ def dataset_of_columns(data: bytes, domain: Domain, rows: int) -> Dataset:
     if start != len(data):
         raise ValueError("more bytes than codes")
     return Dataset.of_columns(domain, columns)
-
-
-def _request_of(header: Document, stream: BinaryIO) -> BoxRequest:
-    task, saved = BoxTask(header["task"]), b""
-    stored_fields = header.keys() & {"stored"} if task is BoxTask.ANALYSE else set()
-    expected = _FIELDS | _MORE.get(task, set()) | stored_fields
-    if header["format"] != FORMAT or header.keys() != expected:
-        raise ValueError("another format")
-    domain = Domain.of({str(name): int(size) for name, size in header["attributes"]})
-    records = int(header["records"])
-    codes = _exactly(stream, records * row_bytes(domain))
-    if task is BoxTask.SAMPLE:
-        saved = _exactly(stream, int(header["saved"]))
-    numbers = {
-        str(name): np.frombuffer(_exactly(stream, records * _NUMBER.itemsize), _NUMBER)
-        for name in header.get("stored", ())
-    }
-    return BoxRequest(
-        task,
-        dataset_of_columns(codes, domain, records),
-        int(header["rows"]),
-        int(header["seed"]),
-        {str(name): str(value) for name, value in header["parameters"].items()},
-        tuple(tuple(map(str, clique)) for clique in header["workload"]),
-        {
-            str(name): tuple(nan if value is None else float(value) for value in values)
-            for name, values in header["values"].items()
-        },
-        saved,
-        PLAIN.read(Coding, header["coding"], field="coding") if task is BoxTask.ANALYSE else None,
-        numbers,
-    )
 
 
 def _exactly(stream: BinaryIO, length: int) -> bytes:

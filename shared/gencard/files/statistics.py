@@ -262,11 +262,8 @@ def _dated(values: pa.ChunkedArray, form: str, calendar: _Calendar) -> tuple[pa.
     plain = form if form.startswith("%") else form.lower().rstrip("0123456789.")
     plain = _SEPARATED.sub(r"\1", plain)
     kinds = {"instant": calendar.instants, "date": calendar.dates, "time": calendar.times}
-    if form.startswith("%"):
-        tests = [(kind, any(plain.startswith(one) for one in forms)) for kind, forms in kinds.items()]
-    else:
-        tests = [(kind, plain in forms) for kind, forms in kinds.items()]
-    kind = next((kind for kind, fits in tests if fits), "")
+    fits = plain.startswith if form.startswith("%") else lambda forms: plain in forms
+    kind = next((kind for kind, forms in kinds.items() if fits(forms)), "")
     if not kind:
         return values, ""
     unit = calendar.date_unit if kind == "date" else calendar.instant_unit

@@ -192,6 +192,11 @@ class Interval:
     low: float
     high: float
 
+    @property
+    def finite(self) -> bool:
+        """Whether it can be drawn."""
+        return all(map(math.isfinite, (self.estimate, self.low, self.high)))
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CoefficientPlot:
@@ -211,8 +216,12 @@ class CoefficientPlot:
     @property
     def shown(self) -> tuple[Interval, ...]:
         """The intervals that are drawn: the first ``MOST`` that are finite."""
-        ends = ((one, (one.estimate, one.low, one.high)) for one in self.intervals)
-        return tuple(one for one, numbers in ends if all(map(math.isfinite, numbers)))[:MOST]
+        return tuple(one for one in self.intervals if one.finite)[:MOST]
+
+    @property
+    def left_out(self) -> int:
+        """Number of intervals that are not drawn."""
+        return len(self.intervals) - len(self.shown)
 
     def __repr__(self) -> str:
         return "\n".join(self.bars()) or "<no finite interval>"
@@ -237,8 +246,7 @@ class CoefficientPlot:
     @property
     def note(self) -> str:
         """Sentence about values that are not drawn; empty if all are drawn."""
-        more = len(self.intervals) - len(self.shown)
-        return f"{more:,} more are not drawn; to_frame() has all." if more else ""
+        return f"{self.left_out:,} more are not drawn; to_frame() has all." if self.left_out else ""
 
     @checked()
     def save(self, path: str | Path) -> Path:
@@ -281,8 +289,6 @@ FORMAT = "gencard.answer.v1"
 MOST_CLIQUES = 6
 """Names of marginals in a panel."""
 
-_SAVE_RELEASE = "Save a release of the card: `release.save(folder)` keeps psi and what signs it."
-_SUMMARY_WIDTH = 100
 _LONGEST = 100
 """Characters of a formula in one line."""
 
@@ -431,7 +437,8 @@ class Answer(WrittenAsJson, Displayable):
         place = Path(path)
         if self.envelope is None or self.proof is None:
             problem = "is computed from psi, so it has no signature of its own"
-            raise InvalidInputError(field="answer", problem=problem, advice=_SAVE_RELEASE)
+            advice = "Save a release of the card: `release.save(folder)` keeps psi and what signs it."
+            raise InvalidInputError(field="answer", problem=problem, advice=advice)
         check_free(place, replace=replace)
         if place.suffix == ".json":
             write_bytes(place, self.envelope)
@@ -457,7 +464,7 @@ class Answer(WrittenAsJson, Displayable):
 
     def summary(self) -> str:
         """The panel as plain text."""
-        console = Console(file=StringIO(), width=_SUMMARY_WIDTH, highlight=False)
+        console = Console(file=StringIO(), width=100, highlight=False)
         with console.capture() as captured:
             console.print(self.panel())
         return captured.get()

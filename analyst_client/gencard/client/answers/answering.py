@@ -364,10 +364,6 @@ def _grid(output: Output) -> Grid:
 
 # From a formula to its answer: out of psi, of a card or of a saved release without a connection.
 
-_VERIFIED = "card and receipts: signatures and digests agree"
-_UNVERIFIED = "digests agree; signatures not checked (use `gencard verify`)"
-_NO_RECEIPT = "no receipt: nothing confirms the counts of psi"
-
 
 def answer_from(
     psi: Psi,
@@ -462,5 +458,7 @@ def _confirmed(bundle: Bundle, card: CardTerms, keys: Keys | None) -> str:
         if receipt.psi_digest != digest:
             raise VerificationError(problem="a receipt names another psi")
     if not bundle.all("receipt"):
-        return _NO_RECEIPT
-    return _UNVERIFIED if keys is None else _VERIFIED
+        return "no receipt: nothing confirms the counts of psi"
+    if keys is None:
+        return "digests agree; signatures not checked (use `gencard verify`)"
+    return "card and receipts: signatures and digests agree"

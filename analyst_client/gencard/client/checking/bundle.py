@@ -91,7 +91,6 @@ ENVELOPES = {CARD: "card", RECEIPT: "receipt", CHECKPOINT: "checkpoint", VERDICT
 DAMAGED = "damaged"
 """Kind of a file that has the name of a document but not a document's content."""
 
-_ENVELOPE = {"payload", "payloadType", "signatures"}
 _NOT_SIGNED = (
     "contains no signed document, so nothing can be verified; "
     "name the folder of a release, or its card.json and receipt.json"
@@ -325,7 +324,7 @@ def _kind_of(content: bytes) -> str | None:
         return DAMAGED
     if not isinstance(value, dict):
         return None
-    if _ENVELOPE & value.keys():
+    if {"payload", "payloadType", "signatures"} & value.keys():
         # signed documents have one form; in another one they are damaged
         try:
             payload, _ = dsse.opened(content)
@@ -341,13 +340,6 @@ def _kind_of(content: bytes) -> str | None:
 # Offline verification of saved files: card, schema, psi, receipts, rows, answers, log, verdicts.
 
 
-_NO_ANALYST_KEY = "give the analyst's public signing key with --analyst-key FILE"
-_NO_ENTRY = (
-    "there is no proof that it is in the log; save the release or the answer again, with log_entry.json"
-)
-_DATED = {"answer", "receipt", "verdict"}
-"""Kinds of documents with the time of their signature, signed with the key for cards."""
-_NO_CHECKPOINT = "the checkpoint of the proof is missing; save the release or the answer again"
 _MISSING = {
     "Rows": "not found; name their file as well",
     "Receipt": "not found, so rows and psi cannot be matched with the card",
@@ -432,7 +424,8 @@ def verify(
         signers = [key_id for key_id in map(dsse.key_id, keys.analyst) if key_id in signatures]
         record.note("Analyst's key", f"{grouped(signers[0])}: {keys.analyst_source}")
     else:
-        record.leave("Analyst's signature", f"of {card.analyst}: {_NO_ANALYST_KEY}")
+        need = "give the analyst's public signing key with --analyst-key FILE"
+        record.leave("Analyst's signature", f"of {card.analyst}: {need}")
     over = "ended" if now >= time_of(card.expire_time) else "ends"
     record.note("Validity of the card", f"{over} {card.expire_time}{_seen(bundle, keys, online)}")
     with record.check("Schema") as confirm:
@@ -583,7 +576,11 @@ def _covering(
             checkpoint = checkpoints[entry.size]
             wire_log.check_in_log(entry, signed.log_index, bytes.fromhex(checkpoint.root))
             return checkpoint
-    raise VerificationError(problem=_NO_CHECKPOINT if own else _NO_ENTRY)
+    missing = "there is no proof that it is in the log"
+    again, with_proof = "save the release or the answer again", ", with log_entry.json"
+    if own:
+        missing, with_proof = "the checkpoint of the proof is missing", ""
+    raise VerificationError(problem=f"{missing}; {again}{with_proof}")
 
 
 def _check_facts(bundle: Bundle, keys: Keys, record: _Record) -> None:
@@ -657,12 +654,14 @@ def evidence_time(bundle: Bundle, keys: Keys) -> str:
     If no revocation is among the files, they cannot show a revocation after this time.
     """
     times = []
-    for kinds, history in (({"checkpoint"}, keys.log), (_DATED, keys.controller)):
-        for file in (file for kind in sorted(kinds) for file in bundle.all(kind)):
-            if history is not None:
-                with suppress(GencardError, KeyError, TypeError):
-                    payload = history.payload_of(file.content)
-                    times.append(str(document_of(payload, "statement")["predicate"]["time"]))
+    for kind in ("checkpoint", "answer", "receipt", "verdict"):
+        history = keys.log if kind == "checkpoint" else keys.controller
+        if history is None:
+            continue
+        for file in bundle.all(kind):
+            with suppress(GencardError, KeyError, TypeError):
+                payload = history.payload_of(file.content)
+                times.append(str(document_of(payload, "statement")["predicate"]["time"]))
     return max(times, default="")
 
 

@@ -261,8 +261,7 @@ def _problems_of_stata(written: RowsToWrite) -> _Problems:
         codes = numbers_of_levels(one) if has_set else ()
         if not all(float(code).is_integer() and low <= code <= high for code in codes):
             yield name, f"labels belong to whole numbers from {low:,} to {high:,} there"
-        for problem in _bad_numbers(one, written, date(100, 1, 1)):
-            yield name, problem
+        yield from ((name, problem) for problem in _bad_numbers(one, written, date(100, 1, 1)))
     # Workaround: pyreadstat names a set of value labels by its column and the set's number, from 0, so
     # that the sets of two columns, such as a1 and a, may get one name.
     sets: dict[str, str] = {}
@@ -290,8 +289,7 @@ def _problems_of_spss(written: RowsToWrite) -> _Problems:
             yield name, f"'{other}' differs by case alone, and would be the same name"
         for problem in _bad_labels(one, written, 32_767 if is_text(one) else 120):
             yield name, problem
-        for problem in _bad_numbers(one, written, date(1582, 10, 15)):
-            yield name, problem
+        yield from ((name, problem) for problem in _bad_numbers(one, written, date(1582, 10, 15)))
 
 
 def _problems_of_excel(written: RowsToWrite) -> _Problems:
@@ -305,8 +303,7 @@ def _problems_of_excel(written: RowsToWrite) -> _Problems:
                 yield one.name, f"{what} has a character that no cell holds, or _x0041_ for one"
             if not text.strip():
                 yield one.name, f"{what} is empty, which is a missing value there"
-        for problem in _bad_numbers(one, written, date(1900, 3, 1)):
-            yield one.name, problem
+        yield from ((one.name, problem) for problem in _bad_numbers(one, written, date(1900, 3, 1)))
 
 
 _STATA_TEXT = 2_000_000_000
@@ -423,20 +420,16 @@ def form_of(path: Path, coding: Coding, domain: Domain) -> TextForm:
     decimal, thousands = number_marks(numbers)
     commas = [value for column in numbers for value in column if "," in value]
     if commas and all(map(_GROUPS.fullmatch, commas)) and not (decimal == "." and thousands):
-        raise InvalidInputError(field="file", problem=_TWO_NUMBERS, advice=_SAVE_NUMBERS)
+        problem = "has numbers such as 1,234, which could be 1234 or 1.234: "
+        problem += "no other number says what the comma is"
+        advice = "Save the file again with decimal points, and nothing between thousands."
+        raise InvalidInputError(field="file", problem=problem, advice=advice)
     days = [name for name, one in codings.items() if isinstance(one, Edges) and one.dates]
     dates = {name: form for name in days if (form := _dates_of(name, look))}
     layout = replace(
         look.layout, decimal=decimal, thousands=thousands, dates=(*dict.fromkeys(dates.values()),)
     )
     return TextForm(replace(layout, line_ends=""), dates)
-
-
-_TWO_NUMBERS = (
-    "has numbers such as 1,234, which could be 1234 or 1.234: no other number says what the comma is"
-)
-_SAVE_NUMBERS = "Save the file again with decimal points, and nothing between thousands."
-_SAVE_DATES = "Save the file again with dates as YYYY-MM-DD."
 
 
 def _dates_of(name: str, look: TextLook) -> str:
@@ -458,7 +451,8 @@ def _dates_of(name: str, look: TextLook) -> str:
     if len(chosen) == 1:
         return chosen[0]
     problem = f"has dates of '{name}' in which day and month could be exchanged"
-    raise InvalidInputError(field="file", problem=problem, advice=_SAVE_DATES)
+    advice = "Save the file again with dates as YYYY-MM-DD."
+    raise InvalidInputError(field="file", problem=problem, advice=advice)
 
 
 def _orders_of(values: Sequence[str]) -> list[str]:

@@ -77,9 +77,6 @@ class ReadRows(NumberedRows):
     form: TextForm = field(default_factory=TextForm)
 
 
-_CHECK_ROWS = "Check that it is a file of the format that its name says, and not damaged."
-
-
 def write_rows(dataset: Dataset, coding: Coding, path: Path, values: Values | None = None) -> None:
     """Write records with their labels; the file appears only once it is whole.
 
@@ -146,9 +143,9 @@ def _read(path: Path, coding: Coding, domain: Domain, numbered: Clique) -> ReadR
             return _numbered_rows(columns, domain, numbered, TextForm())
         return _read_text(path, coding, domain, numbered)
     except (*_UNREADABLE, csv.Error):
-        raise InvalidInputError(
-            field="file", problem=f"cannot read {path}", advice=_CHECK_ROWS
-        ) from None
+        advice = "Check that it is a file of the format that its name says, and not damaged."
+        problem = f"cannot read {path}"
+        raise InvalidInputError(field="file", problem=problem, advice=advice) from None
 
 
 def _read_text(path: Path, coding: Coding, domain: Domain, numbered: Clique) -> ReadRows:
@@ -207,9 +204,11 @@ def _read_stored(path: Path, coding: Coding, domain: Domain) -> ReadRows:
         table = read_stored(path, "file", most_bytes=MOST_BYTES).table
     except InvalidInputError as error:
         if error.fields.get("field") == "format.sheet":
-            problem, advice = "has several sheets with values", _ONE_SHEET
+            problem = "has several sheets with values"
+            advice = "Leave one sheet visible, or save the sheet as CSV."
         elif "--skip" in error.advice:
-            problem, advice = str(error.fields["problem"]), _ONE_TABLE
+            problem = str(error.fields["problem"])
+            advice = "Keep one row of names directly above the records, and nothing else in the sheet."
         else:
             raise
     if problem:
@@ -220,10 +219,6 @@ def _read_stored(path: Path, coding: Coding, domain: Domain) -> ReadRows:
     columns = {one.name: _series_of(table.column(one.name), one.coding) for one in here}
     rows = rows_of_frame(pd.DataFrame(columns), coding, domain)
     return ReadRows(rows.dataset, rows.numbers, tuple(table.column_names))
-
-
-_ONE_SHEET = "Leave one sheet visible, or save the sheet as CSV."
-_ONE_TABLE = "Keep one row of names directly above the records, and nothing else in the sheet."
 
 
 def check_cells(path: Path, cells: int) -> None:
