@@ -244,24 +244,21 @@ def answer_of_document(document: Document) -> SignedAnswer:
 # The agreed form of a card, never re-serialised once it is signed. The fields of ``core.card.terms`` say
 # where each value is in the document.
 
-_IN_DOCUMENTS = {"most_records": "mostRecords"}
-"""Parameters of noise that documents call otherwise."""
-
 
 def privacy_document(privacy: Privacy) -> Document:
     document: Document = {"mechanism": str(privacy.mechanism), **privacy.parameters}
-    for name, other in _IN_DOCUMENTS.items():
-        if name in document:
-            document[other] = document.pop(name)
+    if "most_records" in document:
+        document["mostRecords"] = document.pop("most_records")
     return document
 
 
 def privacy_of_document(document: Document) -> Privacy:
     """Raises KeyError, TypeError, ValueError or what the core refuses, where it is no privacy."""
     mechanism = Mechanism(document["mechanism"])
-    own = {name: own for own, name in _IN_DOCUMENTS.items()}
     parameters = {
-        own.get(name, name): text_of(value) for name, value in document.items() if name != "mechanism"
+        "most_records" if name == "mostRecords" else name: text_of(value)
+        for name, value in document.items()
+        if name != "mechanism"
     }
     return privacy_with(mechanism, parameters)
 

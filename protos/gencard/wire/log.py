@@ -171,11 +171,10 @@ def _split(size: int) -> int:
 
 def _hash(node: Node, start: int, end: int) -> bytes:
     """Hash of the subtree over entries ``start`` to ``end - 1``, cut as RFC 9162 cuts it."""
-    size = end - start
-    if size & (size - 1) == 0:
-        level = size.bit_length() - 1
+    level = (end - start - 1).bit_length()
+    if end - start == 1 << level:
         return node(level, start >> level)
-    middle = start + _split(size)
+    middle = start + (1 << level - 1)
     return node_hash(_hash(node, start, middle), _hash(node, middle, end))
 
 
