@@ -16,9 +16,8 @@ import grpc
 from benchmarks.attack import Attack, Outcome
 from gencard.client import Analyst, Steward, install_answer, new_request
 from gencard.client.card import Card
-from gencard.client.checking.bundle import Bundle, Keys, rebuild
-from gencard.client.checking.verify import AnsweredOnline, verify
-from gencard.client.checking.verify import Outcome as Verdict
+from gencard.client.checking.bundle import AnsweredOnline, Bundle, Keys, rebuild, verify
+from gencard.client.checking.bundle import Outcome as Verdict
 from gencard.client.connection.credentials import Credentials
 from gencard.controller.controller_state import ControllerState
 from gencard.controller.people.keys import LEAF_LIFE

@@ -69,27 +69,25 @@ HOUSES: Mapping[str, Mapping[str, Room]] = {
     """),
     "client": _rooms("""
         10 shell agreement analyst answers audit card card_view catalogue checking common connection \
-            findings planning question steward steward_views terms
-        9 analyst agreement card card_view catalogue checking common connection planning question \
-            terms
+            findings planning steward steward_views terms
+        9 analyst agreement card card_view catalogue checking common connection planning terms
         8 planning agreement card card_view catalogue common connection
         7 card agreement answers audit card_report card_view catalogue checking common connection \
             findings question terms
         7 pages answers audit card_report common findings
         6 card_report agreement answers audit catalogue common connection findings
         6 steward catalogue checking common connection steward_views
-        5 answers agreement checking common connection question
+        5 answers agreement checking common connection
         5 audit agreement common connection
         5 steward_views card_view common
         4 agreement checking common connection findings
-        4 card_view catalogue checking common connection question terms
+        4 card_view catalogue checking common connection terms
         3 catalogue common connection
         3 checking common connection terms
         2 connection common
         2 findings common
         2 terms common
         1 common
-        1 question
     """),
     "core": _rooms("""
         7 audit blackbox card coding dataset domain errors json_codecs statistics typed_json types

@@ -15,7 +15,7 @@ from gencard.analysis.answers.answer import AnswerTable, Scalar, coefficients_of
 from gencard.client import Answer, answer
 from gencard.client.answers.answer import CoefficientPlot, Interval, digits
 from gencard.client.answers.answering import answer_from
-from gencard.client.question import KINDS, TAKES, AnalystQuestion, AnswerOptions
+from gencard.client.common.arguments import KINDS, TAKES, AnalystQuestion, AnswerOptions
 from gencard.client.shell.main import app
 from gencard.core import errors
 from gencard.core.card.card import CardState

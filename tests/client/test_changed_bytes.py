@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gencard.client.answers.answering import answer_of_bundle
-from gencard.client.checking.bundle import Bundle, Keys, rebuild
-from gencard.client.checking.verify import Outcome, verify
+from gencard.client.checking.bundle import Bundle, Keys, Outcome, rebuild, verify
+from gencard.client.common.arguments import AnalystQuestion
 from gencard.client.connection.credentials import public_key
-from gencard.client.question import AnalystQuestion
 from gencard.core.errors import GencardError
 from gencard.wire.keys import CARDS, LOG, KeyHistory
 from tests.golden.files import BUNDLES, FOLDER

@@ -9,9 +9,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from gencard.client.checking.bundle import Bundle, Keys
+from gencard.client.checking.bundle import Bundle, Keys, Outcome, verify
 from gencard.client.checking.checks import check_delivered_file
-from gencard.client.checking.verify import Outcome, verify
 from gencard.client.common.rows import has_apostrophes, neutral, read_rows, write_rows
 from gencard.core.coding import Attribute, Coding, Labels
 from gencard.core.dataset import Dataset

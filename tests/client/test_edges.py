@@ -8,7 +8,8 @@ import pytest
 from rich.console import Console
 
 from gencard.client.checking.checks import LOG_SEEN
-from gencard.client.common import folder, rows
+from gencard.client.common import formats as folder
+from gencard.client.common import rows
 from gencard.client.connection import connection, tables
 from gencard.client.connection.connection import Connection
 from gencard.client.connection.credentials import Credentials
@@ -64,7 +65,7 @@ class TestDisk:
 class TestLogState:
     def test_it_cannot_be_written(self, ana, world, monkeypatch):
         world.log("a")
-        monkeypatch.setattr("gencard.client.common.folder.os.replace", refuse)
+        monkeypatch.setattr("gencard.client.common.formats.os.replace", refuse)
         with pytest.raises(errors.InvalidInputError, match="cannot write"):
             ana.checkpoint()
 

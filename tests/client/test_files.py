@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 
-from gencard.client.common.folder import appearing, check_free
+from gencard.client.common.formats import appearing, check_free
 from gencard.client.common.rows import cells_of, read_rows, write_rows
 from gencard.core.coding import Attribute, Coding, Edges, Labels
 from gencard.core.dataset import Dataset

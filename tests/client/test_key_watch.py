@@ -7,8 +7,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from gencard.client import Analyst
-from gencard.client.checking.bundle import Bundle, Keys, rebuild
-from gencard.client.checking.verify import Outcome, verify
+from gencard.client.checking.bundle import Bundle, Keys, Outcome, rebuild, verify
 from gencard.client.connection.credentials import KEYS_SEEN, Credentials
 from gencard.core.errors import VerificationError
 from gencard.wire.canonical import time_text

@@ -332,11 +332,11 @@ class TestAudit:
         assert json.loads(report.read_text())["verdict"] == "no-evidence"
 
     def test_an_audit_that_is_interrupted_says_what_became_of_it(self, run, name, world, monkeypatch):
-        def interrupted(connection, name):
+        def interrupted(connection, operation, progress):
             raise KeyboardInterrupt
 
         world.pending = 3
-        monkeypatch.setattr("gencard.client.connection.connection._wait_once", interrupted)
+        monkeypatch.setattr("gencard.client.connection.connection._wait_to_end", interrupted)
         stopped = run("audit", name, "--where", "card", code=130)
         assert "the controller was told to cancel operations/" in stopped.stderr
         assert "--where card --resume operations/" in stopped.stderr

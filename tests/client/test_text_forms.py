@@ -183,7 +183,7 @@ def test_commands_that_read_files_of_rows_read_them_by_one_function():
         for path in folder.rglob("*.py")
         if re.search(r"\bread_(rows|numbered)\(", path.read_text())
     }
-    assert users == {"common/rows.py", "checking/verify.py", "shell/checking.py"}
+    assert users == {"common/rows.py", "checking/bundle.py", "shell/checking.py"}
     assert {*COMMANDS} <= {*typer.main.get_command(app).commands}
     others = [path for path in folder.rglob("*.py") if "csv.reader" in path.read_text()]
     assert [path.name for path in others] == ["formats.py"]

@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from gencard.client.checking.bundle import Bundle, Keys, rebuild
-from gencard.client.checking.verify import Outcome, verify
+from gencard.client.checking.bundle import Bundle, Keys, Outcome, rebuild, verify
 from gencard.core import errors
 from gencard.wire import dsse
 from gencard.wire.canonical import document_of, json_bytes

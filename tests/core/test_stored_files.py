@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from gencard.core.errors import GencardError, InvalidInputError, TooLargeError
 from gencard.files import apart
-from gencard.files.stored import distinct_labels, read_stored
+from gencard.files.content import distinct_labels, read_stored
 
 pyreadstat = pytest.importorskip("pyreadstat")
 statistics, workbooks = map(import_module, ("gencard.files.statistics", "gencard.files.workbooks"))
@@ -588,7 +588,7 @@ def test_a_workbook_that_takes_the_memory_of_a_job_is_a_lack_of_memory(tmp_path)
     """calamine ends its process there; the one that reads goes on."""
     path = book_of([["id", "x"], [1, 2]], tmp_path / "a.xlsx", with_cell("B1000000", 3))
     code = (
-        "import resource, sys; from pathlib import Path; from gencard.files.stored import read_stored\n"
+        "import resource, sys; from pathlib import Path; from gencard.files.content import read_stored\n"
         "import gencard.files.workbooks\n"
         "size = int(open('/proc/self/statm').read().split()[0]) * 4096 + (24 << 20)\n"
         "resource.setrlimit(resource.RLIMIT_AS, (size, size))\n"

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gencard.client.checking.bundle import Bundle, Keys, rebuild
+from gencard.client.checking.bundle import Bundle, Keys, Outcome, rebuild, verify
 from gencard.client.checking.checks import card_of_statement, check_delivered_file
-from gencard.client.checking.verify import Outcome, verify
 from gencard.client.common.rows import read_rows, write_rows
 from gencard.client.connection.credentials import public_key
 from gencard.core.card.terms import Tier

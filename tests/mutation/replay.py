@@ -5,7 +5,7 @@ from tests.mutation.mutant import mutants_of
 CORE = "gencard.core.generators.contract"
 REBUILT = "gencard.client.checking.checks"
 SIGNED = "gencard.client.checking.checks"
-KEPT = "gencard.client.checking.verify"
+KEPT = "gencard.client.checking.bundle"
 TERMS = (
     "tests/client/test_verify.py",
     "-k",

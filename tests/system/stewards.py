@@ -10,7 +10,7 @@ from gencard.controller.stewards.desk import DecisionChannel
 from gencard.wire.canonical import json_bytes
 from gencard.wire.documents import terms_document
 from gencard.wire.keys import Identity
-from gencard.wire.steward import Action, Kind, action_digest
+from gencard.wire.steward import Action, Kind
 from tests.system.raw_calls import call
 
 
@@ -80,7 +80,8 @@ WHOLE = ("review", "preview", "decision")
 def digest_of_decision(decision):
     """The digest that both stewards have to agree on."""
     arguments = json.loads(decision.arguments) if decision.arguments else {}
-    return action_digest(decision.kind, decision.resource, arguments, decision.shown)
+    kind, resource = Kind(decision.kind), decision.resource
+    return Action(kind, resource, arguments, "any", decision.shown).digest
 
 
 class Caller:

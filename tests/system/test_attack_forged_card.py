@@ -18,8 +18,7 @@ from typer.testing import CliRunner
 
 from gencard.client import Analyst
 from gencard.client.agreement import Agreement
-from gencard.client.checking.bundle import Bundle, Keys, with_fingerprint
-from gencard.client.checking.verify import Outcome, verify
+from gencard.client.checking.bundle import Bundle, Keys, Outcome, verify, with_fingerprint
 from gencard.client.connection.credentials import Credentials, private_key
 from gencard.controller.people.enrolment import Enrolled, enrolled_in, identity_text, read_identities
 from gencard.controller.people.keys import public_pem

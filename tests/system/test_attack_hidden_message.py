@@ -11,8 +11,7 @@ import pandas as pd
 import pytest
 
 from gencard.client.card import Card
-from gencard.client.checking.bundle import Bundle, Keys
-from gencard.client.checking.verify import Outcome, verify
+from gencard.client.checking.bundle import Bundle, Keys, Outcome, verify
 from gencard.client.connection.credentials import Credentials
 from gencard.controller.jobs import black_boxes
 from gencard.core.audit.report import Verdict

@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gencard.client.checking.bundle import Bundle, Keys
+from gencard.client.checking.bundle import Bundle, Keys, Outcome, verify
 from gencard.client.checking.checks import card_of_statement
-from gencard.client.checking.verify import Outcome, verify
 from gencard.client.connection.credentials import Credentials
 from gencard.controller import operations as run_module
 from gencard.controller.boxes import Boxes, GeneratorFacts

@@ -81,7 +81,7 @@ class TestTheWay:
         with controller_state.database.reading() as tx:
             events = [event_of(entry.body) for entry in controller_state.log.entries(tx)]
         (entry,) = [one for one in events if (one.action, one.resource) == ("enrol", f"people/{name}")]
-        own = key_id(Credentials.of_folder(ana).public_signing_key())
+        own = key_id(Credentials.of_folder(ana).public_signing_keys()[0])
         facts = {"key": own, "kind": "new", "project": "survey", "role": "analyst"}
         assert (entry.action, dict(entry.details)) == ("enrol", facts)
         assert entry.actor.endswith("/steward/sam")
@@ -239,7 +239,7 @@ class TestLater:
             assert analyst.datasets()
 
     def test_new_keys_wait_aside_until_the_answer_is_installed(self, house, ana):
-        before, old = contents(ana), Credentials.of_folder(ana).public_signing_key()
+        before, old = contents(ana), Credentials.of_folder(ana).public_signing_keys()[0]
         request = new_request(ana, name_of(ana), again=True)
         with Analyst.connect(house.address, folder=ana) as analyst:
             assert analyst.datasets()

@@ -20,8 +20,7 @@ from google.longrunning import operations_pb2
 from gencard.boxes.mst import Mst
 from gencard.client import Analyst
 from gencard.client.card import Card
-from gencard.client.checking.bundle import Bundle, Keys
-from gencard.client.checking.verify import Outcome, verify
+from gencard.client.checking.bundle import Bundle, Keys, Outcome, verify
 from gencard.client.connection.credentials import Credentials
 from gencard.client.connection.tables import RemoteBox
 from gencard.controller import operations as run_module

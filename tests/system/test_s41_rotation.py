@@ -13,8 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from typer.testing import CliRunner
 
 from gencard.client import Analyst, install_answer, new_request
-from gencard.client.checking.bundle import Bundle, Keys
-from gencard.client.checking.verify import Outcome, verify
+from gencard.client.checking.bundle import Bundle, Keys, Outcome, verify
 from gencard.client.connection.credentials import KEYS_SEEN, Credentials
 from gencard.client.shell.main import app as client_app
 from gencard.controller.base.files import signing_key

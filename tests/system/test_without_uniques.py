@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gencard.client.checking.bundle import Bundle, Keys
-from gencard.client.checking.verify import Outcome, verify
+from gencard.client.checking.bundle import Bundle, Keys, Outcome, verify
 from gencard.client.connection.connection import cancel
 from gencard.controller import operations as run_module
 from gencard.controller.releases import run

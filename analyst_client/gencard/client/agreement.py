@@ -21,10 +21,10 @@ from gencard.client.checking.checks import (
     rebuilt,
     version_kind_of,
 )
-from gencard.client.common import folder
+from gencard.client.common import formats as folder
 from gencard.client.common.arguments import checked, checked_rows, checked_seed, text
 from gencard.client.common.display import Displayable, Facts, Part
-from gencard.client.common.folder import (
+from gencard.client.common.formats import (
     README,
     RECEIPT,
     ROWS,

@@ -11,7 +11,7 @@ from gencard.client.card import Card
 from gencard.client.card_view import LIST_HEADS, PlannedAnalysis, list_line
 from gencard.client.catalogue import AUTO, Budget, CatalogueEntry, GeneratorEntry
 from gencard.client.checking.checks import LogWatch, checked_answer
-from gencard.client.common.arguments import checked, instance, path
+from gencard.client.common.arguments import AnalystQuestion, checked, instance, path
 from gencard.client.common.display import Listed
 from gencard.client.common.rows import check_rows_fit
 from gencard.client.connection.connection import Connection, Party, ProgressDisplay, pages

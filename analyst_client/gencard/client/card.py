@@ -24,11 +24,18 @@ from gencard.client.catalogue import (
     with_generator,
 )
 from gencard.client.checking.checks import Replayed, checked_answer, checked_offer
-from gencard.client.common.arguments import checked, choice, level_values, text, values_of_before
+from gencard.client.common.arguments import (
+    AnalystQuestion,
+    AnswerOptions,
+    checked,
+    choice,
+    level_values,
+    text,
+    values_of_before,
+)
 from gencard.client.common.display import Listed, Part
 from gencard.client.common.psi_tables import NamedPsi, PsiTables
 from gencard.client.connection.connection import Connection, ProgressDisplay
-from gencard.client.question import AnalystQuestion, AnswerOptions
 from gencard.client.terms import Marginals, Measured, countered
 from gencard.core.card.budget import SpendState
 from gencard.core.card.card import USABLE, CardRecord, CardState

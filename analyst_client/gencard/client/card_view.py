@@ -15,9 +15,9 @@ from rich.spinner import Spinner
 
 from gencard.client.catalogue import CatalogueEntry
 from gencard.client.checking.checks import card_of_statement
+from gencard.client.common.arguments import AnalystQuestion
 from gencard.client.common.display import LEFT_OUT, Diff, Displayable, Facts, Grid, Part, named, plain
 from gencard.client.connection.connection import ProgressDisplay
-from gencard.client.question import AnalystQuestion
 from gencard.client.terms import measured_with, stddevs
 from gencard.core.card.budget import FREE, NO_CLAIM, Price
 from gencard.core.card.card import (

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import isnan, nan
@@ -23,7 +23,7 @@ from gencard.core.errors import (
     TooLargeError,
 )
 from gencard.core.generators.contract import rng_of
-from gencard.core.program_outputs import Output, Outputs, outputs_of_json, outputs_to_json
+from gencard.core.program_outputs import Outputs, outputs_of_json, outputs_to_json
 from gencard.core.typed_json import PLAIN
 from gencard.core.types import FloatArray, Progress
 from gencard.wire.canonical import Document, document_of, json_bytes
@@ -93,7 +93,21 @@ class BoxRequest:
 
 def bytes_of_request(request: BoxRequest) -> bytes:
     """The line and the codes, or the line and the saved fit."""
-    header = _header_of(request)
+    domain = request.dataset.domain
+    header: Document = {
+        "format": FORMAT,
+        "task": str(request.task),
+        "attributes": [list(pair) for pair in zip(domain.attributes, domain.sizes, strict=True)],
+        "records": len(request.dataset),
+        "rows": request.rows,
+        "seed": str(request.seed),
+        "parameters": dict(request.parameters),
+        "workload": [list(clique) for clique in request.workload],
+        "values": {
+            name: [None if isnan(value) else value for value in values]
+            for name, values in request.values.items()
+        },
+    }
     if request.task is BoxTask.SAMPLE:
         header["saved"] = len(request.saved)
     if request.task is BoxTask.ANALYSE:
@@ -108,7 +122,35 @@ def read_request(stream: BinaryIO) -> BoxRequest:
     """Read the request from a standard input; raises InvalidInputError if it is none, or cut short."""
     header = document_of(stream.readline(_LONGEST_HEADER), "request")
     try:
-        return _request_of(header, stream)
+        task, saved = BoxTask(header["task"]), b""
+        stored_fields = header.keys() & {"stored"} if task is BoxTask.ANALYSE else set()
+        expected = _FIELDS | _MORE.get(task, set()) | stored_fields
+        if header["format"] != FORMAT or header.keys() != expected:
+            raise ValueError("another format")
+        domain = Domain.of({str(name): int(size) for name, size in header["attributes"]})
+        records = int(header["records"])
+        codes = _exactly(stream, records * row_bytes(domain))
+        if task is BoxTask.SAMPLE:
+            saved = _exactly(stream, int(header["saved"]))
+        numbers = {
+            str(name): np.frombuffer(_exactly(stream, records * _NUMBER.itemsize), _NUMBER)
+            for name in header.get("stored", ())
+        }
+        return BoxRequest(
+            task,
+            dataset_of_columns(codes, domain, records),
+            int(header["rows"]),
+            int(header["seed"]),
+            {str(name): str(value) for name, value in header["parameters"].items()},
+            tuple(tuple(map(str, clique)) for clique in header["workload"]),
+            {
+                str(name): tuple(nan if value is None else float(value) for value in values)
+                for name, values in header["values"].items()
+            },
+            saved,
+            PLAIN.read(Coding, header["coding"], field="coding") if task is BoxTask.ANALYSE else None,
+            numbers,
+        )
     except (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError, GencardError):
         pass
     raise InvalidInputError(field="request", problem=f"is not in format {FORMAT}")
@@ -133,56 +175,6 @@ def dataset_of_columns(data: bytes, domain: Domain, rows: int) -> Dataset:
     if start != len(data):
         raise ValueError("more bytes than codes")
     return Dataset.of_columns(domain, columns)
-
-
-def _header_of(request: BoxRequest) -> Document:
-    domain = request.dataset.domain
-    return {
-        "format": FORMAT,
-        "task": str(request.task),
-        "attributes": [list(pair) for pair in zip(domain.attributes, domain.sizes, strict=True)],
-        "records": len(request.dataset),
-        "rows": request.rows,
-        "seed": str(request.seed),
-        "parameters": dict(request.parameters),
-        "workload": [list(clique) for clique in request.workload],
-        "values": {
-            name: [None if isnan(value) else value for value in values]
-            for name, values in request.values.items()
-        },
-    }
-
-
-def _request_of(header: Document, stream: BinaryIO) -> BoxRequest:
-    task, saved = BoxTask(header["task"]), b""
-    stored_fields = header.keys() & {"stored"} if task is BoxTask.ANALYSE else set()
-    expected = _FIELDS | _MORE.get(task, set()) | stored_fields
-    if header["format"] != FORMAT or header.keys() != expected:
-        raise ValueError("another format")
-    domain = Domain.of({str(name): int(size) for name, size in header["attributes"]})
-    records = int(header["records"])
-    codes = _exactly(stream, records * row_bytes(domain))
-    if task is BoxTask.SAMPLE:
-        saved = _exactly(stream, int(header["saved"]))
-    numbers = {
-        str(name): np.frombuffer(_exactly(stream, records * _NUMBER.itemsize), _NUMBER)
-        for name in header.get("stored", ())
-    }
-    return BoxRequest(
-        task,
-        dataset_of_columns(codes, domain, records),
-        int(header["rows"]),
-        int(header["seed"]),
-        {str(name): str(value) for name, value in header["parameters"].items()},
-        tuple(tuple(map(str, clique)) for clique in header["workload"]),
-        {
-            str(name): tuple(nan if value is None else float(value) for value in values)
-            for name, values in header["values"].items()
-        },
-        saved,
-        PLAIN.read(Coding, header["coding"], field="coding") if task is BoxTask.ANALYSE else None,
-        numbers,
-    )
 
 
 def _exactly(stream: BinaryIO, length: int) -> bytes:
@@ -213,11 +205,8 @@ def rows_answer(dataset: Dataset) -> bytes:
 
 
 def fit_answer(saved: bytes) -> bytes:
+    """A fit; or the outputs of a program, as JSON."""
     return _fit_line(len(saved)) + saved
-
-
-def outputs_answer(outputs: Sequence[Output]) -> bytes:
-    return fit_answer(json_bytes(outputs_to_json(outputs)))
 
 
 def progress_line(hundredths: int) -> bytes:

@@ -29,7 +29,7 @@ from dataclasses import MISSING, dataclass, field, is_dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from itertools import repeat
 from operator import attrgetter, itemgetter
 from types import NoneType, UnionType
@@ -224,22 +224,13 @@ class _Names:
         return cls(tuple(names), attrgetter(*names, "__class__", "__class__"))
 
 
-_FORMS: dict[tuple[Any, type[Message], frozenset[str] | None], _Form] = {}
-
-
-def _form(kind: Any, message: type[Message], others: frozenset[str] | None = None) -> _Form:
+def _made(kind: Any, message: type[Message], others: frozenset[str] | None = None) -> _Form:
     """The form of a dataclass and a message; raises TypeError if their fields differ.
 
     Args:
         others: Fields of the message that the dataclass does not have, if it may have fields of its own
             instead; None if both have the same.
     """
-    if (kind, message, others) not in _FORMS:
-        _FORMS[kind, message, others] = _made(kind, message, others)
-    return _FORMS[kind, message, others]
-
-
-def _made(kind: Any, message: type[Message], others: frozenset[str] | None) -> _Form:
     described: Any = message.DESCRIPTOR
     fields = described.fields_by_name
     entries: dict[str, CodecField] = {}
@@ -275,6 +266,9 @@ def _made(kind: Any, message: type[Message], others: frozenset[str] | None) -> _
         else:
             plain.append(name)
     return _Form(kind, message, _Names.of(plain), _Names.of(tuples), tuple(parts), choices, private)
+
+
+_form: Callable[..., _Form] = cache(_made)
 
 
 def _members(kind: Any, fields: Any) -> dict[type, tuple[str, _Form]]:
@@ -325,7 +319,7 @@ def _codec(kind: Any, field: FieldDescriptor) -> _Codec:
     """Raises TypeError where values of the type have no such field."""
     origin = get_origin(kind)
     if origin is None or kind in _SCALARS:
-        return _of_dataclass(kind, field) if is_dataclass(kind) else _single(kind, field)
+        return _single(kind, field)
     if origin in (UnionType, Union):
         (member,) = members_of(kind)
         return _codec(member, field)
@@ -337,31 +331,25 @@ def _codec(kind: Any, field: FieldDescriptor) -> _Codec:
     return _mapping(get_args(kind)[1], field)
 
 
-def _of_dataclass(kind: Any, field: FieldDescriptor) -> _Codec:
+def _single(kind: Any, field: FieldDescriptor) -> _Codec:
     if kind in _SCALARS:
         return _SCALARS[kind]
-    if field.type == FieldDescriptor.TYPE_BYTES:
+    if field.type in _ALIKE.get(kind, ()):
+        return _Codec(lambda value: value, lambda value, _: value)
+    has_fields, is_json = is_dataclass(kind), field.type == FieldDescriptor.TYPE_BYTES
+    if has_fields and is_json:
         return _Codec(
             lambda value: json.dumps(PLAIN.write(value)).encode(),
             lambda content, path: PLAIN.read(kind, _json_of(content, path), field=path),
         )
-    form = _form(kind, _class_of(field))
-    return _Codec(form.write, form.read)
-
-
-def _single(kind: Any, field: FieldDescriptor) -> _Codec:
-    if field.type in _ALIKE.get(kind, ()):
-        return _AS_IT_IS
-    if kind is Any and field.type == FieldDescriptor.TYPE_BYTES:
+    if has_fields:
+        form = _form(kind, _class_of(field))
+        return _Codec(form.write, form.read)
+    if kind is Any and is_json:
         return _Codec(lambda value: json.dumps(value).encode(), _json_of)
     if isinstance(kind, type) and issubclass(kind, StrEnum):
         return _enumeration(kind, field)
-    if kind not in _SCALARS:
-        raise TypeError(f"{field.full_name} cannot hold {kind}")
-    return _SCALARS[kind]
-
-
-_AS_IT_IS = _Codec(lambda value: value, lambda value, _: value)
+    raise TypeError(f"{field.full_name} cannot hold {kind}")
 
 
 def _enumeration(kind: type[StrEnum], field: FieldDescriptor) -> _Codec:

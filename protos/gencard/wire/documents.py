@@ -30,6 +30,8 @@ from gencard.wire.canonical import (
 )
 from gencard.wire.dsse import ANSWER, CARD, DOCUMENT, RECEIPT, read_document, statement
 
+_OMITTED = written(omit=True)
+
 # The receipt of a release: what it was made from, signed by the controller.
 
 
@@ -67,12 +69,12 @@ class Receipt:
     log_index: int
     time: Time
     psi_digest: str = field(default="", metadata=written("psi.sha256", omit=True))
-    seed: int | None = field(default=None, metadata=written(omit=True))
-    audited: AuditedBox | None = field(default=None, metadata=written(omit=True))
-    without_uniques: bool = field(default=False, metadata=written(omit=True))
+    seed: int | None = field(default=None, metadata=_OMITTED)
+    audited: AuditedBox | None = field(default=None, metadata=_OMITTED)
+    without_uniques: bool = field(default=False, metadata=_OMITTED)
     private_box: str = field(default="", metadata=written("private.box.sha256", omit=True))
-    most_records: int = field(default=0, metadata=written(omit=True))
-    version_kind: VersionKind | None = field(default=None, metadata=written(omit=True))
+    most_records: int = field(default=0, metadata=_OMITTED)
+    version_kind: VersionKind | None = field(default=None, metadata=_OMITTED)
 
     def __post_init__(self) -> None:
         if bool(self.psi_digest) == bool(self.private_box):
@@ -80,14 +82,11 @@ class Receipt:
                 field="psi",
                 problem="is required unless there is a private box, and not allowed with one",
             )
-        if (self.seed is None) != self.drawn_by_records:
+        # nobody can replay rows about which records decided, besides psi
+        by_records = bool(self.audited or self.without_uniques or self.private_box)
+        if (self.seed is None) != by_records:
             problem = "is required if the rows follow from psi alone, and not allowed otherwise"
             raise InvalidInputError(field="seed", problem=problem)
-
-    @property
-    def drawn_by_records(self) -> bool:
-        """Whether records decided about the rows, besides psi: nobody can replay them."""
-        return bool(self.audited or self.without_uniques or self.private_box)
 
     @property
     def drawing_seed(self) -> int:
@@ -133,9 +132,9 @@ class Question:
 
     kind: str
     formula: str
-    where: str = field(default="", metadata=written(omit=True))
-    missing: str = field(default="level", metadata=written(omit=True))
-    options: str = field(default="", metadata=written(omit=True))
+    where: str = field(default="", metadata=_OMITTED)
+    missing: str = field(default="level", metadata=_OMITTED)
+    options: str = field(default="", metadata=_OMITTED)
 
     def __post_init__(self) -> None:
         for name, most in (
@@ -169,7 +168,9 @@ class Question:
     def values(self) -> dict[str, list[float]]:
         """The number that each level of an attribute stands for, where the analyst gave numbers."""
         values = self._options.get("values", {}) if self.options else {}
-        right = isinstance(values, dict) and all(map(_are_numbers, values.values()))
+        right = isinstance(values, dict) and all(
+            isinstance(one, list) and {int, float}.issuperset(map(type, one)) for one in values.values()
+        )
         if not right:
             raise values_refused()
         return {name: list(map(float, numbers)) for name, numbers in values.items()}
@@ -180,12 +181,9 @@ class Question:
         return _digest_of(self)
 
 
-_QUESTION = DOCUMENT.codec(Question)
-
-
 @lru_cache(maxsize=100)
 def _digest_of(question: Question) -> str:
-    return digest_of(_QUESTION.write(question))
+    return digest_of(DOCUMENT.write(question))
 
 
 def values_refused() -> InvalidInputError:
@@ -196,10 +194,6 @@ def values_refused() -> InvalidInputError:
         advice="Ask the data's holder to declare numbers or edges, or use values in an answer from psi: "
         "card.answer(...), gencard answer.",
     )
-
-
-def _are_numbers(value: object) -> bool:
-    return isinstance(value, list) and all(type(one) in (int, float) for one in value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +221,7 @@ class SignedAnswer:
     numbers: int
     log_index: int
     time: Time
-    reasons: tuple[str, ...] = field(default=(), metadata=written(omit=True))
+    reasons: tuple[str, ...] = field(default=(), metadata=_OMITTED)
     answer: Any = field(default=None, metadata=written(omit=True, scalar=ANY_JSON))
 
     def __post_init__(self) -> None:
@@ -238,11 +232,8 @@ class SignedAnswer:
             )
 
 
-_ANSWER = DOCUMENT.codec(SignedAnswer)
-
-
 def answer_statement(answer: SignedAnswer) -> bytes:
-    return statement(ANSWER, answer.name, _ANSWER.write(answer))
+    return statement(ANSWER, answer.name, DOCUMENT.write(answer))
 
 
 def answer_of_document(document: Document) -> SignedAnswer:
@@ -253,24 +244,21 @@ def answer_of_document(document: Document) -> SignedAnswer:
 # The agreed form of a card, never re-serialised once it is signed. The fields of ``core.card.terms`` say
 # where each value is in the document.
 
-_IN_DOCUMENTS = {"most_records": "mostRecords"}
-"""Parameters of noise that documents call otherwise."""
-
 
 def privacy_document(privacy: Privacy) -> Document:
     document: Document = {"mechanism": str(privacy.mechanism), **privacy.parameters}
-    for name, other in _IN_DOCUMENTS.items():
-        if name in document:
-            document[other] = document.pop(name)
+    if "most_records" in document:
+        document["mostRecords"] = document.pop("most_records")
     return document
 
 
 def privacy_of_document(document: Document) -> Privacy:
     """Raises KeyError, TypeError, ValueError or what the core refuses, where it is no privacy."""
     mechanism = Mechanism(document["mechanism"])
-    own = {name: own for own, name in _IN_DOCUMENTS.items()}
     parameters = {
-        own.get(name, name): text_of(value) for name, value in document.items() if name != "mechanism"
+        "most_records" if name == "mostRecords" else name: text_of(value)
+        for name, value in document.items()
+        if name != "mechanism"
     }
     return privacy_with(mechanism, parameters)
 
@@ -300,7 +288,7 @@ def claim_of_document(document: Document) -> Claim:
     )
 
 
-_NUMBERS = tuple(field.name for field in fields(Transform) if field.name != "zeros")
+_NUMBERS = [field.name for field in fields(Transform) if field.name != "zeros"]
 
 
 def transform_document(transform: Transform) -> Document:
@@ -328,7 +316,6 @@ _FORM = replace(
         Claim: ScalarCodec(claim_document, claim_of_document),
     },
 )
-_CARD = _FORM.codec(CardTerms)
 
 
 def price_document(price: Price) -> Document:
@@ -349,7 +336,7 @@ def terms_of_document(document: Document) -> Proposal:
 
 def card_document(card: CardTerms) -> Document:
     """The terms with their surroundings; the generator's name stands beside its digest once more."""
-    document: Document = _CARD.write(card)
+    document: Document = _FORM.write(card)
     document["generator"]["name"] = card.terms.generator
     return document
 

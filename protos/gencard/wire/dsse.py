@@ -192,10 +192,6 @@ def _camel_case(name: str) -> str:
     return first + "".join(map(str.capitalize, others))
 
 
-def _key_of(text: str) -> Ed25519PublicKey:
-    return Ed25519PublicKey.from_public_bytes(bytes.fromhex(text))
-
-
 DOCUMENT = JsonForm(
     {
         str: AS_IT_IS[str],
@@ -206,7 +202,10 @@ DOCUMENT = JsonForm(
         bytes: text_scalar(bytes.hex, bytes.fromhex),
         Time: text_scalar(str, time_text_of),
         datetime: text_scalar(time_text, time_of),
-        Ed25519PublicKey: text_scalar(lambda key: key.public_bytes_raw().hex(), _key_of),
+        Ed25519PublicKey: text_scalar(
+            lambda key: key.public_bytes_raw().hex(),
+            lambda text: Ed25519PublicKey.from_public_bytes(bytes.fromhex(text)),
+        ),
     },
     _camel_case,
 )

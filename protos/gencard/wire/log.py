@@ -5,7 +5,7 @@ entry and follow the path up to the checkpoint's root (RFC 9162, 2.1.3.2).
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from gencard.core.errors import InvalidInputError, InvalidNumberError, VerificationError
@@ -114,17 +114,8 @@ def check_inclusion(leaf: bytes, index: int, size: int, path: Sequence[bytes], r
     problem = VerificationError(problem=f"the proof does not place entry {index} in the log")
     if not 0 <= index < size:
         raise problem
-    first, last, computed = index, size - 1, leaf
-    for step in path:
-        if last == 0:
-            raise problem
-        if first & 1 or first == last:
-            computed = node_hash(step, computed)
-            first, last = _right_edge(first, last)
-        else:
-            computed = node_hash(computed, step)
-        first, last = first >> 1, last >> 1
-    if last != 0 or computed != root:
+    roots = _climbed(index, size - 1, leaf, path)
+    if roots is None or roots[1] != root:
         raise problem
 
 
@@ -143,33 +134,34 @@ def check_consistency(
         return
     whole = old_size & (old_size - 1) == 0
     steps = [old_root, *path] if whole else list(path)
-    if not steps or _rebuilt(old_size, new_size, steps) != (old_root, new_root):
-        raise problem
-
-
-def _rebuilt(old_size: int, new_size: int, steps: Sequence[bytes]) -> tuple[bytes, bytes] | None:
-    """Both roots as the proof has them, or None where it is too short or too long."""
     first, last = old_size - 1, new_size - 1
     while first & 1:
         first, last = first >> 1, last >> 1
-    old = new = steps[0]
-    for step in steps[1:]:
+    if not steps or _climbed(first, last, steps[0], steps[1:]) != (old_root, new_root):
+        raise problem
+
+
+def _climbed(first: int, last: int, node: bytes, path: Sequence[bytes]) -> tuple[bytes, bytes] | None:
+    """The roots to which a path leads from a node: that of all up to the node, and that of all.
+
+    Args:
+        first, last: Positions of the node and of the last one of its level.
+
+    Returns:
+        None if the path is too short or too long.
+    """
+    old = new = node
+    for step in path:
         if last == 0:
             return None
         if first & 1 or first == last:
             old, new = node_hash(step, old), node_hash(step, new)
-            first, last = _right_edge(first, last)
+            while first and not first & 1:  # levels at which a right edge has no sibling
+                first, last = first >> 1, last >> 1
         else:
             new = node_hash(new, step)
         first, last = first >> 1, last >> 1
     return (old, new) if last == 0 else None
-
-
-def _right_edge(first: int, last: int) -> tuple[int, int]:
-    """Skip the levels at which a right edge has no sibling."""
-    while first and not first & 1:
-        first, last = first >> 1, last >> 1
-    return first, last
 
 
 def _split(size: int) -> int:
@@ -179,11 +171,10 @@ def _split(size: int) -> int:
 
 def _hash(node: Node, start: int, end: int) -> bytes:
     """Hash of the subtree over entries ``start`` to ``end - 1``, cut as RFC 9162 cuts it."""
-    size = end - start
-    if size & (size - 1) == 0:
-        level = size.bit_length() - 1
+    level = (end - start - 1).bit_length()
+    if end - start == 1 << level:
         return node(level, start >> level)
-    middle = start + _split(size)
+    middle = start + (1 << level - 1)
     return node_hash(_hash(node, start, middle), _hash(node, middle, end))
 
 
@@ -236,45 +227,35 @@ def resource_of(body: bytes) -> str:
     return value
 
 
-def check_release_entry(body: bytes, receipt: Receipt, controller: str) -> None:
-    """Check that an entry of the log is the one that the receipt of a release names."""
-    facts, recorded = _facts_and_details(body)
-    agreements = {
-        "kind of entry": facts.get("action") == "release",
-        "index": facts.get("index") == str(receipt.log_index),
-        "release": facts.get("resource") == receipt.name,
-        "controller": facts.get("actor") == controller,
-        "rows": recorded.get("data_digest") == receipt.rows_digest,
-        "psi": recorded.get("psi_digest", "") == receipt.psi_digest,
-    }
-    _refuse_differences(agreements, "the receipt")
+def check_entry(body: bytes, signed: Receipt | SignedAnswer, controller: str) -> None:
+    """Check that an entry of the log is the one that the receipt of a release or an answer names.
 
-
-def check_answer_entry(body: bytes, answer: SignedAnswer) -> None:
-    """Check that an entry of the log is the one that a signed answer names."""
-    facts, recorded = _facts_and_details(body)
-    digest = "" if answer.answer is None else digest_of(answer.answer)
-    agreements = {
-        "kind of entry": facts.get("action") == "answer",
-        "index": facts.get("index") == str(answer.log_index),
-        "answer": facts.get("resource") == answer.name,
-        "who released it": facts.get("actor") == answer.released_by,
-        "verdict": recorded.get("verdict") == answer.verdict,
-        "numbers": recorded.get("data_digest", "") == digest,
-    }
-    _refuse_differences(agreements, "the signed answer")
-
-
-def _facts_and_details(body: bytes) -> tuple[Document, Document]:
+    Args:
+        controller: URI of the controller, which alone makes releases.
+    """
     facts = _facts(body)
     details = facts.get("details")
-    return facts, details if isinstance(details, dict) else {}
-
-
-def _refuse_differences(agreements: Mapping[str, bool], other: str) -> None:
+    recorded = details if isinstance(details, dict) else {}
+    kind, document = "answer", "the signed answer"
+    if isinstance(signed, Receipt):
+        kind, document = "release", "the receipt"
+    agreements = {
+        "kind of entry": facts.get("action") == kind,
+        "index": facts.get("index") == str(signed.log_index),
+        kind: facts.get("resource") == signed.name,
+    }
+    if isinstance(signed, Receipt):
+        agreements["controller"] = facts.get("actor") == controller
+        agreements["rows"] = recorded.get("data_digest") == signed.rows_digest
+        agreements["psi"] = recorded.get("psi_digest", "") == signed.psi_digest
+    else:
+        digest = "" if signed.answer is None else digest_of(signed.answer)
+        agreements["who released it"] = facts.get("actor") == signed.released_by
+        agreements["verdict"] = recorded.get("verdict") == signed.verdict
+        agreements["numbers"] = recorded.get("data_digest", "") == digest
     for what, agrees in agreements.items():
         if not agrees:
-            raise VerificationError(problem=f"the log entry and {other} differ in {what}")
+            raise VerificationError(problem=f"the log entry and {document} differ in {what}")
 
 
 def check_in_log(entry: LogEntry, index: int, root: bytes) -> None:

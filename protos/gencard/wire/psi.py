@@ -1,6 +1,6 @@
 """psi and the public schema as documents: RFC 8785 JSON, identified by its SHA-256."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -50,7 +50,13 @@ def coding_of_document(document: Document) -> Coding:
     try:
         return Coding(
             tuple(map(_attribute_of_document, document["attributes"])),
-            tuple(map(_zeros_of_document, document["structuralZeros"])),
+            tuple(
+                StructuralZeros(
+                    texts_of(entry["clique"]),
+                    tuple(tuple(map(integer_of, cell)) for cell in entry["cells"]),
+                )
+                for entry in document["structuralZeros"]
+            ),
         )
     except (KeyError, TypeError, ValueError):
         raise InvalidInputError(field="schema", problem="is malformed") from None
@@ -73,7 +79,16 @@ def _attribute_document(attribute: Attribute) -> Document:
             coding |= {"boolean": True} if boolean else {}
             coding |= {"text": True} if text else {}
         case Edges(missing=missing, scale=Scale() as scale):
-            coding = _scale_document(attribute.coding, scale) | {"missing": missing}
+            # levels and cells by their first numbers and the last edge, in days or minutes
+            dates = attribute.coding.dates
+            flags = {"above": scale.above, "below": scale.below, "dates": dates, "times": scale.times}
+            coding = {
+                "cells": list(map(decimal_text, scale.cells)),
+                "edges": [decimal_text(shortest(edge)) for edge in attribute.coding.edges],
+                "missing": missing,
+                "step": decimal_text(scale.step),
+                **{name: CLAMPS.get(name, True) for name, flag in flags.items() if flag},
+            }
         case Edges(edges, missing, decimals, dates):
             coding = {"edges": [repr(float(edge)) for edge in edges], "missing": missing}
             coding |= {} if decimals is None else {"decimals": str(decimals)}
@@ -84,17 +99,6 @@ def _attribute_document(attribute: Attribute) -> Document:
         codes = list(map(str, how.codes))
         document["derivation"] = {"codes": codes, "sources": list(how.sources), **per_person}
     return document
-
-
-def _scale_document(coding: Edges, scale: Scale) -> Document:
-    """Return levels and cells by their first numbers and the last edge, in days or minutes."""
-    texts = {
-        "cells": list(map(decimal_text, scale.cells)),
-        "edges": [decimal_text(shortest(edge)) for edge in coding.edges],
-        "step": decimal_text(scale.step),
-    }
-    flags = {"above": scale.above, "below": scale.below, "dates": coding.dates, "times": scale.times}
-    return texts | {name: CLAMPS.get(name, True) for name, flag in flags.items() if flag}
 
 
 def _decimal_of(text: str) -> Decimal:
@@ -138,11 +142,6 @@ def _coding_of_document(entry: Document) -> Labels | Edges:
     return Labels(labels, _flag(entry["integer"]), _flag(entry["ordered"]), missing, boolean, text)
 
 
-def _zeros_of_document(entry: Document) -> StructuralZeros:
-    cells = tuple(tuple(map(integer_of, cell)) for cell in entry["cells"])
-    return StructuralZeros(texts_of(entry["clique"]), cells)
-
-
 def _flag(value: object) -> bool:
     if isinstance(value, bool):
         return value
@@ -165,12 +164,12 @@ def psi_document(psi: Psi) -> bytes:
         "measurements": [
             {
                 "clique": list(measurement.clique),
-                "counts": _texts(measurement.values.ravel().tolist()),
+                "counts": list(map(str, measurement.values.ravel().tolist())),
                 "stddev": stddev_text(measurement.stddev),
             }
             for measurement in psi.measurements
         ],
-        "sizes": _texts(psi.domain.sizes),
+        "sizes": list(map(str, psi.domain.sizes)),
     }
     if psi.linear:
         document["linear"] = [_linear_document(linear) for linear in psi.linear]
@@ -215,10 +214,6 @@ def psi_of_document(data: bytes) -> Psi:
     return psi
 
 
-def _texts(numbers: Iterable[int]) -> list[str]:
-    return [str(number) for number in numbers]
-
-
 def _linear_document(linear: LinearMeasurement) -> Document:
     functions = zip(
         linear.statistic.functions, linear.values.tolist(), linear.stddevs.tolist(), strict=True
@@ -231,7 +226,7 @@ def _linear_document(linear: LinearMeasurement) -> Document:
                 "name": function.name,
                 "stddev": stddev_text(stddev),
                 "sum": str(value),
-                "values": _texts(function.values),
+                "values": list(map(str, function.values)),
             }
             for function, value, stddev in functions
         ],

@@ -149,7 +149,8 @@ class Action:
     @property
     def digest(self) -> str:
         """SHA-256, in hex, of all but the reason: two stewards have to agree on it."""
-        return action_digest(str(self.kind), self.resource, self.arguments, self.shown)
+        facts = {"kind": str(self.kind), "resource": self.resource, "shown": self.shown}
+        return digest_of({**facts, "arguments": dict(self.arguments)})
 
 
 def check_arguments(content: bytes) -> None:
@@ -160,12 +161,6 @@ def check_arguments(content: bytes) -> None:
             limit=LARGEST_ARGUMENTS,
             advice="Send a shorter text.",
         )
-
-
-def action_digest(kind: str, resource: str, arguments: Mapping[str, Any], shown: str) -> str:
-    """SHA-256, in hex, of an action and of what was shown before it (its digest), without its reason."""
-    action = {"kind": kind, "resource": resource, "arguments": dict(arguments), "shown": shown}
-    return digest_of(action)
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,8 +102,18 @@ def psi_of_chunks(chunks: Iterable[synthesis.StreamPsiResponse]) -> tuple[Psi, s
                 raise TooLargeError(
                     what="psi", limit=f"{_MOST_NUMBERS_BYTES} bytes of histograms and sums"
                 )
-        else:
-            _fill(part, tables, filled)
+            continue
+        if not part.HasField("block"):
+            raise InvalidPsiError(problem="a part has an unknown type")
+        block = part.block
+        if block.statistic >= len(tables) or block.offset != filled[block.statistic]:
+            raise InvalidPsiError(problem="a block is out of order")
+        cells = tables[block.statistic].reshape(-1)
+        end = block.offset + len(block.counts)
+        if end > cells.size:
+            raise InvalidPsiError(problem="a block is too long")
+        cells[block.offset : end] = block.counts
+        filled[block.statistic] = end
     raise InvalidPsiError(problem="the end is missing")
 
 
@@ -136,20 +146,6 @@ def _tables(header: synthesis.PsiHeader) -> tuple[Domain, list[np.ndarray]]:
     if any(len(shape) > MOST_AXES for shape in shapes):
         raise TooLargeError(what="A marginal", limit=f"{MOST_AXES} attributes")
     return domain, [np.zeros(shape, dtype=np.int64) for shape in shapes]
-
-
-def _fill(part: synthesis.StreamPsiResponse, tables: list[np.ndarray], filled: list[int]) -> None:
-    if not part.HasField("block"):
-        raise InvalidPsiError(problem="a part has an unknown type")
-    block = part.block
-    if block.statistic >= len(tables) or block.offset != filled[block.statistic]:
-        raise InvalidPsiError(problem="a block is out of order")
-    cells = tables[block.statistic].reshape(-1)
-    end = block.offset + len(block.counts)
-    if end > cells.size:
-        raise InvalidPsiError(problem="a block is too long")
-    cells[block.offset : end] = block.counts
-    filled[block.statistic] = end
 
 
 def _filled(
@@ -223,15 +219,11 @@ def pack(codes: bytes, bits: int) -> bytes:
     return octets.tobytes()
 
 
-def packed_bytes(count: int, bits: int) -> int:
-    return -(-count * bits // 8)
-
-
 def unpack(content: bytes, count: int, bits: int, room: Bytes) -> Bytes:
     """Codes of 1, 2 or 4 bits, a byte each; raises InvalidDatasetError if bits without a code are not 0.
 
     Args:
-        content: ``packed_bytes(count, bits)`` bytes.
+        content: As few bytes as hold ``count`` codes.
         room: For the codes; 7 bytes longer than they are.
     """
     packed, codes_of = np.frombuffer(content, dtype=np.uint8), _codes_of_bytes(bits)
@@ -283,7 +275,7 @@ class PackedTable:
 
     def _codes(self, content: bytes, count: int, size: int) -> NDArray[np.unsignedinteger]:
         bits = packed_bits(size)
-        if len(content) != packed_bytes(count, bits):
+        if len(content) != -(-count * bits // 8):
             raise InvalidDatasetError(problem=NOT_FILLED)
         if bits >= 8:
             return np.frombuffer(content, dtype=wire_dtype(size))
@@ -452,7 +444,14 @@ def dataset_of_chunks(
         VerificationError: The digest does not agree.
     """
     parts = iter(chunks)
-    header = _header_of(next(parts, None), domain, most_rows)
+    chunk = next(parts, None)
+    if chunk is None or not chunk.HasField("header"):
+        raise InvalidDatasetError(problem="the header of the table is missing")
+    header = chunk.header
+    if header.rows > most_rows:
+        raise TooLargeError(what="The table", limit=f"{most_rows} rows")
+    if (tuple(header.attributes), tuple(header.sizes)) != (domain.attributes, domain.sizes):
+        raise DomainMismatchError(problem="the table does not have the expected attributes")
     table = allocate((header.rows, len(domain)), code_dtype(max(domain.sizes, default=1)))
     with ThreadPoolExecutor(1) as thread:
         layout = PackedTable(domain, table, thread) if header.packed else _ByRows(domain, table)
@@ -461,17 +460,6 @@ def dataset_of_chunks(
                 return _checked(layout, part.trailer.digest)
             layout.append(part.batch)
     raise InvalidDatasetError(problem="the end of the table is missing")
-
-
-def _header_of(chunk: common.TableChunk | None, domain: Domain, most_rows: int) -> common.TableHeader:
-    if chunk is None or not chunk.HasField("header"):
-        raise InvalidDatasetError(problem="the header of the table is missing")
-    header = chunk.header
-    if header.rows > most_rows:
-        raise TooLargeError(what="The table", limit=f"{most_rows} rows")
-    if (tuple(header.attributes), tuple(header.sizes)) != (domain.attributes, domain.sizes):
-        raise DomainMismatchError(problem="the table does not have the expected attributes")
-    return header
 
 
 class _ByRows:

@@ -52,7 +52,20 @@ _SMALLER = "Check that it is the right file."
 
 def open_file(path: Path, field: str) -> BinaryIO:
     """Open a regular file for reading, without ever waiting; raises InvalidInputError."""
-    return os.fdopen(_descriptor(path, field), "rb")
+    try:
+        # a device may act when it is opened, so its kind is looked at before that, too
+        if stat.S_ISREG(os.stat(path).st_mode):
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return os.fdopen(descriptor, "rb")
+            os.close(descriptor)
+    except FileNotFoundError:
+        problem = f"cannot read {path}: there is no file of this name"
+        raise InvalidInputError(field=field, problem=problem, advice=_MISSING) from None
+    except (OSError, ValueError):  # ValueError: a NUL in the name
+        raise unreadable(field, path) from None
+    problem = f"cannot read {path}: it is not a regular file"
+    raise InvalidInputError(field=field, problem=problem, advice=_NOT_REGULAR)
 
 
 def open_text(path: Path, field: str, encoding: str = "utf-8") -> TextIO:
@@ -95,23 +108,6 @@ def files_in(folder: Path, field: str) -> list[Path]:
 def too_large(path: Path, field: str, limit: Limit) -> InvalidInputError:
     """The error where a file is larger than the limit of its kind."""
     return InvalidInputError(field=field, problem=f"exceeds {limit}: {path}", advice=_SMALLER)
-
-
-def _descriptor(path: Path, field: str) -> int:
-    try:
-        # a device may act when it is opened, so its kind is looked at before that, too
-        if stat.S_ISREG(os.stat(path).st_mode):
-            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-            if stat.S_ISREG(os.fstat(descriptor).st_mode):
-                return descriptor
-            os.close(descriptor)
-    except FileNotFoundError:
-        problem = f"cannot read {path}: there is no file of this name"
-        raise InvalidInputError(field=field, problem=problem, advice=_MISSING) from None
-    except (OSError, ValueError):  # ValueError: a NUL in the name
-        raise unreadable(field, path) from None
-    problem = f"cannot read {path}: it is not a regular file"
-    raise InvalidInputError(field=field, problem=problem, advice=_NOT_REGULAR)
 
 
 LONGEST_LINE = _MIB

@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from gencard.core.errors import InvalidInputError, TooLargeError
-from gencard.files.stored import StoredColumn, StoredTable
+from gencard.files.content import StoredColumn, StoredTable
 
 _REFUSED, _NO_MEMORY = 3, 4
 """Exit codes of the process."""

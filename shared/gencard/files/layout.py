@@ -8,7 +8,7 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -17,8 +17,7 @@ from pathlib import Path
 from gencard.core.errors import EmptyDatasetError, InvalidInputError
 from gencard.core.values import MARKS
 from gencard.files import LONGEST_LINE, lines_of
-from gencard.files.content import open_content, open_text_content
-from gencard.files.stored import MOST_BYTES, check_names, empty_words
+from gencard.files.content import MOST_BYTES, check_names, empty_words, open_content, open_text_content
 
 DELIMITERS = (",", ";", "\t", "|")
 _WORDS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
@@ -139,7 +138,7 @@ def look_at(
     header = [name.strip() for name in read.header]
     sample = [*zip(*read.sample, strict=True)]
     columns = {name: _present(column) for name, column in zip(header, sample, strict=True)}
-    days = {header[place]: _present(values) for place, values in read.days.items()}
+    days = {header[place]: _present([*values]) for place, values in read.days.items()}
     decimal, thousands = number_marks([*columns.values()])
     layout = TextLayout(
         encoding=encoding.removesuffix("-sig"),
@@ -192,18 +191,16 @@ def _delimiter_with(lines: Sequence[str], names: Sequence[str], field: str) -> t
     likely, skip = delimiter_of(lines)
     if skip or not names:
         return likely, skip
-    fitting = [one for one in DELIMITERS if {*names} <= {*_header_of(lines, one)}]
+    fitting = []
+    for one in DELIMITERS:
+        with suppress(csv.Error):
+            header = next(csv.reader(lines, delimiter=one), [])
+            fitting += [one] if {*names} <= {name.strip() for name in header} else []
     if len(fitting) > 1 and likely not in fitting:
         words = " or ".join(_WORDS[one] for one in fitting)
         problem = f"could have {words} between its values: the header has the names in each case"
         raise InvalidInputError(field=field, problem=problem, advice=_SAVE_AGAIN)
     return likely if likely in fitting or not fitting else fitting[0], 0
-
-
-def _header_of(lines: Sequence[str], delimiter: str) -> list[str]:
-    with suppress(csv.Error):
-        return [name.strip() for name in next(csv.reader(lines, delimiter=delimiter), [])]
-    return []
 
 
 _SAVE_AGAIN = "Save the file again as CSV in UTF-8, with commas between values."
@@ -266,7 +263,7 @@ class _Checked:
     header: list[str]
     sample: Rows
     records: int
-    days: dict[int, list[str]]
+    days: dict[int, dict[str, None]]
     ends: set[str]
     note: str
 
@@ -292,7 +289,7 @@ def _checked_sample(source: _TextFile, delimiter: str, skip: int) -> _Checked:
             sample: Rows = []
             wrong: list[int] = []
             records, empty, first_empty, last_empty = 0, 0, 0, 0
-            days = _Days()
+            days: dict[int, dict[str, None]] | None = None  # looked for once the sample is complete
             for row in reader:
                 noted.end_record()
                 records += bool(row) or len(header) == 1
@@ -305,7 +302,8 @@ def _checked_sample(source: _TextFile, delimiter: str, skip: int) -> _Checked:
                 elif row and len(sample) < _SAMPLE:
                     sample.append(row)
                 elif row:
-                    days.add(sample, row)
+                    days = _days_in(sample) if days is None else days
+                    _add_days(days, row)
     if wrong:
         raise InvalidInputError(field=field, problem=_ragged(wrong, len(header)))
     if not sample:
@@ -314,7 +312,8 @@ def _checked_sample(source: _TextFile, delimiter: str, skip: int) -> _Checked:
     empty -= 0 if is_record else last_empty  # lines at the end of a file are no records in any case
     meaning = "is a record" if is_record else "is no record"
     note = empty_words(empty, "line", first_empty, meaning) if empty else ""
-    return _Checked(header, sample, records, days.values(sample), noted.ends, note)
+    days = _days_in(sample) if days is None else days
+    return _Checked(header, sample, records, days, noted.ends, note)
 
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
@@ -346,46 +345,29 @@ class _Lines:
 _NO_CONTROL = "Remove it, or export the file again. Tabs and line ends may stand in quotation marks."
 
 
-class _Days:
-    """Different values of the columns of dates, so that no order of the records decides their format."""
-
-    def __init__(self) -> None:
-        self._values: dict[int, dict[str, None]] | None = None
-
-    def add(self, sample: Rows, row: Sequence[str]) -> None:
-        if self._values is None:
-            self._begin(sample)
-        for place, values in (self._values or {}).items():
-            if len(values) < _MOST_DAYS:
-                values[row[place]] = None
-
-    def values(self, sample: Rows) -> dict[int, list[str]]:
-        if self._values is None:
-            self._begin(sample)
-        return {place: list(values) for place, values in (self._values or {}).items()}
-
-    def _begin(self, sample: Rows) -> None:
-        columns = (dict.fromkeys(column) for column in zip(*sample, strict=True))
-        self._values = {
-            place: values for place, values in enumerate(columns) if _fitting(_present([*values]))
-        }
+def _days_in(sample: Rows) -> dict[int, dict[str, None]]:
+    """Return the different values of the columns of dates, by place."""
+    columns = (dict.fromkeys(column) for column in zip(*sample, strict=True))
+    return {place: values for place, values in enumerate(columns) if _fitting(_present([*values]))}
 
 
-class _readable:  # noqa: N801 - reads as a statement
+def _add_days(days: dict[int, dict[str, None]], row: Sequence[str]) -> None:
+    for place, values in days.items():
+        if len(values) < _MOST_DAYS:
+            values[row[place]] = None
+
+
+@contextmanager
+def _readable(reader: Iterator[list[str]], skip: int, field: str) -> Iterator[None]:
     """Raises InvalidInputError with the line where quotes are not closed, or a value is too long."""
-
-    def __init__(self, reader: Iterator[list[str]], skip: int, field: str) -> None:
-        self._reader, self._skip, self._field = reader, skip, field
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if kind is not None and issubclass(kind, csv.Error):
-            line = getattr(self._reader, "line_num", 0) + self._skip
-            problem = f"has a quotation mark that is not closed, or text after one, near line {line}"
-            if "field limit" in str(error):
-                problem = f"has a name or value of more than 128 KiB near line {max(line, 1)}"
-            raise InvalidInputError(field=self._field, problem=problem) from None
+    try:
+        yield
+    except csv.Error as error:
+        line = getattr(reader, "line_num", 0) + skip
+        problem = f"has a quotation mark that is not closed, or text after one, near line {line}"
+        if "field limit" in str(error):
+            problem = f"has a name or value of more than 128 KiB near line {max(line, 1)}"
+        raise InvalidInputError(field=field, problem=problem) from None
 
 
 def _check_header(header: Sequence[str], line: int, source: _TextFile) -> None:
@@ -421,8 +403,10 @@ def number_marks(columns: Sequence[Sequence[str]]) -> tuple[str, str]:
     commas = sum(_mostly(counts, _COMMA) for counts in counted)
     points = sum(_mostly(counts, _POINT) for counts in counted)
     decimal, group = (",", ".") if commas > points else (".", ",")
+    number = re.compile(rf"[+-]?(\d+|\d{{1,3}}([{group}]\d{{3}})+)([{decimal}]\d+)?")
     grouped = any(
-        any(map(_GROUPED[group].fullmatch, counts)) and _is_numeric(counts, decimal, group)
+        any(map(_GROUPED[group].fullmatch, counts))
+        and 10 * _matching(counts, number) >= 9 * counts.total()
         for counts in counted
     )
     return decimal, group if grouped else ""
@@ -435,11 +419,6 @@ def _mostly(counts: Counter[str], pattern: re.Pattern[str]) -> bool:
 
 def _matching(counts: Counter[str], pattern: re.Pattern[str]) -> int:
     return sum(times for value, times in counts.items() if pattern.fullmatch(value))
-
-
-def _is_numeric(counts: Counter[str], decimal: str, group: str) -> bool:
-    number = re.compile(rf"[+-]?(\d+|\d{{1,3}}([{group}]\d{{3}})+)([{decimal}]\d+)?")
-    return bool(counts) and 10 * _matching(counts, number) >= 9 * counts.total()
 
 
 def date_formats(columns: Sequence[Sequence[str]]) -> tuple[str, ...]:

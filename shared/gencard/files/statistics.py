@@ -21,14 +21,15 @@ import pyreadstat
 
 from gencard.core.errors import InvalidInputError
 from gencard.files.apart import answered, read_apart
-from gencard.files.content import ending_of, too_many_bytes
-from gencard.files.stored import (
+from gencard.files.content import (
     StoredColumn,
     StoredTable,
     check_names,
     code_text,
     distinct_labels,
+    ending_of,
     time_texts,
+    too_many_bytes,
     whole_or_float,
 )
 
@@ -110,7 +111,13 @@ def read(path: Path, field: str, *, most_bytes: int) -> StoredTable:
 def _read(path: Path, field: str, *, most_bytes: int) -> StoredTable:
     ending = ending_of(path)
     if ending == ".xpt":
-        _check_transport(path, field)
+        # a transport file that is cut, or holds several data sets, is read wrongly
+        content = path.read_bytes()
+        if len(content) % _TRANSPORT_BLOCK:
+            raise InvalidInputError(field=field, problem="is cut off", advice="Copy the file again.")
+        if sum(not one.start() % _TRANSPORT_BLOCK for one in _MEMBER.finditer(content)) > 1:
+            problem, advice = "holds several data sets", "Export one data set to each file."
+            raise InvalidInputError(field=field, problem=problem, advice=advice)
     meta = _metadata(path, ending)
     names = list(meta.column_names)
     check_names(names, field, [f"in column {place}" for place, _ in enumerate(names, 1)])
@@ -130,17 +137,6 @@ def _read(path: Path, field: str, *, most_bytes: int) -> StoredTable:
         columns.append(described)
         arrays.append(array)
     return StoredTable(pa.table(dict(zip(names, arrays, strict=True))), tuple(columns))
-
-
-def _check_transport(path: Path, field: str) -> None:
-    """Refuse a transport file of SAS that is cut, or holds several data sets: both are read wrongly."""
-    content = path.read_bytes()
-    if len(content) % _TRANSPORT_BLOCK:
-        raise InvalidInputError(field=field, problem="is cut off", advice="Copy the file again.")
-    members = [one for one in _MEMBER.finditer(content) if not one.start() % _TRANSPORT_BLOCK]
-    if len(members) > 1:
-        problem, advice = "holds several data sets", "Export one data set to each file."
-        raise InvalidInputError(field=field, problem=problem, advice=advice)
 
 
 _TRANSPORT_BLOCK = 80
@@ -199,8 +195,10 @@ def _column(
     shown, note = values, ""
     if not _is_text(meta, name):
         shown, note = _dated(values, meta.original_variable_types.get(name) or "", calendar)
-    if shown is values and labels and _all_in(values, labels):
-        places = pc.index_in(values, value_set=pa.array(list(labels), values.type))
+    known = pa.array(list(labels), values.type)
+    is_known = pc.is_in(pc.drop_null(values), value_set=known)
+    if shown is values and labels and pc.all(is_known).as_py() is not False:
+        places = pc.index_in(values, value_set=known)
         texts = pa.array(list(labels.values()), pa.string())
         shown = pa.chunked_array(
             [pa.DictionaryArray.from_arrays(chunk, texts) for chunk in places.chunks],
@@ -258,23 +256,14 @@ def _with_label(code: Any, labels: dict[Any, str], mark: str = "") -> str:
     return f"{mark}{code_text(code)} = {label}" if label else f"{mark}{code_text(code)}"
 
 
-def _all_in(values: pa.ChunkedArray, labels: dict[Any, str]) -> bool:
-    known = pa.array(list(labels), values.type)
-    is_known = pc.is_in(pc.drop_null(values), value_set=known)
-    return bool(pc.all(is_known).as_py() is not False)
-
-
 def _dated(values: pa.ChunkedArray, form: str, calendar: _Calendar) -> tuple[pa.ChunkedArray, str]:
     """Return dates, timestamps and times of day in place of numbers, where the format says so."""
     # the kind of a format such as DATE11, without its width; of another format none
     plain = form if form.startswith("%") else form.lower().rstrip("0123456789.")
     plain = _SEPARATED.sub(r"\1", plain)
     kinds = {"instant": calendar.instants, "date": calendar.dates, "time": calendar.times}
-    if form.startswith("%"):
-        tests = [(kind, any(plain.startswith(one) for one in forms)) for kind, forms in kinds.items()]
-    else:
-        tests = [(kind, plain in forms) for kind, forms in kinds.items()]
-    kind = next((kind for kind, fits in tests if fits), "")
+    fits = plain.startswith if form.startswith("%") else lambda forms: plain in forms
+    kind = next((kind for kind, forms in kinds.items() if fits(forms)), "")
     if not kind:
         return values, ""
     unit = calendar.date_unit if kind == "date" else calendar.instant_unit

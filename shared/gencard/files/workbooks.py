@@ -5,6 +5,7 @@ are looked for in the file itself, and refused.
 """
 
 import datetime as dt
+import os
 import re
 import sys
 import zipfile
@@ -22,13 +23,14 @@ from gencard.core.errors import InvalidInputError
 from gencard.core.values import number_text
 from gencard.files import ParquetSize
 from gencard.files.apart import answered, read_apart
-from gencard.files.content import ending_of, too_many_bytes
-from gencard.files.stored import (
+from gencard.files.content import (
     StoredColumn,
     StoredTable,
     check_names,
     empty_words,
+    ending_of,
     time_texts,
+    too_many_bytes,
     whole_or_float,
 )
 
@@ -232,8 +234,7 @@ class _Sheet:
             if len(batch) >= _ROWS_AT_ONCE:
                 self._add(columns, batch, last=False)
         self._add(columns, batch, last=True)
-        self._check_second(second, columns, head, first)
-        self._check_durations(columns, head, first)
+        self._check_columns(second, columns, head, first)
         read = [column.array() for column in columns]
         described = [StoredColumn(name, note=note) for name, (_, note) in zip(names, read, strict=True)]
         arrays = dict(zip(names, (array for array, _ in read), strict=True))
@@ -272,27 +273,21 @@ class _Sheet:
             return number, cells, first
         raise self._wrong("has no row with names of columns", _HEADER)
 
-    def _check_second(
+    def _check_columns(
         self, second: list[Any] | None, columns: Sequence[_SheetColumn], head: int, first: int
     ) -> None:
-        """Refuse a second row of names, such as units, above columns that hold no other text."""
-        if second is None:
-            return
+        """Refuse a second row of names above columns without texts, and durations beside others."""
+        second = second or []
         texts = [isinstance(cell, str) and cell != _EMPTY for cell in second]
         alone = [place for place, text in enumerate(texts) if text and _is_alone(columns[place])]
         if alone and all(text or cell == _EMPTY for text, cell in zip(texts, second, strict=True)):
             cell = _cell(head + 1, first + alone[0])
             raise self._wrong(f"seems to have a second row of names: the text in cell {cell}", _HEADER)
-
-    def _check_durations(self, columns: Sequence[_SheetColumn], head: int, first: int) -> None:
         for place, column in enumerate(columns, first):
-            row = column.beside_duration()
-            if row is not None:
+            if (row := column.beside_duration()) is not None:
                 cell = _cell(head + 1 + row, place)
-                raise self._wrong(
-                    f"has durations, such as [h]:mm, beside values of another type in cell {cell}",
-                    "Give all cells of the column one format.",
-                )
+                problem = f"has durations, such as [h]:mm, beside values of another type in cell {cell}"
+                raise self._wrong(problem, "Give all cells of the column one format.")
 
     def _wrong(self, problem: str, advice: str) -> InvalidInputError:
         return InvalidInputError(field=self._field, problem=problem, advice=advice)
@@ -397,21 +392,16 @@ def _check_old(path: Path, sheet: str, field: str) -> None:
     """Refuse errors in a workbook of Excel 97, which only xlrd tells from empty cells."""
     import xlrd  # noqa: PLC0415 - only for these files
 
-    with xlrd.open_workbook(path, on_demand=True, logfile=_Nowhere()) as book:
+    with (
+        open(os.devnull, "w") as nowhere,
+        xlrd.open_workbook(path, on_demand=True, logfile=nowhere) as book,
+    ):
         table = book.sheet_by_name(sheet)
         for row in range(table.nrows):
             for column, kind in enumerate(table.row_types(row)):
                 if kind == xlrd.XL_CELL_ERROR:
                     problem = f"has an error in cell {_cell(row, column)}"
                     raise InvalidInputError(field=field, problem=problem, advice=_ERRORS)
-
-
-class _Nowhere:
-    """A file for what xlrd has to say."""
-
-    def write(self, _: str) -> None: ...
-
-    def flush(self) -> None: ...
 
 
 _ERRORS = "Correct the formula, or clear the cell; open and save the workbook, so that all are computed."

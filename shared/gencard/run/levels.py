@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -181,11 +181,6 @@ def values_of(
     raise InvalidInputError(field="values", problem=problem)
 
 
-class _Source(NamedTuple):
-    attribute: Attribute
-    codes: NDArray[Any]
-
-
 class Numbers:
     """Draws a number inside each interval; the same seed gives the same numbers.
 
@@ -194,14 +189,14 @@ class Numbers:
     stream, with two words a row; their numbers lie where psi says, and all others uniformly.
 
     Args:
-        sources: By name, the attribute whose numbers a derived one has.
+        sources: By name, the attribute whose numbers a derived one has, and the codes of its rows.
         places: By name, where psi says that numbers lie inside levels.
     """
 
     def __init__(
         self,
         seed: int,
-        sources: Mapping[str, "_Source"] | None = None,
+        sources: Mapping[str, tuple[Attribute, NDArray[Any]]] | None = None,
         places: Mapping[str, Places] | None = None,
     ) -> None:
         self._seed, self._sources, self._places = seed, sources or {}, places or {}
@@ -216,10 +211,7 @@ class Numbers:
         sources = same_numbers(coding, rows.domain.attributes)
         return cls(
             seed,
-            {
-                name: _Source(coding.attribute(source), rows.column(source))
-                for name, source in sources.items()
-            },
+            {name: (coding.attribute(source), rows.column(source)) for name, source in sources.items()},
             places,
         )
 
@@ -238,12 +230,12 @@ class Numbers:
         if name not in self._sources:
             return self._drawn(name, name, coding, codes)
         # Its numbers are those of another attribute.
-        source, begin = self._sources[name], self._done.get(name, 0)
+        (source, all_codes), begin = self._sources[name], self._done.get(name, 0)
         self._done[name] = begin + len(codes)
-        own_codes, own = source.codes[begin : begin + len(codes)], source.attribute.coding
+        own_codes, own = all_codes[begin : begin + len(codes)], source.coding
         if isinstance(own, Labels):
             return np.take(np.array([*map(float, own.labels), np.nan]), own_codes)
-        return self._drawn(name, source.attribute.name, own, own_codes)
+        return self._drawn(name, source.name, own, own_codes)
 
     def _drawn(self, place: str, name: str, coding: Edges, codes: NDArray[Any]) -> NDArray[np.float64]:
         scale = coding.scale

@@ -21,7 +21,16 @@ from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import DomainMismatchError, InvalidInputError, UndeclaredLevelError, advice_on
 from gencard.core.generators.contract import rng_of
-from gencard.core.program_outputs import ERROR, ESTIMATE, FIT, LARGEST, Output, OutputKind, check_outputs
+from gencard.core.program_outputs import (
+    ERROR,
+    ESTIMATE,
+    FIT,
+    LARGEST,
+    Output,
+    OutputKind,
+    check_outputs,
+    outputs_to_json,
+)
 from gencard.run.levels import (
     UNDECLARED,
     UNKNOWN_NUMBER,
@@ -38,9 +47,10 @@ from gencard.wire.black_box import (
     BoxTask,
     StoredNumbers,
     claim_stdout,
-    outputs_answer,
+    fit_answer,
     read_request,
 )
+from gencard.wire.canonical import json_bytes
 
 # Codes <-> data frames with the declared labels and types.
 #
@@ -333,7 +343,8 @@ def main(program: Path) -> None:
     runpy.run_path(str(program), run_name="__main__")
     check_outputs(output.collected)
     with channel:
-        channel.write(outputs_answer([one.rounded() for one in output.collected]))
+        outputs = outputs_to_json([one.rounded() for one in output.collected])
+        channel.write(fit_answer(json_bytes(outputs)))
 
 
 def _frame(data: Any) -> pd.DataFrame:

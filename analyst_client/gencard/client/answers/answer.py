@@ -23,7 +23,7 @@ from gencard.client.common.display import (
     page_module,
     printable,
 )
-from gencard.client.common.folder import ANSWER, appearing, check_free, save_documents, write_bytes
+from gencard.client.common.formats import ANSWER, appearing, check_free, save_documents, write_bytes
 from gencard.client.common.rows import neutral
 from gencard.core.errors import InvalidInputError, advice_on
 
@@ -241,7 +241,7 @@ class CoefficientPlot:
             for name, one in zip(names, shown, strict=True)
         ]
         scale = f"{low:.3g}".ljust(width - len(f"{high:.3g}")) + f"{high:.3g}"
-        return [*lines, f"{'':<{longest}}  {scale}", *([self.note] if self.left_out else [])]
+        return [*lines, f"{'':<{longest}}  {scale}", *([self.note] if self.note else [])]
 
     @property
     def note(self) -> str:
@@ -289,8 +289,6 @@ FORMAT = "gencard.answer.v1"
 MOST_CLIQUES = 6
 """Names of marginals in a panel."""
 
-_SAVE_RELEASE = "Save a release of the card: `release.save(folder)` keeps psi and what signs it."
-_SUMMARY_WIDTH = 100
 _LONGEST = 100
 """Characters of a formula in one line."""
 
@@ -439,7 +437,8 @@ class Answer(WrittenAsJson, Displayable):
         place = Path(path)
         if self.envelope is None or self.proof is None:
             problem = "is computed from psi, so it has no signature of its own"
-            raise InvalidInputError(field="answer", problem=problem, advice=_SAVE_RELEASE)
+            advice = "Save a release of the card: `release.save(folder)` keeps psi and what signs it."
+            raise InvalidInputError(field="answer", problem=problem, advice=advice)
         check_free(place, replace=replace)
         if place.suffix == ".json":
             write_bytes(place, self.envelope)
@@ -465,7 +464,7 @@ class Answer(WrittenAsJson, Displayable):
 
     def summary(self) -> str:
         """The panel as plain text."""
-        console = Console(file=StringIO(), width=_SUMMARY_WIDTH, highlight=False)
+        console = Console(file=StringIO(), width=100, highlight=False)
         with console.capture() as captured:
             console.print(self.panel())
         return captured.get()

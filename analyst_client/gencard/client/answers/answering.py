@@ -20,11 +20,10 @@ from gencard.client.agreement import Agreement, Release
 from gencard.client.answers.answer import Answer
 from gencard.client.checking.bundle import Bundle, Keys, checked_schema, receipt_in, signed_card
 from gencard.client.checking.checks import LogWatch, card_of_statement, check_psi, checked_signed_answer
-from gencard.client.common.arguments import checked, level_values, text
+from gencard.client.common.arguments import AnalystQuestion, AnswerOptions, checked, level_values, text
 from gencard.client.common.display import Displayable, Facts, Grid, Part
 from gencard.client.connection.connection import ProgressDisplay, pages, progress_bar, result_of
 from gencard.client.connection.credentials import Credentials
-from gencard.client.question import AnalystQuestion, AnswerOptions
 from gencard.core.card.budget import Price
 from gencard.core.card.privacy import Mechanism
 from gencard.core.card.terms import Analyses, CardTerms
@@ -144,7 +143,7 @@ def fetch(agreement: Agreement, name: str, question: Question | None = None) -> 
     signed = checked_signed_answer(envelope, keys, agreement.card, card_digest=agreement.digest)
     if signed.name != name or (question is not None and signed.question != question):
         raise VerificationError(problem="the signed answer belongs to another question")
-    logged = LogWatch(connection).answer_entry(got.log_entry, signed)
+    logged = LogWatch(connection).entry(got.log_entry, signed, agreement.card.controller)
     if signed.verdict is AnswerVerdict.REFUSED:
         error = RunRefusedError(answer=name, reasons=", ".join(signed.reasons))
         if OUTPUT_RULES not in signed.reasons:
@@ -189,10 +188,6 @@ def _paid(agreement: Agreement, answer: pb.Answer) -> Price:
 
 
 # Programs of the analyst: a dry run here on synthetic rows, then one run on the records, reviewed.
-
-
-def ignore_hundredths(_hundredths: int) -> None:
-    """A dry run reports no progress."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -324,7 +319,7 @@ def outputs_here(path: Path, request: BoxRequest) -> Outputs:
     if process.returncode:
         problem = f"failed on the synthetic rows with exit code {process.returncode}"
         raise InvalidInputError(field="program", problem=problem)
-    reader = AnswerReader(request, ignore_hundredths)
+    reader = AnswerReader(request, lambda _hundredths: None)
     try:
         reader.feed(process.stdout)
         return reader.outputs()
@@ -368,10 +363,6 @@ def _grid(output: Output) -> Grid:
 
 
 # From a formula to its answer: out of psi, of a card or of a saved release without a connection.
-
-_VERIFIED = "card and receipts: signatures and digests agree"
-_UNVERIFIED = "digests agree; signatures not checked (use `gencard verify`)"
-_NO_RECEIPT = "no receipt: nothing confirms the counts of psi"
 
 
 def answer_from(
@@ -467,5 +458,7 @@ def _confirmed(bundle: Bundle, card: CardTerms, keys: Keys | None) -> str:
         if receipt.psi_digest != digest:
             raise VerificationError(problem="a receipt names another psi")
     if not bundle.all("receipt"):
-        return _NO_RECEIPT
-    return _UNVERIFIED if keys is None else _VERIFIED
+        return "no receipt: nothing confirms the counts of psi"
+    if keys is None:
+        return "digests agree; signatures not checked (use `gencard verify`)"
+    return "card and receipts: signatures and digests agree"

@@ -1,15 +1,32 @@
 """Files of saved releases, recognised by their content and not by their names, and what they prove."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
 from pathlib import Path
+from typing import NoReturn
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from gencard.client.checking.checks import card_of_statement, card_payload, checked_receipt, rebuilt
-from gencard.client.common.folder import WELL_KNOWN
-from gencard.client.connection.credentials import Credentials, known_history
+from gencard.client.checking.checks import (
+    card_of_statement,
+    card_payload,
+    check_delivered_file,
+    check_psi,
+    checked_receipt,
+    checked_signed_answer,
+    passing_verdict,
+    places_by,
+    rebuilt,
+    version_kind_of,
+)
+from gencard.client.common.display import plain
+from gencard.client.common.formats import WELL_KNOWN
+from gencard.client.common.rows import BY_VALUES, is_by_values, read_rows
+from gencard.client.connection.credentials import Checkpoint, Credentials, checkpoint_of, known_history
 from gencard.core.card.terms import CardTerms, Tier
 from gencard.core.coding import Coding
 from gencard.core.dataset import Dataset
@@ -35,10 +52,28 @@ from gencard.files import (
 )
 from gencard.files.content import WRITTEN
 from gencard.wire import dsse
-from gencard.wire.canonical import check_json, document_of, json_bytes
-from gencard.wire.documents import Receipt
-from gencard.wire.dsse import ANSWER, CARD, CHECKPOINT, RECEIPT, REVOCATION, VERDICT, subject_digest
-from gencard.wire.keys import CARDS, LINKS, LOG, KeyHistory, changes_in
+from gencard.wire import log as wire_log
+from gencard.wire.canonical import (
+    Document,
+    check_json,
+    document_of,
+    json_bytes,
+    sha256,
+    time_of,
+    time_text,
+)
+from gencard.wire.documents import Receipt, SignedAnswer
+from gencard.wire.dsse import (
+    ANSWER,
+    CARD,
+    CHECKPOINT,
+    RECEIPT,
+    REVOCATION,
+    VERDICT,
+    predicate_of,
+    subject_digest,
+)
+from gencard.wire.keys import CARDS, LINKS, LOG, KeyHistory, changes_in, grouped
 from gencard.wire.log import is_log_entry
 from gencard.wire.psi import (
     PSI_OPENS,
@@ -56,7 +91,6 @@ ENVELOPES = {CARD: "card", RECEIPT: "receipt", CHECKPOINT: "checkpoint", VERDICT
 DAMAGED = "damaged"
 """Kind of a file that has the name of a document but not a document's content."""
 
-_ENVELOPE = {"payload", "payloadType", "signatures"}
 _NOT_SIGNED = (
     "contains no signed document, so nothing can be verified; "
     "name the folder of a release, or its card.json and receipt.json"
@@ -94,7 +128,13 @@ class Bundle:
             InvalidInputError: A file is missing, not regular or too large, or all files together are too
                 large. Or the caller named a file that is no document of a release.
         """
-        bundle, walk, left = cls(), list(_walk(paths)), BUNDLE_LIMIT.most
+        bundle, left = cls(), BUNDLE_LIMIT.most
+        walk: list[tuple[Path, bool]] = []  # each file, and whether the caller named it, not its folder
+        for path in paths:
+            if path.is_dir():
+                walk += [(file, False) for file in files_in(path, "file") if not file.is_dir()]
+            else:
+                walk.append((path, True))
         for path, is_named in walk:
             left -= _size_read(path, is_named=is_named)
             if left < 0:
@@ -248,15 +288,6 @@ def receipt_in(bundle: Bundle, card: CardTerms, file: File, keys: Keys) -> Recei
     return checked_receipt(file.content, keys.controller, card, card_digest=card_digest(bundle))
 
 
-def _walk(paths: Iterable[Path]) -> Iterator[tuple[Path, bool]]:
-    """Yield each file, and whether the caller named the file itself and not its folder."""
-    for path in paths:
-        if path.is_dir():
-            yield from ((file, False) for file in files_in(path, "file") if not file.is_dir())
-        else:
-            yield path, True
-
-
 def _is_document(path: Path) -> bool:
     return path.suffix.lower() == ".json" or path.name in WELL_KNOWN
 
@@ -293,7 +324,7 @@ def _kind_of(content: bytes) -> str | None:
         return DAMAGED
     if not isinstance(value, dict):
         return None
-    if _ENVELOPE & value.keys():
+    if {"payload", "payloadType", "signatures"} & value.keys():
         # signed documents have one form; in another one they are damaged
         try:
             payload, _ = dsse.opened(content)
@@ -304,3 +335,339 @@ def _kind_of(content: bytes) -> str | None:
     marks = {"keys": LINKS, "psi": "measurements", "schema": "structuralZeros"}
     kinds = (kind for kind, name in marks.items() if name in value)
     return "log entry" if is_log_entry(value) else next(kinds, None)
+
+
+# Offline verification of saved files: card, schema, psi, receipts, rows, answers, log, verdicts.
+
+
+_MISSING = {
+    "Rows": "not found; name their file as well",
+    "Receipt": "not found, so rows and psi cannot be matched with the card",
+    "Log": "no checkpoint found, so the log cannot be checked",
+}
+
+
+class Outcome(StrEnum):
+    """Outcome of one check; only ``failed`` fails the verification.
+
+    ``not checked`` means that a file or key needed for the check is missing.
+    """
+
+    PASSED = "passed"
+    FAILED = "failed"
+    NOTED = "noted"
+    NOT_CHECKED = "not checked"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckLine:
+    what: str
+    outcome: Outcome
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredOnline:
+    """Answer of the controller about the card at this moment.
+
+    Args:
+        facts: Signed facts about the card: verdicts and revocations.
+        problem: Reason for which the controller gave no answer, such as a card of another analyst.
+    """
+
+    facts: tuple[bytes, ...] = ()
+    is_revoked: bool = False
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    checks: list[CheckLine] = field(default_factory=list)
+
+    @contextmanager
+    def check(self, what: str) -> Iterator[Callable[[str], None]]:
+        """Run a block as one check and record its outcome; the block says what it confirmed."""
+        details = [""]
+        try:
+            yield details.append
+        except GencardError as error:
+            self.checks.append(CheckLine(what, Outcome.FAILED, error.message))
+        else:
+            self.checks.append(CheckLine(what, Outcome.PASSED, details[-1]))
+
+    def note(self, what: str, detail: str) -> None:
+        self.checks.append(CheckLine(what, Outcome.NOTED, detail))
+
+    def leave(self, what: str, detail: str) -> None:
+        """Record a check that could not be made, and what it needs."""
+        self.checks.append(CheckLine(what, Outcome.NOT_CHECKED, detail))
+
+
+def verify(
+    bundle: Bundle, keys: Keys, now: datetime, online: AnsweredOnline | None = None
+) -> list[CheckLine]:
+    """Run every check; stops if the card's signatures fail, since all else depends on them.
+
+    Args:
+        online: The controller's answer about the card; None if it was not asked, so that only a
+            revocation among the files is seen.
+    """
+    record, card, coding = _Record(), None, None
+    keys = _check_files(bundle, keys, record)
+    with record.check(f"Card, signed by {'both' if keys.analyst else 'the controller'}") as confirm:
+        card = signed_card(bundle, keys)
+        confirm(card.name)
+    if card is None:
+        return record.checks
+    if keys.analyst:
+        _, signatures = dsse.opened(bundle.one("card").content)
+        signers = [key_id for key_id in map(dsse.key_id, keys.analyst) if key_id in signatures]
+        record.note("Analyst's key", f"{grouped(signers[0])}: {keys.analyst_source}")
+    else:
+        need = "give the analyst's public signing key with --analyst-key FILE"
+        record.leave("Analyst's signature", f"of {card.analyst}: {need}")
+    over = "ended" if now >= time_of(card.expire_time) else "ends"
+    record.note("Validity of the card", f"{over} {card.expire_time}{_seen(bundle, keys, online)}")
+    with record.check("Schema") as confirm:
+        coding = checked_schema(bundle, card)
+        confirm(card.coding_digest)
+    receipts = _receipts(bundle, card, keys, record)
+    record.note("Tier", f"{card.tier}: reliable for {card.tier.holds_against}")
+    _check_audited(bundle, card, keys, receipts, record)
+    _check_data(bundle, card, coding, receipts, record)
+    _check_log(bundle, card, keys, [*receipts, *_answers(bundle, card, keys, record)], record)
+    _check_facts(bundle, keys, record)
+    if online is not None:
+        _check_online(bundle, keys, online, now, record)
+    _leave_missing(bundle, receipts, record)
+    return record.checks
+
+
+def _check_files(bundle: Bundle, keys: Keys, record: _Record) -> Keys:
+    """Check that no file is damaged; returns the keys with their successors."""
+    for path in bundle.damaged:
+        with record.check(f"File {path.name}"):
+            kind = WELL_KNOWN.get(path.name, "document")
+            problem = f"the file is damaged: it is not a {kind} in canonical form"
+            raise VerificationError(problem=problem)
+    if bundle.all("keys"):
+        with record.check("Key rotations") as confirm:
+            keys = keys.followed(bundle)
+            log = () if keys.log is None else keys.log.changes
+            changes = sorted((*keys.controller.changes, *log), key=lambda change: change.time)
+            confirm(", ".join(f"{change.use} {change.number}, {change.time}" for change in changes))
+    return keys
+
+
+def _receipts(bundle: Bundle, card: CardTerms, keys: Keys, record: _Record) -> list[Receipt]:
+    receipts = []
+    for file in bundle.all("receipt"):
+        with record.check(f"Receipt {file.path.name}") as confirm:
+            receipt = receipt_in(bundle, card, file, keys)
+            receipts.append(receipt)
+            maker = f"seed {receipt.seed}" if receipt.audited is None else "by an audited black box"
+            maker = "by one noisy fit of a private black box" if receipt.private_box else maker
+            maker = "without replicated uniques" if receipt.without_uniques else maker
+            confirm(f"{receipt.rows:,} rows, {maker}, {receipt.time}")
+    if any(receipt.version_kind for receipt in receipts):
+        with record.check("Version of the records") as confirm:
+            kind = version_kind_of(receipts)
+            confirm(kind.wording if kind else "not said")
+    return receipts
+
+
+def _check_audited(
+    bundle: Bundle, card: CardTerms, keys: Keys, receipts: list[Receipt], record: _Record
+) -> None:
+    """Check that each receipt of a black box has a passing verdict among the files."""
+    envelopes = [file.content for file in bundle.all("verdict")]
+    boxes = {receipt.audited for receipt in receipts if receipt.audited is not None}
+    digest = card_digest(bundle)
+    for audited in sorted(boxes, key=lambda box: box.verdict_digest):
+        with record.check("Audit of the generator") as confirm:
+            passing_verdict(envelopes, audited, keys.controller, card, digest)
+            confirm(card.terms.generator)
+
+
+def _check_data(
+    bundle: Bundle, card: CardTerms, coding: Coding | None, receipts: list[Receipt], record: _Record
+) -> None:
+    """Check psi and rows against the card and its receipts."""
+    if card.tier is Tier.PRIVATE:
+        with record.check("psi") as confirm:
+            if bundle.all("psi"):
+                problem = "a card of tier private has no psi, but a psi file was found"
+                raise VerificationError(problem=problem)
+            confirm("none; the generator adds noise, and no statistics are released")
+    if coding is None:
+        return
+    if card.tier is not Tier.PRIVATE:
+        with record.check("psi") as confirm:
+            check_psi(card, bundle.psi(), coding)
+            digest = sha256(bundle.one("psi").content)
+            if any(receipt.psi_digest != digest for receipt in receipts):
+                raise VerificationError(problem="a receipt names another psi")
+            confirm(digest)
+    for file in bundle.all("rows"):
+        with record.check(f"Rows {file.path.name}") as confirm:
+            confirm(_rows_digest(bundle, file, card, coding, receipts))
+
+
+def _rows_digest(
+    bundle: Bundle, file: File, card: CardTerms, coding: Coding, receipts: list[Receipt]
+) -> str:
+    dataset = read_rows(file.path, coding, coding.domain.covered_by(card.terms.cliques))
+    digest, size = dataset.digest(), len(dataset)
+    own = [one for one in receipts if (one.rows_digest, one.rows) == (digest, size)]
+    if not own:
+        raise VerificationError(problem="no receipt matches these rows")
+    places = places_by(card, bundle.psi, coding)
+    check_delivered_file(file.path, dataset, coding, [one.drawing_seed for one in own], places)
+    return f"{digest}, {BY_VALUES}" if is_by_values(file.path) else digest
+
+
+def _answers(bundle: Bundle, card: CardTerms, keys: Keys, record: _Record) -> list[SignedAnswer]:
+    digest, answers = card_digest(bundle), []
+    for file in bundle.all("answer"):
+        with record.check(f"Answer {file.path.name}") as confirm:
+            one = checked_signed_answer(file.content, keys.controller, card, card_digest=digest)
+            answers.append(one)
+            confirm(f"{one.verdict} by {one.released_by}, {one.numbers:,} numbers, {one.time}")
+    return answers
+
+
+def _check_log(
+    bundle: Bundle,
+    card: CardTerms,
+    keys: Keys,
+    signed: Sequence[Receipt | SignedAnswer],
+    record: _Record,
+) -> None:
+    """Check that checkpoints are signed and consistent, and cover what receipts and answers name."""
+    known: dict[int, Checkpoint] = {}
+    for file in bundle.all("checkpoint"):
+        with record.check(f"Log {file.path.name}") as confirm:
+            if keys.log is None:
+                problem = "the log's key is not known; name it with --log-key FILE"
+                raise VerificationError(problem=problem)
+            checkpoint = checkpoint_of(file.content, keys.log)
+            if known.setdefault(checkpoint.size, checkpoint).root != checkpoint.root:
+                problem = "the log was forked: two checkpoints of the same size have different roots"
+                raise VerificationError(problem=problem)
+            confirm(f"{checkpoint.size} entries, {checkpoint.time}")
+    for one in signed:
+        with record.check(f"Log entry {one.log_index}") as confirm:
+            checkpoint = _covering(bundle, one, card.controller, known)
+            confirm(f"included in the signed log of {checkpoint.size} entries, {checkpoint.time}")
+
+
+def _covering(
+    bundle: Bundle,
+    signed: Receipt | SignedAnswer,
+    controller: str,
+    checkpoints: Mapping[int, Checkpoint],
+) -> Checkpoint:
+    """The checkpoint that covers the log entry of a receipt or an answer."""
+    entries = [wire_log.log_entry_of_document(file.content) for file in bundle.all("log entry")]
+    own = [entry for entry in entries if wire_log.resource_of(entry.body) == signed.name]
+    for entry in own:
+        wire_log.check_entry(entry.body, signed, controller)
+        if entry.size in checkpoints:
+            checkpoint = checkpoints[entry.size]
+            wire_log.check_in_log(entry, signed.log_index, bytes.fromhex(checkpoint.root))
+            return checkpoint
+    missing = "there is no proof that it is in the log"
+    again, with_proof = "save the release or the answer again", ", with log_entry.json"
+    if own:
+        missing, with_proof = "the checkpoint of the proof is missing", ""
+    raise VerificationError(problem=f"{missing}; {again}{with_proof}")
+
+
+def _check_facts(bundle: Bundle, keys: Keys, record: _Record) -> None:
+    digest = card_digest(bundle)
+    for file in bundle.all("verdict"):
+        with record.check(f"Verdict {file.path.name}") as confirm:
+            fact = _fact(file, VERDICT, keys, digest)
+            confirm(f"{fact.get('blackBox', '?')}: {fact.get('verdict', '?')}")
+    for file in bundle.all("revocation"):
+        with record.check(f"Revocation {file.path.name}"):
+            _refuse_revoked(_fact(file, REVOCATION, keys, digest))
+
+
+def _fact(file: File, kind: str, keys: Keys, card_digest: str) -> Document:
+    payload = keys.controller.payload_of(file.content)
+    fact = predicate_of(payload, kind)
+    if subject_digest(payload) != card_digest:
+        raise VerificationError(problem="this document is about another card")
+    return fact
+
+
+def _refuse_revoked(fact: Document) -> NoReturn:
+    time, remark = fact.get("time", "at some time"), fact.get("remark", "")
+    reason = f" ({plain(str(remark))})" if remark else ""
+    raise VerificationError(problem=f"the controller revoked this card, {time}{reason}")
+
+
+def _check_online(
+    bundle: Bundle, keys: Keys, online: AnsweredOnline, now: datetime, record: _Record
+) -> None:
+    """Check that the card is not revoked; fails too if a revocation is not signed, or another card's."""
+    if online.problem:
+        record.leave(_ONLINE, online.problem)
+        return
+    with record.check(_ONLINE) as confirm:
+        for envelope in online.facts:  # receipts and verdicts are among them
+            if document_of(dsse.opened(envelope)[0], "statement").get("predicateType") == REVOCATION:
+                payload = keys.controller.payload_of(envelope)
+                if subject_digest(payload) != card_digest(bundle):
+                    raise VerificationError(problem="the controller answered about another card")
+                _refuse_revoked(predicate_of(payload, REVOCATION))
+        if online.is_revoked:
+            problem = "the controller calls this card revoked, without signing it"
+            raise VerificationError(problem=problem)
+        confirm(f"none, as the controller answered at {time_text(now)}")
+
+
+_ONLINE = "Revocation, asked online"
+
+
+def _leave_missing(bundle: Bundle, receipts: Sequence[Receipt], record: _Record) -> None:
+    alone = bool(bundle.all("answer")) and not receipts
+    missing = {
+        "Rows": not bundle.all("rows") and not alone,
+        "Receipt": not bundle.all("receipt") and not alone,
+        "Log": not bundle.all("checkpoint"),
+    }
+    for what, absent in missing.items():
+        if absent:
+            record.leave(what, _MISSING[what])
+    if not receipts and bundle.all("psi"):
+        record.leave("psi", "only its format was checked: no receipt confirms its counts")
+    if bundle.ignored:
+        names = ", ".join(sorted(path.name for path in bundle.ignored))
+        record.note("Other files", f"{names}: not part of the release, and covered by no signature")
+
+
+def evidence_time(bundle: Bundle, keys: Keys) -> str:
+    """Time of the newest checkpoint, receipt, answer or verdict that the controller signed, or empty.
+
+    If no revocation is among the files, they cannot show a revocation after this time.
+    """
+    times = []
+    for kind in ("checkpoint", "answer", "receipt", "verdict"):
+        history = keys.log if kind == "checkpoint" else keys.controller
+        if history is None:
+            continue
+        for file in bundle.all(kind):
+            with suppress(GencardError, KeyError, TypeError):
+                payload = history.payload_of(file.content)
+                times.append(str(document_of(payload, "statement")["predicate"]["time"]))
+    return max(times, default="")
+
+
+def _seen(bundle: Bundle, keys: Keys, online: AnsweredOnline | None) -> str:
+    """Until when a revocation would be seen, if none is among the files and nothing was asked."""
+    if bundle.all("revocation") or (online is not None and not online.problem):
+        return ""
+    time = evidence_time(bundle, keys)
+    return f"; not revoked{f' until {time}' if time else ''}, as far as these files show"

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from gencard.client.common.arguments import LARGEST_WORD, checked_number
 from gencard.client.common.display import Displayable, Facts, Part
-from gencard.client.common.folder import appearing
+from gencard.client.common.formats import appearing
 from gencard.client.common.rows import difference, same_bytes, write_rows
 from gencard.client.connection.credentials import Checkpoint
 from gencard.client.terms import number_stddevs, stddevs, sum_stddevs
@@ -46,14 +46,7 @@ from gencard.wire.documents import (
 )
 from gencard.wire.dsse import ANSWER, CARD, RECEIPT, VERDICT, predicate_of, statement, subject_digest
 from gencard.wire.keys import KeyHistory
-from gencard.wire.log import (
-    LogEntry,
-    check_answer_entry,
-    check_consistency,
-    check_in_log,
-    check_inclusion,
-    check_release_entry,
-)
+from gencard.wire.log import LogEntry, check_consistency, check_entry, check_in_log, check_inclusion
 from gencard.wire.psi import coding_digest, psi_document
 
 if TYPE_CHECKING:
@@ -242,12 +235,22 @@ class LogWatch:
     def checkpoint(self) -> Checkpoint:
         """The newest checkpoint, proved to continue the one kept before."""
         # before the request: another program of the user may store a newer one meanwhile
-        stored_checkpoint = self._seen()
+        seen = self._seen()
         answer = self._connection.call(self._connection.log.GetCheckpoint, pb.GetCheckpointRequest())
         new = self._connection.keys.checkpoint_of(answer.checkpoint)
-        if stored_checkpoint is not None:
-            self._check_continues(stored_checkpoint, new)
-        newest = self._seen(stored_checkpoint)
+        if seen is not None:
+            if new.size < seen.size:
+                problem = f"the log has fewer than the {seen.size} entries it had before"
+                raise VerificationError(problem=problem)
+            path: list[bytes] = []
+            if 0 < seen.size < new.size:
+                request = pb.GetConsistencyProofRequest(old_size=seen.size, new_size=new.size)
+                proof = self._connection.call(self._connection.log.GetConsistencyProof, request)
+                path = list(proof.path)
+            if seen.size:
+                roots = bytes.fromhex(seen.root), bytes.fromhex(new.root)
+                check_consistency(seen.size, new.size, path, *roots)
+        newest = self._seen(seen)
         if newest is None or newest.size <= new.size:
             with appearing(self._file, "log") as part:
                 part.write_bytes(new.envelope)
@@ -262,22 +265,17 @@ class LogWatch:
         check_inclusion(proof.leaf, index, checkpoint.size, proof.path, root)
         return proof.leaf.hex()
 
-    def release_entry(
-        self, body: bytes, receipt: Receipt, controller: str
+    def entry(
+        self, body: bytes, signed: Receipt | SignedAnswer, controller: str
     ) -> tuple[LogEntry, Checkpoint]:
-        """The log entry of a release, proved to be in the newest checkpoint, and that checkpoint.
+        """The log entry of a release or an answer, proved to be in the newest checkpoint, and that one.
 
         Args:
             body: The entry as the controller sent it.
             controller: Its URI, as the card names it.
         """
-        check_release_entry(body, receipt, controller)
-        return self.proved(body, receipt.log_index)
-
-    def answer_entry(self, body: bytes, answer: SignedAnswer) -> tuple[LogEntry, Checkpoint]:
-        """The same of a signed answer; raises as ``release_entry`` does."""
-        check_answer_entry(body, answer)
-        return self.proved(body, answer.log_index)
+        check_entry(body, signed, controller)
+        return self.proved(body, signed.log_index)
 
     def proved(self, body: bytes, index: int) -> tuple[LogEntry, Checkpoint]:
         """An entry with its proof that it is in the newest checkpoint, and that checkpoint."""
@@ -300,20 +298,6 @@ class LogWatch:
         if verified and verified.envelope == envelope:
             return verified
         return self._connection.keys.checkpoint_of(envelope)
-
-    def _check_continues(self, seen: Checkpoint, new: Checkpoint) -> None:
-        if new.size < seen.size:
-            raise VerificationError(
-                problem=f"the log has fewer than the {seen.size} entries it had before"
-            )
-        path: list[bytes] = []
-        if 0 < seen.size < new.size:
-            request = pb.GetConsistencyProofRequest(old_size=seen.size, new_size=new.size)
-            proof = self._connection.call(self._connection.log.GetConsistencyProof, request)
-            path = list(proof.path)
-        if seen.size:
-            roots = bytes.fromhex(seen.root), bytes.fromhex(new.root)
-            check_consistency(seen.size, new.size, path, *roots)
 
 
 # Replay: recompute rows from psi, card and seed, which proves that they depend on nothing else.

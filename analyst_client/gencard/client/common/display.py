@@ -26,7 +26,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gencard.client.common.arguments import checked
-from gencard.client.common.folder import write_bytes
+from gencard.client.common.formats import write_bytes
 from gencard.core.domain import Clique
 from gencard.core.errors import InvalidInputError
 from gencard.core.types import UNDEFINED, Progress
@@ -82,12 +82,7 @@ class Grid:
     numbers: bool = False
 
     def html(self) -> str:
-        head = "".join(
-            f'<th scope="col" style="{_style(place, self.numbers)};opacity:.75">{_escaped(text)}</th>'
-            for place, text in enumerate(self.heads)
-        )
-        body = "".join(f"<tr>{_cells(line, self.numbers)}</tr>" for line in self.lines)
-        return f"{_TABLE}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return _html_table(self.heads, (_cells(line, self.numbers) for line in self.lines), self.numbers)
 
     def rich(self) -> Table:
         table = Table(header_style="bold")
@@ -174,23 +169,27 @@ class Diff:
     lines: Iterable[Sequence[str]]
 
     def html(self) -> str:
-        head = "".join(
-            f'<th scope="col" style="{_CELL_STYLE};opacity:.75">{_escaped(text)}</th>'
-            for text in self.heads
-        )
-        body = "".join(f"<tr>{self._cells(line)}</tr>" for line in self.lines)
-        return f"{_TABLE}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-    def _cells(self, line: Sequence[str]) -> str:
-        what, old, new, *others = map(_escaped, line)
-        cells = (what, _mark("del", old), new if new == LEFT_OUT else _mark("ins", new), *others)
-        return "".join(f'<td style="{_CELL_STYLE}">{cell}</td>' for cell in cells)
+        rows = []
+        for line in self.lines:
+            what, old, new, *others = map(_escaped, line)
+            cells = (what, _mark("del", old), new if new == LEFT_OUT else _mark("ins", new), *others)
+            rows.append("".join(f'<td style="{_CELL_STYLE}">{cell}</td>' for cell in cells))
+        return _html_table(self.heads, rows)
 
     def rich(self) -> Table:
         table = Table(header_style="bold")
         for head, style in zip(self.heads, ("", "red", "green", *[""] * len(self.heads)), strict=False):
             table.add_column(plain(head), overflow="fold", style=style)
         return _filled(table, self.heads, self.lines)
+
+
+def _html_table(heads: Sequence[str], rows: Iterable[str], numbers: bool = False) -> str:
+    head = "".join(
+        f'<th scope="col" style="{_style(place, numbers)};opacity:.75">{_escaped(text)}</th>'
+        for place, text in enumerate(heads)
+    )
+    body = "".join(f"<tr>{cells}</tr>" for cells in rows)
+    return f"{_TABLE}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _mark(tag: str, text: str) -> str:

@@ -1,17 +1,20 @@
 """Formats of files of rows: what Stata, SPSS and Excel can hold, and how a text file is written."""
 
 import csv
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from pathlib import Path
+from secrets import token_hex
+from tempfile import TemporaryFile
 from typing import NamedTuple
 
 from gencard.core.coding import Attribute, Coding, Edges, Labels, date_of_days, days_of_date
 from gencard.core.domain import Domain
-from gencard.core.errors import InvalidInputError, UndeclaredLevelError
+from gencard.core.errors import InvalidInputError, UndeclaredLevelError, unwritable
 from gencard.core.values import EXACT, day_of, number_of
 from gencard.files import MOST_COLUMNS, lines_of
 from gencard.files.content import ENDINGS, WRITTEN, ending_of, open_text_content
@@ -25,6 +28,111 @@ from gencard.files.layout import (
     number_marks,
 )
 from gencard.run.levels import is_boolean, is_integer, names_of
+
+# A folder that holds a release and all that is needed to check it without the controller.
+
+
+CARD, PSI, SCHEMA, RECEIPT = "card.json", "psi.json", "schema.json", "receipt.json"
+CHECKPOINT, VERDICT, KEYS = "checkpoint.json", "verdict.json", "keys.json"
+LOG_ENTRY, ANSWER = "log_entry.json", "answer.json"
+README = "README.txt"
+"""A text that names the attributes whose values are invented; it is not signed."""
+
+ROWS = "rows.parquet"
+"""The rows of a saved release, unless the caller names another file."""
+
+WELL_KNOWN = {
+    CARD: "card",
+    PSI: "psi",
+    SCHEMA: "schema",
+    RECEIPT: "receipt",
+    CHECKPOINT: "checkpoint",
+    LOG_ENTRY: "log entry",
+    VERDICT: "verdict",
+    ANSWER: "answer",
+    KEYS: "keys",
+}
+"""Names under which releases are saved -> kind of document that such a file must hold."""
+
+
+def check_free(path: Path, *, replace: bool) -> None:
+    """Refuse a place that cannot be written, or holds something already, before any work is done for it.
+
+    Args:
+        path: A file for rows; or a folder for a release, which may hold other files.
+        replace: Whether what is there may be written over.
+    """
+    _part_of(path, "output")
+    try:
+        above = next(folder for folder in path.absolute().parents if folder.exists())
+        # a file without a name, in the folder or where it would be made
+        with TemporaryFile(dir=path if path.is_dir() else above):
+            pass
+    except OSError:
+        raise unwritable("output", path) from None
+    if replace:
+        return
+    files = [path / RECEIPT, path / CARD, path / ANSWER] if path.is_dir() else [path]
+    existing = next((file for file in files if file.exists()), None)
+    if existing is not None:
+        problem = f"{existing} already exists; choose another place, or replace it with --replace"
+        raise InvalidInputError(field="output", problem=problem)
+
+
+def clear_release(folder: Path) -> None:
+    """Remove documents and rows of a release that is replaced: none may lie beside those of another."""
+    for name in (*WELL_KNOWN, README, *(f"rows{ending}" for ending in WRITTEN)):
+        try:
+            (folder / name).unlink(missing_ok=True)
+        except OSError:
+            raise unwritable("output", folder / name, "replace") from None
+
+
+def save_documents(folder: Path, documents: dict[str, bytes]) -> None:
+    """Write what goes with the rows of a release, by file name."""
+    make_folder(folder)
+    for name, document in documents.items():
+        write_bytes(folder / name, document)
+
+
+def make_folder(folder: Path) -> None:
+    """Raises InvalidInputError where it cannot be made."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        raise unwritable("folder", folder, "make") from None
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """The file appears only once it is whole; raises InvalidInputError where it cannot be written."""
+    with appearing(path) as part:
+        part.write_bytes(data)
+
+
+@contextmanager
+def appearing(path: Path, field: str = "file") -> Iterator[Path]:
+    """Yield a place to write; its content appears at ``path`` whole, also beside other writers."""
+    part = _part_of(path, field)
+    try:
+        yield part
+        os.replace(part, path)
+    except OSError:
+        raise unwritable(field, path) from None
+    finally:
+        with suppress(OSError):  # it could not be written either
+            part.unlink(missing_ok=True)
+
+
+def _part_of(path: Path, field: str) -> Path:
+    """Return the path of the unfinished file; raises InvalidInputError for an empty or too long name."""
+    try:
+        part = path.with_name(f"{path.name}.{token_hex(8)}.part")
+        with suppress(FileNotFoundError):
+            part.lstat()
+    except (OSError, ValueError):
+        raise unwritable(field, path) from None
+    return part
+
 
 # Limits of files of Stata, SPSS and Excel: rows, names, labels, dates. Everything is known from the
 # schema and the number of rows, so that a file that cannot be written is refused before anything is
@@ -153,8 +261,7 @@ def _problems_of_stata(written: RowsToWrite) -> _Problems:
         codes = numbers_of_levels(one) if has_set else ()
         if not all(float(code).is_integer() and low <= code <= high for code in codes):
             yield name, f"labels belong to whole numbers from {low:,} to {high:,} there"
-        for problem in _bad_numbers(one, written, date(100, 1, 1)):
-            yield name, problem
+        yield from ((name, problem) for problem in _bad_numbers(one, written, date(100, 1, 1)))
     # Workaround: pyreadstat names a set of value labels by its column and the set's number, from 0, so
     # that the sets of two columns, such as a1 and a, may get one name.
     sets: dict[str, str] = {}
@@ -182,8 +289,7 @@ def _problems_of_spss(written: RowsToWrite) -> _Problems:
             yield name, f"'{other}' differs by case alone, and would be the same name"
         for problem in _bad_labels(one, written, 32_767 if is_text(one) else 120):
             yield name, problem
-        for problem in _bad_numbers(one, written, date(1582, 10, 15)):
-            yield name, problem
+        yield from ((name, problem) for problem in _bad_numbers(one, written, date(1582, 10, 15)))
 
 
 def _problems_of_excel(written: RowsToWrite) -> _Problems:
@@ -197,8 +303,7 @@ def _problems_of_excel(written: RowsToWrite) -> _Problems:
                 yield one.name, f"{what} has a character that no cell holds, or _x0041_ for one"
             if not text.strip():
                 yield one.name, f"{what} is empty, which is a missing value there"
-        for problem in _bad_numbers(one, written, date(1900, 3, 1)):
-            yield one.name, problem
+        yield from ((one.name, problem) for problem in _bad_numbers(one, written, date(1900, 3, 1)))
 
 
 _STATA_TEXT = 2_000_000_000
@@ -279,11 +384,6 @@ class TextForm:
     layout: TextLayout = field(default_factory=TextLayout)
     dates: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def has_marks(self) -> bool:
-        """Whether numbers are not written as in programs."""
-        return self.layout.decimal != "." or bool(self.layout.thousands)
-
     def __str__(self) -> str:
         """Return the differences from the usual form, for people; may be empty."""
         return str(self.layout)
@@ -320,20 +420,16 @@ def form_of(path: Path, coding: Coding, domain: Domain) -> TextForm:
     decimal, thousands = number_marks(numbers)
     commas = [value for column in numbers for value in column if "," in value]
     if commas and all(map(_GROUPS.fullmatch, commas)) and not (decimal == "." and thousands):
-        raise InvalidInputError(field="file", problem=_TWO_NUMBERS, advice=_SAVE_NUMBERS)
+        problem = "has numbers such as 1,234, which could be 1234 or 1.234: "
+        problem += "no other number says what the comma is"
+        advice = "Save the file again with decimal points, and nothing between thousands."
+        raise InvalidInputError(field="file", problem=problem, advice=advice)
     days = [name for name, one in codings.items() if isinstance(one, Edges) and one.dates]
     dates = {name: form for name in days if (form := _dates_of(name, look))}
     layout = replace(
         look.layout, decimal=decimal, thousands=thousands, dates=(*dict.fromkeys(dates.values()),)
     )
     return TextForm(replace(layout, line_ends=""), dates)
-
-
-_TWO_NUMBERS = (
-    "has numbers such as 1,234, which could be 1234 or 1.234: no other number says what the comma is"
-)
-_SAVE_NUMBERS = "Save the file again with decimal points, and nothing between thousands."
-_SAVE_DATES = "Save the file again with dates as YYYY-MM-DD."
 
 
 def _dates_of(name: str, look: TextLook) -> str:
@@ -355,7 +451,8 @@ def _dates_of(name: str, look: TextLook) -> str:
     if len(chosen) == 1:
         return chosen[0]
     problem = f"has dates of '{name}' in which day and month could be exchanged"
-    raise InvalidInputError(field="file", problem=problem, advice=_SAVE_DATES)
+    advice = "Save the file again with dates as YYYY-MM-DD."
+    raise InvalidInputError(field="file", problem=problem, advice=advice)
 
 
 def _orders_of(values: Sequence[str]) -> list[str]:

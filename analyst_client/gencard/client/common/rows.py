@@ -15,11 +15,11 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.client.common.folder import appearing
 from gencard.client.common.formats import (
     MOST_BYTES,
     RowsToWrite,
     TextForm,
+    appearing,
     check_fits,
     days_of_text,
     ending_to_read,
@@ -52,8 +52,7 @@ from gencard.core.errors import (
 from gencard.core.types import FloatArray
 from gencard.core.values import day_of, float_of
 from gencard.files import size_of
-from gencard.files.content import PARQUET
-from gencard.files.stored import is_stored, read_stored
+from gencard.files.content import PARQUET, is_stored, read_stored
 from gencard.run.levels import (
     UNDECLARED,
     UNKNOWN_NUMBER,
@@ -78,9 +77,6 @@ class ReadRows(NumberedRows):
     form: TextForm = field(default_factory=TextForm)
 
 
-_CHECK_ROWS = "Check that it is a file of the format that its name says, and not damaged."
-
-
 def write_rows(dataset: Dataset, coding: Coding, path: Path, values: Values | None = None) -> None:
     """Write records with their labels; the file appears only once it is whole.
 
@@ -98,11 +94,11 @@ def write_rows(dataset: Dataset, coding: Coding, path: Path, values: Values | No
             case ".csv":
                 write_csv(dataset, coding, part, values)
             case ".parquet":
-                _parquet().write_parquet(dataset, coding, part, values)
+                _part(".parquet").write_parquet(dataset, coding, part, values)
             case ".xlsx":
-                _workbook().write_workbook(dataset, coding, part, values)
+                _part(".xlsx").write_workbook(dataset, coding, part, values)
             case ending:
-                _statistics().write_statistics(dataset, coding, part, values, ending)
+                _part(ending).write_statistics(dataset, coding, part, values, ending)
 
 
 def check_rows_fit(path: Path, coding: Coding, names: Clique, rows: int, form: ValueForm) -> None:
@@ -112,9 +108,8 @@ def check_rows_fit(path: Path, coding: Coding, names: Clique, rows: int, form: V
         form: In which attributes with edges will be written.
     """
     ending = ending_to_write(path)
-    loads = {".parquet": _parquet, ".xlsx": _workbook, ".dta": _statistics, ".sav": _statistics}
-    if ending in loads:
-        loads[ending]()
+    if ending in _PARTS:
+        _part(ending)
     check_fits(ending, RowsToWrite(tuple(map(coding.attribute, names)), rows, form == "levels"))
 
 
@@ -144,13 +139,13 @@ def _read(path: Path, coding: Coding, domain: Domain, numbered: Clique) -> ReadR
         return _read_stored(path, coding, domain)
     try:
         if ending in PARQUET:
-            columns: list[ReadColumn] = _parquet().read_parquet(path, coding, domain, numbered)
+            columns: list[ReadColumn] = _part(".parquet").read_parquet(path, coding, domain, numbered)
             return _numbered_rows(columns, domain, numbered, TextForm())
         return _read_text(path, coding, domain, numbered)
     except (*_UNREADABLE, csv.Error):
-        raise InvalidInputError(
-            field="file", problem=f"cannot read {path}", advice=_CHECK_ROWS
-        ) from None
+        advice = "Check that it is a file of the format that its name says, and not damaged."
+        problem = f"cannot read {path}"
+        raise InvalidInputError(field="file", problem=problem, advice=advice) from None
 
 
 def _read_text(path: Path, coding: Coding, domain: Domain, numbered: Clique) -> ReadRows:
@@ -190,7 +185,7 @@ def unread_columns(path: Path, rows: "ReadRows") -> tuple[str, ...]:
         if rows.columns is not None:
             heads = [*rows.columns]
         elif ending_to_read(path) in PARQUET:
-            heads = _parquet().names_of_columns(path)
+            heads = _part(".parquet").names_of_columns(path)
         else:
             with opened_text(path, rows.form) as reader:
                 heads = next(reader, [])
@@ -209,9 +204,11 @@ def _read_stored(path: Path, coding: Coding, domain: Domain) -> ReadRows:
         table = read_stored(path, "file", most_bytes=MOST_BYTES).table
     except InvalidInputError as error:
         if error.fields.get("field") == "format.sheet":
-            problem, advice = "has several sheets with values", _ONE_SHEET
+            problem = "has several sheets with values"
+            advice = "Leave one sheet visible, or save the sheet as CSV."
         elif "--skip" in error.advice:
-            problem, advice = str(error.fields["problem"]), _ONE_TABLE
+            problem = str(error.fields["problem"])
+            advice = "Keep one row of names directly above the records, and nothing else in the sheet."
         else:
             raise
     if problem:
@@ -222,10 +219,6 @@ def _read_stored(path: Path, coding: Coding, domain: Domain) -> ReadRows:
     columns = {one.name: _series_of(table.column(one.name), one.coding) for one in here}
     rows = rows_of_frame(pd.DataFrame(columns), coding, domain)
     return ReadRows(rows.dataset, rows.numbers, tuple(table.column_names))
-
-
-_ONE_SHEET = "Leave one sheet visible, or save the sheet as CSV."
-_ONE_TABLE = "Keep one row of names directly above the records, and nothing else in the sheet."
 
 
 def check_cells(path: Path, cells: int) -> None:
@@ -274,11 +267,11 @@ def difference(path: Path, again: Path) -> str | None:
                     number = next((number for number, (one, other) in lines if one != other), 1)
                 return line_problem(number)
             case ".parquet":
-                problem: str | None = _parquet().difference(path, again)
+                problem: str | None = _part(".parquet").difference(path, again)
             case ".xlsx":
-                problem = _workbook().difference(path, again)
-            case _:
-                problem = _statistics().difference(path, again, MOST_CELLS)
+                problem = _part(".xlsx").difference(path, again)
+            case ending:
+                problem = _part(ending).difference(path, again, MOST_CELLS)
     except _UNREADABLE:
         return "it cannot be read"
     return problem
@@ -296,20 +289,18 @@ def line_problem(number: int) -> str:
     return "the columns or their order" if number == 1 else f"the values in line {number}"
 
 
-def _parquet() -> Any:
-    """The part that needs pyarrow; raises InvalidInputError if it is not installed."""
-    return _optional("parquet", "Parquet needs: pip install 'gencard[parquet]'")
+_PARTS = {
+    ".parquet": ("parquet", "Parquet needs: pip install 'gencard[parquet]'"),
+    ".xlsx": ("workbook", "Excel needs: pip install 'gencard[files]'"),
+    ".dta": ("statistics", "Stata and SPSS need: pip install 'gencard[files]'"),
+    ".sav": ("statistics", "Stata and SPSS need: pip install 'gencard[files]'"),
+}
+"""By ending, the module that needs a library of its own, and how to install the library."""
 
 
-def _workbook() -> Any:
-    return _optional("workbook", "Excel needs: pip install 'gencard[files]'")
-
-
-def _statistics() -> Any:
-    return _optional("statistics", "Stata and SPSS need: pip install 'gencard[files]'")
-
-
-def _optional(module: str, problem: str) -> Any:
+def _part(ending: str) -> Any:
+    """The module for files of an ending; raises InvalidInputError if its library is not installed."""
+    module, problem = _PARTS[ending]
     try:
         return import_module(f"gencard.client.common.{module}")
     except ModuleNotFoundError:
@@ -354,12 +345,8 @@ def _labels(attribute: Attribute) -> list[str]:
     and a label of apostrophes alone gets one more.
     """
     names = names_of(attribute)
-    unclear = _has_empty_label(attribute)
+    unclear = attribute.coding.missing and "" in names
     return [f"'{name}" if unclear and not name.strip("'") else neutral(name) for name in names]
-
-
-def _has_empty_label(attribute: Attribute) -> bool:
-    return attribute.coding.missing and "" in names_of(attribute)
 
 
 Texts = Callable[[NDArray[Any]], NDArray[np.object_] | list[str]]
@@ -461,9 +448,10 @@ class _Column(ReadColumn):
             raise DomainMismatchError(problem=f"the data have no attribute '{attribute.name}'")
         self.position, codes = heads.index(head), code_of(attribute)
         # labels as files of ours hold them, else as they are
-        values = (codes[name] for name in names_of(attribute))
+        names_of_levels = names_of(attribute)
+        values = (codes[name] for name in names_of_levels)
         labels = dict(zip(_labels(attribute), values, strict=True))
-        empty = {"": codes[None]} if _has_empty_label(attribute) else {}
+        empty = {"": codes[None]} if attribute.coding.missing and "" in names_of_levels else {}
         self.code_of = {**codes, **labels, **empty}
 
     def append(self, lines: list[list[str]]) -> None:
@@ -489,9 +477,9 @@ class _Column(ReadColumn):
 
     def _plain(self, text: str) -> str:
         """Return a number as programs write it; empty for a text that is none."""
-        if not self._form.has_marks:
-            return text
-        return self._form.layout.plain_number(text.strip()) or ""
+        layout = self._form.layout
+        is_plain = layout.decimal == "." and not layout.thousands
+        return text if is_plain else layout.plain_number(text.strip()) or ""
 
     def _days(self, text: str) -> float:
         form = self._form.dates.get(self.attribute.name)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partialmethod
 from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol, Self, TypeVar
@@ -325,18 +326,14 @@ def _wait_to_end(connection: Connection, operation: pb.Operation, progress: Prog
         progress(before.stage, before.permille / 1000)
         time.sleep(pause)
         try:
-            operation = _wait_once(connection, operation.name)
+            timeout = Duration(seconds=_WAIT_SECONDS)
+            request = pb.WaitOperationRequest(name=operation.name, timeout=timeout)
+            operation = connection.call(connection.operations.WaitOperation, request)
             last_answer = time.monotonic()
         except ServiceUnavailableError:
             if time.monotonic() - last_answer > _RETRY_SECONDS:
                 raise
         pause = _SHORTEST if progress_of(operation) != before else min(pause * 1.5, _LONGEST)
-    return operation
-
-
-def _wait_once(connection: Connection, name: str) -> pb.Operation:
-    request = pb.WaitOperationRequest(name=name, timeout=Duration(seconds=_WAIT_SECONDS))
-    operation: pb.Operation = connection.call(connection.operations.WaitOperation, request)
     return operation
 
 
@@ -471,19 +468,7 @@ class Channels(grpc.Channel):
         if pause:
             time.sleep(_PAUSE)
 
-    def unary_unary(self, *arguments: Any, **options: Any) -> Any:
-        return self._calls("unary_unary", arguments, options)
-
-    def unary_stream(self, *arguments: Any, **options: Any) -> Any:
-        return self._calls("unary_stream", arguments, options)
-
-    def stream_unary(self, *arguments: Any, **options: Any) -> Any:
-        return self._calls("stream_unary", arguments, options)
-
-    def stream_stream(self, *arguments: Any, **options: Any) -> Any:
-        return self._calls("stream_stream", arguments, options)
-
-    def _calls(self, kind: str, arguments: Any, options: Any) -> Callable[..., Any]:
+    def _calls(self, kind: str, *arguments: Any, **options: Any) -> Callable[..., Any]:
         """Make a stub's method at each channel; each call chooses the channel."""
         calls = [getattr(channel, kind)(*arguments, **options) for channel in self._channels]
 
@@ -491,6 +476,11 @@ class Channels(grpc.Channel):
             return calls[self._place](*request, **settings)
 
         return call
+
+    unary_unary: Any = partialmethod(_calls, "unary_unary")
+    unary_stream: Any = partialmethod(_calls, "unary_stream")
+    stream_unary: Any = partialmethod(_calls, "stream_unary")
+    stream_stream: Any = partialmethod(_calls, "stream_stream")
 
     def subscribe(self, callback: Any, try_to_connect: bool = False) -> None:  # grpc.Channel requires it
         self.present.subscribe(callback, try_to_connect)
@@ -534,7 +524,8 @@ def failure_of_tls(address: str, credentials: Credentials) -> GencardError | Non
     if not is_refused:
         return None
     file = credentials.certificate
-    ours = _date_error(f"Certificate {file}", _certificate(file, "certificate"))
+    certificate = x509.load_pem_x509_certificate(read(file, "certificate"))
+    ours = _date_error(f"Certificate {file}", certificate)
     return ours or CertificateNotTrustedError(address=address, file=file)
 
 
@@ -594,7 +585,7 @@ def _error_of_service(code: int, address: str, credentials: Credentials) -> Genc
     if code in {_OTHER_HOST, _OTHER_ADDRESS}:
         return HostNameMismatchError(address=address, names=", ".join(_hosts(certificate)) or "none")
     if code in {_EXPIRED, _NOT_YET_VALID}:
-        authority = _certificate(credentials.authority, "authority")
+        authority = x509.load_pem_x509_certificate(read(credentials.authority, "authority"))
         of_service = _date_error(f"The certificate of the service at {address}", certificate)
         return of_service or _date_error(f"The authority in {credentials.authority}", authority)
     return AuthorityMismatchError(address=address, folder=credentials.authority.parent)
@@ -608,10 +599,6 @@ def _date_error(certificate: str, content: x509.Certificate) -> GencardError | N
         begin = content.not_valid_before_utc
         return CertificateNotYetValidError(certificate=certificate, date=f"{begin:%Y-%m-%d %H:%M} UTC")
     return None
-
-
-def _certificate(file: Path, field: str) -> x509.Certificate:
-    return x509.load_pem_x509_certificate(read(file, field))
 
 
 def _hosts(certificate: x509.Certificate) -> list[str]:

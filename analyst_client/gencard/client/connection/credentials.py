@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from gencard.client.common.arguments import checked
-from gencard.client.common.folder import appearing
+from gencard.client.common.formats import appearing
 from gencard.core.errors import InvalidInputError, UnauthenticatedError, VerificationError, unwritable
 from gencard.files import DOCUMENT_LIMIT, KEY_LIMIT, LIST_LIMIT, read_file
 from gencard.wire.dsse import CHECKPOINT, key_id, predicate_of
@@ -108,21 +108,13 @@ class Credentials:
     def private_signing_key(self) -> Ed25519PrivateKey:
         return private_key(self.signing_key, "signing_key")
 
-    def public_signing_key(self) -> Ed25519PublicKey:
-        return self.private_signing_key().public_key()
-
     def public_signing_keys(self) -> tuple[Ed25519PublicKey, ...]:
         """Return our signing key, then the earlier ones that the connection folder keeps."""
         file = self.folder / "earlier_keys.pub"
         content = read(file, "earlier_keys") if file.exists() else b""
         pems = (part + _END for part in content.split(_END) if part.strip())
-        return (self.public_signing_key(), *(_public_key(pem, "earlier_keys") for pem in pems))
-
-    def public_controller_key(self) -> Ed25519PublicKey:
-        return public_key(self.controller_key, "controller_key")
-
-    def public_log_key(self) -> Ed25519PublicKey:
-        return public_key(self.log_key, "log_key")
+        own = self.private_signing_key().public_key()
+        return (own, *(_public_key(pem, "earlier_keys") for pem in pems))
 
 
 def address_in(folder: Path) -> str:
@@ -265,7 +257,7 @@ class KeyWatch:
             kept = (known_history(credentials, one) for one in (CARDS, LOG))
             histories = {history.use: history.continued_by(changes) for history in kept}
             if changes and len(changes) > len(_kept_changes(credentials)):
-                with appearing(_keys_file(credentials), "keys") as part:
+                with appearing(credentials.folder / KEYS_SEEN, "keys") as part:
                     part.write_bytes(changes_file(changes))
             self._histories, self._checkpoint = histories, None
         return self._histories[use]
@@ -277,17 +269,16 @@ def known_history(credentials: Credentials, use: str) -> KeyHistory:
     Raises:
         VerificationError: The kept changes do not lead to the keys of the connection folder.
     """
-    pinned = {CARDS: credentials.public_controller_key, LOG: credentials.public_log_key}
-    return KeyHistory(pinned[use](), use).followed(_kept_changes(credentials))
+    pinned = {
+        CARDS: (credentials.controller_key, "controller_key"),
+        LOG: (credentials.log_key, "log_key"),
+    }
+    return KeyHistory(public_key(*pinned[use]), use).followed(_kept_changes(credentials))
 
 
 def _kept_changes(credentials: Credentials) -> list[bytes]:
-    file = _keys_file(credentials)
+    file = credentials.folder / KEYS_SEEN
     return changes_in(read_file(file, "keys", LIST_LIMIT)) if file.exists() else []
-
-
-def _keys_file(credentials: Credentials) -> Path:
-    return credentials.folder / KEYS_SEEN
 
 
 # Enrolment on the person's own machine: private keys are made here and never leave this folder.
@@ -398,8 +389,13 @@ def install_answer(folder: str | Path, answer: str | Path | bytes) -> InstalledA
     content = answer if isinstance(answer, bytes) else read_answer(Path(answer))
     parsed = answer_of_document(content)
     _check_ours(folder, parsed)
-    _check_controller(folder, parsed)
-    first = not (folder / _PINNED[0]).exists()
+    authority = folder / _PINNED[0]
+    first = not authority.exists()
+    if not first:
+        own = read_file(authority, "authority", KEY_LIMIT).strip()
+        if own != parsed.files()[_PINNED[0]].strip():
+            problem = "names another authority than this folder trusts; use another folder for it"
+            raise InvalidInputError(field="answer", problem=problem)
     _keep_earlier(folder, parsed)
     for name in (_SIGNING_KEY, _TLS_KEY):
         if (folder / PENDING / name).exists():
@@ -476,15 +472,6 @@ def _check_name(folder: Path, answer: EnrolmentAnswer) -> None:
         names = {credentials.identity().name}
     if names - {answer.identity.name}:
         problem = f"is for the name {answer.identity.name}, and this folder is for {names.pop()}"
-        raise InvalidInputError(field="answer", problem=problem)
-
-
-def _check_controller(folder: Path, answer: EnrolmentAnswer) -> None:
-    """Check that the answer names the authority that the folder trusts, if it trusts one."""
-    authority = folder / _PINNED[0]
-    own = read_file(authority, "authority", KEY_LIMIT).strip() if authority.exists() else None
-    if own is not None and own != answer.files()[_PINNED[0]].strip():
-        problem = "names another authority than this folder trusts; use another folder for it"
         raise InvalidInputError(field="answer", problem=problem)
 
 

@@ -4,6 +4,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import IO
 from uuid import uuid4
@@ -71,23 +72,13 @@ def fetch_rows(
     def read() -> Dataset:
         request, stub = StreamRowsRequest(name=release), connection.synthesis
         parts = connection.stream(stub.StreamRows, request, metadata=(ACCEPT_PACKED,))
-        chunks = _counted((part.chunk for part in parts), rows * len(domain), progress)
-        if digest is not None:
-            chunks = _of_digest(chunks, digest)
+        chunks = _watched((part.chunk for part in parts), rows * len(domain), progress, digest)
         return dataset_of_chunks(chunks, domain=domain, most_rows=rows, allocate=allocate)
 
     for _ in range(_ATTEMPTS - 1):
         with suppress(ServiceUnavailableError):
             return read()
     return read()
-
-
-def _of_digest(chunks: Iterator[common.TableChunk], digest: str) -> Iterator[common.TableChunk]:
-    """Yield the same chunks; raises VerificationError if the stream states another digest."""
-    for chunk in chunks:
-        if chunk.HasField("trailer") and chunk.trailer.digest != digest:
-            raise VerificationError(problem="the receipt names other rows")
-        yield chunk
 
 
 def in_file(folder: Path) -> Allocate:
@@ -124,14 +115,19 @@ def _reserve(file: IO[bytes], size: int) -> None:
     file.flush()
 
 
-def _counted(
-    chunks: Iterator[common.TableChunk], codes: int, progress: Progress
+def _watched(
+    chunks: Iterator[common.TableChunk], codes: int, progress: Progress, digest: str | None
 ) -> Iterator[common.TableChunk]:
-    """Yield the same chunks; report after each the share of all codes that have arrived."""
+    """Yield the same chunks; report after each the share of all codes that have arrived.
+
+    Raises VerificationError if the stream states another digest than the receipt.
+    """
     values = 0
     for chunk in chunks:
         values += chunk.batch.rows * len(chunk.batch.codes)
         progress("rows", min(values / codes, 1.0))
+        if digest is not None and chunk.HasField("trailer") and chunk.trailer.digest != digest:
+            raise VerificationError(problem="the receipt names other rows")
         yield chunk
 
 
@@ -166,8 +162,11 @@ class RemoteBox:
 
     def _answers(self, start: pb.RunBlackBoxStart, dataset: Dataset) -> Iterator[common.TableChunk]:
         method, written = self._connection.audit.RunBlackBox, ""
+        chunks = (pb.RunBlackBoxRequest(chunk=chunk) for chunk in table_chunks(dataset))
         try:
-            for part in method(_requests(start, dataset), timeout=_RUN_SECONDS):
+            for part in method(
+                chain([pb.RunBlackBoxRequest(start=start)], chunks), timeout=_RUN_SECONDS
+            ):
                 if part.errors:
                     written = part.errors
                 else:
@@ -190,9 +189,3 @@ def _visible(text: str) -> str:
         letter if letter.isprintable() or letter == "\n" else letter.encode("unicode_escape").decode()
         for letter in letters
     )
-
-
-def _requests(start: pb.RunBlackBoxStart, dataset: Dataset) -> Iterator[pb.RunBlackBoxRequest]:
-    yield pb.RunBlackBoxRequest(start=start)
-    for chunk in table_chunks(dataset):
-        yield pb.RunBlackBoxRequest(chunk=chunk)

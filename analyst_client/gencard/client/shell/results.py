@@ -20,7 +20,6 @@ from gencard.client.common.folder import ROWS, check_free, make_folder, write_by
 from gencard.client.common.formats import is_folder
 from gencard.client.common.rows import check_rows_fit, has_apostrophes
 from gencard.client.planning import Plan
-from gencard.client.question import KINDS
 from gencard.client.shell.negotiation import plan_next
 from gencard.client.shell.terminal import (
     HERE,

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from gencard.client.common.display import Facts, Listed
-from gencard.client.common.folder import write_bytes
+from gencard.client.common.formats import write_bytes
 from gencard.client.connection.credentials import Credentials, read
 from gencard.client.shell.terminal import (
     HERE,
@@ -29,8 +29,18 @@ from gencard.client.steward import Steward
 from gencard.client.steward_views import AnswerReview, CardReview, Decision, Preview, command_of
 from gencard.core.errors import InvalidInputError, PermissionDeniedError
 from gencard.files import LIST_LIMIT, read_file
-from gencard.shell import Home, LazyGroup, visible
-from gencard.shell.options import Complete, Digits, Drop, MostRows, Red, Withhold, Without
+from gencard.shell import (
+    Complete,
+    Digits,
+    Drop,
+    Home,
+    LazyGroup,
+    MostRows,
+    Red,
+    Withhold,
+    Without,
+    visible,
+)
 from gencard.wire.canonical import time_text
 from gencard.wire.documents import json_of
 from gencard.wire.keys import (

@@ -33,6 +33,7 @@ from gencard.core.values import (
     number_text,
     shown_rules,
 )
+from gencard.files.content import StoredColumn
 from gencard.files.layout import DAY_OR_MONTH_FIRST
 
 MOST_COLUMNS = 5_000

@@ -29,9 +29,16 @@ from gencard.core.errors import (
 )
 from gencard.core.values import MOST_DIGITS, NUMBER
 from gencard.files import lines_of, open_file, open_text
-from gencard.files.content import ENDINGS, PARQUET, arrow_files, ending_of, is_packed, open_content
+from gencard.files.content import (
+    ENDINGS,
+    MOST_BYTES,
+    PARQUET,
+    arrow_files,
+    ending_of,
+    is_packed,
+    open_content,
+)
 from gencard.files.layout import delimiter_of, first_lines, too_long
-from gencard.files.stored import MOST_BYTES
 
 _Result = TypeVar("_Result")
 _UTF8 = ("utf-8", "utf-8-sig")

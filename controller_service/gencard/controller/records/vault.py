@@ -46,8 +46,18 @@ from gencard.core.errors import (
 from gencard.core.types import VersionKind
 from gencard.core.values import shown_rules
 from gencard.files import ParquetSize, check_footer
-from gencard.files.content import PARQUET, TEXT, ending_of, is_packed, open_content, too_many_bytes
-from gencard.files.stored import StoredColumn, check_names, is_stored, read_stored
+from gencard.files.content import (
+    PARQUET,
+    TEXT,
+    StoredColumn,
+    check_names,
+    ending_of,
+    is_packed,
+    is_stored,
+    open_content,
+    read_stored,
+    too_many_bytes,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -41,8 +41,7 @@ from gencard.core.card.budget import FREE
 from gencard.core.card.card import CardRecord, CardState
 from gencard.core.program_outputs import DIGITS
 from gencard.core.statistics.noise import USUAL_DELTA, in_words, together
-from gencard.shell import new_typer, visible
-from gencard.shell.options import Digits, Drop, MostRows, Red, Withhold, Without
+from gencard.shell import Digits, Drop, MostRows, Red, Withhold, Without, new_typer, visible
 from gencard.wire.canonical import Document, time_text
 from gencard.wire.codec import card_of_bytes
 from gencard.wire.documents import json_of

@@ -58,8 +58,7 @@ from gencard.controller.wiring.opening import open_controller_state
 from gencard.controller.wiring.serving import tls_files
 from gencard.core.errors import GencardError, InvalidInputError, StorageError, VerificationError
 from gencard.files import DOCUMENT_LIMIT, read_file
-from gencard.shell import new_typer
-from gencard.shell.options import Complete
+from gencard.shell import Complete, new_typer
 from gencard.wire.canonical import sha256
 
 # doctor: what the service needs of the machine.
