@@ -248,8 +248,7 @@ def back_up(controller_state: ControllerState, folder: Path, steward: str) -> Ba
 #
 # The state continues unchanged only if the steward says that nothing came after the backup, and no
 # checkpoint shows otherwise.
-
-
+#
 # Approval of a restore by two stewards, if the settings require it; they sign the backup's list.
 #
 # The owner of the machine can put files in place by hand; the log then lacks the names of the two
@@ -303,10 +302,17 @@ def approved_by(
 ) -> tuple[str, ...]:
     """Return the names of the stewards who approved this restore, at least two with different keys."""
     stewards = [one for one in people.values() if one.identity.role is Role.STEWARD and not one.disabled]
-    expected, approved = (sha256(backup_list.encoded()), complete), {}
+    digest, approved = sha256(backup_list.encoded()), {}
     for number, envelope in enumerate(approvals, 1):
         steward, approval = _signed(envelope, stewards)
-        if problem := _problem(approval, expected, now):
+        problem = ""
+        if approval.backup != digest:
+            problem = "is for another backup"
+        elif approval.complete != complete:
+            problem = f"is for a restore with{'' if approval.complete else 'out'} --complete"
+        elif not -SKEW <= now - time_of(approval.time) <= LIFE:
+            problem = f"is older than {LIFE.days} days, or dated in the future"
+        if problem:
             raise InvalidInputError(field=f"--approval, number {number}", problem=problem)
         approved[steward.identity.name] = steward.keys
     pairs = combinations(approved.values(), 2)
@@ -323,16 +329,6 @@ def _signed(envelope: bytes, stewards: Sequence[Enrolled]) -> tuple[Enrolled, Re
             return steward, approval
     problem = "was not signed by an enrolled steward with their current key"
     raise InvalidInputError(field="--approval", problem=problem)
-
-
-def _problem(approval: RestoreApproval, wanted: tuple[str, bool], now: datetime) -> str:
-    if approval.backup != wanted[0]:
-        return "is for another backup"
-    if approval.complete != wanted[1]:
-        return f"is for a restore with{'' if approval.complete else 'out'} --complete"
-    if not -SKEW <= now - time_of(approval.time) <= LIFE:
-        return f"is older than {LIFE.days} days, or dated in the future"
-    return ""
 
 
 HELD = "restore"

@@ -115,12 +115,12 @@ class ControllerState:
             effects,
             Roster(identities).person,
             self.cards.clock,
+            self.ledger,
+            LogReader(self.log),
+            Risks(self.database, self.cards, operations),
+            self._service_certificates,
             frozenset(self.settings.stewards.two),
             channel,
-            ledger=self.ledger,
-            reader=LogReader(self.log),
-            risks=Risks(self.database, self.cards, operations),
-            service_certificates=self._service_certificates,
         )
 
     def _service_certificates(self) -> Iterator[tuple[str, datetime]]:

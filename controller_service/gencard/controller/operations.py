@@ -151,21 +151,15 @@ class Run:
         self._over.wait(self.ticks.rest())
         self.check()
 
-    def cancel(self) -> None:
-        """Cancel the run, as its owner asked."""
-        self._end(OperationCancelledError())
-
-    def interrupt(self) -> None:
-        self._end(ServiceUnavailableError())
-
     def check(self) -> None:
         """Raise the error with which the operation is to end, once it is to end."""
         if self._refusal is not None:
             raise self._refusal
 
-    def _end(self, refusal: GencardError) -> None:
+    def cancel(self, refusal: GencardError | None = None) -> None:
+        """Cancel the run, as its owner asked or with another error, unless it is to end already."""
         with self._lock:
-            self._refusal = self._refusal or refusal
+            self._refusal = self._refusal or refusal or OperationCancelledError()
             self._over.set()
             if self._job is not None:
                 self._job.cancel()
@@ -303,10 +297,8 @@ class Operations:
         """
         self._bounds.check_space()
         self._refusals.check(tx, who, resource)
-        if (
-            sum(row.owner == who.uri for row in requests.unfinished_operations(tx))
-            >= self._bounds.most_of_one
-        ):
+        own = sum(row.owner == who.uri for row in requests.unfinished_operations(tx))
+        if own >= self._bounds.most_of_one:
             raise ServiceBusyError(what="unfinished operations of one certificate")
         name = f"operations/{secrets.token_hex(12)}"
         requests.create_operation(
@@ -403,7 +395,7 @@ class Operations:
             self._stopping.set()
             runs = [run for run in self._runs.values() if run is not None]
         for run in runs:
-            run.interrupt()
+            run.cancel(ServiceUnavailableError())
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._executor.shutdown(wait=True, cancel_futures=True)
 
@@ -442,14 +434,13 @@ class Operations:
             self._report(row.kind, incident, type(error).__name__)
             failure = InternalError(incident=incident)
         try:
-            if failure is not None:
-                # the caller waits for its end, so retry while the state cannot be written
-                while not self._stopping.is_set():
-                    try:
-                        self._fail(row, failure)
-                        break
-                    except StorageError:
-                        self._stopping.wait(RETRY_SECONDS)
+            # the caller waits for its end, so retry while the state cannot be written
+            while failure is not None and not self._stopping.is_set():
+                try:
+                    self._fail(row, failure)
+                    break
+                except StorageError:
+                    self._stopping.wait(RETRY_SECONDS)
         finally:
             with self._lock:
                 self._runs.pop(row.name, None)

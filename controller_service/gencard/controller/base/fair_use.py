@@ -121,13 +121,11 @@ class Turns(Generic[Item]):
             return None
         held_back: list[WorkTurn[Item]] = []
         for owner, queue in self._waiting.items():
-            turn = queue[0]
             if sum(running.owner == owner for running in self._running) >= self._most_of_one:
                 continue
-            if any(turn.excludes(other) for other in (*self._running, *held_back)):
-                held_back.append(turn)
-                continue
-            return turn
+            if not any(queue[0].excludes(other) for other in (*self._running, *held_back)):
+                return queue[0]
+            held_back.append(queue[0])
         return None
 
 
@@ -239,14 +237,11 @@ class CallTurns:
 EXEMPT_AT_A_TIME = 4
 """Number of concurrent calls of one caller that count against no other limit: they take threads, too."""
 
-
 MOST_BUCKETS = 1_000
 """Number of callers from which on callers with a full bucket are forgotten."""
 
-
 BURST_SECONDS = 10
 """Seconds' worth of calls that may come at once, after a pause of the same length."""
-
 
 PARTS_PER_CALL = 1_000
 """Number of parts of a message that count as one more call: their check costs as much time."""

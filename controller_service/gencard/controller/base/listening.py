@@ -3,7 +3,7 @@
 import errno
 import ipaddress
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -89,8 +89,6 @@ _PROBLEMS: Mapping[int | None, tuple[str, str]] = {
     ),
     errno.EACCES: ("may not be used by this account", "Set a port from 1024 to 65535 in {}."),
 }
-
-
 _FOREIGN = (
     "is not an address of this machine",
     "Set a host of this machine in {}, such as localhost or 0.0.0.0.",
@@ -104,8 +102,6 @@ def unusable(field: str, place: str, number: int | None) -> InvalidInputError:
 
 
 _LOOPBACK: Mapping[socket.AddressFamily, str] = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
-
-
 _TRIES = 20
 """Number of free ports to try until a port is free at every address."""
 
@@ -127,16 +123,12 @@ def bound(address: str, field: str) -> list[socket.socket]:
                 sockets.append(_bound(*place, free))
             return sockets
         except OSError as error:
-            _close(sockets)
+            for sock in sockets:
+                sock.close()
             if int(port) or last or error.errno != errno.EADDRINUSE:
                 where = f"[{place[1]}]:{port}" if ":" in place[1] else f"{place[1]}:{port}"
                 raise unusable(field, where, error.errno) from None
     raise AssertionError  # the last try returns or raises
-
-
-def _close(sockets: Sequence[socket.socket]) -> None:
-    for sock in sockets:
-        sock.close()
 
 
 def _places(host: str, field: str) -> list[tuple[socket.AddressFamily, str]]:
@@ -194,10 +186,8 @@ def listened_on(address: str, *, field: str = "server.address") -> str:
 Address = Annotated[str, AfterValidator(listened_on)]
 """``host:port`` to listen on."""
 
-
 CLUSTER_CONTROLLER = "controller"
 """Name of the controller in the certificates of its cluster."""
-
 
 MEMBER_FILES = ("authority.pem", "certificate.pem", "key.pem")
 """Files in the folder of each member of a cluster."""

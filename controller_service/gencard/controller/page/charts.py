@@ -6,7 +6,7 @@ top, to ``HEIGHT``. Lines therefore have a stroke that does not scale, and label
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 from math import ceil
 
@@ -85,14 +85,14 @@ def curve(course: Course, now: datetime) -> SpendingCurve | None:
     if not course.days:
         return None
     today = now.astimezone(UTC)
-    start = _noon(course.days[0][0]) - timedelta(hours=12)
+    start = datetime.combine(course.days[0][0], time(), UTC)
     passed = max(today - start, timedelta(days=1))
     end = today + max(passed / 3, timedelta(days=7))
     ahead = _ahead(course, today, end)
     largest = max(value for _, value in (*course.days, *ahead))
     cap = course.amount.cap
-    is_cap_visible = cap is not None and largest >= _FLAT * cap
-    top = float(max(largest, cap if is_cap_visible and cap is not None else largest)) * _ROOM
+    shown_cap = None if cap is None or largest < _FLAT * cap else cap
+    top = float(largest if shown_cap is None else max(largest, shown_cap)) * _ROOM
 
     def across(when: datetime) -> float:
         return round((when - start) / (end - start) * WIDTH, 2)
@@ -102,7 +102,7 @@ def curve(course: Course, now: datetime) -> SpendingCurve | None:
 
     steps = [(0.0, up(Decimal(0)))]
     for day, value in course.days:
-        place = across(min(_noon(day), today))
+        place = across(min(datetime.combine(day, time(12), UTC), today))
         steps += [(place, steps[-1][1]), (place, up(value))]
     steps.append((across(today), steps[-1][1]))
     first, total = course.days[0][0], course.days[-1][1]
@@ -111,13 +111,11 @@ def curve(course: Course, now: datetime) -> SpendingCurve | None:
         label=f"{total_text}; {in_words(course)}",
         spent=_points(steps),
         forecast=_points([(across(when), up(value)) for when, value in ahead]),
-        cap=up(cap) if is_cap_visible and cap is not None else None,
+        cap=None if shown_cap is None else up(shown_cap),
         today=across(today),
         first=f"{start:%Y-%m-%d}",
         last=f"{end:%Y-%m-%d}",
-        top=f"the cap, {number(cap)}"
-        if is_cap_visible and cap is not None
-        else number(_rounded(largest)),
+        top=number(_rounded(largest)) if shown_cap is None else f"the cap, {number(shown_cap)}",
     )
 
 
@@ -169,16 +167,13 @@ def lanes(groups: Sequence[tuple[str, Sequence[float]]]) -> tuple[Lane, ...]:
     def place(value: float) -> float:
         return round((value - low + room) / (high - low + 2 * room) * WIDTH, 2)
 
-    return tuple(
-        Lane(
-            name,
-            f"{name}: {len(values)} runs, mean {_mean(values):.4g}, "
-            f"from {min(values):.4g} to {max(values):.4g}",
-            tuple(map(place, values)),
-            place(_mean(values)),
-        )
-        for name, values in filled
-    )
+    drawn = []
+    for name, values in filled:
+        mean = sum(values) / len(values)
+        span = f"from {min(values):.4g} to {max(values):.4g}"
+        label = f"{name}: {len(values)} runs, mean {mean:.4g}, {span}"
+        drawn.append(Lane(name, label, tuple(map(place, values)), place(mean)))
+    return tuple(drawn)
 
 
 def bar(value: float, largest: float) -> float:
@@ -198,14 +193,6 @@ def number(amount: Decimal) -> str:
 
 def _rounded(amount: Decimal) -> Decimal:
     return amount.quantize(Decimal(1).scaleb(min(amount.adjusted() - 2, 0)))
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
-
-
-def _noon(day: date) -> datetime:
-    return datetime.combine(day, time(12), UTC)
 
 
 def _points(points: Sequence[tuple[float, float]]) -> str:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from hmac import compare_digest
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -82,11 +81,6 @@ class Session:
     began: datetime
     seen: datetime
     notices: list[str] = field(default_factory=list)
-
-    def check_csrf(self, token: str) -> None:
-        """Raise PermissionDeniedError if a change does not come from a form of this session."""
-        if not compare_digest(token.encode(), self.csrf.encode()):
-            raise PermissionDeniedError
 
 
 @dataclass(slots=True)
@@ -186,12 +180,12 @@ class Challenges:
     def new(self, purpose: str) -> bytes:
         ends = int(1000 * (self.now() + self.seconds)).to_bytes(8)
         body = ends + secrets.token_bytes(16) + _digest(purpose)
-        return body + self._signature(body)
+        return body + hmac.digest(self._key, body, "sha256")
 
     def take(self, challenge: bytes, purpose: str) -> None:
         """Use a challenge up; raises UnauthenticatedError if it is not open for this purpose."""
         body, signature = challenge[:-32], challenge[-32:]
-        if not hmac.compare_digest(signature, self._signature(body)):
+        if not hmac.compare_digest(signature, hmac.digest(self._key, body, "sha256")):
             raise UnauthenticatedError
         now, ends = self.now(), int.from_bytes(body[:8]) / 1000
         with self._lock:
@@ -202,9 +196,6 @@ class Challenges:
                 self._used[body] = ends
         if again or now > ends or not hmac.compare_digest(body[24:], _digest(purpose)):
             raise UnauthenticatedError
-
-    def _signature(self, body: bytes) -> bytes:
-        return hmac.digest(self._key, body, "sha256")
 
 
 def _digest(purpose: str) -> bytes:
@@ -249,7 +240,7 @@ class Ceremonies:
             user_name=holder.name,
             user_display_name=f"{holder.name}, steward",
             user_id=bytes.fromhex(key_of(holder.uri.encode())),
-            challenge=self.challenges.new(_of_link(token)),
+            challenge=self.challenges.new(f"link {key_of(token.encode())}"),
             exclude_credentials=known,
             authenticator_selection=AuthenticatorSelectionCriteria(
                 resident_key=ResidentKeyRequirement.REQUIRED,
@@ -266,7 +257,7 @@ class Ceremonies:
         with suppress(*_FOREIGN):
             credential = parse_registration_credential_json(answer)
             challenge = parse_client_data_json(credential.response.client_data_json).challenge
-            self.challenges.take(challenge, _of_link(token))
+            self.challenges.take(challenge, f"link {key_of(token.encode())}")
             verified = verify_registration_response(
                 credential=credential,
                 expected_challenge=challenge,
@@ -333,10 +324,6 @@ class Ceremonies:
         if who.role is not Role.STEWARD or not self.includes(who):
             raise UnauthenticatedError
         return who
-
-
-def _of_link(token: str) -> str:
-    return f"link {key_of(token.encode())}"
 
 
 # Decisions on the page: from the fields of a form to an action of the desk, and back.
@@ -425,20 +412,16 @@ _FIRST_OF_TWO = (
 
 
 def action_of(form: Form) -> Action:
-    try:
-        kind = Kind(form.text("kind"))
-    except ValueError:
-        kind = None
-    if kind is None:
+    if (kind := form.text("kind")) not in list(Kind):
         raise InvalidInputError(field="kind", problem="is not a kind of decision")
     arguments: dict[str, Any] = {}
-    for name, form_field in ARGUMENTS.get(kind, {}).items():
+    for name, form_field in ARGUMENTS.get(Kind(kind), {}).items():
         texts = [text for text in form.texts(name) if text.strip()]
         if form_field.many and texts:
             arguments[name] = [form_field.read(text, name) for text in texts]
         elif texts:
             arguments[name] = form_field.read(form.text(name), name)
-    return Action(kind, form.text("resource"), arguments, form.text("reason"), form.text("shown"))
+    return Action(Kind(kind), form.text("resource"), arguments, form.text("reason"), form.text("shown"))
 
 
 def fields_of(kind: str, arguments: Mapping[str, Any]) -> list[tuple[str, str]]:

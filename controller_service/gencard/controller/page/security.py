@@ -145,11 +145,10 @@ class Wall:
 
 async def _body(headers: Headers, receive: Receive) -> bytes:
     """Return the whole body; one that is too long, late or abandoned ends in an error."""
+    what, advice = "The number of bytes of the request", "Send a shorter text."
     length = headers.get("content-length", "0")
     if len(length) > 9 or not length.isdecimal() or int(length) > LARGEST_BODY:
-        raise TooLargeError(
-            what="The number of bytes of the request", limit=LARGEST_BODY, advice="Send a shorter text."
-        )
+        raise TooLargeError(what=what, limit=LARGEST_BODY, advice=advice)
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):
@@ -159,11 +158,7 @@ async def _body(headers: Headers, receive: Receive) -> bytes:
                     break
                 body += message.get("body", b"")
                 if len(body) > LARGEST_BODY:
-                    raise TooLargeError(
-                        what="The number of bytes of the request",
-                        limit=LARGEST_BODY,
-                        advice="Send a shorter text.",
-                    )
+                    raise TooLargeError(what=what, limit=LARGEST_BODY, advice=advice)
                 if not message.get("more_body"):
                     return bytes(body)
     except TimeoutError:
@@ -213,33 +208,21 @@ class Form:
 
 def session_cookie(request: Request, kind: str = COOKIE) -> str:
     """Return the secret of the browser's session; empty if the cookie is missing or occurs twice."""
-    cookies: list[str] = []
-    for header in request.headers.getlist("cookie"):
-        for part in header.split(";"):
-            name, _, value = part.strip().partition("=")
-            if name == kind:
-                cookies.append(value)
+    parts = (part for header in request.headers.getlist("cookie") for part in header.split(";"))
+    pairs = (part.strip().partition("=") for part in parts)
+    cookies = [value for name, _, value in pairs if name == kind]
     return cookies[0] if len(cookies) == 1 else ""
 
 
-def set_session(response: Response, token: str) -> None:
-    """Let the browser keep a session's secret until it is closed."""
-    _set_cookie(response, token, None)
-
-
-def forget_session(response: Response) -> None:
-    """Let the browser forget its session's secret."""
-    _set_cookie(response, "", 0)
+def set_session(response: Response, token: str, seconds: int | None = None) -> None:
+    """Let the browser keep a session's secret until it is closed; 0 seconds: forget it."""
+    response.set_cookie(
+        COOKIE, token, max_age=seconds, path="/", secure=True, httponly=True, samesite="strict"
+    )
 
 
 def set_attempt(response: Response, token: str, seconds: int) -> None:
     """Let the browser keep the secret of a sign-in that has begun; 0 seconds: forget it."""
     response.set_cookie(
         ATTEMPT, token, max_age=seconds, path="/", secure=True, httponly=True, samesite="lax"
-    )
-
-
-def _set_cookie(response: Response, value: str, age: int | None) -> None:
-    response.set_cookie(
-        COOKIE, value, max_age=age, path="/", secure=True, httponly=True, samesite="strict"
     )

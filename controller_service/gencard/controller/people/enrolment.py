@@ -262,9 +262,8 @@ def examined(
             raise InvalidInputError(
                 field="name", problem=f"{request.name} is not enrolled, so --again does not apply"
             )
-        return Enrolment(
-            EnrolmentKind.NEW, Enrolled(identity, request.signing_key, tls_keys=(tls_key,)), request
-        )
+        newcomer = Enrolled(identity, request.signing_key, tls_keys=(tls_key,))
+        return Enrolment(EnrolmentKind.NEW, newcomer, request)
     if enrolled.signing_key == request.signing_key:
         if not enrolled.connects_with(tls_key):
             # a copy of an old folder could otherwise bring its TLS key back into force
@@ -298,15 +297,6 @@ def _with(enrolled: Enrolled, tls_key: str) -> tuple[str, ...]:
     return (*(key for key in enrolled.tls_keys if key != tls_key), tls_key)
 
 
-def complete(
-    folder: Path, enrolment: Enrolment, authority: KeyPair, *, address: str, now: datetime
-) -> EnrolmentAnswer:
-    """Make the answer, and ``write`` the person's file; raises as both."""
-    answer = answer_to(folder, enrolment, authority, address=address, now=now)
-    write(folder, enrolment.enrolled)
-    return answer
-
-
 def answer_to(
     folder: Path, enrolment: Enrolment, authority: KeyPair, *, address: str, now: datetime
 ) -> EnrolmentAnswer:
@@ -333,10 +323,12 @@ def enrol(
     now: datetime,
     again: bool = False,
 ) -> EnrolmentAnswer:
-    """``examined``, then ``complete``."""
+    """Answer a request, and write the person's file; raises as ``examined`` and ``write``."""
     domain = trust_domain_of(authority)
     enrolment = examined(folder, request, domain, role=role, project=project, again=again)
-    return complete(folder, enrolment, authority, address=address, now=now)
+    answer = answer_to(folder, enrolment, authority, address=address, now=now)
+    write(folder, enrolment.enrolled)
+    return answer
 
 
 def _identity(

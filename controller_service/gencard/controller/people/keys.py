@@ -373,15 +373,12 @@ class KeyRotation:
         key.settle(tx)  # what lies aside is written over
         old, new = key.current(tx), Ed25519PrivateKey.generate()
         key.prepare(new)
-        event = self.log.append(
-            tx,
-            action="rotate",
-            actor=by,
-            resource=f"keys/{key.use}",
-            details={"key": key_id(new.public_key())},
-            now=self.clock(),
-        )
-        time, number = time_text(event.time), _number(tx, key.use)  # of the log: it never goes back
+        entry = {"action": "rotate", "actor": by, "resource": f"keys/{key.use}"}
+        details = {"key": key_id(new.public_key())}
+        event = self.log.append(tx, **entry, details=details, now=self.clock())
+        newest = newest_change(tx, key.use)
+        number = 1 if newest is None else key_change_of(newest).number + 1
+        time = time_text(event.time)  # of the log: it never goes back
         change = KeyChange(key.use, number, old.public_key(), new.public_key(), time)
         add_change(tx, key.use, change.number, change.signed(old, new))
         return change
@@ -396,8 +393,3 @@ def key_history(tx: Connection, key: SigningKey) -> KeyHistory:
     """Return all keys of one use, checked; raises VerificationError."""
     current = key.current(tx).public_key()
     return KeyHistory(current, key.use).followed(all_changes(tx))
-
-
-def _number(tx: Connection, use: str) -> int:
-    newest = newest_change(tx, use)
-    return 1 if newest is None else key_change_of(newest).number + 1

@@ -1,7 +1,7 @@
 """Archive for stewards: releases, audits, the log, and the budget: spent so far, by day, and to come."""
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -127,15 +127,14 @@ def days_of(tx: Connection, dataset: str) -> Mapping[Account, Mapping[date, Pric
 def courses(
     account: tuple[Amount, ...], days: Mapping[date, Price], now: datetime
 ) -> tuple[Course, ...]:
-    return tuple(_course(amount, days, now) for amount in account)
-
-
-def _course(amount: Amount, days: Mapping[date, Price], now: datetime) -> Course:
-    daily = [(day, by_currency(price)[amount.currency]) for day, price in sorted(days.items())]
-    spending = [(day, value) for day, value in daily if value]
-    sums = accumulate(value for _, value in spending)
-    totals = tuple(zip((day for day, _ in spending), sums, strict=True))
-    return Course(amount, totals, forecast(amount, spending, now), _is_young(spending, now))
+    drawn: list[Course] = []
+    for amount in account:
+        daily = [(day, by_currency(price)[amount.currency]) for day, price in sorted(days.items())]
+        spending = [(day, value) for day, value in daily if value]
+        sums = accumulate(value for _, value in spending)
+        totals = tuple(zip((day for day, _ in spending), sums, strict=True))
+        drawn.append(Course(amount, totals, forecast(amount, spending, now), _is_young(spending, now)))
+    return tuple(drawn)
 
 
 def _is_young(days: list[tuple[date, Decimal]], now: datetime) -> bool:
@@ -182,31 +181,18 @@ def accounts(tx: Connection, ledger: Ledger, dataset: str | None) -> tuple[Budge
     for name in names:
         rows = tx.execute(select(balances).where(balances.c.dataset == name)).mappings()
         holders = {(Scope(row["scope"]), row["holder"]) for row in rows} | {(Scope.DATASET, "")}
-        reserved = _reserved(tx, name)
+        reserved: dict[Account, Counter[str]] = defaultdict(Counter)
+        is_reserved = lines.c.state == SpendState.RESERVED
+        query = select(lines).where(lines.c.dataset == name, is_reserved)
+        for row in tx.execute(query).mappings():
+            for account in accounts_of(name, row["project"], row["analyst"]):
+                reserved[account].update({unit: row[unit] for unit in CURRENCIES})
         for scope, holder in sorted(holders, key=lambda one: (list(Scope).index(one[0]), one[1])):
             account = Account(scope, name, holder)
-            reserved_price = reserved.get((scope, holder), Price())
-            spent = ledger.spent(tx, account)
-            cap = ledger.cap(account)
-            views.append(BudgetAccount(name, scope, holder, cap, spent, reserved_price))
+            cap, spent = ledger.cap(account), ledger.spent(tx, account)
+            held = price_of(reserved[account])
+            views.append(BudgetAccount(name, scope, holder, cap, spent, held))
     return tuple(views)
-
-
-def _reserved(tx: Connection, dataset: str) -> dict[tuple[Scope, str], Price]:
-    units_of = (lines.c.statistics, lines.c.nano_epsilon, lines.c.nano_rho)
-    is_reserved = lines.c.state == SpendState.RESERVED
-    query = select(lines.c.project, lines.c.analyst, *units_of).where(
-        lines.c.dataset == dataset, is_reserved
-    )
-    totals: dict[tuple[Scope, str], list[int]] = {}
-    for project, analyst, *units in tx.execute(query):
-        for key in ((Scope.DATASET, ""), (Scope.PROJECT, project), (Scope.ANALYST, analyst)):
-            total = totals.setdefault(key, [0, 0, 0])
-            total[:] = (have + more for have, more in zip(total, units, strict=True))
-    return {
-        key: price_of(dict(zip(("statistics", "nano_epsilon", "nano_rho"), total, strict=True)))
-        for key, total in totals.items()
-    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,19 +249,15 @@ def _release(tx: Connection, row: ReleaseRow, cards: CardBook, keys: KeyHistory)
     card = cards.card(tx, row.card)
     payload, _ = dsse.opened(row.receipt)
     receipt = receipt_of_document(predicate_of(payload, RECEIPT))
-    problem = _signature_problem(row.receipt, keys) or _disagreement(row, receipt, card)
-    return ReleaseView(row, receipt, card, problem)
-
-
-def _disagreement(row: ReleaseRow, receipt: Receipt, card: CardRecord) -> str:
     agreements = {
         "the name": receipt.name == row.name,
         "the rows' digest": receipt.rows_digest == row.digest,
         "the number of rows": receipt.rows == row.rows,
         "the card": receipt.card_digest == offer_of(card).digest,
     }
-    wrong = [what for what, agrees in agreements.items() if not agrees]
-    return f"receipt and state differ in {', '.join(wrong)}" if wrong else ""
+    wrong = ", ".join(what for what, agrees in agreements.items() if not agrees)
+    differing = f"receipt and state differ in {wrong}" if wrong else ""
+    return ReleaseView(row, receipt, card, _signature_problem(row.receipt, keys) or differing)
 
 
 def _signature_problem(envelope: bytes, keys: KeyHistory) -> str:
@@ -349,4 +331,4 @@ class Archive:
 
     def steps(self, proof: ProvenEntry) -> tuple[ProofStep, ...]:
         with self.cards.database.reading() as tx:
-            return steps(proof, key_history(tx, self.keys[LOG]))
+            return tuple(steps(proof, key_history(tx, self.keys[LOG])))

@@ -229,11 +229,6 @@ class PersonEffect:
         under = frozenset({ENROL})
         return Demands(under=under, subject=identity.uri, changes_people=not same_keys)
 
-    def has_two_stewards(self) -> bool:
-        people = read_identities(self.folder / "identities").values()
-        stewards = [one for one in people if one.identity.role is Role.STEWARD and not one.disabled]
-        return len(stewards) > 1
-
     def apply(self, tx: Connection, by: str, action: Action) -> Applied:
         """Raises AuthorityElsewhereError if certificates are issued on another machine."""
         if action.kind is Kind.ENROL:
@@ -298,18 +293,16 @@ class PersonEffect:
             seen: Time of the last action of each URI.
             certified: Time of the last certificate of each name.
         """
-        people = read_identities(self.folder / "identities").values()
-        return tuple(
-            Person(
-                person.identity.uri,
-                key_id(person.signing_key),
-                person.disabled,
-                self._certificate_end(person.identity.name, certified),
-                seen.get(person.identity.uri),
-                digest_of(_person_document(person)),
-            )
-            for person in people
-        )
+        views: list[Person] = []
+        for uri, person in read_identities(self.folder / "identities").items():
+            name, key = person.identity.name, key_id(person.signing_key)
+            end = certified[name] + LEAF_LIFE if name in certified else None
+            if (file := self.folder / "people" / name / "certificate.pem").is_file():
+                content = read_file(file, "certificate", KEY_LIMIT)
+                end = load_pem_x509_certificate(content).not_valid_after_utc
+            shown = digest_of(_person_document(person))
+            views.append(Person(uri, key, person.disabled, end, seen.get(uri), shown))
+        return tuple(views)
 
     def _enrolled(self, tx: Connection, by: str, action: Action) -> Applied:
         enrolment = self.examined(action.resource, action.arguments)
@@ -335,14 +328,6 @@ class PersonEffect:
                 advice="Compare what you typed with what the person gave you. If it is the same, ask "
                 "the person for the request again.",
             )
-
-    def _certificate_end(self, name: str, certified: Mapping[str, datetime]) -> datetime | None:
-        file = self.folder / "people" / name / "certificate.pem"
-        if file.is_file():
-            return load_pem_x509_certificate(
-                read_file(file, "certificate", KEY_LIMIT)
-            ).not_valid_after_utc
-        return certified[name] + LEAF_LIFE if name in certified else None
 
 
 def reachable(address: str) -> str:
@@ -379,18 +364,16 @@ class AnswerEffect(InTheState):
 
     def shown(self, tx: Connection, resource: str, arguments: Mapping[str, Any]) -> Document:  # noqa: ARG002
         """Return the run and what it gave; raises InvalidInputError if it does not wait."""
-        row, _ = self.waiting(tx, resource)
+        row = results.get_run(tx, resource)
+        RunOutcome.of(row)
         outcome, request = (sha256(part or b"") for part in (row.outcome, row.request))
         return {"name": row.name, "state": str(row.state), "outcome": outcome, "request": request}
-
-    def waiting(self, tx: Connection, name: str) -> tuple[RunRow, RunOutcome]:
-        row = results.get_run(tx, name)
-        return row, RunOutcome.of(row)
 
     def view(
         self, tx: Connection, name: str, shown: str, firsts: tuple[FirstDecision, ...], *, two: bool
     ) -> AnswerReview:
-        row, outcome = self.waiting(tx, name)
+        row = results.get_run(tx, name)
+        outcome = RunOutcome.of(row)
         reviewed = row.tier is RunTier.REVIEWED
         review = Review.of(outcome) if reviewed else None
         return AnswerReview(
@@ -414,7 +397,8 @@ class AnswerEffect(InTheState):
 
     def apply(self, tx: Connection, by: str, action: Action) -> Applied:
         """Raises InvalidInputError, CardStateError as ``Decisions.release``."""
-        row, outcome = self.waiting(tx, action.resource)
+        row = results.get_run(tx, action.resource)
+        outcome = RunOutcome.of(row)
         if action.kind is Kind.REFUSE_ANSWER:
             refuse_others(action.arguments, "code")
             code = argument(action.arguments, "code", str, STEWARD)
@@ -480,9 +464,8 @@ class LineEffect(InTheState):
         end = self.ledger.void if action.kind is Kind.VOID else self.ledger.settle
         end(tx, line, now)
         details = {"line": str(line)}
-        self.log.append(
-            tx, action=str(action.kind), actor=by, resource=resource, details=details, now=now
-        )
+        event = {"action": str(action.kind), "actor": by, "resource": resource}
+        self.log.append(tx, **event, details=details, now=now)
         return Applied(details)
 
 
@@ -502,18 +485,11 @@ class RefusalEffect(InTheState):
         return Demands(dataset_of(row.resource), gives=True, subject=row.owner)
 
     def views(self, tx: Connection) -> tuple[Failure, ...]:
-        return tuple(
-            Failure(
-                row.name,
-                row.owner,
-                row.kind,
-                row.resource,
-                row.reason,
-                row.time,
-                digest_of(_failure_document(row)),
-            )
-            for row in self.refusals.reviewable(tx)
-        )
+        views: list[Failure] = []
+        for row in self.refusals.reviewable(tx):
+            facts, shown = (row.name, row.owner, row.kind), digest_of(_failure_document(row))
+            views.append(Failure(*facts, row.resource, row.reason, row.time, shown))
+        return tuple(views)
 
     def _counting(self, tx: Connection, operation: str) -> Refused:
         for row in self.refusals.reviewable(tx):
@@ -525,15 +501,10 @@ class RefusalEffect(InTheState):
         """Raises NotFoundError if no such operation counts."""
         refuse_others(action.arguments)
         row = self.refusals.look_at(tx, action.resource)
-        self.log.append(
-            tx,
-            action="look",
-            actor=by,
-            resource=row.resource,
-            # analysts may read the log: it names no rule of a refused run
-            details={"operation": row.name, "reason": OUTPUT_RULES if row.signed else row.reason},
-            now=self.clock(),
-        )
+        event = {"action": "look", "actor": by, "resource": row.resource}
+        # analysts may read the log: it names no rule of a refused run
+        details = {"operation": row.name, "reason": OUTPUT_RULES if row.signed else row.reason}
+        self.log.append(tx, **event, details=details, now=self.clock())
         return Applied({"operation": row.name})
 
 
@@ -565,14 +536,9 @@ class AuditEffect(InTheState):
         cleared = results.clear_audits(tx, action.resource, box, now)
         if not cleared:
             raise NotFoundError
-        self.log.append(
-            tx,
-            action="clear-audits",
-            actor=by,
-            resource=action.resource,
-            details={"black_box": box, "remark": action.reason, "tries": str(cleared)},
-            now=now,
-        )
+        event = {"action": "clear-audits", "actor": by, "resource": action.resource}
+        details = {"black_box": box, "remark": action.reason, "tries": str(cleared)}
+        self.log.append(tx, **event, details=details, now=now)
         return Applied({"tries": str(cleared)})
 
 
@@ -583,7 +549,7 @@ class KeyEffect(InTheState):
     rotation: KeyRotation
 
     def shown(self, tx: Connection, resource: str, arguments: Mapping[str, Any]) -> Document:  # noqa: ARG002
-        current = self.rotation.key(_use(resource)).current(tx)
+        current = self.rotation.key(resource.removeprefix(KEY)).current(tx)
         return {"use": resource, "key": key_id(current.public_key())}
 
     def demands(self, tx: Connection, action: Action) -> Demands:  # noqa: ARG002
@@ -592,7 +558,7 @@ class KeyEffect(InTheState):
     def apply(self, tx: Connection, by: str, action: Action) -> Applied:
         """Raises StorageError if state or files cannot be written; the old key stays in force."""
         refuse_others(action.arguments)
-        use = _use(action.resource)
+        use = action.resource.removeprefix(KEY)
         change = self.rotation.rotate(tx, use, by)
         result = {"key": key_id(change.key), "previous_key": key_id(change.previous)}
         return Applied(result, lambda: self.rotation.settle(use))
@@ -607,7 +573,3 @@ def _number(resource: str) -> int:
     if resource == text or not (text.isascii() and text.isdecimal() and len(text) < 19):
         raise NotFoundError(what="ledger line")
     return int(text)
-
-
-def _use(resource: str) -> str:
-    return resource.removeprefix(KEY)

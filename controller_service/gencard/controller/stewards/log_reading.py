@@ -56,7 +56,11 @@ class LogQuery:
         for part in text.lower().split():
             name, colon, value = part.partition(":")
             if colon and value and name in ("since", "until"):
-                days[name] = _day(name, value)
+                try:
+                    days[name] = datetime.strptime(value, "%Y-%m-%d").replace(tzinfo=UTC).date()
+                except ValueError:
+                    problem = "is not a day written YYYY-MM-DD"
+                    raise InvalidInputError(field=name, problem=problem) from None
             elif colon and value and name in FIELDS:
                 fields[name] = value
             else:
@@ -146,12 +150,8 @@ def proven(tx: Connection, log: EventLog, index: int, now: datetime) -> ProvenEn
     return ProvenEntry(LogEntry(body, size, tuple(path)), leaf, checkpoint, behind)
 
 
-def steps(proof: ProvenEntry, keys: KeyHistory) -> tuple[ProofStep, ...]:
+def steps(proof: ProvenEntry, keys: KeyHistory) -> Iterator[ProofStep]:
     """Recompute an entry's proof from its bytes, step by step, with the keys of the log."""
-    return tuple(_steps(proof, keys))
-
-
-def _steps(proof: ProvenEntry, keys: KeyHistory) -> Iterator[ProofStep]:
     entry, leaf = proof.entry, leaf_hash(proof.entry.body)
     yield ProofStep("Leaf: SHA-256 of a zero byte and the entry's bytes", leaf.hex(), leaf == proof.leaf)
     if proof.next_previous is not None:
@@ -172,13 +172,6 @@ def _steps(proof: ProvenEntry, keys: KeyHistory) -> Iterator[ProofStep]:
         yield ProofStep(what, place, is_placed)
 
 
-def _day(name: str, text: str) -> date:
-    try:
-        return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).date()
-    except ValueError:
-        raise InvalidInputError(field=name, problem="is not a day written YYYY-MM-DD") from None
-
-
 class LogReader:
     """Search of the log, and last activity of people: entries never change, and are read once."""
 
@@ -189,10 +182,6 @@ class LogReader:
         self._certified: dict[str, datetime] = {}
         self._known: tuple[int, dict[str, bool]] = 0, {}
         self._lock = threading.Lock()
-
-    def search(self, tx: Connection, query: str, limit: int, token: str) -> Page[Event]:
-        """Return entries that fit a query, newest first, as ``log_reading.search`` gives them."""
-        return search(tx, LogQuery.of(query), token, limit)
 
     def known(self, tx: Connection, question: str, answer: Callable[[], bool]) -> bool:
         """Return the answer to a question, cached until the log grows: every change is logged first."""

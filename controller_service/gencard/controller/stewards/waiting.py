@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from sqlalchemy import Connection, and_, false, or_, select
 
@@ -122,16 +121,11 @@ class WaitingList:
                     text = f"{first.kind}, decided by {short_name(first.by)}"
                     yield Waiting(first.time, first.resource, kind, ANOTHER, text, first.by)
         else:
-            yield from self._ending(tx)
-
-    def _ending(self, tx: Connection) -> Iterator[Waiting]:
-        soon = self.cards.clock() + SOON
-        for one in self.certificates(tx):
-            if one.end <= soon:
-                whose = short_name(one.holder) if one.holder else f"the service ({one.name})"
+            soon = self.cards.clock() + SOON
+            for end in (one for one in self.certificates(tx) if one.end <= soon):
+                whose = short_name(end.holder) if end.holder else f"the service ({end.name})"
                 text = f"certificate of {whose} ends"
-                kind = WaitingKind.CERTIFICATE
-                yield Waiting(one.end, one.name, kind, STEWARD, text, one.holder)
+                yield Waiting(end.end, end.name, kind, STEWARD, text, end.holder)
 
     def _cards(
         self, tx: Connection, kind: WaitingKind, most: int | None, after: tuple[datetime, str, str]
@@ -141,7 +135,15 @@ class WaitingList:
         query = select(cards.c.name, cards.c.analyst, cards.c.changed)
         query = query.where(cards.c.state == state, cards.c.changed >= after[0])
         if state is CardState.OFFERED:
-            query = query.where(self._still_offered())
+            now = self.cards.clock()
+            still_offered = (
+                and_(
+                    cards.c.dataset == entry.name,
+                    cards.c.changed >= now - timedelta(days=entry.policy.valid_days),
+                )
+                for entry in self.cards.catalogue
+            )
+            query = query.where(or_(false(), *still_offered))
         # of one moment, kinds follow in their order, and names within a kind
         later = cards.c.changed > after[0]
         if kind >= after[1]:
@@ -149,19 +151,6 @@ class WaitingList:
         query = query.where(later).order_by(cards.c.changed, cards.c.name).limit(most)
         for name, analyst, time in tx.execute(query):
             yield Waiting(time, name, kind, waits_for, f"{kind} of {short_name(analyst)}", analyst)
-
-    def _still_offered(self) -> Any:
-        now = self.cards.clock()
-        return or_(
-            false(),
-            *(
-                and_(
-                    cards.c.dataset == entry.name,
-                    cards.c.changed >= now - timedelta(days=entry.policy.valid_days),
-                )
-                for entry in self.cards.catalogue
-            ),
-        )
 
     def _with_first(self, tx: Connection, waiting: Waiting, firsts: Iterable[FirstDecision]) -> Waiting:
         same = [] if waiting.kind == WaitingKind.DECISION else firsts
