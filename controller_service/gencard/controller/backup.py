@@ -209,9 +209,8 @@ def back_up(controller_state: ControllerState, folder: Path, steward: str) -> Ba
     with suppress(OSError), whole_folder(folder) as draft:
         with controller_state.database.transaction() as tx:
             now = controller_state.cards.clock()
-            event = controller_state.log.append(
-                tx, action="backup", actor=steward, resource="state", details={}, now=now
-            )
+            entry = {"action": "backup", "actor": steward, "resource": "state"}
+            event = controller_state.log.append(tx, **entry, details={}, now=now)
             controller_state.log.checkpoint(tx, now)
             made = time_text(event.time)  # of an entry that a checkpoint covers
         controller_state.database.copy_to(draft / DATABASE)
@@ -442,16 +441,11 @@ def take_over(
             # a passkey that was stolen may have been removed since, and a first decision voided
             controller_state.passkeys.forget_all(tx, steward)
             stewards.forget_all_first_decisions(tx)
-        reason = "complete" if complete else "older"
-        details = {"reason": reason, **(agreed or {}), "entries": str(entries)}
-        controller_state.log.append(
-            tx,
-            action="restore",
-            actor=steward,
-            resource="state",
-            details={**details, "known_entries": str(most)},
-            now=controller_state.cards.clock(),
-        )
+        entry = {"action": "restore", "actor": steward, "resource": "state"}
+        details = {"reason": "complete" if complete else "older", **(agreed or {})}
+        details |= {"entries": str(entries), "known_entries": str(most)}
+        now = controller_state.cards.clock()
+        controller_state.log.append(tx, **entry, details=details, now=now)
     _forget_list(controller_state.settings.state)
     return restored
 

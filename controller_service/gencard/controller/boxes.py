@@ -59,7 +59,6 @@ from gencard.wire.canonical import digest_of
 
 _DECLARED = "Declared by {}, and not proved."
 
-
 _BEFORE, _AFTER = _DECLARED.split("{}")
 
 CLAIM = TableOf(
@@ -90,7 +89,6 @@ CLAIM = TableOf(
 )
 """Table of ``Claim``."""
 
-
 NAME = r"^[a-z][a-z0-9_-]{0,62}$"
 Name = Annotated[str, Field(pattern=NAME)]
 """Last part of a resource name."""
@@ -110,7 +108,6 @@ def _known(name: str) -> str:
 
 Generator = Annotated[Name, AfterValidator(_known)]
 Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
-
 
 _LIMITS: dict[str, Any] = {
     "memory_mib": Annotated[int, Field(ge=64)],

@@ -217,12 +217,10 @@ def clear(work: Path) -> None:
 def scratch_folder(work: Path, name: str) -> Iterator[Path]:
     folder = work / name.replace("/", "-")
     shutil.rmtree(folder, ignore_errors=True)
-    is_made = False
-    with suppress(OSError):
+    try:
         folder.mkdir(mode=0o700, parents=True)
-        is_made = True
-    if not is_made:
-        raise StorageError
+    except OSError:
+        raise StorageError from None
     try:
         yield folder
     finally:
@@ -301,15 +299,9 @@ class Operations:
         if own >= self._bounds.most_of_one:
             raise ServiceBusyError(what="unfinished operations of one certificate")
         name = f"operations/{secrets.token_hex(12)}"
-        requests.create_operation(
-            tx,
-            name=name,
-            owner=who.uri,
-            kind=kind,
-            resource=resource,
-            request=json.dumps(request, sort_keys=True).encode(),
-            now=self._clock(),
-        )
+        work = {"name": name, "owner": who.uri, "kind": kind, "resource": resource}
+        content = json.dumps(request, sort_keys=True).encode()
+        requests.create_operation(tx, **work, request=content, now=self._clock())
         return name
 
     def begin(self, name: str) -> OperationRow:

@@ -3,7 +3,7 @@
 import errno
 import ipaddress
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -123,12 +123,16 @@ def bound(address: str, field: str) -> list[socket.socket]:
                 sockets.append(_bound(*place, free))
             return sockets
         except OSError as error:
-            for sock in sockets:
-                sock.close()
+            _close(sockets)
             if int(port) or last or error.errno != errno.EADDRINUSE:
                 where = f"[{place[1]}]:{port}" if ":" in place[1] else f"{place[1]}:{port}"
                 raise unusable(field, where, error.errno) from None
     raise AssertionError  # the last try returns or raises
+
+
+def _close(sockets: Sequence[socket.socket]) -> None:
+    for sock in sockets:
+        sock.close()
 
 
 def _places(host: str, field: str) -> list[tuple[socket.AddressFamily, str]]:

@@ -12,7 +12,6 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -128,7 +127,6 @@ class Oidc:
         """
         endpoint = str(self.issuer.metadata()["authorization_endpoint"])
         state = self.attempts.new(_purpose(browser)).hex()
-        challenge = create_s256_code_challenge(self._drawn("verifier", state))
         parameters = {
             "response_type": "code",
             "scope": "openid",
@@ -136,7 +134,7 @@ class Oidc:
             "redirect_uri": f"{self.origin}{ANSWER}",
             "state": state,
             "nonce": self._drawn("nonce", state),
-            "code_challenge": challenge,
+            "code_challenge": create_s256_code_challenge(self._drawn("verifier", state)),
             "code_challenge_method": "S256",
         }
         return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(parameters)}"
@@ -172,11 +170,13 @@ class Oidc:
             "client_id": self.table.client_id,
             "code_verifier": self._drawn("verifier", state),
         }
-        who = (
-            (quote(self.table.client_id, safe=""), quote(self.secret, safe="")) if self.secret else None
-        )
+        login = (quote(self.table.client_id, safe=""), quote(self.secret, safe=""))
         endpoint = str(self.issuer.metadata()["token_endpoint"])
-        return str(self.issuer.fetched("POST", endpoint, data=form, auth=who).get("id_token", ""))
+        return str(
+            self.issuer.fetched("POST", endpoint, data=form, auth=login if self.secret else None).get(
+                "id_token", ""
+            )
+        )
 
     def _claims(self, token: str, seconds: float) -> CodeIDToken | None:
         """Return the claims of a token that a key of the issuer signed; else None."""
@@ -216,14 +216,13 @@ def _purpose(browser: str) -> str:
 
 def oidc_of(table: OidcTable, origin: str, clock: Callable[[], datetime]) -> Oidc:
     """Return the sign-in that the settings describe; the issuer is called at the first sign-in."""
-    secret = ""
+    content = b""
     if table.secret_file is not None:
-        secret = (
-            secret_bytes(table.secret_file, "page.oidc.secret_file").decode(errors="replace").strip()
-        )
-    trust = None
-    with suppress(OSError, ssl.SSLError):
+        content = secret_bytes(table.secret_file, "page.oidc.secret_file")
+    secret = content.decode(errors="replace").strip()
+    try:
         trust = ssl.create_default_context(cafile=table.authority and str(table.authority))
-    if trust is None:
-        raise InvalidInputError(field="page.oidc.authority", problem="is not a file of certificates")
+    except (OSError, ssl.SSLError):
+        problem = "is not a file of certificates"
+        raise InvalidInputError(field="page.oidc.authority", problem=problem) from None
     return Oidc(table, Issuer(table.issuer, trust), secret, origin, clock)

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
-from uuid import UUID
 
 from webauthn import (
     generate_authentication_options,
@@ -38,7 +37,7 @@ from webauthn.helpers.structs import (
     UserVerificationRequirement,
 )
 
-from gencard.controller.page.security import Form
+from gencard.controller.page.security import Form, request_id_of
 from gencard.controller.page.views import ChangeResult
 from gencard.controller.state.stewards import Passkey, Passkeys, key_of
 from gencard.controller.stewards.desk import Desk
@@ -480,13 +479,3 @@ class DecisionPages:
 
 def _purpose(session: Session, action: Action) -> str:
     return f"decide {session.name} {action.digest}"
-
-
-def request_id_of(form: Form) -> str:
-    """Return the UUID by which a change that is sent twice is made once; raises InvalidInputError."""
-    text = form.text("request_id")
-    try:
-        return str(UUID(text))
-    except ValueError:
-        pass
-    raise InvalidInputError(field="request_id", problem="is not a UUID")

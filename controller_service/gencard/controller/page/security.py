@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlsplit
+from uuid import UUID
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
@@ -204,6 +205,16 @@ class Form:
 
     def names(self) -> list[str]:
         return list(dict.fromkeys(name for name, _ in self._pairs))
+
+
+def request_id_of(form: Form) -> str:
+    """Return the UUID by which a change that is sent twice is made once; raises InvalidInputError."""
+    text = form.text("request_id")
+    try:
+        return str(UUID(text))
+    except ValueError:
+        pass
+    raise InvalidInputError(field="request_id", problem="is not a UUID")
 
 
 def session_cookie(request: Request, kind: str = COOKIE) -> str:

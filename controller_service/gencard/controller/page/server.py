@@ -35,7 +35,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from gencard.controller.base.fair_use import Bounds, Shares
 from gencard.controller.base.listening import TlsFiles, bound
 from gencard.controller.controller_state import ControllerState
-from gencard.controller.page import card_views, register_views, views
+from gencard.controller.page import register_views, views
 from gencard.controller.page.oidc import ANSWER, ATTEMPT_SECONDS, Oidc, oidc_of
 from gencard.controller.page.passkeys import (
     SIGN_IN,
@@ -72,7 +72,6 @@ from gencard.wire.keys import Identity
 # Templates and files of the page, read once; everything that a template prints is escaped.
 
 _KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-_DAY = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +85,12 @@ class Asset:
 
 @cache
 def assets() -> Mapping[str, Asset]:
-    folder = files(__package__) / "static"
-    contents = {
-        entry.name: entry.read_bytes()
-        for entry in folder.iterdir()
-        if entry.name.rpartition(".")[2] in _KINDS
-    }
-    return {
-        name: Asset(content, _KINDS[name.rpartition(".")[2]], hashlib.sha256(content).hexdigest()[:12])
-        for name, content in contents.items()
-    }
+    by_name: dict[str, Asset] = {}
+    for entry in (files(__package__) / "static").iterdir():
+        if (kind := _KINDS.get(entry.name.rpartition(".")[2])) is not None:
+            content = entry.read_bytes()
+            by_name[entry.name] = Asset(content, kind, hashlib.sha256(content).hexdigest()[:12])
+    return by_name
 
 
 @cache
@@ -129,10 +124,6 @@ def _without_controls(value: Any) -> Any:
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     return visible(value, lambda letter: letter if letter == "\t" else as_written(letter))
-
-
-def rendered(template: str, context: Mapping[str, Any]) -> str:
-    return environment().get_template(template).render(context)
 
 
 _SPANS = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
@@ -179,12 +170,13 @@ class PageParts:
         """Everything behind the outer wall."""
         options = self.ceremonies.assertion_options
         issuer = "" if self.oidc is None else urlsplit(self.oidc.table.issuer).hostname
+        sign_in = {"title": "Sign in", "issuer": issuer}
         routes = [
             Route("/static/{name}", self._static, methods=["GET"]),
-            self._open("/sign-in", "GET", lambda _: _page("sign_in.html", "Sign in", issuer=issuer)),
+            self._open("/sign-in", "GET", lambda _: _page("sign_in.html", sign_in)),
             self._open("/sign-in/options", "POST", lambda _: _json(options(SIGN_IN))),
             self._open("/sign-in", "POST", self._in_lane(self._sign_in)),
-            self._open("/passkey", "GET", lambda _: _page("passkey.html", "New passkey")),
+            self._open("/passkey", "GET", lambda _: _page("passkey.html", {"title": "New passkey"})),
             self._open("/passkey/options", "POST", self._in_lane(self._passkey_options)),
             self._open("/passkey", "POST", self._in_lane(self._passkey)),
             self._signed_in("/sign-out", "POST", self._sign_out),
@@ -279,7 +271,7 @@ class PageParts:
             if asset is None:
                 raise NotFoundError(what="file")
             same = request.url.query == asset.digest
-            cache_control = f"private, max-age={_DAY}, immutable" if same else NO_STORE
+            cache_control = "private, max-age=86400, immutable" if same else NO_STORE
             headers = {"cache-control": cache_control}
             return Response(asset.content, media_type=asset.kind, headers=headers)
 
@@ -307,7 +299,7 @@ class PageParts:
         known_as = sha256(f"{oidc.table.issuer} {subject}".encode())
         who = self.desk.enter(name, {"way": "oidc", "key": known_as})
         token = self.sessions.open(who, "", session_cookie(request))
-        response = _page("signed_in.html", "Signed in")
+        response = _page("signed_in.html", {"title": "Signed in"})
         response.headers["refresh"] = "0; url=/"
         set_attempt(response, "", 0)
         set_session(response, token)
@@ -333,9 +325,8 @@ class PageParts:
         return _json(options) if options else Response(status_code=204)
 
     def _decide(self, session: Session, request: Request) -> Response:
-        return self._done(
-            session, DecisionPages(self.desk, self.ceremonies).decide(session, Form(request))
-        )
+        decisions = DecisionPages(self.desk, self.ceremonies)
+        return self._done(session, decisions.decide(session, Form(request)))
 
     def _change(self, change: FormAction, session: Session, request: Request) -> Response:
         return self._done(session, change.make(Form(request), self.desk, session.who))
@@ -370,7 +361,7 @@ class PageParts:
             "request_id": lambda: str(uuid4()),
             "fields_of": fields_of,
         }
-        return HTMLResponse(rendered(template, {**common, **context}))
+        return _page(template, {**common, **context})
 
 
 def _part(divisor: int) -> Shares:
@@ -382,14 +373,16 @@ def _address(request: Request) -> str:
     return "" if request.client is None else request.client.host
 
 
-def _page(template: str, title: str, status: int = 200, **context: Any) -> Response:
-    """Return a page for a visitor who is not signed in."""
-    return HTMLResponse(rendered(template, {"title": title, "who": None, **context}), status)
+def _page(template: str, context: Context, status: int = 200) -> Response:
+    """Return a page; without ``who`` in its context, that of a visitor who is not signed in."""
+    content = environment().get_template(template).render({"who": None, **context})
+    return HTMLResponse(content, status)
 
 
 def _refusal(error: GencardError) -> Response:
     status, message, advice = refusal_of(error)
-    return _page("error.html", "Request failed", status, message=message, advice=advice)
+    context = {"title": "Request failed", "message": message, "advice": advice}
+    return _page("error.html", context, status)
 
 
 def _json(text: str) -> Response:
@@ -398,7 +391,7 @@ def _json(text: str) -> Response:
 
 # The server.
 
-MODULES = (views, card_views, register_views)
+MODULES = (views, register_views)
 """Modules of views, in the order of the navigation."""
 
 MOST_CONNECTIONS = 100
@@ -495,16 +488,13 @@ def start_page(
     port = listeners[0].getsockname()[1]
     origin = table.origin or f"https://localhost:{port}"
 
-    def includes(who: Identity) -> bool:
-        return desk.person(who) is not None
-
     def key(who: Identity) -> str:
         person = desk.person(who)
         return "" if person is None else " ".join(sorted(person.keys_in_force))
 
     idle = timedelta(minutes=table.idle_minutes)
     sessions = Sessions(idle, key, state.passkeys.is_kept, state.cards.clock)
-    ceremonies = Ceremonies(state.passkeys, origin, includes)
+    ceremonies = Ceremonies(state.passkeys, origin, lambda who: desk.person(who) is not None)
     shown = [view for module in MODULES for view in module.VIEWS]
     changes = [change for module in MODULES for change in module.CHANGES]
     oidc = None if table.oidc is None else oidc_of(table.oidc, origin, state.cards.clock)

@@ -19,7 +19,6 @@ _LISTED_BY = {
 
 _CARDS = "List cards with `gencard-controller emergency cards`; names are exact."
 
-
 _READ_RECORDS = (
     "Check that the file or table is there, whole, and may be read by this account; `init` and "
     "`gencard-controller check` name the line or cell that is wrong."

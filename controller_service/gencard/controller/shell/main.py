@@ -20,11 +20,8 @@ SETUP = "gencard.controller.shell.setup"
 UPKEEP = "gencard.controller.shell.upkeep"
 WORKER = "gencard.controller.shell.worker"
 
-_KEPT = (
-    *("cards", "approve", "counter", "reject", "revoke", "answers", "risk", "audits", "ledger"),
-    "refusals",
-)
-MOVED = {name: name for name in _KEPT} | {"refusals seen": "refusals dismiss"}
+_KEPT = "cards approve counter reject revoke answers risk audits ledger refusals"
+MOVED = {name: name for name in _KEPT.split()} | {"refusals seen": "refusals dismiss"}
 """Commands of earlier versions -> their place below ``emergency``; the longest that fits is named."""
 
 
@@ -85,13 +82,9 @@ def run_shell(run: Callable[[], object]) -> int:
         say_error(error)
         return 3 if isinstance(error, NotLeadingError) else 1
     except MemoryError:
-        say_error(
-            TooLargeError(
-                what="The memory for this command",
-                limit="what this process may use",
-                advice="Free memory, or raise the process's limit, as with `ulimit -v`.",
-            )
-        )
+        advice = "Free memory, or raise the process's limit, as with `ulimit -v`."
+        what, limit = "The memory for this command", "what this process may use"
+        say_error(TooLargeError(what=what, limit=limit, advice=advice))
         return 1
     return 0
 

@@ -264,23 +264,19 @@ def _cluster(settings: Settings) -> Diagnosis:
     silent = [name for name, member in members.items() if member is None]
     other = [name for name, member in members.items() if member and not member.fits]
     fitting = len(members) - len(silent) - len(other)
-    parts = [
-        f"{text}: {', '.join(sorted(names))}"
-        for text, names in (("silent", silent), ("of another version", other), ("refused", refused))
-        if names
-    ]
-    text = "; ".join([f"{fitting} workers can be used", *parts])
-    if fitting and not parts:
-        return Diagnosis("cluster", Health.OK, text)
-    advice = " ".join(
-        text
-        for text, names in (
-            ("Start `gencard-controller worker start` there, and compare the certificates.", silent),
-            ("Install this controller's version there.", other),
-            ("Examine refused workers, then run `gencard-controller worker admit NAME`.", refused),
-        )
-        if names
+    start = "Start `gencard-controller worker start` there, and compare the certificates."
+    install = "Install this controller's version there."
+    admit = "Examine refused workers, then run `gencard-controller worker admit NAME`."
+    groups = (
+        ("silent", sorted(silent), start),
+        ("of another version", sorted(other), install),
+        ("refused", sorted(refused), admit),
     )
+    wrong = [(f"{what}: {', '.join(names)}", mend) for what, names, mend in groups if names]
+    text = "; ".join([f"{fitting} workers can be used", *(what for what, _ in wrong)])
+    if fitting and not wrong:
+        return Diagnosis("cluster", Health.OK, text)
+    advice = " ".join(mend for _, mend in wrong)
     return Diagnosis("cluster", Health.WARNING if fitting else Health.BROKEN, text, advice)
 
 

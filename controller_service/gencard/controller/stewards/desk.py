@@ -21,7 +21,7 @@ from gencard.controller.state.log import Event, EventLog
 from gencard.controller.state.requests import Request
 from gencard.controller.state.results import RunRow
 from gencard.controller.state.stewards import StoredDecision
-from gencard.controller.stewards.archive import Archive, LineView, accounts
+from gencard.controller.stewards.archive import Archive, LineView, LogQuery, LogReader, accounts, search
 from gencard.controller.stewards.cards import CardEffect, Risks
 from gencard.controller.stewards.effects import (
     LINE,
@@ -37,7 +37,6 @@ from gencard.controller.stewards.effects import (
     RequestView,
     check_steward,
 )
-from gencard.controller.stewards.log_reading import LogQuery, LogReader, search
 from gencard.controller.stewards.waiting import CertificateEnd, WaitingList
 from gencard.core.errors import (
     GencardError,
