@@ -254,7 +254,6 @@ def back_up(controller_state: ControllerState, folder: Path, steward: str) -> Ba
 # stewards.
 
 
-TWO = 2
 MOST_NAMED = 3
 """Number of names that fit into one detail of the log."""
 SKEW = timedelta(minutes=5)
@@ -315,7 +314,7 @@ def approved_by(
             raise InvalidInputError(field=f"--approval, number {number}", problem=problem)
         approved[steward.identity.name] = steward.keys
     pairs = combinations(approved.values(), 2)
-    if len(approved) < TWO or any(one & other for one, other in pairs):
+    if len(approved) < 2 or any(one & other for one, other in pairs):
         raise SecondStewardError(why="a restore needs the approvals of two stewards", advice=_ADVICE)
     return tuple(approved)
 

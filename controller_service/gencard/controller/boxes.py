@@ -60,6 +60,7 @@ from gencard.wire.canonical import digest_of
 _DECLARED = "Declared by {}, and not proved."
 
 _BEFORE, _AFTER = _DECLARED.split("{}")
+_EPSILON, _DELTA = "black_boxes.claim.epsilon", "black_boxes.claim.delta"
 
 CLAIM = TableOf(
     "Privacy guarantee that a person declares for a program. It is shown as a claim and not checked.",
@@ -73,18 +74,8 @@ CLAIM = TableOf(
         AfterValidator(_DECLARED.format),
         PlainSerializer(lambda sentence: sentence.removeprefix(_BEFORE).removesuffix(_AFTER)),
     ],
-    epsilon=(
-        Annotated[
-            Decimal, AfterValidator(lambda number: decimal_of(str(number), "black_boxes.claim.epsilon"))
-        ],
-        ...,
-    ),
-    delta=Annotated[
-        Decimal,
-        AfterValidator(
-            lambda number: delta_of(str(number), "black_boxes.claim.delta") if number else ZERO
-        ),
-    ],
+    epsilon=(Annotated[Decimal, AfterValidator(lambda one: decimal_of(str(one), _EPSILON))], ...),
+    delta=Annotated[Decimal, AfterValidator(lambda one: delta_of(str(one), _DELTA) if one else ZERO)],
     neighbouring=(Neighbouring, ...),
 )
 """Table of ``Claim``."""

@@ -152,7 +152,20 @@ class Oidc:
         # Mix-up attack (RFC 9207): the answer of another issuer would have its code sent to this one.
         if answer.get("iss", "" if names_itself else self.issuer.address) != self.issuer.address:
             raise UnauthenticatedError
-        token = self._token(answer.get("code", ""), state)
+        form = {
+            "grant_type": "authorization_code",
+            "code": answer.get("code", ""),
+            "redirect_uri": f"{self.origin}{ANSWER}",
+            "client_id": self.table.client_id,
+            "code_verifier": self._drawn("verifier", state),
+        }
+        login = (quote(self.table.client_id, safe=""), quote(self.secret, safe=""))
+        endpoint = str(self.issuer.metadata()["token_endpoint"])
+        token = str(
+            self.issuer.fetched("POST", endpoint, data=form, auth=login if self.secret else None).get(
+                "id_token", ""
+            )
+        )
         nonce = self._drawn("nonce", state)
         claims = self._claims(token, KEPT_SECONDS) or self._claims(token, AGAIN_SECONDS)
         if claims is None or not self._are_right(claims, nonce):
@@ -161,22 +174,6 @@ class Oidc:
         if subject not in self.table.subjects:
             raise UnauthenticatedError
         return subject, self.table.subjects[subject]
-
-    def _token(self, code: str, state: str) -> str:
-        form = {
-            "grant_type": "authorization_code",
-            "code": code,
-            "redirect_uri": f"{self.origin}{ANSWER}",
-            "client_id": self.table.client_id,
-            "code_verifier": self._drawn("verifier", state),
-        }
-        login = (quote(self.table.client_id, safe=""), quote(self.secret, safe=""))
-        endpoint = str(self.issuer.metadata()["token_endpoint"])
-        return str(
-            self.issuer.fetched("POST", endpoint, data=form, auth=login if self.secret else None).get(
-                "id_token", ""
-            )
-        )
 
     def _claims(self, token: str, seconds: float) -> CodeIDToken | None:
         """Return the claims of a token that a key of the issuer signed; else None."""

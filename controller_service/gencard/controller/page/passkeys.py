@@ -376,16 +376,11 @@ ARGUMENTS: Mapping[Kind, Mapping[str, Field]] = {
 """Arguments of each kind of action; the other kinds have none."""
 
 _PLACES = {
-    Kind.SETTLE: "/budget",
-    Kind.VOID: "/budget",
-    Kind.RELEASE_ANSWER: "/answers",
-    Kind.REFUSE_ANSWER: "/answers",
+    **dict.fromkeys((Kind.SETTLE, Kind.VOID), "/budget"),
+    **dict.fromkeys((Kind.RELEASE_ANSWER, Kind.REFUSE_ANSWER), "/answers"),
     Kind.DISMISS_REFUSAL: "/",
     Kind.CLEAR_AUDITS: "/releases",
-    Kind.ENROL: "/people",
-    Kind.DISABLE: "/people",
-    Kind.ENABLE: "/people",
-    Kind.ROTATE: "/people",
+    **dict.fromkeys((Kind.ENROL, Kind.DISABLE, Kind.ENABLE, Kind.ROTATE), "/people"),
 }
 """Page that a steward sees after a decision; after a decision on a card it is the card."""
 

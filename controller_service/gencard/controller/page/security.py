@@ -203,9 +203,6 @@ class Form:
         """Return all values of a field that may be there more than once."""
         return [value for field, value in self._pairs if field == name]
 
-    def names(self) -> list[str]:
-        return list(dict.fromkeys(name for name, _ in self._pairs))
-
 
 def request_id_of(form: Form) -> str:
     """Return the UUID by which a change that is sent twice is made once; raises InvalidInputError."""

@@ -254,61 +254,6 @@ WORDS = {
 """Meaning of the tones of the heat map."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One term, as proposed and as offered; ``offered`` is None if nothing is.
-
-    Args:
-        change: kept, changed, removed or added.
-        reason: Reason of a difference, from the policy or a steward.
-    """
-
-    name: str
-    proposed: str
-    offered: str | None
-    change: str
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A cell of the heat map: two attributes, or one on the diagonal.
-
-    Args:
-        here, before: Whether this card, or an earlier one, releases a table of both attributes.
-    """
-
-    row: str
-    column: str
-    here: bool
-    before: bool
-
-    @property
-    def tone(self) -> str:
-        """Tone of the cell, a key of ``WORDS``."""
-        return {(True, True): "both", (True, False): "new", (False, True): "before"}.get(
-            (self.here, self.before), "none"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class HeatMap:
-    """Heat map of pairs of attributes: the lower triangle, with the diagonal.
-
-    Args:
-        left_out: Attributes that neither this card nor an earlier one releases.
-    """
-
-    attributes: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    left_out: tuple[str, ...]
-    cards: tuple[str, ...]
-
-    @property
-    def new(self) -> int:
-        return sum(cell.tone == "new" and cell.row != cell.column for row in self.rows for cell in row)
-
-
 def show_card(request: Request, desk: Desk, who: Identity) -> Context:
     view = desk.card(who, request.path_params["name"])
     card = view.card
@@ -372,21 +317,20 @@ def besides(card: CardRecord) -> list[tuple[str, str]]:
     return [*texts, (ends, f"{offer.expire_time:%Y-%m-%d}")] if ends else texts
 
 
-def terms_diff(proposed: Proposal, offered: Proposal | None, changes: Sequence[Change]) -> list[Line]:
+def terms_diff(proposed: Proposal, offered: Proposal | None, changes: Sequence[Change]) -> list[Context]:
     """Return single terms side by side, without terms that both sides leave at their default."""
     before, after = _terms(proposed), {} if offered is None else _terms(offered)
     reasons = {change.field.partition(".")[0]: change.reason for change in changes}
+    nothing = None if offered is None else ""
     return [
-        _line(label, before.get((key, label), ""), after.get((key, label), ""), reasons.get(key, ""))
-        if offered is not None
-        else Line(label, before[key, label], None, "kept")
-        for key, label in dict.fromkeys([*before, *after])
+        _line(one[1], before.get(one, ""), after.get(one, nothing), reasons.get(one[0], ""))
+        for one in dict.fromkeys([*before, *after])
     ]
 
 
 def statistics_diff(
     proposed: Proposal, offered: Proposal | None, changes: Sequence[Change]
-) -> list[Line]:
+) -> list[Context]:
     """Return all statistics that were proposed or would be offered; differences come first."""
     before = dict.fromkeys(_statistics(proposed))
     after = before if offered is None else dict.fromkeys(_statistics(offered))
@@ -395,14 +339,16 @@ def statistics_diff(
         _line("", name if name in before else "", name if name in after else "", reasons.get(name, ""))
         for name in {**before, **after}
     ]
-    return sorted(lines, key=lambda line: line.change == "kept")
+    return sorted(lines, key=lambda line: line["change"] == "kept")
 
 
-def _line(name: str, proposed: str, offered: str, reason: str) -> Line:
-    if proposed == offered:
-        return Line(name, proposed, offered, "kept")
+def _line(name: str, proposed: str, offered: str | None, reason: str) -> Context:
+    """Return one term, as proposed and as offered; ``offered`` is None if nothing is."""
     change = "removed" if not offered else "changed" if proposed else "added"
-    return Line(name, proposed, offered, change, reason)
+    if offered in (None, proposed):
+        change, reason = "kept", ""
+    sides = {"name": name, "proposed": proposed, "offered": offered}
+    return {**sides, "change": change, "reason": reason}
 
 
 def _statistics(terms: Proposal) -> Iterator[str]:
@@ -424,38 +370,34 @@ def _terms(terms: Proposal) -> Mapping[tuple[str, str], str]:
     return {name: text for name, text in texts.items() if text}
 
 
-def heat_map(together: Together) -> HeatMap:
-    """Return the heat map of all attributes that any card releases."""
-    places = [
-        place
-        for place in range(len(together.attributes))
-        if any(together.here[place]) or any(together.before[place])
-    ][:MOST_IN_MAP]
-    names = together.attributes
-    rows = tuple(
-        tuple(
-            Cell(names[row], names[column], together.here[row][column], together.before[row][column])
+def heat_map(together: Together) -> Context:
+    """Return the heat map of all attributes that any card releases: lower triangle, with diagonal."""
+    names, here, before = together.attributes, together.here, together.before
+    places = [place for place in range(len(names)) if any(here[place]) or any(before[place])]
+    places = places[:MOST_IN_MAP]
+    tones = {(True, True): "both", (True, False): "new", (False, True): "before"}
+    rows = [
+        [
+            (names[row], names[column], tones.get((here[row][column], before[row][column]), "none"))
             for column in places[: number + 1]
-        )
+        ]
         for number, row in enumerate(places)
-    )
-    left_out = tuple(name for place, name in enumerate(names) if place not in places)
-    return HeatMap(tuple(names[place] for place in places), rows, left_out, together.cards)
+    ]
+    return {
+        "attributes": [names[place] for place in places],
+        "rows": [
+            [dict(zip(("row", "column", "tone"), cell, strict=True)) for cell in row] for row in rows
+        ],
+        "new": sum(tone == "new" and one != other for row in rows for one, other, tone in row),
+        "left_out": [name for place, name in enumerate(names) if place not in places],
+        "cards": together.cards,
+    }
 
 
 # The risk of psi, as a part of the card's page: started, watched and shown.
 
 MOST_SHADES = 40
 """Attributes of a heat map with numbers; it would not be read beyond."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shade:
-    """A number of a heat map: its text (empty for 0), its tone from 0 to 4, its meaning in words."""
-
-    text: str
-    level: int
-    words: str
 
 
 def show_risk(request: Request, desk: Desk, who: Identity) -> Context:
@@ -473,20 +415,24 @@ def show_risk(request: Request, desk: Desk, who: Identity) -> Context:
 
 
 def maps_of(report: PsiRisk) -> list[Context]:
-    """Return heat maps of pairs of attributes: small cells, and certain inferences between the two."""
+    """Return heat maps of pairs of attributes: small cells, and certain inferences between the two.
+
+    Each number has a text (empty for 0), a tone from 0 to 4, and its meaning in words.
+    """
     largest = max((max(row, default=0) for row in report.small_pairs), default=0)
     few = f"cells of fewer than {report.threshold} records"
 
-    def count(row: int, column: int) -> Shade:
+    def count(row: int, column: int) -> Context:
         value = report.small_pairs[row][column]
         level = 0 if not value else min(4, 1 + 4 * value // (largest + 1))
-        return Shade(f"{value:,}" if value else "", level, f"{value:,} {few}")
+        text = f"{value:,}" if value else ""
+        return {"text": text, "level": level, "words": f"{value:,} {few}"}
 
-    def share(row: int, column: int) -> Shade:
+    def share(row: int, column: int) -> Context:
         part = report.certain[row][column]
         text = "" if not part else "<1" if part < 0.01 else f"{100 * part:.0f}"  # never 0 if above 0
         level = 0 if not part else 1 if part < 0.01 else 2 if part < 0.1 else 3 if part < 0.5 else 4
-        return Shade(text, level, f"{text or 0} % of the records")
+        return {"text": text, "level": level, "words": f"{text or 0} % of the records"}
 
     names = report.attributes[:MOST_SHADES]
     numbers = range(len(names))

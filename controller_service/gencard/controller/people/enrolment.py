@@ -243,25 +243,23 @@ def examined(
     InvalidInputError says what contradicts the enrolled people; UnauthenticatedError: a file is
     malformed.
     """
-    entry = folder / "identities" / f"{request.name}.toml"
+    name = request.name
+    entry = folder / "identities" / f"{name}.toml"
     enrolled = enrolled_in(entry) if entry.is_file() else None
-    identity = _identity(enrolled, trust_domain, request.name, role, project)
+    identity = _identity(enrolled, trust_domain, name, role, project)
     if enrolled is not None and enrolled.disabled:
-        problem = (
-            f"{request.name} is disabled; run `gencard-controller person enable {request.name}` first"
-        )
+        problem = f"{name} is disabled; run `gencard-controller person enable {name}` first"
         raise InvalidInputError(field="name", problem=problem)
     people = read_identities(folder / "identities")
     _check_keys_are_free(people, request, identity)
     tls_key = tls_key_id(request.tls_key)
     if enrolled is None:
         if identity.uri in people:
-            problem = f"{request.name} is enrolled by another file than {entry.name}; rename that file"
+            problem = f"{name} is enrolled by another file than {entry.name}; rename that file"
             raise InvalidInputError(field="name", problem=problem)
         if again:
-            raise InvalidInputError(
-                field="name", problem=f"{request.name} is not enrolled, so --again does not apply"
-            )
+            problem = f"{name} is not enrolled, so --again does not apply"
+            raise InvalidInputError(field="name", problem=problem)
         newcomer = Enrolled(identity, request.signing_key, tls_keys=(tls_key,))
         return Enrolment(EnrolmentKind.NEW, newcomer, request)
     if enrolled.signing_key == request.signing_key:
@@ -282,9 +280,7 @@ def examined(
         problem = "is not new; the person must run `gencard enrol NAME --again`, which makes both keys"
         raise InvalidInputError(field="TLS key", problem=problem)
     if not again:
-        problem = (
-            f"{request.name} is already enrolled with another signing key; use --again to replace it"
-        )
+        problem = f"{name} is already enrolled with another signing key; use --again to replace it"
         raise InvalidInputError(field="name", problem=problem)
     earlier = (*enrolled.earlier, enrolled.signing_key)
     tls_keys = _with(enrolled, tls_key)

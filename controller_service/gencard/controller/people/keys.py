@@ -140,16 +140,13 @@ def certify(
         form = "spiffe://TRUST-DOMAIN/PROJECT/ROLE/NAME in a-z, 0-9, dot, - and (in the name) _"
         raise InvalidInputError(field="uri", problem=f"must have the form {form}") from None
     builder = _builder(_name(uri.rpartition("/")[2]), uri, key, now=now, life=LEAF_LIFE, hosts=hosts)
-    uses = [_SERVER if hosts else _CLIENT]
+    issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
     builder = (
         builder.issuer_name(authority.certificate.subject)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage("digital_signature"), critical=True)
-        .add_extension(x509.ExtendedKeyUsage(uses), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key()),
-            critical=False,
-        )
+        .add_extension(x509.ExtendedKeyUsage([_SERVER if hosts else _CLIENT]), critical=False)
+        .add_extension(issuer_key, critical=False)
     )
     return builder.sign(authority.key, hashes.SHA256())
 

@@ -164,7 +164,16 @@ def remove(
 ) -> None:
     """Remove a dataset from the settings. Records, schema file, cards and ledger are kept."""
     entry = dataset_entry(config, name)
-    open_cards = _open_cards(Settings.load(config), entry.name)
+    settings = Settings.load(config)
+    database, now = Database(settings.state.database_url), datetime.now(UTC)
+    database.migrate()
+    with database.reading() as tx:
+        if (last := EventLog.last(tx)) is not None:
+            now = max(now, last.time)
+        rows = list_cards(tx, dataset=f"{PREFIX}{entry.name}", limit=1_000_000).rows
+        cards = [as_of(card_of_bytes(row.body), now) for row in rows]
+    database.close()
+    open_cards = [card.name for card in cards if card.state not in ENDED]
     if open_cards and not force:
         problem = f"has {len(open_cards)} cards that have not ended, such as {open_cards[0]}; end them "
         problem += "with `gencard-controller emergency revoke` or `reject`, or use --force"
@@ -180,18 +189,6 @@ def remove(
     )
     say("name: it would have a budget of its own. A running service serves it until a restart.")
     say_in_force(config)
-
-
-def _open_cards(settings: Settings, dataset: str) -> list[str]:
-    database, now = Database(settings.state.database_url), datetime.now(UTC)
-    database.migrate()
-    with database.reading() as tx:
-        if (last := EventLog.last(tx)) is not None:
-            now = max(now, last.time)
-        rows = list_cards(tx, dataset=f"{PREFIX}{dataset}", limit=1_000_000).rows
-        cards = [as_of(card_of_bytes(row.body), now) for row in rows]
-    database.close()
-    return [card.name for card in cards if card.state not in ENDED]
 
 
 @caps_app.callback()

@@ -24,7 +24,6 @@ from gencard.controller.state.tables import risks
 from gencard.controller.stewards.effects import (
     Applied,
     Demands,
-    InTheState,
     argument,
     check_steward,
     refuse_others,
@@ -60,7 +59,7 @@ _ARGUMENTS = {Kind.APPROVE: (), Kind.COUNTER: ("drop", "without", "rows", "terms
 
 
 @dataclass(frozen=True, slots=True)
-class CardEffect(InTheState):
+class CardEffect:
     """Decisions on cards."""
 
     cards: CardBook
@@ -81,12 +80,8 @@ class CardEffect(InTheState):
         }
         if offer is not None:
             changes = [[one.field, one.old, one.new, one.reason] for one in offer.changes]
-            price = price_document(offer.price)
-            document["offer"] = {
-                "terms": terms_document(offer.terms),
-                "changes": changes,
-                "price": price,
-            }
+            terms, price = terms_document(offer.terms), price_document(offer.price)
+            document["offer"] = {"terms": terms, "changes": changes, "price": price}
         return document
 
     def offer(self, tx: Connection, card: CardRecord) -> tuple[CounterOffer | None, GencardError | None]:

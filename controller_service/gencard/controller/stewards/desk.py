@@ -5,9 +5,10 @@ service, the page's session, or the operating system of a local shell.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, fields
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection
@@ -187,14 +188,12 @@ class Desk:
         check_steward(who)
         request = Request("Decide", request_id, sha256(f"{action.digest} {action.reason}".encode()))
         afterwards: list[Callable[[], None]] = []
-        with self.effects.of(action.kind).turn():
+        effect = self.effects.of(action.kind)
+        # other effects change the state alone, whose writers follow one another
+        with effect.turn() if isinstance(effect, PersonEffect) else nullcontext():
             with self.database.transaction() as tx:
-                stored_decision = request.once(
-                    tx,
-                    who,
-                    self.clock(),
-                    lambda: _stored(self._decided(tx, who, action, keys, afterwards)),
-                )
+                once = partial(self._decided, tx, who, action, keys, afterwards)
+                stored_decision = request.once(tx, who, self.clock(), lambda: _stored(once()))
             for change in afterwards:
                 change()
         stored = document_of(stored_decision, "decision")
@@ -375,18 +374,10 @@ class Desk:
             preview = self._preview(tx, Kind.APPROVE, name, {})
             offer, refusal = effect.offer(tx, card)
             together = effect.together(tx, card, offer)
-        return CardReview(
-            card,
-            None if offer is None else offer.terms,
-            () if offer is None else offer.changes,
-            None if offer is None else offer.price,
-            "" if refusal is None else refusal.message,
-            "" if refusal is None else refusal.advice,
-            preview.two,
-            preview.shown,
-            together,
-            preview.firsts,
-        )
+        offered = (None, (), None) if offer is None else (offer.terms, offer.changes, offer.price)
+        why = ("", "") if refusal is None else (refusal.message, refusal.advice)
+        seen = (preview.two, preview.shown, together, preview.firsts)
+        return CardReview(card, *offered, *why, *seen)
 
     def check_offer(self, who: Identity, action: Action) -> None:
         """Raise InvalidInputError if an offer holds a table that is known to fail the card's checks."""

@@ -6,7 +6,7 @@ Each says which data is to be reviewed, which stewards have to agree, and how th
 import fcntl
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -96,10 +96,6 @@ class Applied:
 class ActionEffect(Protocol):
     """One kind of action. All of it looks at the state as it is in the transaction."""
 
-    def turn(self) -> AbstractContextManager[object]:
-        """Return a lock, held from before the transaction until its consequences are done."""
-        ...
-
     def shown(self, tx: Connection, resource: str, arguments: Mapping[str, Any]) -> Document:
         """Return the document that a steward has to have seen; its digest is compared.
 
@@ -119,15 +115,6 @@ class ActionEffect(Protocol):
             by: URI of the steward who decided last.
         """
         ...
-
-
-class InTheState:
-    """Mixin for effects that change the state alone: writers of the state follow one another."""
-
-    __slots__ = ()
-
-    def turn(self) -> AbstractContextManager[object]:
-        return nullcontext()
 
 
 def argument(arguments: Mapping[str, Any], name: str, kind: type[T], default: T) -> T:
@@ -202,7 +189,10 @@ class PersonEffect:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Hold the lock on people's files, across processes: a key may belong to one person only."""
+        """Hold the lock on people's files, across processes: a key may belong to one person only.
+
+        It is held from before the transaction until its consequences are done.
+        """
         descriptor = os.open(self.folder / "identities", os.O_RDONLY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -231,14 +221,26 @@ class PersonEffect:
 
     def apply(self, tx: Connection, by: str, action: Action) -> Applied:
         """Raises AuthorityElsewhereError if certificates are issued on another machine."""
-        if action.kind is Kind.ENROL:
-            return self._enrolled(tx, by, action)
-        refuse_others(action.arguments)
-        person = known_person(self.folder, action.resource.removeprefix(PERSON))
-        changed_person = replace(person, disabled=action.kind is Kind.DISABLE)
-        if changed_person.disabled:  # what a thief made must not come back with the person
-            self.passkeys.forget(tx, person.identity.uri, by)
-        return Applied({"uri": person.identity.uri}, lambda: write(self.folder, changed_person))
+        if action.kind is not Kind.ENROL:
+            refuse_others(action.arguments)
+            person = known_person(self.folder, action.resource.removeprefix(PERSON))
+            changed_person = replace(person, disabled=action.kind is Kind.DISABLE)
+            if changed_person.disabled:  # what a thief made must not come back with the person
+                self.passkeys.forget(tx, person.identity.uri, by)
+            return Applied({"uri": person.identity.uri}, lambda: write(self.folder, changed_person))
+        enrolment = self.examined(action.resource, action.arguments)
+        self._check_fingerprint(action.arguments, enrolment.request.fingerprint)
+        address = argument(action.arguments, "address", str, "") or self.address
+        if not (self.authority_key or self.folder / "authority" / "key.pem").is_file():
+            raise AuthorityElsewhereError
+        authority, now = read_authority(self.folder / "authority", self.authority_key), self.clock()
+        answer = answer_to(self.folder, enrolment, authority, address=address, now=now)
+        facts = enrolment.facts
+        self.log.append(tx, action="enrol", actor=by, resource=action.resource, details=facts, now=now)
+        if enrolment.kind is Enrolling.REPLACED:  # a thief of the old keys may have enrolled a passkey
+            self.passkeys.forget(tx, enrolment.identity.uri, by)
+        result = {"answer": answer.document.decode(), "fingerprint": answer.fingerprint}
+        return Applied(result, lambda: write(self.folder, enrolment.enrolled))
 
     def examined(self, resource: str, arguments: Mapping[str, Any]) -> Enrolment:
         """Return the enrolment that would follow; raise InvalidInputError as ``enrolment.examined``."""
@@ -266,16 +268,10 @@ class PersonEffect:
         request = request_of_document(argument(arguments, "request", str, "").encode())
         enrolment = self.examined(f"{PERSON}{request.name}", arguments)
         identity = enrolment.identity
-        return RequestView(
-            identity.name,
-            str(identity.role),
-            identity.project,
-            request.role,
-            request.project,
-            str(enrolment.kind),
-            request.fingerprint,
-            digest_of(_enrolment_document(enrolment, arguments)),
-        )
+        granted = (identity.name, str(identity.role), identity.project)
+        shown = digest_of(_enrolment_document(enrolment, arguments))
+        proof = (str(enrolment.kind), request.fingerprint, shown)
+        return RequestView(*granted, request.role, request.project, *proof)
 
     def steward(self, name: str) -> Identity | None:
         """Return the identity of the steward of this name; None if none is enrolled."""
@@ -304,30 +300,13 @@ class PersonEffect:
             views.append(Person(uri, key, person.disabled, end, seen.get(uri), shown))
         return tuple(views)
 
-    def _enrolled(self, tx: Connection, by: str, action: Action) -> Applied:
-        enrolment = self.examined(action.resource, action.arguments)
-        self._check_fingerprint(action.arguments, enrolment.request.fingerprint)
-        address = argument(action.arguments, "address", str, "") or self.address
-        if not (self.authority_key or self.folder / "authority" / "key.pem").is_file():
-            raise AuthorityElsewhereError
-        authority, now = read_authority(self.folder / "authority", self.authority_key), self.clock()
-        answer = answer_to(self.folder, enrolment, authority, address=address, now=now)
-        facts = enrolment.facts
-        self.log.append(tx, action="enrol", actor=by, resource=action.resource, details=facts, now=now)
-        if enrolment.kind is Enrolling.REPLACED:  # a thief of the old keys may have enrolled a passkey
-            self.passkeys.forget(tx, enrolment.identity.uri, by)
-        result = {"answer": answer.document.decode(), "fingerprint": answer.fingerprint}
-        return Applied(result, lambda: write(self.folder, enrolment.enrolled))
-
     @staticmethod
     def _check_fingerprint(arguments: Mapping[str, Any], fingerprint: str) -> None:
         if "".join(argument(arguments, "fingerprint", str, "").split()).lower() != fingerprint:
-            raise InvalidInputError(
-                field="fingerprint",
-                problem="does not match the request, which may have been changed in transit",
-                advice="Compare what you typed with what the person gave you. If it is the same, ask "
-                "the person for the request again.",
-            )
+            problem = "does not match the request, which may have been changed in transit"
+            advice = "Compare what you typed with what the person gave you. If it is the same, ask "
+            advice += "the person for the request again."
+            raise InvalidInputError(field="fingerprint", problem=problem, advice=advice)
 
 
 def reachable(address: str) -> str:
@@ -357,7 +336,7 @@ def summary_of(row: RunRow) -> AnswerSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerEffect(InTheState):
+class AnswerEffect:
     """Decisions on answers that wait."""
 
     decisions: Decisions
@@ -432,7 +411,7 @@ ROTATION = "rotation"
 
 
 @dataclass(frozen=True, slots=True)
-class LineEffect(InTheState):
+class LineEffect:
     """Reservations that a crash left: they stay spent, or nothing was released for them."""
 
     ledger: Ledger
@@ -449,11 +428,9 @@ class LineEffect(InTheState):
         line = self.ledger.line(tx, _number(action.resource))
         run = results.undecided_run(tx, line.line)
         if run is not None:
-            raise InvalidInputError(
-                field="line",
-                problem="pays for an answer that is still undecided",
-                advice=f"Release or refuse the answer, which ends the line: {run.name}",
-            )
+            problem = "pays for an answer that is still undecided"
+            advice = f"Release or refuse the answer, which ends the line: {run.name}"
+            raise InvalidInputError(field="line", problem=problem, advice=advice)
         return Demands(line.dataset, action.kind is Kind.VOID, subject=line.analyst)
 
     def apply(self, tx: Connection, by: str, action: Action) -> Applied:
@@ -470,7 +447,7 @@ class LineEffect(InTheState):
 
 
 @dataclass(frozen=True, slots=True)
-class RefusalEffect(InTheState):
+class RefusalEffect:
     """Work that failed or was refused because of the records; it counts until it is dismissed."""
 
     refusals: Refusals
@@ -509,7 +486,7 @@ class RefusalEffect(InTheState):
 
 
 @dataclass(frozen=True, slots=True)
-class AuditEffect(InTheState):
+class AuditEffect:
     """Evidence of audits: cleared, no ended audit of a black box on a dataset counts any more.
 
     Cards whose audit failed stay failed. Audits that still run, and audits of the same bytes under
@@ -543,7 +520,7 @@ class AuditEffect(InTheState):
 
 
 @dataclass(frozen=True, slots=True)
-class KeyEffect(InTheState):
+class KeyEffect:
     """The controller's signing keys: a new one signs from now on."""
 
     rotation: KeyRotation
