@@ -445,8 +445,15 @@ def take_over(
         details |= {"entries": str(entries), "known_entries": str(most)}
         now = controller_state.cards.clock()
         controller_state.log.append(tx, **entry, details=details, now=now)
-    _forget_list(controller_state.settings.state)
-    return restored
+    folder = controller_state.settings.state.folder
+    try:
+        if (folder / FILE).exists():  # without it, the state may be served
+            os.unlink(folder / FILE)
+            flush_folder(folder)
+        return restored
+    except OSError:
+        pass
+    raise StorageError
 
 
 def _close(controller_state: ControllerState, tx: Connection, entries: int, known: int) -> Restored:
@@ -465,15 +472,3 @@ def _close(controller_state: ControllerState, tx: Connection, entries: int, know
     facts = {"project": Identity.of(cards.controller).project, "holder": cards.controller, "kind": HELD}
     held = [ledger.hold_rest(tx, name, **facts, now=cards.clock()) for name in ledger.datasets]
     return Restored(entries, known, tuple(filter(None, held)), len(lines), len(waiting))
-
-
-def _forget_list(state: State) -> None:
-    """From now on the state may be served; raises StorageError."""
-    try:
-        if (state.folder / FILE).exists():
-            os.unlink(state.folder / FILE)
-            flush_folder(state.folder)
-        return
-    except OSError:
-        pass
-    raise StorageError

@@ -357,7 +357,7 @@ class Boxes:
 
     def prepare(self) -> None:
         """Prepare recipes and compiled copies for the first job; raises GeneratorChangedError."""
-        if any(map(_is_python, self._in_cells.values())):
+        if any(recipe.environment.stamp for recipe in self._in_cells.values()):
             self._copies.folder()
 
     @property
@@ -491,17 +491,12 @@ class Boxes:
         )
 
     def _environment_now(self, recipe: ProgramRecipe) -> Environment:
-        if not _is_python(recipe):
+        if not recipe.environment.stamp:  # a program of the system: it has no distributions
             return recipe.environment
         try:
             return python_environment(recipe.libraries, self._copies.folder())
         except InvalidInputError:
             raise GeneratorChangedError from None
-
-
-def _is_python(recipe: ProgramRecipe) -> bool:
-    """Programs of the system have no distributions and no compiled copies."""
-    return bool(recipe.environment.stamp)
 
 
 def _read(box: ProgramBox | BuiltInBox) -> ProgramRecipe:

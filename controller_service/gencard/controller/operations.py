@@ -129,7 +129,8 @@ class Run:
             self._heard = (stage, fraction)
 
         progress: Progress = self._progress if self.ticks.left() is None else hear
-        if task.steps is not None and self._role is Role.ANALYST:
+        role = Identity.of(self.row.owner).role
+        if task.steps is not None and role is Role.ANALYST:
             progress = InSteps(progress, task.steps)  # times of single steps may depend on records
         with self._lock:
             self.check()
@@ -141,7 +142,7 @@ class Run:
             failure = job.exception()
             self.check()  # what was cancelled tells nothing, a failure neither
             if failure is not None:
-                raise as_reported(failure, task, self._role) from None
+                raise as_reported(failure, task, role) from None
             return job.result()
         self.executor.await_end(job)
         raise self._refusal or OperationCancelledError
@@ -163,10 +164,6 @@ class Run:
             self._over.set()
             if self._job is not None:
                 self._job.cancel()
-
-    @property
-    def _role(self) -> Role:
-        return Identity.of(self.row.owner).role
 
     def _hold(self) -> None:
         if (left := self.ticks.left()) is not None:

@@ -172,20 +172,21 @@ class PageParts:
         issuer = "" if self.oidc is None else urlsplit(self.oidc.table.issuer).hostname
         sign_in = {"title": "Sign in", "issuer": issuer}
         routes = [
-            Route("/static/{name}", self._static, methods=["GET"]),
+            Route("/static/{name}", partial(self._ending, "/static", _static), methods=["GET"]),
             self._open("/sign-in", "GET", lambda _: _page("sign_in.html", sign_in)),
             self._open("/sign-in/options", "POST", lambda _: _json(options(SIGN_IN))),
-            self._open("/sign-in", "POST", self._in_lane(self._sign_in)),
+            self._open("/sign-in", "POST", partial(self._in_lane, self._sign_in)),
             self._open("/passkey", "GET", lambda _: _page("passkey.html", {"title": "New passkey"})),
-            self._open("/passkey/options", "POST", self._in_lane(self._passkey_options)),
-            self._open("/passkey", "POST", self._in_lane(self._passkey)),
+            self._open("/passkey/options", "POST", partial(self._in_lane, self._passkey_options)),
+            self._open("/passkey", "POST", partial(self._in_lane, self._passkey)),
             self._signed_in("/sign-out", "POST", self._sign_out),
             self._signed_in("/decide/options", "POST", self._decide_options),
             self._signed_in("/decide", "POST", self._decide),
         ]
         if self.oidc is not None:
             for path, answer in (("/sign-in/oidc", self._to_issuer), (ANSWER, self._from_issuer)):
-                routes.append(self._open(path, "GET", self._with_issuer(partial(answer, self.oidc))))
+                at_issuer = partial(self._with_issuer, partial(answer, self.oidc))
+                routes.append(self._open(path, "GET", at_issuer))
         routes += [self._signed_in(one.path, "POST", partial(self._change, one)) for one in self.changes]
         routes += [self._signed_in(one.path, "GET", partial(self._view, one)) for one in self.views]
         nowhere = NotFoundError(what="page")
@@ -198,32 +199,20 @@ class PageParts:
         Stewards behind a tunnel share its address with other callers, so cheap answers are not limited
         by address.
         """
+        return Route(path, partial(self._ending, path, answer), methods=[method])
 
-        def endpoint(request: Request) -> Response:
-            return self._ending(path, lambda: answer(request))
-
-        return Route(path, endpoint, methods=[method])
-
-    def _in_lane(self, answer: Answer) -> Answer:
+    def _in_lane(self, answer: Answer, request: Request) -> Response:
         """Limit an answer by the steward of the passkey or link in the request, else by address."""
+        form = Form(request)
+        name = self.ceremonies.holder(form.text("assertion"), form.text("link"))
+        lane = (self.shares, f"sign-in {name}") if name else (self.strangers, _address(request))
+        with lane[0].taken(lane[1]):
+            return answer(request)
 
-        def within(request: Request) -> Response:
-            form = Form(request)
-            name = self.ceremonies.holder(form.text("assertion"), form.text("link"))
-            lane = (self.shares, f"sign-in {name}") if name else (self.strangers, _address(request))
-            with lane[0].taken(lane[1]):
-                return answer(request)
-
-        return within
-
-    def _with_issuer(self, answer: Answer) -> Answer:
+    def _with_issuer(self, answer: Answer, request: Request) -> Response:
         """Limit an answer by address in a queue of its own: waiting for an issuer delays no passkey."""
-
-        def within(request: Request) -> Response:
-            with self.at_issuer.taken(_address(request)):
-                return answer(request)
-
-        return within
+        with self.at_issuer.taken(_address(request)):
+            return answer(request)
 
     def _signed_in(
         self, path: str, method: str, answer: Callable[[Session, Request], Response]
@@ -254,9 +243,9 @@ class PageParts:
         with self.shares.taken(session.who.uri):
             return answer(session, request)
 
-    def _ending(self, path: str, answer: Callable[[], Response]) -> Response:
+    def _ending(self, path: str, answer: Answer, request: Request) -> Response:
         try:
-            return answer()
+            return answer(request)
         except GencardError as error:
             refusal = error
         except Exception as error:  # its text may quote a record: only its class is logged
@@ -264,18 +253,6 @@ class PageParts:
             self.report(f"page {path}", incident, type(error).__name__)
             refusal = InternalError(incident=incident)
         return _refusal(refusal)
-
-    def _static(self, request: Request) -> Response:
-        def answer() -> Response:
-            asset = assets().get(request.path_params["name"])
-            if asset is None:
-                raise NotFoundError(what="file")
-            same = request.url.query == asset.digest
-            cache_control = "private, max-age=86400, immutable" if same else NO_STORE
-            headers = {"cache-control": cache_control}
-            return Response(asset.content, media_type=asset.kind, headers=headers)
-
-        return self._ending("/static", answer)
 
     def _sign_in(self, request: Request) -> Response:
         answer = Form(request).text("assertion")
@@ -383,6 +360,16 @@ def _refusal(error: GencardError) -> Response:
     status, message, advice = refusal_of(error)
     context = {"title": "Request failed", "message": message, "advice": advice}
     return _page("error.html", context, status)
+
+
+def _static(request: Request) -> Response:
+    asset = assets().get(request.path_params["name"])
+    if asset is None:
+        raise NotFoundError(what="file")
+    same = request.url.query == asset.digest
+    cache_control = "private, max-age=86400, immutable" if same else NO_STORE
+    headers = {"cache-control": cache_control}
+    return Response(asset.content, media_type=asset.kind, headers=headers)
 
 
 def _json(text: str) -> Response:

@@ -367,17 +367,18 @@ class Desk:
         Raises:
             NotFoundError: No such card.
         """
-        check_steward(who)
         effect = self.effects.cards
-        with self.database.reading() as tx:
+        with self._reading(who) as tx:
             card = effect.cards.card(tx, name)
             preview = self._preview(tx, Kind.APPROVE, name, {})
             offer, refusal = effect.offer(tx, card)
             together = effect.together(tx, card, offer)
-        offered = (None, (), None) if offer is None else (offer.terms, offer.changes, offer.price)
+        terms = None if offer is None else offer.terms
+        changes = () if offer is None else offer.changes
+        price = None if offer is None else offer.price
         why = ("", "") if refusal is None else (refusal.message, refusal.advice)
         seen = (preview.two, preview.shown, together, preview.firsts)
-        return CardReview(card, *offered, *why, *seen)
+        return CardReview(card, terms, changes, price, *why, *seen)
 
     def check_offer(self, who: Identity, action: Action) -> None:
         """Raise InvalidInputError if an offer holds a table that is known to fail the card's checks."""
@@ -433,9 +434,8 @@ class Desk:
     def lines(
         self, who: Identity, dataset: str | None = None, limit: int = 50, token: str = ""
     ) -> Page[LineView]:
-        check_steward(who)
         effect = self.effects.lines
-        with self.database.reading() as tx:
+        with self._reading(who) as tx:
             page = self.ledger.lines(tx, dataset=dataset, before=token, limit=limit)
             digests = [digest_of(effect.shown(tx, f"{LINE}{line.line}", {})) for line in page.rows]
         return Page(tuple(map(LineView, page.rows, digests)), page.next_token)

@@ -455,10 +455,10 @@ class RefusalEffect:
     clock: Callable[[], datetime]
 
     def shown(self, tx: Connection, resource: str, arguments: Mapping[str, Any]) -> Document:  # noqa: ARG002
-        return _failure_document(self._counting(tx, resource))
+        return _failure_document(self.refusals.named(tx, resource))
 
     def demands(self, tx: Connection, action: Action) -> Demands:
-        row = self._counting(tx, action.resource)
+        row = self.refusals.named(tx, action.resource)
         return Demands(dataset_of(row.resource), gives=True, subject=row.owner)
 
     def views(self, tx: Connection) -> tuple[Failure, ...]:
@@ -467,12 +467,6 @@ class RefusalEffect:
             facts, shown = (row.name, row.owner, row.kind), digest_of(_failure_document(row))
             views.append(Failure(*facts, row.resource, row.reason, row.time, shown))
         return tuple(views)
-
-    def _counting(self, tx: Connection, operation: str) -> Refused:
-        for row in self.refusals.reviewable(tx):
-            if row.name == operation:
-                return row
-        raise NotFoundError(what="operation")
 
     def apply(self, tx: Connection, by: str, action: Action) -> Applied:
         """Raises NotFoundError if no such operation counts."""

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, and_, false, or_, select
 
 from gencard.controller.answers.decisions import Decisions
 from gencard.controller.cards.book import CardBook
-from gencard.controller.failures import Refusals
+from gencard.controller.failures import Refusals, Refused
 from gencard.controller.state import results, stewards
 from gencard.controller.state.database import Page
 from gencard.controller.state.results import RunRow
@@ -75,14 +75,17 @@ class WaitingList:
         after = _after(token)
         most = None if limit is None else limit + 1
         firsts = stewards.waiting_first_decisions(tx, self.cards.clock())
-        items = [one for kind in kinds for one in self._of_kind(tx, kind, firsts, most, after)]
+        are_refusals_read = WaitingKind.REFUSAL in kinds or (firsts and WaitingKind.DECISION in kinds)
+        refused = self.refusals.waiting(tx) if are_refusals_read else []
+        items = [one for kind in kinds for one in self._of_kind(tx, kind, firsts, refused, most, after)]
         items = sorted((one for one in items if _key(one) > after), key=_key)
         rows = tuple(self._with_first(tx, one, firsts) for one in items[:limit])
         return Page(rows, rows[-1].token if limit is not None and len(items) > limit else "")
 
     def count(self, tx: Connection, kind: WaitingKind) -> int:
         """Return the number of items of a kind, without a look at what any of them would release."""
-        return sum(1 for _ in self._of_kind(tx, kind, (), None, _after("")))
+        refused = self.refusals.waiting(tx) if kind is WaitingKind.REFUSAL else []
+        return sum(1 for _ in self._of_kind(tx, kind, (), refused, None, _after("")))
 
     def firsts(self, tx: Connection) -> tuple[FirstDecision, ...]:
         """Return the first decisions to which a second steward can still agree."""
@@ -99,6 +102,7 @@ class WaitingList:
         tx: Connection,
         kind: WaitingKind,
         firsts: Collection[FirstDecision],
+        refused: Collection[Refused],
         most: int | None,
         after: tuple[datetime, str, str],
     ) -> Iterator[Waiting]:
@@ -109,14 +113,14 @@ class WaitingList:
                 text = f"{row.tier} run of {short_name(row.submitter)}"
                 yield Waiting(row.created, row.name, kind, STEWARD, text, row.submitter)
         elif kind is WaitingKind.REFUSAL:
-            for one in self.refusals.waiting(tx):
+            for one in refused:
                 text = f"{one.kind} of {short_name(one.owner)} failed or was refused on the records"
                 yield Waiting(one.time, one.name, kind, STEWARD, text, one.owner)
         elif kind is WaitingKind.DECISION:
             # a refusal can be dismissed before it waits: while it blocks nobody, it is not listed itself
-            refusals = {one.name for one in self.refusals.waiting(tx)} if firsts else ()
+            listed = {one.name for one in refused}
             for first in firsts:
-                unlisted = first.kind == Kind.DISMISS_REFUSAL and first.resource not in refusals
+                unlisted = first.kind == Kind.DISMISS_REFUSAL and first.resource not in listed
                 if unlisted or Kind(first.kind) not in _LISTED:
                     text = f"{first.kind}, decided by {short_name(first.by)}"
                     yield Waiting(first.time, first.resource, kind, ANOTHER, text, first.by)
