@@ -376,9 +376,10 @@ class Desk:
         terms = None if offer is None else offer.terms
         changes = () if offer is None else offer.changes
         price = None if offer is None else offer.price
-        why = ("", "") if refusal is None else (refusal.message, refusal.advice)
+        message = "" if refusal is None else refusal.message
+        advice = "" if refusal is None else refusal.advice
         seen = (preview.two, preview.shown, together, preview.firsts)
-        return CardReview(card, terms, changes, price, *why, *seen)
+        return CardReview(card, terms, changes, price, message, advice, *seen)
 
     def check_offer(self, who: Identity, action: Action) -> None:
         """Raise InvalidInputError if an offer holds a table that is known to fail the card's checks."""
