@@ -211,14 +211,12 @@ def _marked(cell: ReviewedNumber) -> Context:
         percent = f"{100 * (cell.value - cell.dry) / abs(cell.dry):+.3g} %"
         difference = percent.replace("-", "\N{MINUS SIGN}")
     return {
+        "cell": cell,
         "name": f"{cell.output}/{cell.row}/{cell.column}",  # in a decision
-        "row": cell.row,
-        "column": cell.column,
         "value": _text(cell.value),
         "dry": _text(cell.dry),
         "difference": difference,
-        "colour": cell.mark,
-        "rules": [RULES[Rule(rule)] for rule in cell.rules],
+        "why": [RULES[Rule(rule)] for rule in cell.rules],
     }
 
 
