@@ -126,11 +126,9 @@ def is_served(folder: Path) -> bool:
 
 
 def _opened(path: Path) -> int:
-    try:
+    with suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError:
-        pass
     raise StorageError
 
 
@@ -446,13 +444,11 @@ def take_over(
         now = controller_state.cards.clock()
         controller_state.log.append(tx, **entry, details=details, now=now)
     folder = controller_state.settings.state.folder
-    try:
+    with suppress(OSError):
         if (folder / FILE).exists():  # without it, the state may be served
             os.unlink(folder / FILE)
             flush_folder(folder)
         return restored
-    except OSError:
-        pass
     raise StorageError
 
 

@@ -6,6 +6,7 @@ import re
 import stat
 import tomllib
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from functools import partial, reduce
@@ -157,10 +158,8 @@ def read_table(path: Path) -> Table:
 
 def read_text(path: Path) -> str:
     """Return the text of a TOML file; raises InvalidInputError if it cannot be read or is no UTF-8."""
-    try:
+    with suppress(UnicodeDecodeError):
         return read_file(path, path.name, SETTINGS_LIMIT).decode().replace("\r\n", "\n")
-    except UnicodeDecodeError:
-        pass
     raise InvalidInputError(field=path.name, problem="is not valid TOML")
 
 

@@ -4,6 +4,7 @@ import errno
 import ipaddress
 import socket
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -44,10 +45,8 @@ class TlsFiles:
         """Return the passphrase of the key; empty if it has none, which prevents a prompt for one."""
         if self.passphrase is None:
             return ""
-        try:
+        with suppress(UnicodeDecodeError):
             return secret_bytes(self.passphrase, UNLOCKED_BY).decode().rstrip("\r\n")
-        except UnicodeDecodeError:
-            pass
         raise InvalidInputError(field=UNLOCKED_BY, problem="is not text in UTF-8")
 
     def _plain_key(self) -> bytes:

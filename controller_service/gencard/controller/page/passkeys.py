@@ -55,10 +55,6 @@ LONGEST = timedelta(hours=12)
 MOST_OF_ONE = 5
 """Sessions of one steward; the longest idle one makes room."""
 
-Includes = Callable[[Identity], bool]
-IsKept = Callable[[str], bool]
-KeyOf = Callable[[Identity], str]
-
 
 @dataclass(slots=True)
 class Session:
@@ -92,8 +88,8 @@ class Sessions:
     """
 
     idle: timedelta
-    key_of: KeyOf
-    is_kept: IsKept
+    key_of: Callable[[Identity], str]
+    is_kept: Callable[[str], bool]
     clock: Callable[[], datetime]
     _sessions: dict[str, Session] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -212,7 +208,7 @@ class Ceremonies:
 
     passkeys: Passkeys
     origin: str
-    includes: Includes
+    includes: Callable[[Identity], bool]
     challenges: Challenges = field(default_factory=Challenges)
 
     @property
@@ -461,12 +457,10 @@ class DecisionPages:
         return ChangeResult(place, notice)
 
     def _signed(self, session: Session, action: Action, answer: str) -> str:
-        try:
+        with suppress(UnauthenticatedError):
             who, passkey = self.ceremonies.assertion(_purpose(session, action), answer)
             if who == session.who and session.passkey in ("", passkey.key):
                 return passkey.key
-        except UnauthenticatedError:
-            pass
         raise PermissionDeniedError(
             advice="Two stewards must agree on this: confirm the decision with your passkey."
         )

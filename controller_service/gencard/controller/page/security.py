@@ -5,6 +5,7 @@ The checks hold for each path, even for paths that do not exist.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlsplit
 from uuid import UUID
@@ -151,7 +152,7 @@ async def _body(headers: Headers, receive: Receive) -> bytes:
     if len(length) > 9 or not length.isdecimal() or int(length) > LARGEST_BODY:
         raise TooLargeError(what=what, limit=LARGEST_BODY, advice=advice)
     body = bytearray()
-    try:
+    with suppress(TimeoutError):
         async with asyncio.timeout(BODY_SECONDS):
             while True:
                 message = await receive()
@@ -162,8 +163,6 @@ async def _body(headers: Headers, receive: Receive) -> bytes:
                     raise TooLargeError(what=what, limit=LARGEST_BODY, advice=advice)
                 if not message.get("more_body"):
                     return bytes(body)
-    except TimeoutError:
-        pass
     raise OperationCancelledError
 
 
@@ -207,10 +206,8 @@ class Form:
 def request_id_of(form: Form) -> str:
     """Return the UUID by which a change that is sent twice is made once; raises InvalidInputError."""
     text = form.text("request_id")
-    try:
+    with suppress(ValueError):
         return str(UUID(text))
-    except ValueError:
-        pass
     raise InvalidInputError(field="request_id", problem="is not a UUID")
 
 

@@ -282,8 +282,7 @@ def examined(
     if not again:
         problem = f"{name} is already enrolled with another signing key; use --again to replace it"
         raise InvalidInputError(field="name", problem=problem)
-    earlier = (*enrolled.earlier, enrolled.signing_key)
-    tls_keys = _with(enrolled, tls_key)
+    earlier, tls_keys = (*enrolled.earlier, enrolled.signing_key), _with(enrolled, tls_key)
     replaced = Enrolled(identity, request.signing_key, earlier, tls_keys=tls_keys)
     return Enrolment(EnrolmentKind.REPLACED, replaced, request)
 
@@ -367,14 +366,11 @@ def _public_key(file: Path) -> Ed25519PublicKey:
 def write(folder: Path, enrolled: Enrolled) -> None:
     """Put a person's file in its place, unless it says the same; StorageError leaves the earlier one."""
     entry = folder / "identities" / f"{enrolled.identity.name}.toml"
-    try:
+    with suppress(OSError):
         entry.parent.mkdir(mode=0o700, exist_ok=True)
-        if entry.is_file() and enrolled_in(entry) == enrolled:
-            return
-        write_whole(entry, [identity_text(enrolled).encode()])
+        if not entry.is_file() or enrolled_in(entry) != enrolled:
+            write_whole(entry, [identity_text(enrolled).encode()])
         return
-    except OSError:
-        pass
     raise StorageError
 
 

@@ -4,6 +4,7 @@ import csv
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -251,18 +252,14 @@ def _listed(text: str) -> list[int | float | str]:
 
 def _number(text: str) -> int | float | None:
     for kind in (int, float):
-        try:
+        with suppress(ValueError):
             return kind(text)
-        except ValueError:
-            continue
     return None
 
 
 def _day(text: str) -> str:
-    try:
+    with suppress(ValueError):
         return date.fromisoformat(text).isoformat()
-    except ValueError:
-        pass
     raise InvalidInputError(field="edges", problem=f"{text!r} is neither a number nor a date 2020-12-31")
 
 

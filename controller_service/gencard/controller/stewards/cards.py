@@ -117,8 +117,8 @@ class CardEffect:
             moved_card = self._revoked(tx, card, by, argument(action.arguments, "remark", str, ""))
         elif action.kind is Kind.REJECT:
             remark = argument(action.arguments, "remark", str, "")
-            end = CardState.TERMINATED
-            moved_card = self.cards.end(tx, self._waiting(card), end, by, "reject", remark=remark)
+            card = self._waiting(card)
+            moved_card = self.cards.end(tx, card, CardState.TERMINATED, by, "reject", remark=remark)
         else:
             terms = self._terms(card, action)
             dataset_entry = self.cards.catalogue.named(dataset_of(card.name))
@@ -216,10 +216,8 @@ def _only(proposed: Proposal, kept: Sequence[bool]) -> Proposal:
 
 
 def _terms_of(document: Document) -> Proposal:
-    try:
+    with suppress(KeyError, AttributeError, TypeError, ValueError):
         return terms_of_document(document)
-    except (KeyError, AttributeError, TypeError, ValueError):
-        pass
     raise InvalidInputError(field="arguments.terms", problem="are not terms of a card")
 
 
@@ -376,10 +374,9 @@ class Risks:
                 self.log(tx, who.uri, name)
                 readers = json.dumps([*known_readers, who.uri])
                 tx.execute(update(risks).where(risks.c.card == name).values(seen=readers))
-            try:
+            digest = ""
+            with suppress(InvalidInputError):
                 digest = self.tables(tx, card).digest
-            except InvalidInputError:
-                digest = ""
         return self._view(name, row, newest[0] if newest else None, digest)
 
     def tables(self, tx: Connection, card: CardRecord) -> ExactTables:

@@ -1,6 +1,7 @@
 """Items that wait: the one list that page, API, notifications and metrics read."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -178,9 +179,7 @@ def _key(waiting: Waiting) -> tuple[datetime, str, str]:
 def _after(token: str) -> tuple[datetime, str, str]:
     if not token:
         return datetime.min.replace(year=1970, tzinfo=UTC), "", ""
-    try:
+    with suppress(ValueError):
         time, kind, resource = token.split(" ", 2)
         return time_of(time), kind, resource
-    except ValueError:
-        pass
     raise InvalidInputError(field="page_token", problem="was not issued by this list")
