@@ -9,8 +9,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from gencard.controller.state.database import Database
 from gencard.controller.state.ledger import Account, Scope
 from gencard.controller.state.log import EventLog
-from gencard.controller.stewards.archive import amounts, courses, days_of
-from gencard.controller.stewards.log_reading import LogQuery, proven, search, steps
+from gencard.controller.stewards.archive import (
+    LogQuery,
+    amounts,
+    courses,
+    days_of,
+    proven,
+    search,
+    steps,
+)
 from gencard.core.card.budget import FREE, Price
 from gencard.core.errors import InvalidInputError
 from gencard.wire.keys import LOG, KeyHistory

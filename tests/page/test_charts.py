@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from gencard.controller.page import charts
+from gencard.controller.page import register_views as charts
 from gencard.controller.page.server import environment
 from gencard.controller.stewards.archive import Amount, amounts, courses
 from gencard.core.card.budget import FREE, Price

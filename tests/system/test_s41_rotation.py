@@ -250,7 +250,7 @@ class TestAtRest:
         assert self.file(house) == key_ids(controller_state)[-1]
         assert oct((folder / "card_key.pem").stat().st_mode)[-3:] == "600"
 
-    @pytest.mark.parametrize("step", ["add_change", "_number", "time_text"])
+    @pytest.mark.parametrize("step", ["add_change", "KeyChange", "time_text"])
     def test_s41_one_that_fails_leaves_the_old_key_in_force(
         self, house, controller_state, monkeypatch, step
     ):

@@ -126,11 +126,9 @@ def is_served(folder: Path) -> bool:
 
 
 def _opened(path: Path) -> int:
-    try:
+    with suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError:
-        pass
     raise StorageError
 
 
@@ -209,9 +207,8 @@ def back_up(controller_state: ControllerState, folder: Path, steward: str) -> Ba
     with suppress(OSError), whole_folder(folder) as draft:
         with controller_state.database.transaction() as tx:
             now = controller_state.cards.clock()
-            event = controller_state.log.append(
-                tx, action="backup", actor=steward, resource="state", details={}, now=now
-            )
+            entry = {"action": "backup", "actor": steward, "resource": "state"}
+            event = controller_state.log.append(tx, **entry, details={}, now=now)
             controller_state.log.checkpoint(tx, now)
             made = time_text(event.time)  # of an entry that a checkpoint covers
         controller_state.database.copy_to(draft / DATABASE)
@@ -248,15 +245,13 @@ def back_up(controller_state: ControllerState, folder: Path, steward: str) -> Ba
 #
 # The state continues unchanged only if the steward says that nothing came after the backup, and no
 # checkpoint shows otherwise.
-
-
+#
 # Approval of a restore by two stewards, if the settings require it; they sign the backup's list.
 #
 # The owner of the machine can put files in place by hand; the log then lacks the names of the two
 # stewards.
 
 
-TWO = 2
 MOST_NAMED = 3
 """Number of names that fit into one detail of the log."""
 SKEW = timedelta(minutes=5)
@@ -303,14 +298,21 @@ def approved_by(
 ) -> tuple[str, ...]:
     """Return the names of the stewards who approved this restore, at least two with different keys."""
     stewards = [one for one in people.values() if one.identity.role is Role.STEWARD and not one.disabled]
-    expected, approved = (sha256(backup_list.encoded()), complete), {}
+    digest, approved = sha256(backup_list.encoded()), {}
     for number, envelope in enumerate(approvals, 1):
         steward, approval = _signed(envelope, stewards)
-        if problem := _problem(approval, expected, now):
+        problem = ""
+        if approval.backup != digest:
+            problem = "is for another backup"
+        elif approval.complete != complete:
+            problem = f"is for a restore with{'' if approval.complete else 'out'} --complete"
+        elif not -SKEW <= now - time_of(approval.time) <= LIFE:
+            problem = f"is older than {LIFE.days} days, or dated in the future"
+        if problem:
             raise InvalidInputError(field=f"--approval, number {number}", problem=problem)
         approved[steward.identity.name] = steward.keys
     pairs = combinations(approved.values(), 2)
-    if len(approved) < TWO or any(one & other for one, other in pairs):
+    if len(approved) < 2 or any(one & other for one, other in pairs):
         raise SecondStewardError(why="a restore needs the approvals of two stewards", advice=_ADVICE)
     return tuple(approved)
 
@@ -323,16 +325,6 @@ def _signed(envelope: bytes, stewards: Sequence[Enrolled]) -> tuple[Enrolled, Re
             return steward, approval
     problem = "was not signed by an enrolled steward with their current key"
     raise InvalidInputError(field="--approval", problem=problem)
-
-
-def _problem(approval: RestoreApproval, wanted: tuple[str, bool], now: datetime) -> str:
-    if approval.backup != wanted[0]:
-        return "is for another backup"
-    if approval.complete != wanted[1]:
-        return f"is for a restore with{'' if approval.complete else 'out'} --complete"
-    if not -SKEW <= now - time_of(approval.time) <= LIFE:
-        return f"is older than {LIFE.days} days, or dated in the future"
-    return ""
 
 
 HELD = "restore"
@@ -446,18 +438,18 @@ def take_over(
             # a passkey that was stolen may have been removed since, and a first decision voided
             controller_state.passkeys.forget_all(tx, steward)
             stewards.forget_all_first_decisions(tx)
-        reason = "complete" if complete else "older"
-        details = {"reason": reason, **(agreed or {}), "entries": str(entries)}
-        controller_state.log.append(
-            tx,
-            action="restore",
-            actor=steward,
-            resource="state",
-            details={**details, "known_entries": str(most)},
-            now=controller_state.cards.clock(),
-        )
-    _forget_list(controller_state.settings.state)
-    return restored
+        entry = {"action": "restore", "actor": steward, "resource": "state"}
+        details = {"reason": "complete" if complete else "older", **(agreed or {})}
+        details |= {"entries": str(entries), "known_entries": str(most)}
+        now = controller_state.cards.clock()
+        controller_state.log.append(tx, **entry, details=details, now=now)
+    folder = controller_state.settings.state.folder
+    with suppress(OSError):
+        if (folder / FILE).exists():  # without it, the state may be served
+            os.unlink(folder / FILE)
+            flush_folder(folder)
+        return restored
+    raise StorageError
 
 
 def _close(controller_state: ControllerState, tx: Connection, entries: int, known: int) -> Restored:
@@ -476,15 +468,3 @@ def _close(controller_state: ControllerState, tx: Connection, entries: int, know
     facts = {"project": Identity.of(cards.controller).project, "holder": cards.controller, "kind": HELD}
     held = [ledger.hold_rest(tx, name, **facts, now=cards.clock()) for name in ledger.datasets]
     return Restored(entries, known, tuple(filter(None, held)), len(lines), len(waiting))
-
-
-def _forget_list(state: State) -> None:
-    """From now on the state may be served; raises StorageError."""
-    try:
-        if (state.folder / FILE).exists():
-            os.unlink(state.folder / FILE)
-            flush_folder(state.folder)
-        return
-    except OSError:
-        pass
-    raise StorageError

@@ -59,19 +59,8 @@ from gencard.wire.canonical import digest_of
 
 _DECLARED = "Declared by {}, and not proved."
 
-
-def _person(sentence: str) -> str:
-    before, after = _DECLARED.split("{}")
-    return sentence.removeprefix(before).removesuffix(after)
-
-
-def _epsilon(number: Decimal) -> Decimal:
-    return decimal_of(str(number), "black_boxes.claim.epsilon")
-
-
-def _delta(number: Decimal) -> Decimal:
-    return delta_of(str(number), "black_boxes.claim.delta") if number else ZERO
-
+_BEFORE, _AFTER = _DECLARED.split("{}")
+_EPSILON, _DELTA = "black_boxes.claim.epsilon", "black_boxes.claim.delta"
 
 CLAIM = TableOf(
     "Privacy guarantee that a person declares for a program. It is shown as a claim and not checked.",
@@ -83,14 +72,13 @@ CLAIM = TableOf(
             description="Who declares it, in up to 200 characters.",
         ),
         AfterValidator(_DECLARED.format),
-        PlainSerializer(_person),
+        PlainSerializer(lambda sentence: sentence.removeprefix(_BEFORE).removesuffix(_AFTER)),
     ],
-    epsilon=(Annotated[Decimal, AfterValidator(_epsilon)], ...),
-    delta=Annotated[Decimal, AfterValidator(_delta)],
+    epsilon=(Annotated[Decimal, AfterValidator(lambda one: decimal_of(str(one), _EPSILON))], ...),
+    delta=Annotated[Decimal, AfterValidator(lambda one: delta_of(str(one), _DELTA) if one else ZERO)],
     neighbouring=(Neighbouring, ...),
 )
 """Table of ``Claim``."""
-
 
 NAME = r"^[a-z][a-z0-9_-]{0,62}$"
 Name = Annotated[str, Field(pattern=NAME)]
@@ -111,7 +99,6 @@ def _known(name: str) -> str:
 
 Generator = Annotated[Name, AfterValidator(_known)]
 Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
-
 
 _LIMITS: dict[str, Any] = {
     "memory_mib": Annotated[int, Field(ge=64)],
@@ -307,41 +294,10 @@ def parameters_of_box(box: BoxEntry) -> dict[str, str]:
     return {"generator": box.generator}
 
 
-def claim_of_box(box: BoxEntry) -> Claim:
-    """Return the privacy guarantee of a built-in box, or the guarantee that a program declares."""
-    match box:
-        case BuiltInBox():
-            entry = BOXES[box.box]
-            return entry.claim(complete(entry, box.parameters))
-        case ProgramBox(claim=Claim() as claim):
-            return claim
-    return NO_CLAIM
-
-
-def privacy_of_box(box: BoxEntry) -> Privacy | None:
-    """Return the privacy that one fit spends, if the controller applies the noise; else None."""
-    if not isinstance(box, BuiltInBox):
-        return None
-    entry = BOXES[box.box]
-    return entry.privacy(complete(entry, box.parameters))
-
-
-def check_of_box(box: BoxEntry) -> Callable[[tuple[Clique, ...], Domain], None] | None:
-    """Return the check of a workload before a fit that a built-in box has; other boxes have none."""
-    if not isinstance(box, BuiltInBox):
-        return None
-    entry = BOXES[box.box]
-    return partial(entry.check, complete(entry, box.parameters))
-
-
 def reviewer_of_box(box: BoxEntry, digest: str) -> str:
     """Return the name of the reviewer of a box with this digest; empty if it was not reviewed."""
     review = box.reviewed_by
     return review.name if review is not None and review.digest == digest else ""
-
-
-def description_of_box(box: BoxEntry) -> str:
-    return BOXES[box.box].description if isinstance(box, BuiltInBox) else ""
 
 
 # All of them by name, and the recipes by which jobs build them.
@@ -391,11 +347,17 @@ class Boxes:
         self._copies = CompiledCopies(work, built_in, imports=imports, entries=entries)
         self._compared: dict[str, tuple[Environment, float]] = {}
         """Environment of a box in a sandbox, and the moment at which it was last compared."""
-        self._privacies = {name: privacy_of_box(box) for name, box in self._boxes.items()}
+        self._privacies: dict[str, Privacy | None] = {}
+        """Privacy that one fit of a built-in box spends, if the controller applies the noise."""
+        for name, box in self._boxes.items():
+            if isinstance(box, BuiltInBox):
+                built_in_box = BOXES[box.box]
+                parameters = complete(built_in_box, box.parameters)
+                self._privacies[name] = built_in_box.privacy(parameters)
 
     def prepare(self) -> None:
         """Prepare recipes and compiled copies for the first job; raises GeneratorChangedError."""
-        if any(map(_is_python, self._in_cells.values())):
+        if any(recipe.environment.stamp for recipe in self._in_cells.values()):
             self._copies.folder()
 
     @property
@@ -424,7 +386,7 @@ class Boxes:
             entry = GeneratorEntry(
                 name,
                 facts.tier,
-                box.description or description_of_box(box),
+                box.description or (BOXES[box.box].description if isinstance(box, BuiltInBox) else ""),
                 facts.digest,
                 parameters=dict(facts.parameters),
                 claim=facts.claim,
@@ -440,17 +402,21 @@ class Boxes:
         if name not in self._boxes:
             raise NotFoundError(what=f"generator or black box '{name}'")
         box = self._boxes[name]
-        privacy, digest = self._privacies[name], self.digest(name)
-        return GeneratorFacts(
+        privacy, digest = self._privacies.get(name), self.digest(name)
+        facts = GeneratorFacts(
             Tier.AUDITED if privacy is None else Tier.PRIVATE,
             digest,
             tuple(sorted(parameters_of_box(box).items())),
-            claim_of_box(box),
+            box.claim or NO_CLAIM if isinstance(box, ProgramBox) else NO_CLAIM,
             privacy,
             reviewer_of_box(box, digest) if privacy is None else "",
-            isinstance(box, BuiltInBox) and BOXES[box.box].within_workload,
-            check_of_box(box),
         )
+        if not isinstance(box, BuiltInBox):
+            return facts
+        entry = BOXES[box.box]
+        parameters = complete(entry, box.parameters)
+        check, claim = partial(entry.check, parameters), entry.claim(parameters)
+        return replace(facts, claim=claim, within_workload=entry.within_workload, check=check)
 
     def author(self, name: str) -> str:
         """Return the author of a generator or black box; empty if the settings name none.
@@ -525,17 +491,12 @@ class Boxes:
         )
 
     def _environment_now(self, recipe: ProgramRecipe) -> Environment:
-        if not _is_python(recipe):
+        if not recipe.environment.stamp:  # a program of the system: it has no distributions
             return recipe.environment
         try:
             return python_environment(recipe.libraries, self._copies.folder())
         except InvalidInputError:
             raise GeneratorChangedError from None
-
-
-def _is_python(recipe: ProgramRecipe) -> bool:
-    """Programs of the system have no distributions and no compiled copies."""
-    return bool(recipe.environment.stamp)
 
 
 def _read(box: ProgramBox | BuiltInBox) -> ProgramRecipe:

@@ -22,6 +22,7 @@ from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.log import Clock, EventLog
 from gencard.controller.state.sharing import SharedFiles
 from gencard.controller.state.stewards import Passkeys
+from gencard.controller.stewards.archive import LogReader
 from gencard.controller.stewards.cards import CardEffect, Risks
 from gencard.controller.stewards.desk import DecisionChannel, Desk, Effects
 from gencard.controller.stewards.effects import (
@@ -32,7 +33,6 @@ from gencard.controller.stewards.effects import (
     PersonEffect,
     RefusalEffect,
 )
-from gencard.controller.stewards.log_reading import LogReader
 from gencard.core.card.card import USABLE
 from gencard.core.errors import NotFoundError
 from gencard.core.generators.model_file import KeptFits
@@ -115,12 +115,12 @@ class ControllerState:
             effects,
             Roster(identities).person,
             self.cards.clock,
+            self.ledger,
+            LogReader(self.log),
+            Risks(self.database, self.cards, operations),
+            self._service_certificates,
             frozenset(self.settings.stewards.two),
             channel,
-            ledger=self.ledger,
-            reader=LogReader(self.log),
-            risks=Risks(self.database, self.cards, operations),
-            service_certificates=self._service_certificates,
         )
 
     def _service_certificates(self) -> Iterator[tuple[str, datetime]]:

@@ -230,14 +230,19 @@ class Refusals:
             )
         ]
 
-    def look_at(self, tx: Connection, name: str) -> Refused:
-        """Stop counting a failure or refusal that a steward has reviewed."""
+    def named(self, tx: Connection, name: str) -> Refused:
+        """Return what counts under a name and can be dismissed; raises NotFoundError."""
         for one in self.reviewable(tx):
             if one.name == name:
-                see = results.review_run if one.signed else requests.mark_seen
-                see(tx, name)
                 return one
         raise NotFoundError(what="operation")
+
+    def look_at(self, tx: Connection, name: str) -> Refused:
+        """Stop counting a failure or refusal that a steward has reviewed."""
+        one = self.named(tx, name)
+        see = results.review_run if one.signed else requests.mark_seen
+        see(tx, name)
+        return one
 
     def _counting(self, tx: Connection, dataset: str | None = None) -> list[Refused]:
         """Return all failures and refusals that count, on one dataset or all, oldest first."""

@@ -18,6 +18,7 @@ from datetime import UTC, datetime, timedelta
 from email.message import EmailMessage
 from email.utils import format_datetime
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -27,7 +28,7 @@ from gencard.controller.settings import Settings
 from gencard.controller.settings_tables import MailTable, NotifyTable, WebhookTable
 from gencard.controller.state import stewards
 from gencard.controller.state.database import Database
-from gencard.controller.state.stewards import MessageRow, MessageState
+from gencard.controller.state.stewards import MessageState
 from gencard.controller.stewards.waiting import ANALYST, EVERY_KIND, WaitingList
 from gencard.core.errors import InvalidInputError, StorageError
 from gencard.wire.canonical import digest_of, time_text
@@ -91,11 +92,8 @@ class Message:
     @property
     def text(self) -> str:
         """Text of the message: all sentences, then the link."""
-        return "\n".join((*sentences(self.kinds), f"Where: {self._where}"))
-
-    @property
-    def _where(self) -> str:
-        return self.link or f"gencard steward queue ({self.controller})"
+        where = self.link or f"gencard steward queue ({self.controller})"
+        return "\n".join((*sentences(self.kinds), f"Where: {where}"))
 
     def body(self) -> str:
         """Return the body for a webhook: JSON with type, time and data; chats show ``text``."""
@@ -192,21 +190,15 @@ class Webhook:
         client = httpx.Client(verify=self.trusted, timeout=SECONDS, trust_env=False)
         try:
             with client, client.stream("POST", self.url, content=body, headers=headers) as answer:
-                return _attempt_of(answer.status_code)
+                status = answer.status_code
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             return Attempt(DeliveryOutcome.FAILED, type(error).__name__)
-
-
-def _attempt_of(status: int) -> Attempt:
-    if 200 <= status < 300:
-        return Attempt(DeliveryOutcome.TAKEN)
-    if status == 410:
-        return Attempt(DeliveryOutcome.GONE, "the receiver answers 410: it wants no more messages")
-    if 300 <= status < 400:
-        return Attempt(
-            DeliveryOutcome.FAILED, f"the receiver answers {status}, a redirect, which is not followed"
-        )
-    return Attempt(DeliveryOutcome.FAILED, f"the receiver answers {status}")
+        if 200 <= status < 300:
+            return Attempt(DeliveryOutcome.TAKEN)
+        if status == 410:
+            return Attempt(DeliveryOutcome.GONE, "the receiver answers 410: it wants no more messages")
+        why = ", a redirect, which is not followed" if 300 <= status < 400 else ""
+        return Attempt(DeliveryOutcome.FAILED, f"the receiver answers {status}{why}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,22 +212,20 @@ class Mail:
 
     def send(self, message: Message, now: datetime) -> Attempt:  # noqa: ARG002  a message has its time
         """Try once. A mail that is refused for some of its addressees counts as accepted."""
+        table = self.table
+        connect: Callable[..., smtplib.SMTP] = smtplib.SMTP
+        if table.security == "tls":
+            connect = partial(smtplib.SMTP_SSL, context=self.trusted)
         try:
-            with self._connected() as server:
-                if self.table.security == "starttls":
+            with connect(table.host, table.port, timeout=SECONDS) as server:
+                if table.security == "starttls":
                     server.starttls(context=self.trusted)
-                if self.table.user:
-                    server.login(self.table.user, self.password)
-                server.send_message(message.mail(self.table.sender, self.table.to))
+                if table.user:
+                    server.login(table.user, self.password)
+                server.send_message(message.mail(table.sender, table.to))
         except (smtplib.SMTPException, OSError) as error:
             return Attempt(DeliveryOutcome.FAILED, type(error).__name__)
         return Attempt(DeliveryOutcome.TAKEN)
-
-    def _connected(self) -> smtplib.SMTP:
-        host, port = self.table.host, self.table.port
-        if self.table.security == "tls":
-            return smtplib.SMTP_SSL(host, port, timeout=SECONDS, context=self.trusted)
-        return smtplib.SMTP(host, port, timeout=SECONDS)
 
 
 def channels_of(table: NotifyTable) -> tuple[Channel, ...]:
@@ -347,25 +337,18 @@ class Post:
         if row is None or row.due > now:
             return None
         with self.database.transaction() as tx:
-            stewards.begin_try(tx, row.name, now + _delay(row.tries))
-        attempt = (
-            channel.send(self.message(row), now)
-            if sentences(row.kinds)
-            else Attempt(DeliveryOutcome.TAKEN)
-        )
+            seconds = _AGAIN[row.tries] if row.tries < len(_AGAIN) else _LATEST
+            stewards.begin_try(tx, row.name, now + timedelta(seconds=seconds))
+        attempt = Attempt(DeliveryOutcome.TAKEN)
+        if sentences(row.kinds):
+            message = Message(row.name, row.kinds, self.controller, self.link, row.created)
+            attempt = channel.send(message, now)
         if attempt.outcome is DeliveryOutcome.FAILED and now - row.created < _GIVE_UP:
             return attempt
         state = MessageState.SENT if attempt.outcome is DeliveryOutcome.TAKEN else MessageState.LOST
         with self.database.transaction() as tx:
             stewards.end_message(tx, row.name, state)
         return attempt
-
-    def message(self, row: MessageRow) -> Message:
-        return Message(row.name, row.kinds, self.controller, self.link, row.created)
-
-
-def _delay(tries: int) -> timedelta:
-    return timedelta(seconds=_AGAIN[tries] if tries < len(_AGAIN) else _LATEST)
 
 
 class Notifier:
@@ -379,8 +362,8 @@ class Notifier:
     def __init__(self, post: Post, report: Report, *, seconds: float = 5.0) -> None:
         self._post, self._report, self._seconds = post, report, seconds
         self._stopping = threading.Event()
-        work = {"looking": self._look}
-        work |= {channel.name: self._sender(channel) for channel in post.channels}
+        work: dict[str, Callable[[], bool]] = {"looking": self._look}
+        work |= {channel.name: partial(self._send, channel) for channel in post.channels}
         self._threads = [
             threading.Thread(target=self._repeat, args=one, name=f"notify-{one[0]}", daemon=True)
             for one in work.items()
@@ -402,16 +385,12 @@ class Notifier:
         self._post.collect()
         return True
 
-    def _sender(self, channel: Channel) -> Callable[[], bool]:
-        """Return a function that sends due messages; it returns False once the receiver is gone."""
-
-        def send() -> bool:
-            attempt = self._post.deliver(channel)
-            if attempt is not None and attempt.problem:
-                self._report(f"notify.{channel.name}", secrets.token_hex(8), attempt.problem)
-            return attempt is None or attempt.outcome is not DeliveryOutcome.GONE
-
-        return send
+    def _send(self, channel: Channel) -> bool:
+        """Send a message that is due; False once the receiver is gone."""
+        attempt = self._post.deliver(channel)
+        if attempt is not None and attempt.problem:
+            self._report(f"notify.{channel.name}", secrets.token_hex(8), attempt.problem)
+        return attempt is None or attempt.outcome is not DeliveryOutcome.GONE
 
     def _repeat(self, name: str, step: Callable[[], bool]) -> None:
         """Take steps until the end; a failure of the state is reported once, until it is over."""
@@ -421,13 +400,10 @@ class Notifier:
                 if not step():
                     return
                 failing = False
-            except StorageError:
-                if not failing:
-                    self._report(f"notify.{name}", secrets.token_hex(8), "StorageError")
-                failing = True
             except Exception as error:  # word must not end because of one mistake
+                kind = "StorageError" if isinstance(error, StorageError) else type(error).__name__
                 if not failing:
-                    self._report(f"notify.{name}", secrets.token_hex(8), type(error).__name__)
+                    self._report(f"notify.{name}", secrets.token_hex(8), kind)
                 failing = True
             self._stopping.wait(self._seconds)
 

@@ -129,7 +129,8 @@ class Run:
             self._heard = (stage, fraction)
 
         progress: Progress = self._progress if self.ticks.left() is None else hear
-        if task.steps is not None and self._role is Role.ANALYST:
+        role = Identity.of(self.row.owner).role
+        if task.steps is not None and role is Role.ANALYST:
             progress = InSteps(progress, task.steps)  # times of single steps may depend on records
         with self._lock:
             self.check()
@@ -141,7 +142,7 @@ class Run:
             failure = job.exception()
             self.check()  # what was cancelled tells nothing, a failure neither
             if failure is not None:
-                raise as_reported(failure, task, self._role) from None
+                raise as_reported(failure, task, role) from None
             return job.result()
         self.executor.await_end(job)
         raise self._refusal or OperationCancelledError
@@ -151,28 +152,18 @@ class Run:
         self._over.wait(self.ticks.rest())
         self.check()
 
-    def cancel(self) -> None:
-        """Cancel the run, as its owner asked."""
-        self._end(OperationCancelledError())
-
-    def interrupt(self) -> None:
-        self._end(ServiceUnavailableError())
-
     def check(self) -> None:
         """Raise the error with which the operation is to end, once it is to end."""
         if self._refusal is not None:
             raise self._refusal
 
-    def _end(self, refusal: GencardError) -> None:
+    def cancel(self, refusal: GencardError | None = None) -> None:
+        """Cancel the run, as its owner asked or with another error, unless it is to end already."""
         with self._lock:
-            self._refusal = self._refusal or refusal
+            self._refusal = self._refusal or refusal or OperationCancelledError()
             self._over.set()
             if self._job is not None:
                 self._job.cancel()
-
-    @property
-    def _role(self) -> Role:
-        return Identity.of(self.row.owner).role
 
     def _hold(self) -> None:
         if (left := self.ticks.left()) is not None:
@@ -223,12 +214,10 @@ def clear(work: Path) -> None:
 def scratch_folder(work: Path, name: str) -> Iterator[Path]:
     folder = work / name.replace("/", "-")
     shutil.rmtree(folder, ignore_errors=True)
-    is_made = False
-    with suppress(OSError):
+    try:
         folder.mkdir(mode=0o700, parents=True)
-        is_made = True
-    if not is_made:
-        raise StorageError
+    except OSError:
+        raise StorageError from None
     try:
         yield folder
     finally:
@@ -303,21 +292,13 @@ class Operations:
         """
         self._bounds.check_space()
         self._refusals.check(tx, who, resource)
-        if (
-            sum(row.owner == who.uri for row in requests.unfinished_operations(tx))
-            >= self._bounds.most_of_one
-        ):
+        own = sum(row.owner == who.uri for row in requests.unfinished_operations(tx))
+        if own >= self._bounds.most_of_one:
             raise ServiceBusyError(what="unfinished operations of one certificate")
         name = f"operations/{secrets.token_hex(12)}"
-        requests.create_operation(
-            tx,
-            name=name,
-            owner=who.uri,
-            kind=kind,
-            resource=resource,
-            request=json.dumps(request, sort_keys=True).encode(),
-            now=self._clock(),
-        )
+        work = {"name": name, "owner": who.uri, "kind": kind, "resource": resource}
+        content = json.dumps(request, sort_keys=True).encode()
+        requests.create_operation(tx, **work, request=content, now=self._clock())
         return name
 
     def begin(self, name: str) -> OperationRow:
@@ -403,7 +384,7 @@ class Operations:
             self._stopping.set()
             runs = [run for run in self._runs.values() if run is not None]
         for run in runs:
-            run.interrupt()
+            run.cancel(ServiceUnavailableError())
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._executor.shutdown(wait=True, cancel_futures=True)
 
@@ -442,14 +423,13 @@ class Operations:
             self._report(row.kind, incident, type(error).__name__)
             failure = InternalError(incident=incident)
         try:
-            if failure is not None:
-                # the caller waits for its end, so retry while the state cannot be written
-                while not self._stopping.is_set():
-                    try:
-                        self._fail(row, failure)
-                        break
-                    except StorageError:
-                        self._stopping.wait(RETRY_SECONDS)
+            # the caller waits for its end, so retry while the state cannot be written
+            while failure is not None and not self._stopping.is_set():
+                try:
+                    self._fail(row, failure)
+                    break
+                except StorageError:
+                    self._stopping.wait(RETRY_SECONDS)
         finally:
             with self._lock:
                 self._runs.pop(row.name, None)

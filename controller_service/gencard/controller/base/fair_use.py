@@ -5,7 +5,7 @@ import threading
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -22,18 +22,14 @@ def trace_id() -> str:
     return _TRACE.get()
 
 
-@contextmanager
-def traced(trace: str) -> Iterator[None]:
+def traced(trace: str) -> AbstractContextManager[None]:
     """Mark log lines of this thread with a random trace id: no caller's text enters the log."""
-    with _set(_TRACE, trace):
-        yield
+    return _set(_TRACE, trace)
 
 
-@contextmanager
-def working_for(owner: str) -> Iterator[None]:
+def working_for(owner: str) -> AbstractContextManager[None]:
     """Queue writes of this thread for ``owner``; outside the block they are the controller's."""
-    with _set(_OWNER, owner):
-        yield
+    return _set(_OWNER, owner)
 
 
 @contextmanager
@@ -121,13 +117,11 @@ class Turns(Generic[Item]):
             return None
         held_back: list[WorkTurn[Item]] = []
         for owner, queue in self._waiting.items():
-            turn = queue[0]
             if sum(running.owner == owner for running in self._running) >= self._most_of_one:
                 continue
-            if any(turn.excludes(other) for other in (*self._running, *held_back)):
-                held_back.append(turn)
-                continue
-            return turn
+            if not any(queue[0].excludes(other) for other in (*self._running, *held_back)):
+                return queue[0]
+            held_back.append(queue[0])
         return None
 
 
@@ -239,14 +233,11 @@ class CallTurns:
 EXEMPT_AT_A_TIME = 4
 """Number of concurrent calls of one caller that count against no other limit: they take threads, too."""
 
-
 MOST_BUCKETS = 1_000
 """Number of callers from which on callers with a full bucket are forgotten."""
 
-
 BURST_SECONDS = 10
 """Seconds' worth of calls that may come at once, after a pause of the same length."""
-
 
 PARTS_PER_CALL = 1_000
 """Number of parts of a message that count as one more call: their check costs as much time."""
@@ -304,12 +295,11 @@ class Shares:
             if left < 1:
                 raise ServiceBusyError(what="calls per second of one certificate")
             if len(self._buckets) > MOST_BUCKETS:
-                full = {
-                    one
-                    for one, (left, then) in self._buckets.items()
-                    if left + rate * (now - then) >= most
+                self._buckets = {
+                    one: (rest, then)
+                    for one, (rest, then) in self._buckets.items()
+                    if rest + rate * (now - then) < most
                 }
-                self._buckets = {one: bucket for one, bucket in self._buckets.items() if one not in full}
             self._buckets[who] = left - 1, now
             self._running[who] += 1
         yield from self._until_done(self._running, who)

@@ -6,6 +6,7 @@ import re
 import stat
 import tomllib
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from functools import partial, reduce
@@ -103,13 +104,16 @@ class TableOf:
             doc = "\n\n".join(getdoc(one) or "" for one in kind.__mro__ if is_dataclass(one))
             if self._purpose:
                 doc = f"{self._purpose}\n\n{doc[doc.index('Args:') :]}"
-            self._sections[kind] = create_model(
-                kind.__name__,
-                __base__=Section,
-                __doc__=doc,
-                __module__=kind.__module__,
-                **self._entries(kind),
-            )
+            hints = get_type_hints(kind, include_extras=True)
+            entries: dict[str, Any] = {}
+            for field in fields(kind):
+                form = self._forms.get(field.name, _form(hints[field.name]))
+                default = field.default if field.default_factory is MISSING else field.default_factory()
+                usual = ... if default is MISSING else default
+                if form is not None:
+                    entries[field.name] = form if isinstance(form, tuple) else (form, usual)
+            about: dict[str, Any] = {"__doc__": doc, "__module__": kind.__module__}
+            self._sections[kind] = create_model(kind.__name__, __base__=Section, **about, **entries)
         return self._sections[kind]
 
     def __get_pydantic_core_schema__(self, kind: type, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -124,17 +128,6 @@ class TableOf:
             handler.generate_schema(self.section(kind)),
             serialization=core_schema.plain_serializer_function_ser_schema(partial(self._table, kind)),
         )
-
-    def _entries(self, kind: type) -> dict[str, Any]:
-        hints = get_type_hints(kind, include_extras=True)
-        entries: dict[str, Any] = {}
-        for field in fields(kind):
-            form = self._forms.get(field.name, _form(hints[field.name]))
-            default = field.default if field.default_factory is MISSING else field.default_factory()
-            usual = ... if default is MISSING else default
-            if form is not None:
-                entries[field.name] = form if isinstance(form, tuple) else (form, usual)
-        return entries
 
     def _table(self, kind: type, value: Any) -> Table:
         section = self.section(kind)
@@ -165,10 +158,8 @@ def read_table(path: Path) -> Table:
 
 def read_text(path: Path) -> str:
     """Return the text of a TOML file; raises InvalidInputError if it cannot be read or is no UTF-8."""
-    try:
+    with suppress(UnicodeDecodeError):
         return read_file(path, path.name, SETTINGS_LIMIT).decode().replace("\r\n", "\n")
-    except UnicodeDecodeError:
-        pass
     raise InvalidInputError(field=path.name, problem="is not valid TOML")
 
 

@@ -4,6 +4,7 @@ import errno
 import ipaddress
 import socket
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -44,10 +45,8 @@ class TlsFiles:
         """Return the passphrase of the key; empty if it has none, which prevents a prompt for one."""
         if self.passphrase is None:
             return ""
-        try:
+        with suppress(UnicodeDecodeError):
             return secret_bytes(self.passphrase, UNLOCKED_BY).decode().rstrip("\r\n")
-        except UnicodeDecodeError:
-            pass
         raise InvalidInputError(field=UNLOCKED_BY, problem="is not text in UTF-8")
 
     def _plain_key(self) -> bytes:
@@ -89,8 +88,6 @@ _PROBLEMS: Mapping[int | None, tuple[str, str]] = {
     ),
     errno.EACCES: ("may not be used by this account", "Set a port from 1024 to 65535 in {}."),
 }
-
-
 _FOREIGN = (
     "is not an address of this machine",
     "Set a host of this machine in {}, such as localhost or 0.0.0.0.",
@@ -104,8 +101,6 @@ def unusable(field: str, place: str, number: int | None) -> InvalidInputError:
 
 
 _LOOPBACK: Mapping[socket.AddressFamily, str] = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
-
-
 _TRIES = 20
 """Number of free ports to try until a port is free at every address."""
 
@@ -194,10 +189,8 @@ def listened_on(address: str, *, field: str = "server.address") -> str:
 Address = Annotated[str, AfterValidator(listened_on)]
 """``host:port`` to listen on."""
 
-
 CLUSTER_CONTROLLER = "controller"
 """Name of the controller in the certificates of its cluster."""
-
 
 MEMBER_FILES = ("authority.pem", "certificate.pem", "key.pem")
 """Files in the folder of each member of a cluster."""

@@ -12,7 +12,6 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -128,7 +127,6 @@ class Oidc:
         """
         endpoint = str(self.issuer.metadata()["authorization_endpoint"])
         state = self.attempts.new(_purpose(browser)).hex()
-        challenge = create_s256_code_challenge(self._drawn("verifier", state))
         parameters = {
             "response_type": "code",
             "scope": "openid",
@@ -136,7 +134,7 @@ class Oidc:
             "redirect_uri": f"{self.origin}{ANSWER}",
             "state": state,
             "nonce": self._drawn("nonce", state),
-            "code_challenge": challenge,
+            "code_challenge": create_s256_code_challenge(self._drawn("verifier", state)),
             "code_challenge_method": "S256",
         }
         return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(parameters)}"
@@ -154,7 +152,20 @@ class Oidc:
         # Mix-up attack (RFC 9207): the answer of another issuer would have its code sent to this one.
         if answer.get("iss", "" if names_itself else self.issuer.address) != self.issuer.address:
             raise UnauthenticatedError
-        token = self._token(answer.get("code", ""), state)
+        form = {
+            "grant_type": "authorization_code",
+            "code": answer.get("code", ""),
+            "redirect_uri": f"{self.origin}{ANSWER}",
+            "client_id": self.table.client_id,
+            "code_verifier": self._drawn("verifier", state),
+        }
+        login = (quote(self.table.client_id, safe=""), quote(self.secret, safe=""))
+        endpoint = str(self.issuer.metadata()["token_endpoint"])
+        token = str(
+            self.issuer.fetched("POST", endpoint, data=form, auth=login if self.secret else None).get(
+                "id_token", ""
+            )
+        )
         nonce = self._drawn("nonce", state)
         claims = self._claims(token, KEPT_SECONDS) or self._claims(token, AGAIN_SECONDS)
         if claims is None or not self._are_right(claims, nonce):
@@ -163,20 +174,6 @@ class Oidc:
         if subject not in self.table.subjects:
             raise UnauthenticatedError
         return subject, self.table.subjects[subject]
-
-    def _token(self, code: str, state: str) -> str:
-        form = {
-            "grant_type": "authorization_code",
-            "code": code,
-            "redirect_uri": f"{self.origin}{ANSWER}",
-            "client_id": self.table.client_id,
-            "code_verifier": self._drawn("verifier", state),
-        }
-        who = (
-            (quote(self.table.client_id, safe=""), quote(self.secret, safe="")) if self.secret else None
-        )
-        endpoint = str(self.issuer.metadata()["token_endpoint"])
-        return str(self.issuer.fetched("POST", endpoint, data=form, auth=who).get("id_token", ""))
 
     def _claims(self, token: str, seconds: float) -> CodeIDToken | None:
         """Return the claims of a token that a key of the issuer signed; else None."""
@@ -216,14 +213,13 @@ def _purpose(browser: str) -> str:
 
 def oidc_of(table: OidcTable, origin: str, clock: Callable[[], datetime]) -> Oidc:
     """Return the sign-in that the settings describe; the issuer is called at the first sign-in."""
-    secret = ""
+    content = b""
     if table.secret_file is not None:
-        secret = (
-            secret_bytes(table.secret_file, "page.oidc.secret_file").decode(errors="replace").strip()
-        )
-    trust = None
-    with suppress(OSError, ssl.SSLError):
+        content = secret_bytes(table.secret_file, "page.oidc.secret_file")
+    secret = content.decode(errors="replace").strip()
+    try:
         trust = ssl.create_default_context(cafile=table.authority and str(table.authority))
-    if trust is None:
-        raise InvalidInputError(field="page.oidc.authority", problem="is not a file of certificates")
+    except (OSError, ssl.SSLError):
+        problem = "is not a file of certificates"
+        raise InvalidInputError(field="page.oidc.authority", problem=problem) from None
     return Oidc(table, Issuer(table.issuer, trust), secret, origin, clock)

@@ -14,10 +14,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from hmac import compare_digest
 from typing import Any
 from urllib.parse import urlsplit
-from uuid import UUID
 
 from webauthn import (
     generate_authentication_options,
@@ -39,7 +37,7 @@ from webauthn.helpers.structs import (
     UserVerificationRequirement,
 )
 
-from gencard.controller.page.security import Form
+from gencard.controller.page.security import Form, request_id_of
 from gencard.controller.page.views import ChangeResult
 from gencard.controller.state.stewards import Passkey, Passkeys, key_of
 from gencard.controller.stewards.desk import Desk
@@ -56,10 +54,6 @@ from gencard.wire.steward import Action, Kind
 LONGEST = timedelta(hours=12)
 MOST_OF_ONE = 5
 """Sessions of one steward; the longest idle one makes room."""
-
-Includes = Callable[[Identity], bool]
-IsKept = Callable[[str], bool]
-KeyOf = Callable[[Identity], str]
 
 
 @dataclass(slots=True)
@@ -83,11 +77,6 @@ class Session:
     seen: datetime
     notices: list[str] = field(default_factory=list)
 
-    def check_csrf(self, token: str) -> None:
-        """Raise PermissionDeniedError if a change does not come from a form of this session."""
-        if not compare_digest(token.encode(), self.csrf.encode()):
-            raise PermissionDeniedError
-
 
 @dataclass(slots=True)
 class Sessions:
@@ -99,8 +88,8 @@ class Sessions:
     """
 
     idle: timedelta
-    key_of: KeyOf
-    is_kept: IsKept
+    key_of: Callable[[Identity], str]
+    is_kept: Callable[[str], bool]
     clock: Callable[[], datetime]
     _sessions: dict[str, Session] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -186,12 +175,12 @@ class Challenges:
     def new(self, purpose: str) -> bytes:
         ends = int(1000 * (self.now() + self.seconds)).to_bytes(8)
         body = ends + secrets.token_bytes(16) + _digest(purpose)
-        return body + self._signature(body)
+        return body + hmac.digest(self._key, body, "sha256")
 
     def take(self, challenge: bytes, purpose: str) -> None:
         """Use a challenge up; raises UnauthenticatedError if it is not open for this purpose."""
         body, signature = challenge[:-32], challenge[-32:]
-        if not hmac.compare_digest(signature, self._signature(body)):
+        if not hmac.compare_digest(signature, hmac.digest(self._key, body, "sha256")):
             raise UnauthenticatedError
         now, ends = self.now(), int.from_bytes(body[:8]) / 1000
         with self._lock:
@@ -202,9 +191,6 @@ class Challenges:
                 self._used[body] = ends
         if again or now > ends or not hmac.compare_digest(body[24:], _digest(purpose)):
             raise UnauthenticatedError
-
-    def _signature(self, body: bytes) -> bytes:
-        return hmac.digest(self._key, body, "sha256")
 
 
 def _digest(purpose: str) -> bytes:
@@ -222,7 +208,7 @@ class Ceremonies:
 
     passkeys: Passkeys
     origin: str
-    includes: Includes
+    includes: Callable[[Identity], bool]
     challenges: Challenges = field(default_factory=Challenges)
 
     @property
@@ -249,7 +235,7 @@ class Ceremonies:
             user_name=holder.name,
             user_display_name=f"{holder.name}, steward",
             user_id=bytes.fromhex(key_of(holder.uri.encode())),
-            challenge=self.challenges.new(_of_link(token)),
+            challenge=self.challenges.new(f"link {key_of(token.encode())}"),
             exclude_credentials=known,
             authenticator_selection=AuthenticatorSelectionCriteria(
                 resident_key=ResidentKeyRequirement.REQUIRED,
@@ -266,7 +252,7 @@ class Ceremonies:
         with suppress(*_FOREIGN):
             credential = parse_registration_credential_json(answer)
             challenge = parse_client_data_json(credential.response.client_data_json).challenge
-            self.challenges.take(challenge, _of_link(token))
+            self.challenges.take(challenge, f"link {key_of(token.encode())}")
             verified = verify_registration_response(
                 credential=credential,
                 expected_challenge=challenge,
@@ -335,10 +321,6 @@ class Ceremonies:
         return who
 
 
-def _of_link(token: str) -> str:
-    return f"link {key_of(token.encode())}"
-
-
 # Decisions on the page: from the fields of a form to an action of the desk, and back.
 
 _LONGEST_NUMBER = 12
@@ -390,16 +372,11 @@ ARGUMENTS: Mapping[Kind, Mapping[str, Field]] = {
 """Arguments of each kind of action; the other kinds have none."""
 
 _PLACES = {
-    Kind.SETTLE: "/budget",
-    Kind.VOID: "/budget",
-    Kind.RELEASE_ANSWER: "/answers",
-    Kind.REFUSE_ANSWER: "/answers",
+    **dict.fromkeys((Kind.SETTLE, Kind.VOID), "/budget"),
+    **dict.fromkeys((Kind.RELEASE_ANSWER, Kind.REFUSE_ANSWER), "/answers"),
     Kind.DISMISS_REFUSAL: "/",
     Kind.CLEAR_AUDITS: "/releases",
-    Kind.ENROL: "/people",
-    Kind.DISABLE: "/people",
-    Kind.ENABLE: "/people",
-    Kind.ROTATE: "/people",
+    **dict.fromkeys((Kind.ENROL, Kind.DISABLE, Kind.ENABLE, Kind.ROTATE), "/people"),
 }
 """Page that a steward sees after a decision; after a decision on a card it is the card."""
 
@@ -425,20 +402,16 @@ _FIRST_OF_TWO = (
 
 
 def action_of(form: Form) -> Action:
-    try:
-        kind = Kind(form.text("kind"))
-    except ValueError:
-        kind = None
-    if kind is None:
+    if (kind := form.text("kind")) not in list(Kind):
         raise InvalidInputError(field="kind", problem="is not a kind of decision")
     arguments: dict[str, Any] = {}
-    for name, form_field in ARGUMENTS.get(kind, {}).items():
+    for name, form_field in ARGUMENTS.get(Kind(kind), {}).items():
         texts = [text for text in form.texts(name) if text.strip()]
         if form_field.many and texts:
             arguments[name] = [form_field.read(text, name) for text in texts]
         elif texts:
             arguments[name] = form_field.read(form.text(name), name)
-    return Action(kind, form.text("resource"), arguments, form.text("reason"), form.text("shown"))
+    return Action(Kind(kind), form.text("resource"), arguments, form.text("reason"), form.text("shown"))
 
 
 def fields_of(kind: str, arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -484,12 +457,10 @@ class DecisionPages:
         return ChangeResult(place, notice)
 
     def _signed(self, session: Session, action: Action, answer: str) -> str:
-        try:
+        with suppress(UnauthenticatedError):
             who, passkey = self.ceremonies.assertion(_purpose(session, action), answer)
             if who == session.who and session.passkey in ("", passkey.key):
                 return passkey.key
-        except UnauthenticatedError:
-            pass
         raise PermissionDeniedError(
             advice="Two stewards must agree on this: confirm the decision with your passkey."
         )
@@ -497,13 +468,3 @@ class DecisionPages:
 
 def _purpose(session: Session, action: Action) -> str:
     return f"decide {session.name} {action.digest}"
-
-
-def request_id_of(form: Form) -> str:
-    """Return the UUID by which a change that is sent twice is made once; raises InvalidInputError."""
-    text = form.text("request_id")
-    try:
-        return str(UUID(text))
-    except ValueError:
-        pass
-    raise InvalidInputError(field="request_id", problem="is not a UUID")

@@ -1,31 +1,21 @@
 """Views of registers: releases and audits, budgets, people, the log."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
+from math import ceil
 from typing import Any
 
 from starlette.requests import Request
 
-from gencard.controller.page.charts import (
-    Gauge,
-    Lane,
-    SpendingCurve,
-    bar,
-    curve,
-    gauge,
-    in_words,
-    lanes,
-    number,
-)
 from gencard.controller.page.security import Form
 from gencard.controller.page.views import ChangeResult, Context, FormAction, View
 from gencard.controller.records.catalogue import PREFIX
 from gencard.controller.state.database import Page
 from gencard.controller.state.ledger import Account, Scope
 from gencard.controller.state.log import Event
-from gencard.controller.stewards.archive import Course, amounts, courses
+from gencard.controller.stewards.archive import Amount, Course, amounts, courses
 from gencard.controller.stewards.desk import Desk
 from gencard.controller.stewards.effects import LINE
 from gencard.controller.stewards.waiting import SOON
@@ -38,6 +28,199 @@ from gencard.wire.documents import Receipt
 from gencard.wire.keys import CARDS, LOG, PERSONS, Identity, grouped
 from gencard.wire.log import log_entry_document
 from gencard.wire.steward import Kind, Person
+
+# Geometry of the page's figures, which templates draw as SVG; no text passes through here unescaped.
+#
+# The browser stretches a figure to the width of its place: x goes from 0 to ``WIDTH`` and y from 0, at
+# the top, to ``HEIGHT``. Lines therefore have a stroke that does not scale; labels are outside the SVG.
+
+
+WIDTH, HEIGHT = 1000.0, 200.0
+
+_FLAT = Decimal("0.2")
+"""Below this part of its cap, spending would be a flat line under the cap: the cap is left out then."""
+
+_ROOM = 1.08
+"""Upper end of the scale as a multiple of the largest value, so that no line lies on the upper edge."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """A bar of the spent share of a cap.
+
+    Args:
+        label: Text for readers who do not see the bar.
+        settled, reserved: Lengths; together at most ``WIDTH``.
+        percent: Spent share of the cap, rounded up to a whole per cent; None without a cap.
+        over: Whether more is spent than the cap allows, because the cap was lowered.
+    """
+
+    label: str
+    settled: float
+    reserved: float
+    percent: int | None
+    over: bool
+
+
+def gauge(amount: Amount, whose: str) -> Gauge:
+    """Return the bar of one currency of an account.
+
+    >>> gauge(Amount("epsilon", Decimal(3), Decimal(1), Decimal(8)), "all").label
+    'all: epsilon 3 of 8 spent, 1 of it reserved'
+    """
+    whole = max(amount.spent, amount.cap or amount.spent)
+    settled_width, reserved = (
+        float(part / whole) * WIDTH if whole else 0.0
+        for part in (amount.spent - amount.reserved, amount.reserved)
+    )
+    of_cap = "" if amount.cap is None else f" of {number(amount.cap)}"
+    reserved_text = f", {number(amount.reserved)} of it reserved" if amount.reserved else ""
+    label = f"{whose}: {amount.currency} {number(amount.spent)}{of_cap} spent{reserved_text}"
+    over = amount.cap is not None and amount.spent > amount.cap
+    percent = ceil(100 * amount.spent / amount.cap) if amount.cap else None
+    return Gauge(label, round(settled_width, 2), round(reserved, 2), percent, over)
+
+
+@dataclass(frozen=True, slots=True)
+class SpendingCurve:
+    """Spending over time, as a line of steps.
+
+    Args:
+        label: Text for readers who do not see the line.
+        spent, forecast: Points in the notation of SVG; ``forecast`` is empty if there is none.
+        cap: y of the cap's line; None if the cap is far above.
+        today: x of today.
+        first, last, top: Labels of the axes; ``top`` is the value at the upper edge.
+    """
+
+    label: str
+    spent: str
+    forecast: str
+    cap: float | None
+    today: float
+    first: str
+    last: str
+    top: str
+
+
+def curve(course: Course, now: datetime) -> SpendingCurve | None:
+    """Return the line of one currency of an account; None if nothing was ever spent."""
+    if not course.days:
+        return None
+    today = now.astimezone(UTC)
+    start = datetime.combine(course.days[0][0], time(), UTC)
+    passed = max(today - start, timedelta(days=1))
+    end = today + max(passed / 3, timedelta(days=7))
+    ahead = _ahead(course, today, end)
+    largest = max(value for _, value in (*course.days, *ahead))
+    cap = course.amount.cap
+    shown_cap = None if cap is None or largest < _FLAT * cap else cap
+    top = float(largest if shown_cap is None else max(largest, shown_cap)) * _ROOM
+
+    def across(when: datetime) -> float:
+        return round((when - start) / (end - start) * WIDTH, 2)
+
+    def up(value: Decimal) -> float:
+        return round(HEIGHT - float(value) / top * HEIGHT, 2)
+
+    steps = [(0.0, up(Decimal(0)))]
+    for day, value in course.days:
+        place = across(min(datetime.combine(day, time(12), UTC), today))
+        steps += [(place, steps[-1][1]), (place, up(value))]
+    steps.append((across(today), steps[-1][1]))
+    first, total = course.days[0][0], course.days[-1][1]
+    total_text = f"{course.amount.currency}: {number(total)} spent since {first:%Y-%m-%d}"
+    return SpendingCurve(
+        label=f"{total_text}; {in_words(course)}",
+        spent=_points(steps),
+        forecast=_points([(across(when), up(value)) for when, value in ahead]),
+        cap=None if shown_cap is None else up(shown_cap),
+        today=across(today),
+        first=f"{start:%Y-%m-%d}",
+        last=f"{end:%Y-%m-%d}",
+        top=number(_rounded(largest)) if shown_cap is None else f"the cap, {number(shown_cap)}",
+    )
+
+
+def _ahead(course: Course, today: datetime, end: datetime) -> list[tuple[datetime, Decimal]]:
+    """Return the points of the forecast until the end of the figure, at most up to the cap."""
+    plan = course.forecast
+    if plan is None:
+        return []
+    until = end if plan.ends is None else min(end, plan.ends)
+    days = Decimal((until - today) / timedelta(days=1))
+    spent = course.amount.spent
+    return [(today, spent), (until, spent + max(days, Decimal(0)) * plan.daily)]
+
+
+def in_words(course: Course) -> str:
+    plan, cap = course.forecast, course.amount.cap
+    if plan is None and course.young:
+        end = "; the cap is reached" if cap is not None and course.amount.spent >= cap else ""
+        return f"no rate yet: spending began on {course.days[0][0]:%Y-%m-%d}{end}"
+    if plan is None:
+        return "nothing spent in the last four weeks"
+    rate = f"about {number(_rounded(plan.daily))} a day"
+    if cap is None:
+        return rate
+    if course.amount.spent >= cap:
+        return f"{rate}; the cap is reached"
+    if plan.ends is None:
+        return f"{rate}; the cap is more than ten years away"
+    return f"{rate}; the cap is reached on {plan.ends:%Y-%m-%d}"
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """Runs of one group on a common scale: x of each run, and of their mean."""
+
+    name: str
+    label: str
+    marks: tuple[float, ...]
+    mean: float
+
+
+def lanes(groups: Sequence[tuple[str, Sequence[float]]]) -> tuple[Lane, ...]:
+    """Return a lane for each group that has runs, all on the same scale."""
+    filled = [(name, values) for name, values in groups if values]
+    low = min((min(values) for _, values in filled), default=0.0)
+    high = max((max(values) for _, values in filled), default=0.0)
+    room = 0.04 * (high - low) or 1.0
+
+    def place(value: float) -> float:
+        return round((value - low + room) / (high - low + 2 * room) * WIDTH, 2)
+
+    drawn = []
+    for name, values in filled:
+        mean = sum(values) / len(values)
+        span = f"from {min(values):.4g} to {max(values):.4g}"
+        label = f"{name}: {len(values)} runs, mean {mean:.4g}, {span}"
+        drawn.append(Lane(name, label, tuple(map(place, values)), place(mean)))
+    return tuple(drawn)
+
+
+def bar(value: float, largest: float) -> float:
+    """Length of a bar among others, of which the longest fills the figure."""
+    return round(min(max(value / largest, 0.0), 1.0) * WIDTH, 2) if largest > 0 else 0.0
+
+
+def number(amount: Decimal) -> str:
+    """Digits in groups, no exponent, no trailing zeros.
+
+    >>> number(Decimal("12345.50"))
+    '12,345.5'
+    """
+    text = f"{amount:,f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _rounded(amount: Decimal) -> Decimal:
+    return amount.quantize(Decimal(1).scaleb(min(amount.adjusted() - 2, 0)))
+
+
+def _points(points: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{x:g},{y:g}" for x, y in points)
+
 
 # Releases and audits: receipts with their signatures, verdicts with their evidence.
 
@@ -108,6 +291,16 @@ def _audit(request: Request, desk: Desk, who: Identity) -> Context:
 
 
 def _drawn(report: AuditReport) -> Mapping[str, Any]:
+    planted, uniques = report.planted, report.uniques
+    sides = () if planted is None else (("even side", planted.even), ("odd side", planted.odd))
+    planted_runs = [
+        (f"{side}: planted {where}", [float(value) for value in values])
+        for side, runs in sides
+        for where, values in (("there", runs.own), ("on the other side", runs.other))
+    ]
+    twins = []
+    if uniques is not None:
+        twins = [("on the dataset", uniques.original), ("on its twins", uniques.twins)]
     blocks = report.blocks[:_MOST_BLOCKS]
     largest = max((one.strength for one in blocks), default=0.0)
     return {
@@ -117,8 +310,8 @@ def _drawn(report: AuditReport) -> Mapping[str, Any]:
         "sides": lanes(
             (("low side", report.g_low), ("high side", report.g_high), ("dataset", report.g_original))
         ),
-        "planted": _planted(report),
-        "uniques": _uniques(report),
+        "planted": lanes(planted_runs),
+        "uniques": lanes([(name, [float(value) for value in values]) for name, values in twins]),
         "checks": [_check(result, report) for result in report.checks],
         "blocks": [_block(one, largest, report.plan.level) for one in blocks],
         "more": len(report.blocks) - len(blocks),
@@ -126,26 +319,6 @@ def _drawn(report: AuditReport) -> Mapping[str, Any]:
         "level": f"{report.plan.level:.2g}",
         "settings": list(_settings(report)),
     }
-
-
-def _planted(report: AuditReport) -> tuple[Lane, ...]:
-    if report.planted is None:
-        return ()
-    sides = (("even side", report.planted.even), ("odd side", report.planted.odd))
-    return lanes(
-        [
-            (f"{side}: planted {where}", [float(value) for value in values])
-            for side, runs in sides
-            for where, values in (("there", runs.own), ("on the other side", runs.other))
-        ]
-    )
-
-
-def _uniques(report: AuditReport) -> tuple[Lane, ...]:
-    if report.uniques is None:
-        return ()
-    groups = (("on the dataset", report.uniques.original), ("on its twins", report.uniques.twins))
-    return lanes([(name, [float(value) for value in values]) for name, values in groups])
 
 
 def _check(result: CheckResult, report: AuditReport) -> Mapping[str, Any]:
@@ -191,35 +364,6 @@ _TITLES = {Scope.DATASET: "All together", Scope.PROJECT: "Projects", Scope.ANALY
 _LINES = 50
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """One currency of one account, formatted for the page; of the whole dataset without names."""
-
-    holder: str
-    project: str
-    course: Course
-    gauge: Gauge
-    curve: SpendingCurve | None
-    forecast: str
-
-    @property
-    def spent(self) -> str:
-        return number(self.course.amount.spent)
-
-    @property
-    def reserved(self) -> str:
-        return number(self.course.amount.reserved) if self.course.amount.reserved else ""
-
-    @property
-    def cap(self) -> str:
-        return "" if self.course.amount.cap is None else number(self.course.amount.cap)
-
-    @property
-    def left(self) -> str:
-        amount = self.course.amount
-        return "" if amount.cap is None else number(max(amount.cap - amount.spent, Decimal(0)))
-
-
 def _budget(request: Request, desk: Desk, who: Identity) -> Context:
     archive = desk.archive(who)
     dataset = request.path_params.get("name") or next(iter(archive.datasets), "")
@@ -227,16 +371,29 @@ def _budget(request: Request, desk: Desk, who: Identity) -> Context:
         raise NotFoundError(what=f"dataset '{dataset.removeprefix(PREFIX)}'")
     accounts, now = desk.accounts(who, dataset), desk.clock()
     days = archive.days(dataset)
-    gauges: dict[Scope, list[Shown]] = {scope: [] for scope in Scope}
+    gauges: dict[Scope, list[Mapping[str, Any]]] = {scope: [] for scope in Scope}
     for one in accounts:
         spending = days.get(Account(Scope(one.scope), dataset, one.holder), {})
         course = courses(amounts(one.spent, one.reserved, one.cap), spending, now)
         *path, holder = one.holder.split("/")
         project = path[-2] if one.scope == Scope.ANALYST and len(path) > 1 else ""
-        for currency in course:
-            bar = gauge(currency.amount, holder or "all together")
-            line, forecast = curve(currency, now), in_words(currency)
-            gauges[Scope(one.scope)].append(Shown(holder, project, currency, bar, line, forecast))
+        for currency in course:  # of the whole dataset without names
+            amount = currency.amount
+            left = None if amount.cap is None else max(amount.cap - amount.spent, Decimal(0))
+            gauges[Scope(one.scope)].append(
+                {
+                    "holder": holder,
+                    "project": project,
+                    "course": currency,
+                    "gauge": gauge(amount, holder or "all together"),
+                    "curve": curve(currency, now),
+                    "forecast": in_words(currency),
+                    "spent": number(amount.spent),
+                    "reserved": number(amount.reserved) if amount.reserved else "",
+                    "cap": "" if amount.cap is None else number(amount.cap),
+                    "left": "" if left is None else number(left),
+                }
+            )
     page = desk.lines(who, dataset, _LINES, request.query_params.get("before", ""))
     return {
         "firsts": [one for one in desk.first_decisions(who) if one.resource.startswith(LINE)],
@@ -270,15 +427,6 @@ _EFFECTS = {
 _ORDER = {"steward": 0, "auditor": 1, "analyst": 2}
 
 
-@dataclass(frozen=True, slots=True)
-class PersonRow:
-    """A row of the table of enrolled people."""
-
-    person: Person
-    state: str
-    tone: str
-
-
 def _people(request: Request, desk: Desk, who: Identity) -> Context:  # noqa: ARG001
     people = sorted(
         desk.people(who),
@@ -286,7 +434,7 @@ def _people(request: Request, desk: Desk, who: Identity) -> Context:  # noqa: AR
     )
     firsts = [one for one in desk.first_decisions(who) if one.resource.startswith(("people/", "keys/"))]
     return {
-        "rows": list(_rows(people, desk.clock())),
+        "rows": [{"person": one, **_state_of(one, desk.clock())} for one in people],
         "firsts": firsts,
         "two": desk.preview(who, Kind.DISABLE, f"people/{who.name}", {}).two,
         "keys": {use: desk.preview(who, Kind.ROTATE, f"keys/{use}", {}) for use in (CARDS, LOG)},
@@ -295,17 +443,15 @@ def _people(request: Request, desk: Desk, who: Identity) -> Context:  # noqa: AR
     }
 
 
-def _rows(people: list[Person], now: datetime) -> Iterator[PersonRow]:
-    for person in people:
-        until = person.certificate_until
-        if person.disabled:
-            yield PersonRow(person, "disabled", "bad")
-        elif until is not None and until < now:
-            yield PersonRow(person, "certificate expired", "bad")
-        elif until is not None and until < now + SOON:
-            yield PersonRow(person, "certificate expires soon", "warn")
-        else:
-            yield PersonRow(person, "enabled", "good")
+def _state_of(person: Person, now: datetime) -> Mapping[str, str]:
+    until = person.certificate_until
+    if person.disabled:
+        return {"state": "disabled", "tone": "bad"}
+    if until is not None and until < now:
+        return {"state": "certificate expired", "tone": "bad"}
+    if until is not None and until < now + SOON:
+        return {"state": "certificate expires soon", "tone": "warn"}
+    return {"state": "enabled", "tone": "good"}
 
 
 def _request(form: Form, desk: Desk, who: Identity) -> ChangeResult:
@@ -332,18 +478,14 @@ def _request(form: Form, desk: Desk, who: Identity) -> ChangeResult:
 _ENTRIES = 100
 
 
-def _log(request: Request, desk: Desk, who: Identity) -> Context:  # noqa: ARG001
-    return _entries(desk, who, "", "")
-
-
 def _search(form: Form, desk: Desk, who: Identity) -> ChangeResult:
     """Return the matching entries; by POST, so that no address contains a search text."""
     query = form.text("q")
-    context = _entries(desk, who, query, form.text("before"))
+    context = _log(form, desk, who, query, form.text("before"))
     return ChangeResult("/log", template="log.html", context=context)
 
 
-def _entries(desk: Desk, who: Identity, query: str, token: str) -> Context:
+def _log(_: Form | Request, desk: Desk, who: Identity, query: str = "", token: str = "") -> Context:
     page: Page[Event] = Page((), "")
     problem = ""
     try:

@@ -5,8 +5,10 @@ The checks hold for each path, even for paths that do not exist.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlsplit
+from uuid import UUID
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
@@ -145,13 +147,12 @@ class Wall:
 
 async def _body(headers: Headers, receive: Receive) -> bytes:
     """Return the whole body; one that is too long, late or abandoned ends in an error."""
+    what, advice = "The number of bytes of the request", "Send a shorter text."
     length = headers.get("content-length", "0")
     if len(length) > 9 or not length.isdecimal() or int(length) > LARGEST_BODY:
-        raise TooLargeError(
-            what="The number of bytes of the request", limit=LARGEST_BODY, advice="Send a shorter text."
-        )
+        raise TooLargeError(what=what, limit=LARGEST_BODY, advice=advice)
     body = bytearray()
-    try:
+    with suppress(TimeoutError):
         async with asyncio.timeout(BODY_SECONDS):
             while True:
                 message = await receive()
@@ -159,15 +160,9 @@ async def _body(headers: Headers, receive: Receive) -> bytes:
                     break
                 body += message.get("body", b"")
                 if len(body) > LARGEST_BODY:
-                    raise TooLargeError(
-                        what="The number of bytes of the request",
-                        limit=LARGEST_BODY,
-                        advice="Send a shorter text.",
-                    )
+                    raise TooLargeError(what=what, limit=LARGEST_BODY, advice=advice)
                 if not message.get("more_body"):
                     return bytes(body)
-    except TimeoutError:
-        pass
     raise OperationCancelledError
 
 
@@ -207,39 +202,32 @@ class Form:
         """Return all values of a field that may be there more than once."""
         return [value for field, value in self._pairs if field == name]
 
-    def names(self) -> list[str]:
-        return list(dict.fromkeys(name for name, _ in self._pairs))
+
+def request_id_of(form: Form) -> str:
+    """Return the UUID by which a change that is sent twice is made once; raises InvalidInputError."""
+    text = form.text("request_id")
+    with suppress(ValueError):
+        return str(UUID(text))
+    raise InvalidInputError(field="request_id", problem="is not a UUID")
 
 
 def session_cookie(request: Request, kind: str = COOKIE) -> str:
     """Return the secret of the browser's session; empty if the cookie is missing or occurs twice."""
-    cookies: list[str] = []
-    for header in request.headers.getlist("cookie"):
-        for part in header.split(";"):
-            name, _, value = part.strip().partition("=")
-            if name == kind:
-                cookies.append(value)
+    parts = (part for header in request.headers.getlist("cookie") for part in header.split(";"))
+    pairs = (part.strip().partition("=") for part in parts)
+    cookies = [value for name, _, value in pairs if name == kind]
     return cookies[0] if len(cookies) == 1 else ""
 
 
-def set_session(response: Response, token: str) -> None:
-    """Let the browser keep a session's secret until it is closed."""
-    _set_cookie(response, token, None)
-
-
-def forget_session(response: Response) -> None:
-    """Let the browser forget its session's secret."""
-    _set_cookie(response, "", 0)
+def set_session(response: Response, token: str, seconds: int | None = None) -> None:
+    """Let the browser keep a session's secret until it is closed; 0 seconds: forget it."""
+    response.set_cookie(
+        COOKIE, token, max_age=seconds, path="/", secure=True, httponly=True, samesite="strict"
+    )
 
 
 def set_attempt(response: Response, token: str, seconds: int) -> None:
     """Let the browser keep the secret of a sign-in that has begun; 0 seconds: forget it."""
     response.set_cookie(
         ATTEMPT, token, max_age=seconds, path="/", secure=True, httponly=True, samesite="lax"
-    )
-
-
-def _set_cookie(response: Response, value: str, age: int | None) -> None:
-    response.set_cookie(
-        COOKIE, value, max_age=age, path="/", secure=True, httponly=True, samesite="strict"
     )

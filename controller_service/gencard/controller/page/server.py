@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
+from hmac import compare_digest
 from importlib.resources import files
 from typing import Any
 from urllib.parse import urlsplit
@@ -34,7 +35,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from gencard.controller.base.fair_use import Bounds, Shares
 from gencard.controller.base.listening import TlsFiles, bound
 from gencard.controller.controller_state import ControllerState
-from gencard.controller.page import card_views, register_views, views
+from gencard.controller.page import register_views, views
 from gencard.controller.page.oidc import ANSWER, ATTEMPT_SECONDS, Oidc, oidc_of
 from gencard.controller.page.passkeys import (
     SIGN_IN,
@@ -49,7 +50,6 @@ from gencard.controller.page.security import (
     NO_STORE,
     Form,
     Wall,
-    forget_session,
     refusal_of,
     session_cookie,
     set_attempt,
@@ -58,7 +58,13 @@ from gencard.controller.page.security import (
 from gencard.controller.page.views import ChangeResult, Context, FormAction, View
 from gencard.controller.settings_tables import PageTable
 from gencard.controller.stewards.desk import Desk
-from gencard.core.errors import GencardError, InternalError, NotFoundError, UnauthenticatedError
+from gencard.core.errors import (
+    GencardError,
+    InternalError,
+    NotFoundError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+)
 from gencard.shell import as_written, visible
 from gencard.wire.canonical import sha256
 from gencard.wire.keys import Identity
@@ -66,7 +72,6 @@ from gencard.wire.keys import Identity
 # Templates and files of the page, read once; everything that a template prints is escaped.
 
 _KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-_DAY = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,31 +85,12 @@ class Asset:
 
 @cache
 def assets() -> Mapping[str, Asset]:
-    folder = files(__package__) / "static"
-    contents = {
-        entry.name: entry.read_bytes()
-        for entry in folder.iterdir()
-        if entry.name.rpartition(".")[2] in _KINDS
-    }
-    return {
-        name: Asset(content, _KINDS[name.rpartition(".")[2]], hashlib.sha256(content).hexdigest()[:12])
-        for name, content in contents.items()
-    }
-
-
-def asset_address(name: str) -> str:
-    """Return the address of a file for browsers, which changes with the file's content."""
-    return f"/static/{name}?{assets()[name].digest}"
-
-
-def asset_response(name: str, query: str) -> Response | None:
-    """Return the response with a file; None if no file has this name."""
-    asset = assets().get(name)
-    if asset is None:
-        return None
-    same = query == asset.digest
-    cache_control = f"private, max-age={_DAY}, immutable" if same else NO_STORE
-    return Response(asset.content, media_type=asset.kind, headers={"cache-control": cache_control})
+    by_name: dict[str, Asset] = {}
+    for entry in (files(__package__) / "static").iterdir():
+        if (kind := _KINDS.get(entry.name.rpartition(".")[2])) is not None:
+            content = entry.read_bytes()
+            by_name[entry.name] = Asset(content, kind, hashlib.sha256(content).hexdigest()[:12])
+    return by_name
 
 
 @cache
@@ -118,16 +104,17 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["asset"] = asset_address
+    # the address of a file for browsers changes with the file's content
+    environment.globals["asset"] = lambda name: f"/static/{name}?{assets()[name].digest}"
     # its result counts as safe HTML, which it is not inside an attribute
     del environment.filters["tojson"]
     environment.filters |= {
         "ago": ago,
-        "day": day,
+        "day": lambda time: f"{time.astimezone(UTC):%Y-%m-%d}",
         "json": json.dumps,
-        "minute": minute,
-        "number": number,
-        "person": person,
+        "minute": lambda time: f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC",
+        "number": "{:,}".format,
+        "person": lambda uri: uri.rpartition("/")[2],
     }
     return environment
 
@@ -137,31 +124,6 @@ def _without_controls(value: Any) -> Any:
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     return visible(value, lambda letter: letter if letter == "\t" else as_written(letter))
-
-
-def rendered(template: str, context: Mapping[str, Any]) -> str:
-    return environment().get_template(template).render(context)
-
-
-def person(uri: str) -> str:
-    """Return the name in an identity's URI.
-
-    >>> person("spiffe://gencard.local/pilot/analyst/ana")
-    'ana'
-    """
-    return uri.rpartition("/")[2]
-
-
-def day(time: datetime) -> str:
-    return f"{time.astimezone(UTC):%Y-%m-%d}"
-
-
-def minute(time: datetime) -> str:
-    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-
-
-def number(value: int) -> str:
-    return f"{value:,}"
 
 
 _SPANS = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
@@ -206,26 +168,30 @@ class PageParts:
 
     def application(self) -> ASGIApp:
         """Everything behind the outer wall."""
+        options = self.ceremonies.assertion_options
+        issuer = "" if self.oidc is None else urlsplit(self.oidc.table.issuer).hostname
+        sign_in = {"title": "Sign in", "issuer": issuer}
         routes = [
-            Route("/static/{name}", self._static, methods=["GET"]),
-            self._open("/sign-in", "GET", self._sign_in_page),
-            self._open("/sign-in/options", "POST", self._sign_in_options),
-            self._open("/sign-in", "POST", self._in_lane(self._sign_in)),
-            self._open("/passkey", "GET", self._passkey_page),
-            self._open("/passkey/options", "POST", self._in_lane(self._passkey_options)),
-            self._open("/passkey", "POST", self._in_lane(self._passkey)),
+            Route("/static/{name}", partial(self._ending, "/static", _static), methods=["GET"]),
+            self._open("/sign-in", "GET", lambda _: _page("sign_in.html", sign_in)),
+            self._open("/sign-in/options", "POST", lambda _: _json(options(SIGN_IN))),
+            self._open("/sign-in", "POST", partial(self._in_lane, self._sign_in)),
+            self._open("/passkey", "GET", lambda _: _page("passkey.html", {"title": "New passkey"})),
+            self._open("/passkey/options", "POST", partial(self._in_lane, self._passkey_options)),
+            self._open("/passkey", "POST", partial(self._in_lane, self._passkey)),
             self._signed_in("/sign-out", "POST", self._sign_out),
             self._signed_in("/decide/options", "POST", self._decide_options),
             self._signed_in("/decide", "POST", self._decide),
         ]
         if self.oidc is not None:
             for path, answer in (("/sign-in/oidc", self._to_issuer), (ANSWER, self._from_issuer)):
-                routes.append(self._open(path, "GET", self._with_issuer(partial(answer, self.oidc))))
+                at_issuer = partial(self._with_issuer, partial(answer, self.oidc))
+                routes.append(self._open(path, "GET", at_issuer))
         routes += [self._signed_in(one.path, "POST", partial(self._change, one)) for one in self.changes]
         routes += [self._signed_in(one.path, "GET", partial(self._view, one)) for one in self.views]
-        routes.append(Route("/{path:path}", self._nowhere, methods=["GET", "POST"]))
-        application = Starlette(routes=routes)
-        return Wall(application, self.ceremonies.origin, self._refusal)
+        nowhere = NotFoundError(what="page")
+        routes.append(Route("/{path:path}", lambda _: _refusal(nowhere), methods=["GET", "POST"]))
+        return Wall(Starlette(routes=routes), self.ceremonies.origin, _refusal)
 
     def _open(self, path: str, method: str, answer: Answer) -> Route:
         """Return a public route; only connections limit its use, unless its answer is queued.
@@ -233,44 +199,28 @@ class PageParts:
         Stewards behind a tunnel share its address with other callers, so cheap answers are not limited
         by address.
         """
+        return Route(path, partial(self._ending, path, answer), methods=[method])
 
-        def endpoint(request: Request) -> Response:
-            return self._ending(path, lambda: answer(request))
-
-        return Route(path, endpoint, methods=[method])
-
-    def _in_lane(self, answer: Answer) -> Answer:
+    def _in_lane(self, answer: Answer, request: Request) -> Response:
         """Limit an answer by the steward of the passkey or link in the request, else by address."""
+        form = Form(request)
+        name = self.ceremonies.holder(form.text("assertion"), form.text("link"))
+        lane = (self.shares, f"sign-in {name}") if name else (self.strangers, _address(request))
+        with lane[0].taken(lane[1]):
+            return answer(request)
 
-        def within(request: Request) -> Response:
-            form = Form(request)
-            name = self.ceremonies.holder(form.text("assertion"), form.text("link"))
-            lane = (self.shares, f"sign-in {name}") if name else (self.strangers, _address(request))
-            with lane[0].taken(lane[1]):
-                return answer(request)
-
-        return within
-
-    def _with_issuer(self, answer: Answer) -> Answer:
+    def _with_issuer(self, answer: Answer, request: Request) -> Response:
         """Limit an answer by address in a queue of its own: waiting for an issuer delays no passkey."""
-
-        def within(request: Request) -> Response:
-            with self.at_issuer.taken(_address(request)):
-                return answer(request)
-
-        return within
+        with self.at_issuer.taken(_address(request)):
+            return answer(request)
 
     def _signed_in(
         self, path: str, method: str, answer: Callable[[Session, Request], Response]
     ) -> Route:
         """Return a route for stewards with a session; others are led to the sign-in."""
+        return self._open(path, method, partial(self._in_session, answer))
 
-        def endpoint(request: Request) -> Response:
-            return self._ending(path, lambda: self._in_session(request, answer))
-
-        return Route(path, endpoint, methods=[method])
-
-    def _in_session(self, request: Request, answer: Callable[[Session, Request], Response]) -> Response:
+    def _in_session(self, answer: Callable[[Session, Request], Response], request: Request) -> Response:
         polled = request.headers.get("x-gencard-poll") == "yes"
         try:
             session = self.sessions.find(session_cookie(request), by_person=not polled)
@@ -280,51 +230,29 @@ class PageParts:
             if request.headers.get("hx-request") == "true":
                 response = Response(status_code=204, headers={"hx-redirect": "/sign-in"})
             elif request.method == "POST":
-                response = self._refusal(UnauthenticatedError(advice="Sign in, then decide again."))
+                response = _refusal(UnauthenticatedError(advice="Sign in, then decide again."))
             else:
                 response = RedirectResponse("/sign-in", 303)
-            forget_session(response)
+            set_session(response, "", 0)
             return response
-        if request.method == "POST":
-            session.check_csrf(Form(request).text("csrf"))
+        # a change must come from a form of this session
+        if request.method == "POST" and not compare_digest(
+            Form(request).text("csrf").encode(), session.csrf.encode()
+        ):
+            raise PermissionDeniedError
         with self.shares.taken(session.who.uri):
             return answer(session, request)
 
-    def _ending(self, path: str, answer: Callable[[], Response]) -> Response:
+    def _ending(self, path: str, answer: Answer, request: Request) -> Response:
         try:
-            return answer()
+            return answer(request)
         except GencardError as error:
             refusal = error
         except Exception as error:  # its text may quote a record: only its class is logged
             incident = secrets.token_hex(8)
             self.report(f"page {path}", incident, type(error).__name__)
             refusal = InternalError(incident=incident)
-        return self._refusal(refusal)
-
-    def _refusal(self, error: GencardError) -> Response:
-        status, message, advice = refusal_of(error)
-        context = {"title": "Request failed", "message": message, "advice": advice, "who": None}
-        return HTMLResponse(rendered("error.html", context), status)
-
-    def _static(self, request: Request) -> Response:
-        def answer() -> Response:
-            response = asset_response(request.path_params["name"], request.url.query)
-            if response is None:
-                raise NotFoundError(what="file")
-            return response
-
-        return self._ending("/static", answer)
-
-    def _nowhere(self, request: Request) -> Response:  # noqa: ARG002 - Starlette calls it so
-        return self._refusal(NotFoundError(what="page"))
-
-    def _sign_in_page(self, request: Request) -> Response:  # noqa: ARG002
-        issuer = "" if self.oidc is None else urlsplit(self.oidc.table.issuer).hostname
-        context = {"title": "Sign in", "who": None, "issuer": issuer}
-        return HTMLResponse(rendered("sign_in.html", context))
-
-    def _sign_in_options(self, request: Request) -> Response:  # noqa: ARG002
-        return _json(self.ceremonies.assertion_options(SIGN_IN))
+        return _refusal(refusal)
 
     def _sign_in(self, request: Request) -> Response:
         answer = Form(request).text("assertion")
@@ -348,14 +276,11 @@ class PageParts:
         known_as = sha256(f"{oidc.table.issuer} {subject}".encode())
         who = self.desk.enter(name, {"way": "oidc", "key": known_as})
         token = self.sessions.open(who, "", session_cookie(request))
-        response = HTMLResponse(rendered("signed_in.html", {"title": "Signed in", "who": None}))
+        response = _page("signed_in.html", {"title": "Signed in"})
         response.headers["refresh"] = "0; url=/"
         set_attempt(response, "", 0)
         set_session(response, token)
         return response
-
-    def _passkey_page(self, request: Request) -> Response:  # noqa: ARG002
-        return HTMLResponse(rendered("passkey.html", {"title": "New passkey", "who": None}))
 
     def _passkey_options(self, request: Request) -> Response:
         return _json(self.ceremonies.enrolment_options(Form(request).text("link")))
@@ -368,7 +293,7 @@ class PageParts:
     def _sign_out(self, session: Session, request: Request) -> Response:  # noqa: ARG002
         self.sessions.close(session_cookie(request))
         response = RedirectResponse("/sign-in", 303)
-        forget_session(response)
+        set_session(response, "", 0)
         response.headers["clear-site-data"] = '"cache", "cookies", "storage"'
         return response
 
@@ -377,9 +302,8 @@ class PageParts:
         return _json(options) if options else Response(status_code=204)
 
     def _decide(self, session: Session, request: Request) -> Response:
-        return self._done(
-            session, DecisionPages(self.desk, self.ceremonies).decide(session, Form(request))
-        )
+        decisions = DecisionPages(self.desk, self.ceremonies)
+        return self._done(session, decisions.decide(session, Form(request)))
 
     def _change(self, change: FormAction, session: Session, request: Request) -> Response:
         return self._done(session, change.make(Form(request), self.desk, session.who))
@@ -414,7 +338,7 @@ class PageParts:
             "request_id": lambda: str(uuid4()),
             "fields_of": fields_of,
         }
-        return HTMLResponse(rendered(template, {**common, **context}))
+        return _page(template, {**common, **context})
 
 
 def _part(divisor: int) -> Shares:
@@ -426,13 +350,35 @@ def _address(request: Request) -> str:
     return "" if request.client is None else request.client.host
 
 
+def _page(template: str, context: Context, status: int = 200) -> Response:
+    """Return a page; without ``who`` in its context, that of a visitor who is not signed in."""
+    content = environment().get_template(template).render({"who": None, **context})
+    return HTMLResponse(content, status)
+
+
+def _refusal(error: GencardError) -> Response:
+    status, message, advice = refusal_of(error)
+    context = {"title": "Request failed", "message": message, "advice": advice}
+    return _page("error.html", context, status)
+
+
+def _static(request: Request) -> Response:
+    asset = assets().get(request.path_params["name"])
+    if asset is None:
+        raise NotFoundError(what="file")
+    same = request.url.query == asset.digest
+    cache_control = "private, max-age=86400, immutable" if same else NO_STORE
+    headers = {"cache-control": cache_control}
+    return Response(asset.content, media_type=asset.kind, headers=headers)
+
+
 def _json(text: str) -> Response:
     return Response(text, media_type="application/json")
 
 
 # The server.
 
-MODULES = (views, card_views, register_views)
+MODULES = (views, register_views)
 """Modules of views, in the order of the navigation."""
 
 MOST_CONNECTIONS = 100
@@ -466,7 +412,13 @@ class PatientProtocol(H11Protocol):
             # Otherwise a client that holds all connections open would lock stewards out: the oldest
             # connection without a whole request ends, of the address that has most of them.
             others = (one for one in self.connections if isinstance(one, PatientProtocol))
-            waiting = [one for one in others if one is not self and one.has_no_request]
+            # of these nothing, or part of a request, has come since the last answer
+            waiting = [
+                one
+                for one in others
+                if one is not self
+                and (one.cycle is None or one.cycle.response_complete or one.cycle.more_body)
+            ]
             if waiting:
                 connections = Counter(one.host for one in waiting)
                 oldest = min(waiting, key=lambda one: (-connections[one.host], one._since))
@@ -481,11 +433,6 @@ class PatientProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._stop_waiting()
-
-    @property
-    def has_no_request(self) -> bool:
-        """Whether nothing, or part of a request, has come since the last answer."""
-        return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
 
     @property
     def host(self) -> str:
@@ -528,16 +475,13 @@ def start_page(
     port = listeners[0].getsockname()[1]
     origin = table.origin or f"https://localhost:{port}"
 
-    def includes(who: Identity) -> bool:
-        return desk.person(who) is not None
-
     def key(who: Identity) -> str:
         person = desk.person(who)
         return "" if person is None else " ".join(sorted(person.keys_in_force))
 
     idle = timedelta(minutes=table.idle_minutes)
     sessions = Sessions(idle, key, state.passkeys.is_kept, state.cards.clock)
-    ceremonies = Ceremonies(state.passkeys, origin, includes)
+    ceremonies = Ceremonies(state.passkeys, origin, lambda who: desk.person(who) is not None)
     shown = [view for module in MODULES for view in module.VIEWS]
     changes = [change for module in MODULES for change in module.CHANGES]
     oidc = None if table.oidc is None else oidc_of(table.oidc, origin, state.cards.clock)

@@ -243,28 +243,25 @@ def examined(
     InvalidInputError says what contradicts the enrolled people; UnauthenticatedError: a file is
     malformed.
     """
-    entry = folder / "identities" / f"{request.name}.toml"
+    name = request.name
+    entry = folder / "identities" / f"{name}.toml"
     enrolled = enrolled_in(entry) if entry.is_file() else None
-    identity = _identity(enrolled, trust_domain, request.name, role, project)
+    identity = _identity(enrolled, trust_domain, name, role, project)
     if enrolled is not None and enrolled.disabled:
-        problem = (
-            f"{request.name} is disabled; run `gencard-controller person enable {request.name}` first"
-        )
+        problem = f"{name} is disabled; run `gencard-controller person enable {name}` first"
         raise InvalidInputError(field="name", problem=problem)
     people = read_identities(folder / "identities")
     _check_keys_are_free(people, request, identity)
     tls_key = tls_key_id(request.tls_key)
     if enrolled is None:
         if identity.uri in people:
-            problem = f"{request.name} is enrolled by another file than {entry.name}; rename that file"
+            problem = f"{name} is enrolled by another file than {entry.name}; rename that file"
             raise InvalidInputError(field="name", problem=problem)
         if again:
-            raise InvalidInputError(
-                field="name", problem=f"{request.name} is not enrolled, so --again does not apply"
-            )
-        return Enrolment(
-            EnrolmentKind.NEW, Enrolled(identity, request.signing_key, tls_keys=(tls_key,)), request
-        )
+            problem = f"{name} is not enrolled, so --again does not apply"
+            raise InvalidInputError(field="name", problem=problem)
+        newcomer = Enrolled(identity, request.signing_key, tls_keys=(tls_key,))
+        return Enrolment(EnrolmentKind.NEW, newcomer, request)
     if enrolled.signing_key == request.signing_key:
         if not enrolled.connects_with(tls_key):
             # a copy of an old folder could otherwise bring its TLS key back into force
@@ -283,12 +280,9 @@ def examined(
         problem = "is not new; the person must run `gencard enrol NAME --again`, which makes both keys"
         raise InvalidInputError(field="TLS key", problem=problem)
     if not again:
-        problem = (
-            f"{request.name} is already enrolled with another signing key; use --again to replace it"
-        )
+        problem = f"{name} is already enrolled with another signing key; use --again to replace it"
         raise InvalidInputError(field="name", problem=problem)
-    earlier = (*enrolled.earlier, enrolled.signing_key)
-    tls_keys = _with(enrolled, tls_key)
+    earlier, tls_keys = (*enrolled.earlier, enrolled.signing_key), _with(enrolled, tls_key)
     replaced = Enrolled(identity, request.signing_key, earlier, tls_keys=tls_keys)
     return Enrolment(EnrolmentKind.REPLACED, replaced, request)
 
@@ -296,15 +290,6 @@ def examined(
 def _with(enrolled: Enrolled, tls_key: str) -> tuple[str, ...]:
     """Return the fingerprints of a person's TLS keys with this key last, which puts it in force."""
     return (*(key for key in enrolled.tls_keys if key != tls_key), tls_key)
-
-
-def complete(
-    folder: Path, enrolment: Enrolment, authority: KeyPair, *, address: str, now: datetime
-) -> EnrolmentAnswer:
-    """Make the answer, and ``write`` the person's file; raises as both."""
-    answer = answer_to(folder, enrolment, authority, address=address, now=now)
-    write(folder, enrolment.enrolled)
-    return answer
 
 
 def answer_to(
@@ -333,10 +318,12 @@ def enrol(
     now: datetime,
     again: bool = False,
 ) -> EnrolmentAnswer:
-    """``examined``, then ``complete``."""
+    """Answer a request, and write the person's file; raises as ``examined`` and ``write``."""
     domain = trust_domain_of(authority)
     enrolment = examined(folder, request, domain, role=role, project=project, again=again)
-    return complete(folder, enrolment, authority, address=address, now=now)
+    answer = answer_to(folder, enrolment, authority, address=address, now=now)
+    write(folder, enrolment.enrolled)
+    return answer
 
 
 def _identity(
@@ -379,14 +366,11 @@ def _public_key(file: Path) -> Ed25519PublicKey:
 def write(folder: Path, enrolled: Enrolled) -> None:
     """Put a person's file in its place, unless it says the same; StorageError leaves the earlier one."""
     entry = folder / "identities" / f"{enrolled.identity.name}.toml"
-    try:
+    with suppress(OSError):
         entry.parent.mkdir(mode=0o700, exist_ok=True)
-        if entry.is_file() and enrolled_in(entry) == enrolled:
-            return
-        write_whole(entry, [identity_text(enrolled).encode()])
+        if not entry.is_file() or enrolled_in(entry) != enrolled:
+            write_whole(entry, [identity_text(enrolled).encode()])
         return
-    except OSError:
-        pass
     raise StorageError
 
 

@@ -140,16 +140,13 @@ def certify(
         form = "spiffe://TRUST-DOMAIN/PROJECT/ROLE/NAME in a-z, 0-9, dot, - and (in the name) _"
         raise InvalidInputError(field="uri", problem=f"must have the form {form}") from None
     builder = _builder(_name(uri.rpartition("/")[2]), uri, key, now=now, life=LEAF_LIFE, hosts=hosts)
-    uses = [_SERVER if hosts else _CLIENT]
+    issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
     builder = (
         builder.issuer_name(authority.certificate.subject)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage("digital_signature"), critical=True)
-        .add_extension(x509.ExtendedKeyUsage(uses), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key()),
-            critical=False,
-        )
+        .add_extension(x509.ExtendedKeyUsage([_SERVER if hosts else _CLIENT]), critical=False)
+        .add_extension(issuer_key, critical=False)
     )
     return builder.sign(authority.key, hashes.SHA256())
 
@@ -373,15 +370,12 @@ class KeyRotation:
         key.settle(tx)  # what lies aside is written over
         old, new = key.current(tx), Ed25519PrivateKey.generate()
         key.prepare(new)
-        event = self.log.append(
-            tx,
-            action="rotate",
-            actor=by,
-            resource=f"keys/{key.use}",
-            details={"key": key_id(new.public_key())},
-            now=self.clock(),
-        )
-        time, number = time_text(event.time), _number(tx, key.use)  # of the log: it never goes back
+        entry = {"action": "rotate", "actor": by, "resource": f"keys/{key.use}"}
+        details = {"key": key_id(new.public_key())}
+        event = self.log.append(tx, **entry, details=details, now=self.clock())
+        newest = newest_change(tx, key.use)
+        number = 1 if newest is None else key_change_of(newest).number + 1
+        time = time_text(event.time)  # of the log: it never goes back
         change = KeyChange(key.use, number, old.public_key(), new.public_key(), time)
         add_change(tx, key.use, change.number, change.signed(old, new))
         return change
@@ -396,8 +390,3 @@ def key_history(tx: Connection, key: SigningKey) -> KeyHistory:
     """Return all keys of one use, checked; raises VerificationError."""
     current = key.current(tx).public_key()
     return KeyHistory(current, key.use).followed(all_changes(tx))
-
-
-def _number(tx: Connection, use: str) -> int:
-    newest = newest_change(tx, use)
-    return 1 if newest is None else key_change_of(newest).number + 1

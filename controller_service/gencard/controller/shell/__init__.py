@@ -2,8 +2,9 @@
 
 import os
 import re
+from collections.abc import Callable
 
-from gencard.core.errors import GencardError, NotFoundError
+from gencard.core.errors import GencardError, NotFoundError, NotLeadingError, TooLargeError
 from gencard.shell import print_error
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC reads it once, when it is imported
@@ -18,7 +19,6 @@ _LISTED_BY = {
 """Advice on what is not there, where it differs from that to an analyst; ``_CARDS`` on all else."""
 
 _CARDS = "List cards with `gencard-controller emergency cards`; names are exact."
-
 
 _READ_RECORDS = (
     "Check that the file or table is there, whole, and may be read by this account; `init` and "
@@ -51,3 +51,18 @@ def advice_of(error: GencardError) -> str:
 def say_error(error: GencardError) -> None:
     """Print an error and its advice."""
     print_error(error, advice_of(error))
+
+
+def run_shell(run: Callable[[], object]) -> int:
+    """Run a shell; a typed error becomes one line, advice, and exit code 1, or 3 of a lost lead."""
+    try:
+        run()
+    except GencardError as error:
+        say_error(error)
+        return 3 if isinstance(error, NotLeadingError) else 1
+    except MemoryError:
+        advice = "Free memory, or raise the process's limit, as with `ulimit -v`."
+        what, limit = "The memory for this command", "what this process may use"
+        say_error(TooLargeError(what=what, limit=limit, advice=advice))
+        return 1
+    return 0

@@ -148,12 +148,9 @@ def list_datasets(config: ConfigFile = HERE, as_json: AsJson = False) -> None:
         return
     datasets = table("Datasets", *(documents[0] if documents else ("name",)))
     for document in documents:
-        datasets.add_row(*(escape(_cell(value)) for value in document.values()))
+        state = "reviewed" if document["reviewed"] else "not reviewed"
+        datasets.add_row(*(escape(str(cell)) for cell in (document | {"reviewed": state}).values()))
     console.print(datasets)
-
-
-def _cell(value: object) -> str:
-    return {True: "reviewed", False: "not reviewed"}[value] if isinstance(value, bool) else str(value)
 
 
 @dataset_app.command()
@@ -167,7 +164,16 @@ def remove(
 ) -> None:
     """Remove a dataset from the settings. Records, schema file, cards and ledger are kept."""
     entry = dataset_entry(config, name)
-    open_cards = _open_cards(Settings.load(config), entry.name)
+    settings = Settings.load(config)
+    database, now = Database(settings.state.database_url), datetime.now(UTC)
+    database.migrate()
+    with database.reading() as tx:
+        if (last := EventLog.last(tx)) is not None:
+            now = max(now, last.time)
+        rows = list_cards(tx, dataset=f"{PREFIX}{entry.name}", limit=1_000_000).rows
+        cards = [as_of(card_of_bytes(row.body), now) for row in rows]
+    database.close()
+    open_cards = [card.name for card in cards if card.state not in ENDED]
     if open_cards and not force:
         problem = f"has {len(open_cards)} cards that have not ended, such as {open_cards[0]}; end them "
         problem += "with `gencard-controller emergency revoke` or `reject`, or use --force"
@@ -183,18 +189,6 @@ def remove(
     )
     say("name: it would have a budget of its own. A running service serves it until a restart.")
     say_in_force(config)
-
-
-def _open_cards(settings: Settings, dataset: str) -> list[str]:
-    database, now = Database(settings.state.database_url), datetime.now(UTC)
-    database.migrate()
-    with database.reading() as tx:
-        if (last := EventLog.last(tx)) is not None:
-            now = max(now, last.time)
-        rows = list_cards(tx, dataset=f"{PREFIX}{dataset}", limit=1_000_000).rows
-        cards = [as_of(card_of_bytes(row.body), now) for row in rows]
-    database.close()
-    return [card.name for card in cards if card.state not in ENDED]
 
 
 @caps_app.callback()
@@ -252,8 +246,11 @@ def set_caps(
             field="caps", problem="applies to one project, one analyst or all of them; give one option"
         )
     scope, holder = accounts_named[0] if accounts_named else ("dataset", "")
-    settings = Settings.load(config)
-    _check_holder(settings, scope, holder)
+    people = [one.identity for one in read_identities(Settings.load(config).signing.identities).values()]
+    names = {person.project if scope == "project" else person.name for person in people}
+    if holder and holder not in names:  # a cap of an unknown holder would be a mistake
+        problem = f"nobody is enrolled as {holder!r}; enrolled: {', '.join(sorted(names)) or 'none'}"
+        raise InvalidInputError(field=scope, problem=problem)
     name = dataset_entry(config, dataset).name
     with controller_state(config) as state, state.database.reading() as tx:
 
@@ -271,23 +268,10 @@ def set_caps(
         raise typer.Exit(1)
 
 
-def _check_holder(settings: Settings, scope: str, holder: str) -> None:
-    """Raise InvalidInputError for a cap of an unknown holder, which would be a mistake."""
-    people = [one.identity for one in read_identities(settings.signing.identities).values()]
-    names = {person.project if scope == "project" else person.name for person in people}
-    if holder and holder not in names:
-        problem = f"nobody is enrolled as {holder!r}; enrolled: {', '.join(sorted(names)) or 'none'}"
-        raise InvalidInputError(field=scope, problem=problem)
-
-
 # boxes: black boxes of the settings, and their reviews.
 
 
 boxes_app = new_typer(help="Show or review black boxes.", invoke_without_command=True)
-_REVIEW_LIMITS = (
-    "A review states that you trust the author: no audit finds what an author hides on purpose. "
-    "It holds for this digest only."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +298,18 @@ def boxes(context: typer.Context, config: ConfigFile = HERE, as_json: AsJson = F
         return
     entries = _listed(config)
     if as_json:
-        say_json([_box_document(one) for one in entries])
+        say_json(
+            [
+                {
+                    "name": one.box.name,
+                    "kind": one.box.kind,
+                    "tier": one.facts.tier,
+                    "sha256": one.facts.digest,
+                    "reviewedBy": one.facts.reviewed_by or None,
+                }
+                for one in entries
+            ]
+        )
         return
     for one in entries:
         console.print(f"[bold]{escape(one.box.name)}[/]  {one.box.kind}, {one.facts.tier}")
@@ -345,9 +340,8 @@ def review(
     try:
         reviewed = ReviewTable(name=by, digest=facts.digest)
     except ValidationError:
-        reviewed = None
-    if reviewed is None:
-        raise InvalidInputError(field="by", problem="must be one line of at most 200 characters")
+        problem = "must be one line of at most 200 characters"
+        raise InvalidInputError(field="by", problem=problem) from None
     if show:
         typer.echo(review_line(reviewed))
         return
@@ -355,7 +349,10 @@ def review(
     console.print(
         f"Recorded: {escape(by)} reviewed {escape(name)}, sha256 {facts.digest}.", soft_wrap=True
     )
-    console.print(_REVIEW_LIMITS)
+    console.print(
+        "A review states that you trust the author: no audit finds what an author hides on purpose. "
+        "It holds for this digest only."
+    )
     console.print("A running service reads this after a restart.")
 
 
@@ -364,14 +361,3 @@ def _listed(config: Path) -> list[_Listed]:
     entries = settings.black_boxes
     known = Boxes(entries, settings.limits.model_cells, settings.cell, settings.state.work)
     return [_Listed(box, known.facts(box.name)) for box in entries]
-
-
-def _box_document(one: _Listed) -> dict[str, object]:
-    facts = one.facts
-    return {
-        "name": one.box.name,
-        "kind": one.box.kind,
-        "tier": facts.tier,
-        "sha256": facts.digest,
-        "reviewedBy": facts.reviewed_by or None,
-    }

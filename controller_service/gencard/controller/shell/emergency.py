@@ -5,8 +5,6 @@ certificate: they use the state's files as the account that runs them, which the
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from decimal import Decimal
-from itertools import groupby
 from typing import Annotated, Any
 
 import typer
@@ -15,7 +13,7 @@ from gencard.controller.answers.decisions import STEWARD
 from gencard.controller.controller_state import ControllerState
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
-from gencard.controller.records.catalogue import PREFIX, DatasetEntry, dataset_of
+from gencard.controller.records.catalogue import PREFIX, dataset_of
 from gencard.controller.shell import terminal
 from gencard.controller.shell.terminal import (
     HERE,
@@ -33,10 +31,9 @@ from gencard.controller.shell.terminal import (
 from gencard.controller.state import results
 from gencard.controller.state.cards import list_cards
 from gencard.controller.state.ledger import Account, Scope
-from gencard.controller.state.results import AuditRow
+from gencard.controller.stewards.archive import evidence
 from gencard.controller.stewards.cards import worst_of
 from gencard.controller.stewards.effects import summary_of
-from gencard.core.audit.report import Verdict
 from gencard.core.card.budget import FREE
 from gencard.core.card.card import CardRecord, CardState
 from gencard.core.program_outputs import DIGITS
@@ -184,7 +181,7 @@ def revoke(
     """Revoke an agreed card permanently, by a signed revocation."""
     with local_desk(config, steward, emergency=emergency) as desk:
         # before the card is shown: what another steward decides from here on is not revoked unseen
-        shown = desk.shown(Kind.REVOKE, name, remark=remark)
+        shown = desk.desk.preview(desk.who, Kind.REVOKE, name, {"remark": remark}).shown
         if not yes:
             with desk.opened.database.reading() as tx:
                 _say_list([_card_in_short(desk.opened.cards.card(tx, name))], False, "")
@@ -328,8 +325,8 @@ def release(
     with local_desk(config, steward, emergency=emergency) as desk:
         result = desk.decide(Kind.RELEASE_ANSWER, name, reason, **arguments)
     if result is not None:
-        charged, entry = result["statistics"], result["log_index"]
-        say(f"Released {name}: {charged} numbers charged, log entry {entry}.")
+        numbers = f"{result['statistics']} numbers charged"
+        say(f"Released {name}: {numbers}, log entry {result['log_index']}.")
 
 
 @answers.command()
@@ -370,9 +367,19 @@ def show_audits(context: typer.Context, config: ConfigFile = HERE, as_json: AsJs
     if context.invoked_subcommand is not None:
         return
     with controller_state(config) as state, state.database.reading() as tx:
-        rows = sorted(results.counting_audits(tx), key=_family)
-    families = [_family_document([*tries]) for _, tries in groupby(rows, key=_family)]
-    _say_list(families, as_json, "No audit counts.")
+        families = evidence(results.counting_audits(tx))
+    documents: list[Document] = [
+        {
+            "dataset": one.dataset,
+            "black_box": one.black_box,
+            "author": one.author or "unknown",
+            "tries": one.tries,
+            "leakage": one.leakage,
+            "newest_verdict": str(one.newest.verdict),
+        }
+        for one in families
+    ]
+    _say_list(documents, as_json, "No audit counts.")
 
 
 @audits.command()
@@ -393,23 +400,6 @@ def clear(
         result = desk.decide(Kind.CLEAR_AUDITS, name, remark, black_box=black_box)
     if result is not None:
         say(f"Cleared {result['tries']} audits of {black_box} on {name}; the log records the reason.")
-
-
-def _family(row: AuditRow) -> tuple[str, str, str]:
-    return row.dataset, row.black_box, row.author or ""
-
-
-def _family_document(tries: Sequence[AuditRow]) -> Document:
-    """Return a family as a document; ``tries`` are ordered by their end."""
-    newest = tries[-1]
-    return {
-        "dataset": newest.dataset,
-        "black_box": newest.black_box,
-        "author": newest.author or "unknown",
-        "tries": len(tries),
-        "leakage": sum(row.verdict is Verdict.LEAKAGE for row in tries),
-        "newest_verdict": str(newest.verdict),
-    }
 
 
 ledger = _group("ledger", "Show spending; settle or void a reservation.", invoke_without_command=True)
@@ -468,13 +458,10 @@ def _caps(state: ControllerState) -> Iterator[str]:
             spent, cap = state.ledger.spent(tx, account), state.ledger.cap(account)
             epsilons, noise = state.ledger.epsilons(tx, entry.name), "none"
             if epsilons or spent.rho:
-                noise = in_words(together(epsilons, spent.rho, delta := _delta(entry)), delta)
+                policy = entry.policy.noise
+                delta = USUAL_DELTA if policy is None or policy.delta is None else policy.delta
+                noise = in_words(together(epsilons, spent.rho, delta), delta)
             yield f"{entry.name}: spent or reserved {spent}; cap {cap}; all noise together: {noise}"
-
-
-def _delta(entry: DatasetEntry) -> Decimal:
-    noise = entry.policy.noise
-    return noise.delta if noise is not None and noise.delta is not None else USUAL_DELTA
 
 
 refusals = _group(

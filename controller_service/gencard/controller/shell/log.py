@@ -23,11 +23,12 @@ from gencard.controller.shell.terminal import (
 )
 from gencard.controller.state.cards import ENDED, CardRow, as_of, list_cards
 from gencard.controller.state.database import LARGEST_PAGE
-from gencard.controller.state.log import Event, event_of
+from gencard.controller.state.log import event_of
 from gencard.controller.state.log import verify as verify_log
 from gencard.shell import new_typer
 from gencard.wire.canonical import time_of, time_text
 from gencard.wire.codec import card_of_bytes
+from gencard.wire.documents import json_of
 from gencard.wire.keys import LOG, short_name
 
 app = new_typer(help="Show, verify or sign the append-only log.", invoke_without_command=True)
@@ -46,24 +47,18 @@ def show(
     with controller_state(config) as state, state.database.reading() as tx:
         events = [event_of(entry.body) for entry in state.log.entries(tx)][-max(last, 0) :]
     if as_json:
-        say_json(
-            [
-                {
-                    "index": event.index,
-                    "time": time_text(event.time),
-                    "actor": event.actor,
-                    "action": event.action,
-                    "resource": event.resource,
-                    "details": dict(event.details),
-                }
-                for event in events
-            ]
-        )
+        fields = ("index", "time", "actor", "action", "resource")
+        say_json([{**json_of(one, *fields), "details": dict(one.details)} for one in events])
         return
     for event in events:
-        details = _change(event) or ", ".join(
-            f"{name}={_short(text)}" for name, text in sorted(event.details.items())
-        )
+        texts = {
+            name: text[:12] + "…" if len(text) == 64 else text
+            for name, text in sorted(event.details.items())
+        }
+        details = ", ".join(f"{name}={text}" for name, text in texts.items())
+        if "field" in texts:  # a changed rule
+            before, after = texts.get("before", ""), texts.get("after", "")
+            details = f"{event.details['field']}: was {before}, is {after}"
         when = f"{event.index:>5}  {time_text(event.time)}"
         console.print(f"{when}  [bold]{event.action}[/]  {short_name(event.actor)}", soft_wrap=True)
         for line in filter(None, (event.resource, details)):
@@ -134,16 +129,3 @@ def _all_cards(tx: Connection) -> Iterator[CardRow]:
     while page.next_token:
         page = list_cards(tx, before=page.next_token, limit=LARGEST_PAGE)
         yield from page.rows
-
-
-def _change(event: Event) -> str:
-    """Return a changed rule as text; empty for other entries."""
-    details = event.details
-    if "field" not in details:
-        return ""
-    before, after = (_short(details.get(name, "")) for name in ("before", "after"))
-    return f"{details['field']}: was {before}, is {after}"
-
-
-def _short(text: str) -> str:
-    return text[:12] + "…" if len(text) == 64 else text

@@ -2,13 +2,11 @@
 
 import resource
 import sys
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import typer
 
-from gencard.controller.shell import say_error
-from gencard.core.errors import GencardError, NotLeadingError, TooLargeError
+from gencard.controller.shell import run_shell
 from gencard.shell import Home, LazyGroup, new_shell
 
 DATASETS = "gencard.controller.shell.datasets"
@@ -20,11 +18,8 @@ SETUP = "gencard.controller.shell.setup"
 UPKEEP = "gencard.controller.shell.upkeep"
 WORKER = "gencard.controller.shell.worker"
 
-_KEPT = (
-    *("cards", "approve", "counter", "reject", "revoke", "answers", "risk", "audits", "ledger"),
-    "refusals",
-)
-MOVED = {name: name for name in _KEPT} | {"refusals seen": "refusals dismiss"}
+_KEPT = "cards approve counter reject revoke answers risk audits ledger refusals"
+MOVED = {name: name for name in _KEPT.split()} | {"refusals seen": "refusals dismiss"}
 """Commands of earlier versions -> their place below ``emergency``; the longest that fits is named."""
 
 
@@ -75,25 +70,6 @@ app = new_shell(
     "Serve datasets, decide on cards, release synthetic data. Records never leave this machine.",
     ControllerCommands,
 )
-
-
-def run_shell(run: Callable[[], object]) -> int:
-    """Run a shell; a typed error becomes one line, advice, and exit code 1, or 3 of a lost lead."""
-    try:
-        run()
-    except GencardError as error:
-        say_error(error)
-        return 3 if isinstance(error, NotLeadingError) else 1
-    except MemoryError:
-        say_error(
-            TooLargeError(
-                what="The memory for this command",
-                limit="what this process may use",
-                advice="Free memory, or raise the process's limit, as with `ulimit -v`.",
-            )
-        )
-        return 1
-    return 0
 
 
 def main() -> None:

@@ -28,6 +28,7 @@ from gencard.controller.shell.terminal import (
     note_rules,
     say,
     say_json,
+    say_table,
     steward_uri,
     table,
 )
@@ -87,9 +88,10 @@ def enrol(
     arguments: dict[str, Any] = {name: value for name, value in options.items() if value}
     arguments |= {"request": request_text(request)} | ({"again": True} if again else {})
     with local_desk(config, steward, emergency=emergency, authority_key=authority_key) as desk:
-        view = desk.desk.request(desk.who, arguments)
-        _say_what(view)
-        arguments["fingerprint"] = _compared(person, fingerprint)
+        _say_what(desk.desk.request(desk.who, arguments))
+        if fingerprint is None:  # as received over a second channel
+            typer.confirm(f"Is this the fingerprint that {person.name} gave you?", abort=True)
+        arguments["fingerprint"] = person.fingerprint if fingerprint is None else fingerprint
         result = desk.decide(Kind.ENROL, f"people/{person.name}", reason, **arguments)
     if result is None:
         return
@@ -139,14 +141,6 @@ def _say_what(view: RequestView) -> None:
         difference = f" (the request says {requested})" if requested not in ("", value) else ""
         say(f"  {field:12} {value}{difference}")
     say(f"  fingerprint  {grouped(view.fingerprint)}")
-
-
-def _compared(request: EnrolmentRequest, fingerprint: str | None) -> str:
-    """Return the fingerprint as received over a second channel."""
-    if fingerprint is None:
-        typer.confirm(f"Is this the fingerprint that {request.name} gave you?", abort=True)
-        return request.fingerprint
-    return fingerprint
 
 
 keys_app = new_typer(
@@ -374,10 +368,4 @@ def list_people(config: ConfigFile = HERE, as_json: AsJson = False) -> None:
         }
         for person in views
     ]
-    if as_json:
-        say_json(documents)
-        return
-    people = table("People", *(documents[0] if documents else ("name",)))
-    for document in documents:
-        people.add_row(*map(escape, document.values()))
-    console.print(people)
+    say_table("People", documents, as_json)

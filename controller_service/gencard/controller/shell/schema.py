@@ -4,6 +4,7 @@ import csv
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -29,7 +30,7 @@ from gencard.controller.records.schema_file import UNDECLARED, PublicSchema, rea
 from gencard.controller.settings import DatasetTable, Settings
 from gencard.controller.shell.terminal import HERE, ConfigFile, console, say, say_in_force, table
 from gencard.core.card.budget import decimal_text
-from gencard.core.coding import Attribute, Edges, Labels
+from gencard.core.coding import Edges, Labels
 from gencard.core.errors import InvalidInputError
 from gencard.core.scale import CLAMPS
 from gencard.shell import new_typer, several
@@ -247,18 +248,14 @@ def _listed(text: str) -> list[int | float | str]:
 
 def _number(text: str) -> int | float | None:
     for kind in (int, float):
-        try:
+        with suppress(ValueError):
             return kind(text)
-        except ValueError:
-            continue
     return None
 
 
 def _day(text: str) -> str:
-    try:
+    with suppress(ValueError):
         return date.fromisoformat(text).isoformat()
-    except ValueError:
-        pass
     raise InvalidInputError(field="edges", problem=f"{text!r} is neither a number nor a date 2020-12-31")
 
 
@@ -271,7 +268,9 @@ def _change(entry: DatasetTable, edit: AttributeEdit, config: Path) -> None:
             old_line = [f"- {name} = {toml_text(before[name])}"] if name in before else []
             new_line = [f"+ {name} = {toml_text(after[name])}"] if name in after else []
             say("\n".join(old_line + new_line))
-    if edit.name in new.coding.domain and _may_have_a_step(new.coding.attribute(edit.name)):
+    attribute = new.coding.attribute(edit.name) if edit.name in new.coding.domain else None
+    coding = None if attribute is None or attribute.derivation is not None else attribute.coding
+    if isinstance(coding, Edges) and coding.scale is None:
         say(
             f"{edit.name} has no step: rows get numbers at any place inside its intervals. State one, "
             f"such as: gencard-controller schema set {shlex.quote(edit.name)} --step 1"
@@ -282,11 +281,6 @@ def _change(entry: DatasetTable, edit: AttributeEdit, config: Path) -> None:
             "counts would differ."
         )
     _say_review(entry, config)
-
-
-def _may_have_a_step(attribute: Attribute) -> bool:
-    coding = attribute.coding
-    return isinstance(coding, Edges) and coding.scale is None and attribute.derivation is None
 
 
 def _say_review(entry: DatasetTable, config: Path) -> None:
@@ -399,7 +393,7 @@ def _asked_of_person(drafted: SchemaDraft) -> SchemaDraft:
     return replace(drafted, units=())
 
 
-def say_questions(drafted: SchemaDraft) -> None:
+def _say_questions(drafted: SchemaDraft) -> None:
     """Print the open questions about persons and weights, and the statements of the schema on them."""
     for unit in drafted.units:
         say(
@@ -450,7 +444,7 @@ def say_columns(drafted: SchemaDraft) -> None:
     for column in drafts:
         if column.influence:  # the drafted policy measures with noise
             say(column.influence)
-    say_questions(drafted)
+    _say_questions(drafted)
 
 
 def questions_of_dates(file_format: FileFormat, drafts: Sequence[DraftedAttribute]) -> list[str]:
@@ -469,17 +463,17 @@ def questions_of_dates(file_format: FileFormat, drafts: Sequence[DraftedAttribut
     return questions
 
 
-def _format_words(file_format: FileFormat) -> str:
+def _format_words(form: FileFormat) -> str:
     words = [
-        "" if file_format.sheet else file_format.encoding,
-        f"delimiter {file_format.delimiter!r}" if file_format.delimiter else "",
+        "" if form.sheet else form.encoding,
+        f"delimiter {form.delimiter!r}" if form.delimiter else "",
+        f"decimal mark {form.decimal!r}" if form.decimal != "." else "",
+        f"thousands {form.thousands!r}" if form.thousands else "",
+        *(f"dates {date_form}" for date_form in form.dates),
+        "spaces around values removed" if form.trim else "",
+        f"sheet {form.sheet!r}" if form.sheet else "",
+        f"{form.skip} rows skipped" if form.sheet and form.skip else "",
     ]
-    words.append(f"decimal mark {file_format.decimal!r}" if file_format.decimal != "." else "")
-    words.append(f"thousands {file_format.thousands!r}" if file_format.thousands else "")
-    words += [f"dates {form}" for form in file_format.dates]
-    words.append("spaces around values removed" if file_format.trim else "")
-    words.append(f"sheet {file_format.sheet!r}" if file_format.sheet else "")
-    words.append(f"{file_format.skip} rows skipped" if file_format.sheet and file_format.skip else "")
     return ", ".join(filter(None, words))
 
 
@@ -496,15 +490,10 @@ def _coding_words(column: DraftedAttribute) -> str:
             return f"{several(len(labels), kind)}{because}"
         case Edges(dates=True):
             return f"{several(column.coding.size - column.coding.missing, 'period')}{because}"
-    return _words_of_numbers(column, column.coding)
-
-
-def _words_of_numbers(column: DraftedAttribute, coding: Edges) -> str:
     if column.reading.age_at:
         dropped = ", times of day are left out" if "Times of day" in column.note else ""
         return f"ages on {column.reading.age_at}{dropped}"
-    levels = several(coding.size - coding.missing, "level")
-    if column.scale is None:
-        return levels
-    rounded = ", to which values are rounded" if column.rounded else ""
-    return f"{levels}, step {decimal_text(column.scale.step)}{rounded}"
+    levels = several(column.coding.size - column.coding.missing, "level")
+    step = "" if column.scale is None else f", step {decimal_text(column.scale.step)}"
+    rounded = ", to which values are rounded" if step and column.rounded else ""
+    return f"{levels}{step}{rounded}"

@@ -176,9 +176,10 @@ def _say_next_steps(made: Draft) -> None:
     say(f"     gencard-controller person add NAME --role analyst --config {settings}")
 
 
-def _say_uncovered(entry: DatasetTable, catalogue: Catalogue) -> None:
-    """Say which stored numbers of a table a policy offers that are not given."""
-    declared, given = entry.policy.analyses, catalogue.named(f"{PREFIX}{entry.name}").policy.analyses
+def _say_no_effect(entry: DatasetTable, catalogue: Catalogue) -> None:
+    """Say which stored numbers of a table, and which runs, a policy offers that are not given."""
+    policy = entry.policy
+    declared, given = policy.analyses, catalogue.named(f"{PREFIX}{entry.name}").policy.analyses
     dropped = [name for name in declared.columns if name not in given.columns]
     settings = [
         *(["analyses.stored"] if declared.stored and not given.stored else []),
@@ -186,18 +187,12 @@ def _say_uncovered(entry: DatasetTable, catalogue: Catalogue) -> None:
     ]
     if settings:
         say(f"{entry.name}: {' and '.join(settings)} has no effect: {NOT_COVERED}.")
-
-
-def _say_dropped_runs(entry: DatasetTable) -> None:
-    """Say that no card of exact counts has runs, because the policy checks or rounds counts."""
-    policy = entry.policy
-    if policy.transform == AS_COUNTED or policy.analyses.most == NO_ANALYSES:
-        return
-    say(
-        f"{entry.name}: policy.transform and policy.analyses exclude each other: cards of exact counts "
-        "get no runs (READS_RECORDS_ONCE_MORE), because answers would undo checks and rounding. "
-        "Only cards with noise get checked runs. Remove transform, or offer noise."
-    )
+    if policy.transform != AS_COUNTED and declared.most != NO_ANALYSES:
+        say(
+            f"{entry.name}: policy.transform and policy.analyses exclude each other: cards of exact "
+            "counts get no runs (READS_RECORDS_ONCE_MORE), because answers would undo checks and "
+            "rounding. Only cards with noise get checked runs. Remove transform, or offer noise."
+        )
 
 
 def check(
@@ -214,12 +209,6 @@ def check(
     """Check settings, schemas, keys and every record."""
     settings = Settings.load(config)
     _check_files(settings)
-    for entry in settings.datasets:
-        if not check_rights(entry, settings.datasets):
-            say(
-                f"{entry.name}: Spark does not report what its account may do besides reading "
-                "these tables."
-            )
     with controller_state(config) as state:
         check_apart(state.cards.catalogue)
         check_policies(state.cards.catalogue, state.boxes.names, state.boxes.facts)
@@ -233,8 +222,7 @@ def check(
         if warning := reserve_warning(settings.state.folder, settings.limits.reserve_mib):
             say(warning)
         for entry in settings.datasets:
-            _say_uncovered(entry, state.cards.catalogue)
-            _say_dropped_runs(entry)
+            _say_no_effect(entry, state.cards.catalogue)
     if settings.cluster is not None and settings.cluster.notice:
         say(settings.cluster.notice)
     small = _check_all_records(settings, show_values=show_values)
@@ -245,23 +233,17 @@ def check(
         reviewed = "reviewed" if schema.reviewed else "[yellow]not reviewed: `serve` will refuse it[/]"
         datasets.add_row(entry.name, str(len(schema.coding.attributes)), reviewed, "all declared")
     console.print(datasets)
-    _say_small_cells(small)
-    _say_too_many(small, settings.limits.records)
+    _say_small_cells(small, settings.limits.records)
     for name in demo_people_in(config.absolute().parent):
         say(f"{name}: private keys are in this folder, for trials only; not for real records.")
-    _say_unrecorded_keys(settings)
+    people = read_identities(settings.signing.identities).values()
+    for person in (one for one in people if not one.tls_keys and not one.disabled):
+        say(
+            f"{person.identity.name}: the key of the certificate is not recorded, so earlier "
+            "certificates are accepted too. Let the person run `gencard enrol --renew`."
+        )
     if is_served(settings.state.folder):
         say_in_force(config)
-
-
-def _say_unrecorded_keys(settings: Settings) -> None:
-    """Name people whose earlier certificates are accepted, since their newest key is not recorded."""
-    for person in read_identities(settings.signing.identities).values():
-        if not person.tls_keys and not person.disabled:
-            say(
-                f"{person.identity.name}: the key of the certificate is not recorded, so earlier "
-                "certificates are accepted too. Let the person run `gencard enrol --renew`."
-            )
 
 
 def _check_all_records(
@@ -336,7 +318,7 @@ def _say_undeclared(entry: DatasetTable, *, holdout: bool) -> None:
 
 
 def _check_files(settings: Settings) -> None:
-    """Raise InvalidInputError if a file named in the settings is missing or unusable."""
+    """Check files in the settings, and rights on tables; raises InvalidInputError."""
     for entry in settings.datasets:
         for key, place in (("data", entry.data), ("holdout", entry.holdout)):
             if isinstance(place, Path):
@@ -345,10 +327,16 @@ def _check_files(settings: Settings) -> None:
                     raise InvalidInputError(field=field, problem=f"there is no file or folder {place}")
     tls_files(settings)
     read_identities(settings.signing.identities)
+    for entry in settings.datasets:
+        if not check_rights(entry, settings.datasets):
+            say(
+                f"{entry.name}: Spark does not report what its account may do besides reading "
+                "these tables."
+            )
 
 
-def _say_small_cells(small: Sequence[tuple[DatasetTable, SmallCells]]) -> None:
-    """Print the small cells that exact counts would show, for the decision to offer them."""
+def _say_small_cells(small: Sequence[tuple[DatasetTable, SmallCells]], most: int) -> None:
+    """Print the small cells that exact counts would show, and which datasets have too many records."""
     heads = ("dataset", "pairs", "cells of 1 record", "small cells", "below", "occupied cells")
     title = "Small cells in the exact counts of all pairs (for the steward only)"
     cells = table(title, *heads, "exact counts")
@@ -362,6 +350,12 @@ def _say_small_cells(small: Sequence[tuple[DatasetTable, SmallCells]]) -> None:
             _say_small_tables(entry, counted)
         for one in counted.tails:
             say(f"{entry.name}: {one}")
+    for entry, counted in small:
+        if counted.records > most:  # said before an analyst's card fails
+            say(
+                f"{entry.name}: more records than limits.records, {most:,}. Statistics can be "
+                "measured; black boxes, audits, evaluations and runs on the records are refused."
+            )
 
 
 MOST_TABLES = 20
@@ -382,17 +376,6 @@ def _say_small_tables(entry: DatasetTable, counted: SmallCells) -> None:
             f"{entry.name}: a card with one of these tables in exact counts is refused at the records. "
             "Merge the levels in the schema, forbid the pair in the policy, or offer noise."
         )
-
-
-def _say_too_many(small: Sequence[tuple[DatasetTable, SmallCells]], most: int) -> None:
-    """Name the datasets of which only statistics can be had, before an analyst's card fails."""
-    for entry, counts in small:
-        if counts.records > most:
-            say(
-                f"{entry.name}: more records than limits.records, {most:,}. Statistics can be "
-                "measured; black boxes, audits, evaluations and runs on the records are "
-                "refused."
-            )
 
 
 GRACE_SECONDS = 10.0

@@ -7,7 +7,7 @@ import pwd
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -100,16 +100,12 @@ class LocalDesk:
     desk: Desk
     who: Identity
 
-    def shown(self, kind: Kind, resource: str, **arguments: Any) -> str:
-        """Return the digest of what a decision would be on now; raises GencardError as the decision."""
-        return self.desk.preview(self.who, kind, resource, arguments).shown
-
     def decide(
         self, kind: Kind, resource: str, reason: str | None, shown: str = "", **arguments: Any
     ) -> Mapping[str, str] | None:
         """Decide, on what ``shown`` is the digest of; None if a second steward has to agree."""
-        digest = shown or self.shown(kind, resource, **arguments)
-        action = Action(kind, resource, arguments, reason or NO_REASON, digest)
+        shown = shown or self.desk.preview(self.who, kind, resource, arguments).shown
+        action = Action(kind, resource, arguments, reason or NO_REASON, shown)
         decision = self.desk.decide(self.who, action, str(uuid4()))
         if decision.done:
             return decision.result
@@ -157,17 +153,14 @@ AHEAD_ADVICE = (
 
 def ahead_text(ahead: Event, now: datetime) -> str:
     """Name a log entry that lies ahead of the clock, and how far."""
+    length = ahead.time - now
+    numbers = ((length // timedelta(**{unit: 1}), unit) for unit in ("days", "hours", "minutes"))
+    lengths = (f"{number:,} {unit}" for number, unit in numbers if number > 1)
     return (
-        f"log entry {ahead.index} ({ahead.time:%Y-%m-%d %H:%M:%S} UTC) is {_duration(ahead.time - now)} "
-        "ahead of this machine's clock; cards, links and sessions end by the later of the two"
+        f"log entry {ahead.index} ({ahead.time:%Y-%m-%d %H:%M:%S} UTC) is "
+        f"{next(lengths, f'{length.total_seconds():.0f} seconds')} ahead of this machine's clock; "
+        "cards, links and sessions end by the later of the two"
     )
-
-
-def _duration(length: timedelta) -> str:
-    for unit in ("days", "hours", "minutes"):
-        if (number := length // timedelta(**{unit: 1})) > 1:
-            return f"{number:,} {unit}"
-    return f"{length.total_seconds():.0f} seconds"
 
 
 def note_rules(config: Path, steward: str | None) -> None:
@@ -244,6 +237,17 @@ def steward_uri(settings: Settings, name: str | None) -> str:
     """Return the URI under which a steward's decisions are recorded."""
     plain = re.sub(r"[^a-z0-9._-]", "-", (name or getpass.getuser()).lower())[:63] or "steward"
     return Identity(settings.identity.trust_domain, "service", Role.STEWARD, plain).uri
+
+
+def say_table(title: str, documents: Sequence[Mapping[str, str]], as_json: bool) -> None:
+    """Print documents with equal names as JSON, or as the rows of a table."""
+    if as_json:
+        say_json(documents)
+        return
+    rows = table(title, *(documents[0] if documents else ("name",)))
+    for document in documents:
+        rows.add_row(*map(escape, document.values()))
+    console.print(rows)
 
 
 def table(title: str, *columns: str) -> Table:

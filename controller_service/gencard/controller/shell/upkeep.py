@@ -29,7 +29,7 @@ from gencard.controller.backup import (
 from gencard.controller.base.disk import StateFiles, check_space, free_bytes
 from gencard.controller.base.files import secret_bytes
 from gencard.controller.controller_state import utc_now
-from gencard.controller.notify import TEST, Channel, DeliveryOutcome, Message, channels_of, link_of
+from gencard.controller.notify import TEST, DeliveryOutcome, Message, channels_of, link_of
 from gencard.controller.people.keys import certificate_ends
 from gencard.controller.records.records import check_rights
 from gencard.controller.records.table_address import TableAddress
@@ -91,7 +91,17 @@ def doctor(as_json: AsJson = False, config: ConfigFile = HERE) -> None:
 
     Reads no record: `gencard-controller check` does.
     """
-    findings = list(_findings(config))
+    findings: list[Diagnosis] = []
+    try:
+        settings = Settings.load(config)
+    except GencardError as error:
+        findings.append(Diagnosis("settings", Health.BROKEN, error.message, error.advice))
+    else:
+        for name, examine in EXAMINATIONS.items():
+            try:
+                findings.append(examine(settings))
+            except GencardError as error:
+                findings.append(Diagnosis(name, Health.BROKEN, error.message, error.advice))
     if as_json:
         say_json([asdict(finding) for finding in findings])
     else:
@@ -101,19 +111,6 @@ def doctor(as_json: AsJson = False, config: ConfigFile = HERE) -> None:
                 say(f"{'':<22} \u2192 {finding.advice}")
     if any(finding.state is Health.BROKEN for finding in findings):
         raise typer.Exit(1)
-
-
-def _findings(config: Path) -> Iterator[Diagnosis]:
-    try:
-        settings = Settings.load(config)
-    except GencardError as error:
-        yield Diagnosis("settings", Health.BROKEN, error.message, error.advice)
-        return
-    for name, examine in EXAMINATIONS.items():
-        try:
-            yield examine(settings)
-        except GencardError as error:
-            yield Diagnosis(name, Health.BROKEN, error.message, error.advice)
 
 
 def _files(settings: Settings) -> Diagnosis:
@@ -182,19 +179,15 @@ def _reading(settings: Settings) -> Iterator[Connection | None]:
 
 def _database(settings: Settings) -> Diagnosis:
     try:
-        return _state_of_database(settings)
+        with _reading(settings) as tx:
+            if tx is None:
+                return Diagnosis("database", Health.OK, "empty; the first `serve` prepares it")
+            sqlite = tx.dialect.name == "sqlite"
+            problem = tx.execute(text("PRAGMA quick_check(1)")).scalar_one() if sqlite else "ok"
+            last = EventLog.last(tx)
     except StorageError:
         advice = "Check state.url, its user and password, and the network; for a file, disk and rights."
         return Diagnosis("database", Health.BROKEN, "cannot be opened", advice)
-
-
-def _state_of_database(settings: Settings) -> Diagnosis:
-    with _reading(settings) as tx:
-        if tx is None:
-            return Diagnosis("database", Health.OK, "empty; the first `serve` prepares it")
-        sqlite = tx.dialect.name == "sqlite"
-        problem = tx.execute(text("PRAGMA quick_check(1)")).scalar_one() if sqlite else "ok"
-        last = EventLog.last(tx)
     if problem != "ok":
         advice = "Stop the service, then restore the last backup."
         return Diagnosis("database", Health.BROKEN, "its file is damaged", advice)
@@ -270,23 +263,19 @@ def _cluster(settings: Settings) -> Diagnosis:
     silent = [name for name, member in members.items() if member is None]
     other = [name for name, member in members.items() if member and not member.fits]
     fitting = len(members) - len(silent) - len(other)
-    parts = [
-        f"{text}: {', '.join(sorted(names))}"
-        for text, names in (("silent", silent), ("of another version", other), ("refused", refused))
-        if names
-    ]
-    text = "; ".join([f"{fitting} workers can be used", *parts])
-    if fitting and not parts:
-        return Diagnosis("cluster", Health.OK, text)
-    advice = " ".join(
-        text
-        for text, names in (
-            ("Start `gencard-controller worker start` there, and compare the certificates.", silent),
-            ("Install this controller's version there.", other),
-            ("Examine refused workers, then run `gencard-controller worker admit NAME`.", refused),
-        )
-        if names
+    start = "Start `gencard-controller worker start` there, and compare the certificates."
+    install = "Install this controller's version there."
+    admit = "Examine refused workers, then run `gencard-controller worker admit NAME`."
+    groups = (
+        ("silent", sorted(silent), start),
+        ("of another version", sorted(other), install),
+        ("refused", sorted(refused), admit),
     )
+    wrong = [(f"{what}: {', '.join(names)}", mend) for what, names, mend in groups if names]
+    text = "; ".join([f"{fitting} workers can be used", *(what for what, _ in wrong)])
+    if fitting and not wrong:
+        return Diagnosis("cluster", Health.OK, text)
+    advice = " ".join(mend for _, mend in wrong)
     return Diagnosis("cluster", Health.WARNING if fitting else Health.BROKEN, text, advice)
 
 
@@ -369,7 +358,23 @@ def restore(
             if folder is not None:
                 clear(settings.state)
             raise
-    _say(restored, complete=complete)
+    console.print(f"[green]Verified:[/] {restored.entries} log entries, the ledger, all rows.")
+    if restored.known > restored.entries:
+        lost = restored.known - restored.entries
+        console.print(f"[bold red]Lost:[/] at least {lost} decisions after the backup.")
+    if complete:
+        return
+    console.print(f"Cancelled: {restored.ended} operations. Settled: {restored.settled} reservations.")
+    for line in restored.held:
+        line_text = f"line {line.line}, the remaining budget of {line.dataset}: {line.price}"
+        console.print(f"[bold]Blocked:[/] {line_text}", soft_wrap=True)
+    console.print(
+        "Find out what was released since the backup, lower the caps by it, then run "
+        "`gencard-controller emergency ledger void LINE`."
+    )
+    console.print(
+        "[dim]Repeat revocations and removals made since the backup: see docs/controllers.md.[/]"
+    )
 
 
 def _taken_over(
@@ -391,26 +396,6 @@ def _taken_over(
         if leadership is not None:
             leadership.restored()
         return restored
-
-
-def _say(restored: Restored, *, complete: bool) -> None:
-    console.print(f"[green]Verified:[/] {restored.entries} log entries, the ledger, all rows.")
-    if restored.known > restored.entries:
-        lost = restored.known - restored.entries
-        console.print(f"[bold red]Lost:[/] at least {lost} decisions after the backup.")
-    if complete:
-        return
-    console.print(f"Cancelled: {restored.ended} operations. Settled: {restored.settled} reservations.")
-    for line in restored.held:
-        line_text = f"line {line.line}, the remaining budget of {line.dataset}: {line.price}"
-        console.print(f"[bold]Blocked:[/] {line_text}", soft_wrap=True)
-    console.print(
-        "Find out what was released since the backup, lower the caps by it, then run "
-        "`gencard-controller emergency ledger void LINE`."
-    )
-    console.print(
-        "[dim]Repeat revocations and removals made since the backup: see docs/controllers.md.[/]"
-    )
 
 
 def _read(path: Path, option: str) -> bytes:
@@ -442,7 +427,14 @@ def try_out(config: ConfigFile = HERE, as_json: AsJson = False) -> None:
     if not channels:
         say("No notifications are configured: add [notify.webhook] or [notify.mail] to the settings.")
         raise typer.Exit(1)
-    outcomes = {channel.name: _problem(channel, settings) for channel in channels}
+    outcomes: dict[str, str] = {}
+    for channel in channels:
+        now, name = utc_now(), f"word_{secrets.token_hex(12)}"
+        message = Message(name, (TEST,), settings.identity.trust_domain, link_of(settings), now)
+        with console.status(f"Sending by {channel.name}"):
+            attempt = channel.send(message, now)
+        is_taken = attempt.outcome is DeliveryOutcome.TAKEN
+        outcomes[channel.name] = "" if is_taken else attempt.problem
     if as_json:
         say_json(
             {name: {"taken": not problem, "problem": problem} for name, problem in outcomes.items()}
@@ -451,12 +443,3 @@ def try_out(config: ConfigFile = HERE, as_json: AsJson = False) -> None:
         for name, problem in outcomes.items():
             say(f"{name}: not accepted ({problem}). {_ADVICE[name]}" if problem else f"{name}: accepted")
     raise typer.Exit(int(any(outcomes.values())))
-
-
-def _problem(channel: Channel, settings: Settings) -> str:
-    now = utc_now()
-    name, domain = f"word_{secrets.token_hex(12)}", settings.identity.trust_domain
-    message = Message(name, (TEST,), domain, link_of(settings), now)
-    with console.status(f"Sending by {channel.name}"):
-        attempt = channel.send(message, now)
-    return "" if attempt.outcome is DeliveryOutcome.TAKEN else attempt.problem

@@ -70,7 +70,11 @@ def certificate(
     folder = settings.cluster.folder.parent if settings.cluster else config.absolute().parent / "cluster"
     own = settings.cluster.folder if settings.cluster else folder / CLUSTER_CONTROLLER
     target = to or Path(f"worker-{name}")
-    authority = _authority(folder / "authority", settings)
+    if (folder / "authority" / "key.pem").exists():
+        authority = read_authority(folder / "authority")
+    else:
+        authority = new_authority(f"cluster.{settings.identity.trust_domain}", datetime.now(UTC))
+        authority.write(folder / "authority")
     project = Identity.of(settings.identity.uri).project
     if not (own / "key.pem").exists():
         _write(own, authority, project, CLUSTER_CONTROLLER)
@@ -80,14 +84,6 @@ def certificate(
         f"  gencard-controller worker start --host ADDRESS --files {escape(str(target))}", soft_wrap=True
     )
     say(f'Here, add to [cluster] in the settings: workers = {{ {name} = "ADDRESS:{_PORT}" }}')
-
-
-def _authority(folder: Path, settings: Settings) -> KeyPair:
-    if (folder / "key.pem").exists():
-        return read_authority(folder)
-    authority = new_authority(f"cluster.{settings.identity.trust_domain}", datetime.now(UTC))
-    authority.write(folder)
-    return authority
 
 
 def _write(folder: Path, authority: KeyPair, project: str, name: str) -> None:

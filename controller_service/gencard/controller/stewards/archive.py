@@ -1,10 +1,11 @@
 """Archive for stewards: releases, audits, the log, and the budget: spent so far, by day, and to come."""
 
 import json
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from itertools import accumulate
@@ -15,21 +16,216 @@ from gencard.controller.cards.book import CardBook
 from gencard.controller.people.keys import SigningKey, key_history
 from gencard.controller.state import results
 from gencard.controller.state.cards import offer_of
-from gencard.controller.state.database import Page
+from gencard.controller.state.database import Page, number_of_token
 from gencard.controller.state.ledger import Account, Ledger, Scope, accounts_of, price_of
+from gencard.controller.state.log import Event, EventLog, checkpoint_of, event_of
 from gencard.controller.state.results import SIGNED, AuditRow, ReleaseRow, RunRow
-from gencard.controller.state.tables import CURRENCIES, balances, lines
-from gencard.controller.stewards.log_reading import ProofStep, ProvenEntry, proven, steps
+from gencard.controller.state.tables import CURRENCIES, balances, events, lines
 from gencard.core.audit.report import AuditReport, Verdict
 from gencard.core.audit.wording import report_of_json_object
 from gencard.core.card.budget import ZERO, Price, Spend, SpendState
 from gencard.core.card.card import CardRecord
-from gencard.core.errors import GencardError, VerificationError
+from gencard.core.errors import GencardError, InvalidInputError, VerificationError
 from gencard.wire import dsse
 from gencard.wire.documents import Receipt, receipt_of_document
 from gencard.wire.dsse import RECEIPT, predicate_of
 from gencard.wire.keys import CARDS, LOG, KeyHistory
+from gencard.wire.log import LogEntry, check_in_log, leaf_hash
 from gencard.wire.steward import BudgetAccount
+
+# Reading of the log by stewards: search by words and fields, and single entries with their proof.
+
+
+FIELDS = ("action", "who", "resource", "since", "until")
+LONGEST_QUERY = 200
+MOST_READ = 20_000
+"""Entries that one page reads at most: a search for what is rare goes on from there."""
+
+_PAGE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class LogQuery:
+    """Conditions on the entries of the log that are shown.
+
+    Args:
+        words: In lower case; each must stand somewhere in the entry.
+        fields: "action", "who" and "resource", and the text in lower case that each must contain.
+        since, until: Days (UTC), both included.
+
+    >>> LogQuery.of("ana action:approve since:2026-01-01").fields
+    {'action': 'approve'}
+    """
+
+    words: tuple[str, ...] = ()
+    fields: Mapping[str, str] = field(default_factory=dict)
+    since: date | None = None
+    until: date | None = None
+
+    @classmethod
+    def of(cls, text: str) -> "LogQuery":
+        """Parse the query of a person: words, and ``field:text`` for a field of ``FIELDS``.
+
+        Raises:
+            InvalidInputError: The query is too long, or a day is not written YYYY-MM-DD.
+        """
+        if len(text) > LONGEST_QUERY:
+            problem = f"must have at most {LONGEST_QUERY} characters"
+            raise InvalidInputError(field="query", problem=problem)
+        words, fields, days = [], {}, {}
+        for part in text.lower().split():
+            name, colon, value = part.partition(":")
+            if colon and value and name in ("since", "until"):
+                try:
+                    days[name] = datetime.strptime(value, "%Y-%m-%d").replace(tzinfo=UTC).date()
+                except ValueError:
+                    problem = "is not a day written YYYY-MM-DD"
+                    raise InvalidInputError(field=name, problem=problem) from None
+            elif colon and value and name in FIELDS:
+                fields[name] = value
+            else:
+                words.append(part)
+        return cls(tuple(words), fields, days.get("since"), days.get("until"))
+
+    def matches(self, event: Event) -> bool:
+        day = event.time.astimezone(UTC).date()
+        if (self.since and day < self.since) or (self.until and day > self.until):
+            return False
+        # by name alone: "ana" is in the URI of every analyst
+        name = event.actor.rpartition("/")[2]
+        who = f"{name}\n{event.actor}" if "/" in self.fields.get("who", "") else name
+        fields = {"action": event.action, "who": who, "resource": event.resource}
+        if any(text not in fields[field].lower() for field, text in self.fields.items()):
+            return False
+        parts = (*fields.values(), *event.details, *event.details.values())
+        whole = "\n".join((str(event.index), *parts)).lower()
+        return all(word in whole for word in self.words)
+
+
+def search(tx: Connection, query: LogQuery, token: str = "", limit: int = _PAGE) -> Page[Event]:
+    """Return entries that match, newest first.
+
+    Args:
+        token: Token of the page before; empty for the first page.
+
+    Returns:
+        At most ``limit`` entries; fewer, with a token to continue, if ``MOST_READ`` were read.
+    """
+    rows = select(events.c.body).order_by(events.c.index.desc()).limit(MOST_READ)
+    if token:
+        rows = rows.where(events.c.index < number_of_token(token))
+    entries: list[Event] = []
+    event = None
+    for number, body in enumerate(tx.execute(rows, execution_options={"yield_per": 500}).scalars(), 1):
+        event = event_of(bytes(body))
+        if query.since and event.time.astimezone(UTC).date() < query.since:
+            return Page(tuple(entries), "")  # no older entry can match
+        if query.matches(event):
+            entries.append(event)
+        if len(entries) == limit or number == MOST_READ:
+            break
+    more = event is not None and event.index > 0 and (len(entries) == limit or number == MOST_READ)
+    return Page(tuple(entries), str(event.index) if more and event is not None else "")
+
+
+@dataclass(frozen=True, slots=True)
+class ProvenEntry:
+    """One entry, with all data to verify it independently: bytes, path and signed checkpoint.
+
+    Args:
+        leaf: Leaf hash that the log stores.
+        checkpoint: The signed root of the log that the path leads to: a DSSE envelope.
+        next_previous: Hash of this entry in the next entry; None for the newest.
+    """
+
+    entry: LogEntry
+    leaf: bytes
+    checkpoint: bytes
+    next_previous: bytes | None
+
+    @property
+    def event(self) -> Event:
+        return event_of(self.entry.body)
+
+
+@dataclass(frozen=True, slots=True)
+class ProofStep:
+    """One step of a proof: the value, its result in hex or in words, and whether it is right."""
+
+    what: str
+    result: str
+    holds: bool
+
+
+def proven(tx: Connection, log: EventLog, index: int, now: datetime) -> ProvenEntry:
+    """Return an entry with its proof; signs a checkpoint if the log has grown since the last.
+
+    Args:
+        tx: A transaction that may write.
+    """
+    body = log.entry(tx, index)
+    checkpoint, size = log.checkpoint(tx, now), log.size(tx)
+    leaf, path = log.inclusion(tx, index, size)
+    behind = event_of(log.entry(tx, index + 1)).previous if index + 1 < size else None
+    return ProvenEntry(LogEntry(body, size, tuple(path)), leaf, checkpoint, behind)
+
+
+def steps(proof: ProvenEntry, keys: KeyHistory) -> Iterator[ProofStep]:
+    """Recompute an entry's proof from its bytes, step by step, with the keys of the log."""
+    entry, leaf = proof.entry, leaf_hash(proof.entry.body)
+    yield ProofStep("Leaf: SHA-256 of a zero byte and the entry's bytes", leaf.hex(), leaf == proof.leaf)
+    if proof.next_previous is not None:
+        chained = proof.next_previous == leaf
+        yield ProofStep("Chain: the next entry names this leaf", proof.next_previous.hex(), chained)
+    checkpoint = None
+    with suppress(VerificationError):
+        checkpoint = checkpoint_of(proof.checkpoint, keys)
+    signer = ", ".join(key[:16] for key in dsse.opened(proof.checkpoint)[1])
+    yield ProofStep("Signature of the checkpoint, by the log's key", signer, checkpoint is not None)
+    if checkpoint is not None:
+        place = f"entry {proof.event.index} of {entry.size}, root {checkpoint.root.hex()}"
+        what = f"Path: {len(entry.path)} hashes from the leaf to the signed root"
+        is_placed = False
+        with suppress(VerificationError):
+            check_in_log(proof.entry, proof.event.index, checkpoint.root)
+            is_placed = checkpoint.size == entry.size
+        yield ProofStep(what, place, is_placed)
+
+
+class LogReader:
+    """Search of the log, and last activity of people: entries never change, and are read once."""
+
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+        self._read = 0
+        self._seen: dict[str, datetime] = {}
+        self._certified: dict[str, datetime] = {}
+        self._known: tuple[int, dict[str, bool]] = 0, {}
+        self._lock = threading.Lock()
+
+    def known(self, tx: Connection, question: str, answer: Callable[[], bool]) -> bool:
+        """Return the answer to a question, cached until the log grows: every change is logged first."""
+        size = self._log.size(tx)
+        with self._lock:
+            if self._known[0] != size:
+                self._known = size, {}
+            answers = self._known[1]
+        if question not in answers:
+            answers[question] = answer()
+        return answers[question]
+
+    def times(self, tx: Connection) -> tuple[Mapping[str, datetime], Mapping[str, datetime]]:
+        """Return the time of each URI's last action, and of each name's last certificate."""
+        with self._lock:
+            query = select(events.c.body).where(events.c.index >= self._read).order_by(events.c.index)
+            for body in tx.execute(query, execution_options={"yield_per": 500}).scalars():
+                event = event_of(bytes(body))
+                self._seen[event.actor] = event.time
+                if event.action == "enrol":
+                    self._certified[event.resource.removeprefix("people/")] = event.time
+                self._read = event.index + 1
+            return dict(self._seen), dict(self._certified)
+
 
 # The budget as stewards watch it: what is spent of each cap, how it grew, when it will be gone.
 
@@ -127,15 +323,14 @@ def days_of(tx: Connection, dataset: str) -> Mapping[Account, Mapping[date, Pric
 def courses(
     account: tuple[Amount, ...], days: Mapping[date, Price], now: datetime
 ) -> tuple[Course, ...]:
-    return tuple(_course(amount, days, now) for amount in account)
-
-
-def _course(amount: Amount, days: Mapping[date, Price], now: datetime) -> Course:
-    daily = [(day, by_currency(price)[amount.currency]) for day, price in sorted(days.items())]
-    spending = [(day, value) for day, value in daily if value]
-    sums = accumulate(value for _, value in spending)
-    totals = tuple(zip((day for day, _ in spending), sums, strict=True))
-    return Course(amount, totals, forecast(amount, spending, now), _is_young(spending, now))
+    drawn: list[Course] = []
+    for amount in account:
+        daily = [(day, by_currency(price)[amount.currency]) for day, price in sorted(days.items())]
+        spending = [(day, value) for day, value in daily if value]
+        sums = accumulate(value for _, value in spending)
+        totals = tuple(zip((day for day, _ in spending), sums, strict=True))
+        drawn.append(Course(amount, totals, forecast(amount, spending, now), _is_young(spending, now)))
+    return tuple(drawn)
 
 
 def _is_young(days: list[tuple[date, Decimal]], now: datetime) -> bool:
@@ -182,31 +377,18 @@ def accounts(tx: Connection, ledger: Ledger, dataset: str | None) -> tuple[Budge
     for name in names:
         rows = tx.execute(select(balances).where(balances.c.dataset == name)).mappings()
         holders = {(Scope(row["scope"]), row["holder"]) for row in rows} | {(Scope.DATASET, "")}
-        reserved = _reserved(tx, name)
+        reserved: dict[Account, Counter[str]] = defaultdict(Counter)
+        is_reserved = lines.c.state == SpendState.RESERVED
+        query = select(lines).where(lines.c.dataset == name, is_reserved)
+        for row in tx.execute(query).mappings():
+            for account in accounts_of(name, row["project"], row["analyst"]):
+                reserved[account].update({unit: row[unit] for unit in CURRENCIES})
         for scope, holder in sorted(holders, key=lambda one: (list(Scope).index(one[0]), one[1])):
             account = Account(scope, name, holder)
-            reserved_price = reserved.get((scope, holder), Price())
-            spent = ledger.spent(tx, account)
-            cap = ledger.cap(account)
-            views.append(BudgetAccount(name, scope, holder, cap, spent, reserved_price))
+            cap, spent = ledger.cap(account), ledger.spent(tx, account)
+            held = price_of(reserved[account])
+            views.append(BudgetAccount(name, scope, holder, cap, spent, held))
     return tuple(views)
-
-
-def _reserved(tx: Connection, dataset: str) -> dict[tuple[Scope, str], Price]:
-    units_of = (lines.c.statistics, lines.c.nano_epsilon, lines.c.nano_rho)
-    is_reserved = lines.c.state == SpendState.RESERVED
-    query = select(lines.c.project, lines.c.analyst, *units_of).where(
-        lines.c.dataset == dataset, is_reserved
-    )
-    totals: dict[tuple[Scope, str], list[int]] = {}
-    for project, analyst, *units in tx.execute(query):
-        for key in ((Scope.DATASET, ""), (Scope.PROJECT, project), (Scope.ANALYST, analyst)):
-            total = totals.setdefault(key, [0, 0, 0])
-            total[:] = (have + more for have, more in zip(total, units, strict=True))
-    return {
-        key: price_of(dict(zip(("statistics", "nano_epsilon", "nano_rho"), total, strict=True)))
-        for key, total in totals.items()
-    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,19 +445,15 @@ def _release(tx: Connection, row: ReleaseRow, cards: CardBook, keys: KeyHistory)
     card = cards.card(tx, row.card)
     payload, _ = dsse.opened(row.receipt)
     receipt = receipt_of_document(predicate_of(payload, RECEIPT))
-    problem = _signature_problem(row.receipt, keys) or _disagreement(row, receipt, card)
-    return ReleaseView(row, receipt, card, problem)
-
-
-def _disagreement(row: ReleaseRow, receipt: Receipt, card: CardRecord) -> str:
     agreements = {
         "the name": receipt.name == row.name,
         "the rows' digest": receipt.rows_digest == row.digest,
         "the number of rows": receipt.rows == row.rows,
         "the card": receipt.card_digest == offer_of(card).digest,
     }
-    wrong = [what for what, agrees in agreements.items() if not agrees]
-    return f"receipt and state differ in {', '.join(wrong)}" if wrong else ""
+    wrong = ", ".join(what for what, agrees in agreements.items() if not agrees)
+    differing = f"receipt and state differ in {wrong}" if wrong else ""
+    return ReleaseView(row, receipt, card, _signature_problem(row.receipt, keys) or differing)
 
 
 def _signature_problem(envelope: bytes, keys: KeyHistory) -> str:
@@ -349,4 +527,4 @@ class Archive:
 
     def steps(self, proof: ProvenEntry) -> tuple[ProofStep, ...]:
         with self.cards.database.reading() as tx:
-            return steps(proof, key_history(tx, self.keys[LOG]))
+            return tuple(steps(proof, key_history(tx, self.keys[LOG])))

@@ -24,7 +24,6 @@ from gencard.controller.state.tables import risks
 from gencard.controller.stewards.effects import (
     Applied,
     Demands,
-    InTheState,
     argument,
     check_steward,
     refuse_others,
@@ -60,7 +59,7 @@ _ARGUMENTS = {Kind.APPROVE: (), Kind.COUNTER: ("drop", "without", "rows", "terms
 
 
 @dataclass(frozen=True, slots=True)
-class CardEffect(InTheState):
+class CardEffect:
     """Decisions on cards."""
 
     cards: CardBook
@@ -81,12 +80,8 @@ class CardEffect(InTheState):
         }
         if offer is not None:
             changes = [[one.field, one.old, one.new, one.reason] for one in offer.changes]
-            price = price_document(offer.price)
-            document["offer"] = {
-                "terms": terms_document(offer.terms),
-                "changes": changes,
-                "price": price,
-            }
+            terms, price = terms_document(offer.terms), price_document(offer.price)
+            document["offer"] = {"terms": terms, "changes": changes, "price": price}
         return document
 
     def offer(self, tx: Connection, card: CardRecord) -> tuple[CounterOffer | None, GencardError | None]:
@@ -122,8 +117,8 @@ class CardEffect(InTheState):
             moved_card = self._revoked(tx, card, by, argument(action.arguments, "remark", str, ""))
         elif action.kind is Kind.REJECT:
             remark = argument(action.arguments, "remark", str, "")
-            end = CardState.TERMINATED
-            moved_card = self.cards.end(tx, self._waiting(card), end, by, "reject", remark=remark)
+            card = self._waiting(card)
+            moved_card = self.cards.end(tx, card, CardState.TERMINATED, by, "reject", remark=remark)
         else:
             terms = self._terms(card, action)
             dataset_entry = self.cards.catalogue.named(dataset_of(card.name))
@@ -221,10 +216,8 @@ def _only(proposed: Proposal, kept: Sequence[bool]) -> Proposal:
 
 
 def _terms_of(document: Document) -> Proposal:
-    try:
+    with suppress(KeyError, AttributeError, TypeError, ValueError):
         return terms_of_document(document)
-    except (KeyError, AttributeError, TypeError, ValueError):
-        pass
     raise InvalidInputError(field="arguments.terms", problem="are not terms of a card")
 
 
@@ -381,10 +374,9 @@ class Risks:
                 self.log(tx, who.uri, name)
                 readers = json.dumps([*known_readers, who.uri])
                 tx.execute(update(risks).where(risks.c.card == name).values(seen=readers))
-            try:
+            digest = ""
+            with suppress(InvalidInputError):
                 digest = self.tables(tx, card).digest
-            except InvalidInputError:
-                digest = ""
         return self._view(name, row, newest[0] if newest else None, digest)
 
     def tables(self, tx: Connection, card: CardRecord) -> ExactTables:

@@ -5,14 +5,15 @@ service, the page's session, or the operating system of a local shell.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, fields
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection
 
-from gencard.controller.people.enrolment import Enrolled
+from gencard.controller.people.enrolment import Enrolled, read_identities
 from gencard.controller.state import stewards
 from gencard.controller.state.cards import cards_named
 from gencard.controller.state.database import Database, Page
@@ -21,7 +22,7 @@ from gencard.controller.state.log import Event, EventLog
 from gencard.controller.state.requests import Request
 from gencard.controller.state.results import RunRow
 from gencard.controller.state.stewards import StoredDecision
-from gencard.controller.stewards.archive import Archive, LineView, accounts
+from gencard.controller.stewards.archive import Archive, LineView, LogQuery, LogReader, accounts, search
 from gencard.controller.stewards.cards import CardEffect, Risks
 from gencard.controller.stewards.effects import (
     LINE,
@@ -37,7 +38,6 @@ from gencard.controller.stewards.effects import (
     RequestView,
     check_steward,
 )
-from gencard.controller.stewards.log_reading import LogReader
 from gencard.controller.stewards.waiting import CertificateEnd, WaitingList
 from gencard.core.errors import (
     GencardError,
@@ -46,10 +46,10 @@ from gencard.core.errors import (
     StaleEtagError,
     UnauthenticatedError,
 )
-from gencard.wire.canonical import Document, digest_of, document_of, json_bytes, sha256
+from gencard.wire.canonical import digest_of, document_of, json_bytes, sha256
 from gencard.wire.codec import card_of_bytes
 from gencard.wire.dsse import DOCUMENT
-from gencard.wire.keys import Identity, short_name
+from gencard.wire.keys import Identity, Role, short_name
 from gencard.wire.steward import (
     Action,
     AnswerReview,
@@ -115,11 +115,12 @@ class Effects:
 
 
 @dataclass(frozen=True, slots=True)
-class Deciding:
-    """Decisions of stewards.
+class Desk:
+    """Views and decisions of stewards.
 
     Args:
         person: Returns a person as enrolled at this moment; None for strangers and disabled people.
+        service_certificates: Returns name and end of each certificate that the service uses.
         two: Kinds of decisions on the whole controller that two stewards take.
     """
 
@@ -128,8 +129,19 @@ class Deciding:
     effects: Effects
     person: Callable[[Identity], Enrolled | None]
     clock: Callable[[], datetime]
+    ledger: Ledger
+    reader: LogReader
+    risks: Risks
+    service_certificates: Callable[[], Iterable[tuple[str, datetime]]]
     two: frozenset[str] = frozenset()
     channel: DecisionChannel = field(default_factory=DecisionChannel)
+
+    @contextmanager
+    def _reading(self, who: Identity) -> Iterator[Connection]:
+        """Read the state for a steward; raises PermissionDeniedError for other people."""
+        check_steward(who)
+        with self.database.reading() as tx:
+            yield tx
 
     def preview(self, who: Identity, kind: Kind, resource: str, arguments: Mapping[str, Any]) -> Preview:
         """Return the document that has to be seen before a decision, as it is now.
@@ -137,8 +149,7 @@ class Deciding:
         Raises:
             NotFoundError, InvalidInputError: There is nothing to decide on.
         """
-        check_steward(who)
-        with self.database.reading() as tx:
+        with self._reading(who) as tx:
             return self._preview(tx, kind, resource, arguments)
 
     def _preview(
@@ -153,8 +164,7 @@ class Deciding:
 
     def needs_two(self, who: Identity, action: Action) -> bool:
         """Whether two stewards have to agree on this, in either order."""
-        check_steward(who)
-        with self.database.reading() as tx:
+        with self._reading(who) as tx:
             return self._needs_two(self.effects.of(action.kind).demands(tx, action))
 
     def decide(
@@ -169,24 +179,27 @@ class Deciding:
             keys: Fingerprints of other keys that ``who`` came with.
 
         Raises:
+            InvalidInputError: As ``check_offer``.
             StaleEtagError: The reviewed data have changed.
             SecondStewardError: Another steward has to decide.
             GencardError: The error of the action itself.
         """
+        self.check_offer(who, action)
         check_steward(who)
         request = Request("Decide", request_id, sha256(f"{action.digest} {action.reason}".encode()))
         afterwards: list[Callable[[], None]] = []
-        with self.effects.of(action.kind).turn():
+        effect = self.effects.of(action.kind)
+        # other effects change the state alone, whose writers follow one another
+        with effect.turn() if isinstance(effect, PersonEffect) else nullcontext():
             with self.database.transaction() as tx:
-                stored_decision = request.once(
-                    tx,
-                    who,
-                    self.clock(),
-                    lambda: _stored(self._decided(tx, who, action, keys, afterwards)),
-                )
+                once = partial(self._decided, tx, who, action, keys, afterwards)
+                stored_decision = request.once(tx, who, self.clock(), lambda: _stored(once()))
             for change in afterwards:
                 change()
-        return _decision_of(action, document_of(stored_decision, "decision"))
+        stored = document_of(stored_decision, "decision")
+        document = {name: text for name, text in DOCUMENT.write(action).items() if name in _OF_ACTION}
+        document |= stored | {"expires": stored["expires"] or None}
+        return DOCUMENT.read(Decision, document, field="decision")
 
     def note_alone(self, who: Identity, action: Action) -> None:
         """Log changes of people by the owner of the files without a decision, if two are required."""
@@ -239,8 +252,10 @@ class Deciding:
 
     def _is_setup(self, demands: Demands) -> bool:
         """Whether the owner of the files changes people while no two stewards could agree."""
-        is_local = self.channel.name == LOCAL
-        return is_local and demands.changes_people and not self.effects.people.has_two_stewards()
+        if self.channel.name != LOCAL or not demands.changes_people:
+            return False
+        people = read_identities(self.effects.people.folder / "identities").values()
+        return sum(one.identity.role is Role.STEWARD and not one.disabled for one in people) < 2
 
     def _keys(self, who: Identity, others: Collection[str]) -> frozenset[str]:
         if self.channel.account:
@@ -311,68 +326,9 @@ class Deciding:
             details["emergency"] = "one steward decided alone"
         self.log.append(tx, **names, details=details, now=now)
 
-
-def _decision(action: Action, by: tuple[str, ...], **others: Any) -> Decision:
-    return Decision(str(action.kind), action.resource, action.arguments, action.shown, by, **others)
-
-
-def _stored(decision: Decision) -> bytes:
-    document = DOCUMENT.write(decision)
-    document["expires"] = document["expires"] or ""
-    return json_bytes({name: value for name, value in document.items() if name not in _OF_ACTION})
-
-
-def _decision_of(action: Action, stored: Document) -> Decision:
-    document = {name: value for name, value in DOCUMENT.write(action).items() if name in _OF_ACTION}
-    document |= stored | {"expires": stored["expires"] or None}
-    return DOCUMENT.read(Decision, document, field="decision")
-
-
-_OF_ACTION = {one.name for one in fields(Action)} & {one.name for one in fields(Decision)}
-"""Fields that a decision shares with its action."""
-
-
-def _rehearse(tx: Connection, who: Identity, action: Action, effect: ActionEffect) -> None:
-    """Raise the error of a trial: a second steward must not agree to an impossible action."""
-    if action.kind is not Kind.ROTATE:  # which writes a file before the transaction is true
-        trial = tx.begin_nested()
-        try:
-            effect.apply(tx, who.uri, action)
-        finally:
-            trial.rollback()
-
-
-def _check_other(first: StoredDecision, who: Identity, held: frozenset[str]) -> None:
-    """Raise SecondStewardError unless it is another person, with other keys, as far as is known."""
-    earlier = _names(Identity.of(first.by), first.keys)
-    if first.by == who.uri or earlier & _names(who, held):
-        raise SecondStewardError
-    if not held or held & {*first.keys}:
-        raise SecondStewardError(why="the first decision was taken with the same key")
-
-
-def _names(who: Identity, keys: Collection[str]) -> set[str]:
-    accounts = (key.removeprefix(ACCOUNT) for key in keys if key.startswith(ACCOUNT))
-    return {who.name, *accounts}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Desk(Deciding):
-    """Views and decisions of stewards.
-
-    Args:
-        service_certificates: Returns name and end of each certificate that the service uses.
-    """
-
-    ledger: Ledger
-    reader: LogReader
-    risks: Risks
-    service_certificates: Callable[[], Iterable[tuple[str, datetime]]]
-
     def queue(self, who: Identity, limit: int = 50, token: str = "") -> Page[Waiting]:
         """Return the entries that wait, oldest first, and for whom each waits."""
-        check_steward(who)
-        with self.database.reading() as tx:
+        with self._reading(who) as tx:
             return self.waiting.items(tx, limit=limit, token=token)
 
     @property
@@ -411,37 +367,19 @@ class Desk(Deciding):
         Raises:
             NotFoundError: No such card.
         """
-        check_steward(who)
         effect = self.effects.cards
-        with self.database.reading() as tx:
+        with self._reading(who) as tx:
             card = effect.cards.card(tx, name)
             preview = self._preview(tx, Kind.APPROVE, name, {})
             offer, refusal = effect.offer(tx, card)
             together = effect.together(tx, card, offer)
-        return CardReview(
-            card,
-            None if offer is None else offer.terms,
-            () if offer is None else offer.changes,
-            None if offer is None else offer.price,
-            "" if refusal is None else refusal.message,
-            "" if refusal is None else refusal.advice,
-            preview.two,
-            preview.shown,
-            together,
-            preview.firsts,
-        )
-
-    def decide(
-        self, who: Identity, action: Action, request_id: str, keys: Collection[str] = ()
-    ) -> Decision:
-        """Decide as ``Deciding`` does, but offer no table that is known to fail the card's checks.
-
-        Raises:
-            InvalidInputError: The measurement of the offer would be refused.
-            GencardError: As ``Deciding.decide``.
-        """
-        self.check_offer(who, action)
-        return super(Desk, self).decide(who, action, request_id, keys)
+        terms = None if offer is None else offer.terms
+        changes = () if offer is None else offer.changes
+        price = None if offer is None else offer.price
+        message = "" if refusal is None else refusal.message
+        advice = "" if refusal is None else refusal.advice
+        seen = (preview.two, preview.shown, together, preview.firsts)
+        return CardReview(card, terms, changes, price, message, advice, *seen)
 
     def check_offer(self, who: Identity, action: Action) -> None:
         """Raise InvalidInputError if an offer holds a table that is known to fail the card's checks."""
@@ -469,15 +407,13 @@ class Desk(Deciding):
             raise InvalidInputError(field="card", problem=problem, advice=advice)
 
     def purposes(self, who: Identity, names: Collection[str]) -> Mapping[str, str]:
-        check_steward(who)
-        with self.database.reading() as tx:
+        with self._reading(who) as tx:
             rows = cards_named(tx, names)
         return {row.name: card_of_bytes(row.body).proposed.purpose for row in rows}
 
     def answers(self, who: Identity) -> tuple[RunRow, ...]:
         """Answers that wait for a steward, oldest first."""
-        check_steward(who)
-        with self.database.reading() as tx:
+        with self._reading(who) as tx:
             return tuple(self.waiting.answers(tx))
 
     def answer(self, who: Identity, name: str) -> AnswerReview:
@@ -487,30 +423,26 @@ class Desk(Deciding):
             NotFoundError: No such run.
             InvalidInputError: The answer does not wait.
         """
-        check_steward(who)
-        with self.database.reading() as tx:
+        with self._reading(who) as tx:
             preview = self._preview(tx, Kind.RELEASE_ANSWER, name, {})
             return self.effects.answers.view(tx, name, preview.shown, preview.firsts, two=preview.two)
 
     def accounts(self, who: Identity, dataset: str | None = None) -> tuple[BudgetAccount, ...]:
         """Budgets with cap, spent and reserved; raises NotFoundError for a dataset without caps."""
-        check_steward(who)
-        with self.database.reading() as tx:
+        with self._reading(who) as tx:
             return accounts(tx, self.ledger, dataset)
 
     def lines(
         self, who: Identity, dataset: str | None = None, limit: int = 50, token: str = ""
     ) -> Page[LineView]:
-        check_steward(who)
         effect = self.effects.lines
-        with self.database.reading() as tx:
+        with self._reading(who) as tx:
             page = self.ledger.lines(tx, dataset=dataset, before=token, limit=limit)
             digests = [digest_of(effect.shown(tx, f"{LINE}{line.line}", {})) for line in page.rows]
         return Page(tuple(map(LineView, page.rows, digests)), page.next_token)
 
     def people(self, who: Identity) -> tuple[Person, ...]:
-        check_steward(who)
-        with self.database.reading() as tx:
+        with self._reading(who) as tx:
             last_seen, certified = self.reader.times(tx)
         return self.effects.people.views(last_seen, certified)
 
@@ -541,14 +473,12 @@ class Desk(Deciding):
         Raises:
             InvalidInputError: The query is longer than 200 characters, or the token of another list.
         """
-        check_steward(who)
-        with self.database.reading() as tx:
-            return self.reader.search(tx, query, limit, token)
+        with self._reading(who) as tx:
+            return search(tx, LogQuery.of(query), token, limit)
 
     def refusals(self, who: Identity) -> tuple[Failure, ...]:
         """Return the failures on the records that count, oldest first."""
-        check_steward(who)
-        with self.database.reading() as tx:
+        with self._reading(who) as tx:
             return self.effects.refusals.views(tx)
 
     def archive(self, who: Identity) -> Archive:
@@ -558,6 +488,43 @@ class Desk(Deciding):
         return Archive(effects.cards.cards, effects.keys.rotation.keys)
 
     def first_decisions(self, who: Identity) -> tuple[FirstDecision, ...]:
-        check_steward(who)
-        with self.database.reading() as tx:
+        with self._reading(who) as tx:
             return stewards.waiting_first_decisions(tx, self.clock())
+
+
+def _decision(action: Action, by: tuple[str, ...], **others: Any) -> Decision:
+    return Decision(str(action.kind), action.resource, action.arguments, action.shown, by, **others)
+
+
+def _stored(decision: Decision) -> bytes:
+    document = DOCUMENT.write(decision)
+    document["expires"] = document["expires"] or ""
+    return json_bytes({name: value for name, value in document.items() if name not in _OF_ACTION})
+
+
+_OF_ACTION = {one.name for one in fields(Action)} & {one.name for one in fields(Decision)}
+"""Fields that a decision shares with its action."""
+
+
+def _rehearse(tx: Connection, who: Identity, action: Action, effect: ActionEffect) -> None:
+    """Raise the error of a trial: a second steward must not agree to an impossible action."""
+    if action.kind is not Kind.ROTATE:  # which writes a file before the transaction is true
+        trial = tx.begin_nested()
+        try:
+            effect.apply(tx, who.uri, action)
+        finally:
+            trial.rollback()
+
+
+def _check_other(first: StoredDecision, who: Identity, held: frozenset[str]) -> None:
+    """Raise SecondStewardError unless it is another person, with other keys, as far as is known."""
+    earlier = _names(Identity.of(first.by), first.keys)
+    if first.by == who.uri or earlier & _names(who, held):
+        raise SecondStewardError
+    if not held or held & {*first.keys}:
+        raise SecondStewardError(why="the first decision was taken with the same key")
+
+
+def _names(who: Identity, keys: Collection[str]) -> set[str]:
+    accounts = (key.removeprefix(ACCOUNT) for key in keys if key.startswith(ACCOUNT))
+    return {who.name, *accounts}

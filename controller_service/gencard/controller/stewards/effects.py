@@ -6,7 +6,7 @@ Each says which data is to be reviewed, which stewards have to agree, and how th
 import fcntl
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -96,10 +96,6 @@ class Applied:
 class ActionEffect(Protocol):
     """One kind of action. All of it looks at the state as it is in the transaction."""
 
-    def turn(self) -> AbstractContextManager[object]:
-        """Return a lock, held from before the transaction until its consequences are done."""
-        ...
-
     def shown(self, tx: Connection, resource: str, arguments: Mapping[str, Any]) -> Document:
         """Return the document that a steward has to have seen; its digest is compared.
 
@@ -119,15 +115,6 @@ class ActionEffect(Protocol):
             by: URI of the steward who decided last.
         """
         ...
-
-
-class InTheState:
-    """Mixin for effects that change the state alone: writers of the state follow one another."""
-
-    __slots__ = ()
-
-    def turn(self) -> AbstractContextManager[object]:
-        return nullcontext()
 
 
 def argument(arguments: Mapping[str, Any], name: str, kind: type[T], default: T) -> T:
@@ -202,7 +189,10 @@ class PersonEffect:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Hold the lock on people's files, across processes: a key may belong to one person only."""
+        """Hold the lock on people's files, across processes: a key may belong to one person only.
+
+        It is held from before the transaction until its consequences are done.
+        """
         descriptor = os.open(self.folder / "identities", os.O_RDONLY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -229,21 +219,28 @@ class PersonEffect:
         under = frozenset({ENROL})
         return Demands(under=under, subject=identity.uri, changes_people=not same_keys)
 
-    def has_two_stewards(self) -> bool:
-        people = read_identities(self.folder / "identities").values()
-        stewards = [one for one in people if one.identity.role is Role.STEWARD and not one.disabled]
-        return len(stewards) > 1
-
     def apply(self, tx: Connection, by: str, action: Action) -> Applied:
         """Raises AuthorityElsewhereError if certificates are issued on another machine."""
-        if action.kind is Kind.ENROL:
-            return self._enrolled(tx, by, action)
-        refuse_others(action.arguments)
-        person = known_person(self.folder, action.resource.removeprefix(PERSON))
-        changed_person = replace(person, disabled=action.kind is Kind.DISABLE)
-        if changed_person.disabled:  # what a thief made must not come back with the person
-            self.passkeys.forget(tx, person.identity.uri, by)
-        return Applied({"uri": person.identity.uri}, lambda: write(self.folder, changed_person))
+        if action.kind is not Kind.ENROL:
+            refuse_others(action.arguments)
+            person = known_person(self.folder, action.resource.removeprefix(PERSON))
+            changed_person = replace(person, disabled=action.kind is Kind.DISABLE)
+            if changed_person.disabled:  # what a thief made must not come back with the person
+                self.passkeys.forget(tx, person.identity.uri, by)
+            return Applied({"uri": person.identity.uri}, lambda: write(self.folder, changed_person))
+        enrolment = self.examined(action.resource, action.arguments)
+        self._check_fingerprint(action.arguments, enrolment.request.fingerprint)
+        address = argument(action.arguments, "address", str, "") or self.address
+        if not (self.authority_key or self.folder / "authority" / "key.pem").is_file():
+            raise AuthorityElsewhereError
+        authority, now = read_authority(self.folder / "authority", self.authority_key), self.clock()
+        answer = answer_to(self.folder, enrolment, authority, address=address, now=now)
+        facts = enrolment.facts
+        self.log.append(tx, action="enrol", actor=by, resource=action.resource, details=facts, now=now)
+        if enrolment.kind is Enrolling.REPLACED:  # a thief of the old keys may have enrolled a passkey
+            self.passkeys.forget(tx, enrolment.identity.uri, by)
+        result = {"answer": answer.document.decode(), "fingerprint": answer.fingerprint}
+        return Applied(result, lambda: write(self.folder, enrolment.enrolled))
 
     def examined(self, resource: str, arguments: Mapping[str, Any]) -> Enrolment:
         """Return the enrolment that would follow; raise InvalidInputError as ``enrolment.examined``."""
@@ -271,16 +268,10 @@ class PersonEffect:
         request = request_of_document(argument(arguments, "request", str, "").encode())
         enrolment = self.examined(f"{PERSON}{request.name}", arguments)
         identity = enrolment.identity
-        return RequestView(
-            identity.name,
-            str(identity.role),
-            identity.project,
-            request.role,
-            request.project,
-            str(enrolment.kind),
-            request.fingerprint,
-            digest_of(_enrolment_document(enrolment, arguments)),
-        )
+        granted = (identity.name, str(identity.role), identity.project)
+        shown = digest_of(_enrolment_document(enrolment, arguments))
+        proof = (str(enrolment.kind), request.fingerprint, shown)
+        return RequestView(*granted, request.role, request.project, *proof)
 
     def steward(self, name: str) -> Identity | None:
         """Return the identity of the steward of this name; None if none is enrolled."""
@@ -298,51 +289,24 @@ class PersonEffect:
             seen: Time of the last action of each URI.
             certified: Time of the last certificate of each name.
         """
-        people = read_identities(self.folder / "identities").values()
-        return tuple(
-            Person(
-                person.identity.uri,
-                key_id(person.signing_key),
-                person.disabled,
-                self._certificate_end(person.identity.name, certified),
-                seen.get(person.identity.uri),
-                digest_of(_person_document(person)),
-            )
-            for person in people
-        )
-
-    def _enrolled(self, tx: Connection, by: str, action: Action) -> Applied:
-        enrolment = self.examined(action.resource, action.arguments)
-        self._check_fingerprint(action.arguments, enrolment.request.fingerprint)
-        address = argument(action.arguments, "address", str, "") or self.address
-        if not (self.authority_key or self.folder / "authority" / "key.pem").is_file():
-            raise AuthorityElsewhereError
-        authority, now = read_authority(self.folder / "authority", self.authority_key), self.clock()
-        answer = answer_to(self.folder, enrolment, authority, address=address, now=now)
-        facts = enrolment.facts
-        self.log.append(tx, action="enrol", actor=by, resource=action.resource, details=facts, now=now)
-        if enrolment.kind is Enrolling.REPLACED:  # a thief of the old keys may have enrolled a passkey
-            self.passkeys.forget(tx, enrolment.identity.uri, by)
-        result = {"answer": answer.document.decode(), "fingerprint": answer.fingerprint}
-        return Applied(result, lambda: write(self.folder, enrolment.enrolled))
+        views: list[Person] = []
+        for uri, person in read_identities(self.folder / "identities").items():
+            name, key = person.identity.name, key_id(person.signing_key)
+            end = certified[name] + LEAF_LIFE if name in certified else None
+            if (file := self.folder / "people" / name / "certificate.pem").is_file():
+                content = read_file(file, "certificate", KEY_LIMIT)
+                end = load_pem_x509_certificate(content).not_valid_after_utc
+            shown = digest_of(_person_document(person))
+            views.append(Person(uri, key, person.disabled, end, seen.get(uri), shown))
+        return tuple(views)
 
     @staticmethod
     def _check_fingerprint(arguments: Mapping[str, Any], fingerprint: str) -> None:
         if "".join(argument(arguments, "fingerprint", str, "").split()).lower() != fingerprint:
-            raise InvalidInputError(
-                field="fingerprint",
-                problem="does not match the request, which may have been changed in transit",
-                advice="Compare what you typed with what the person gave you. If it is the same, ask "
-                "the person for the request again.",
-            )
-
-    def _certificate_end(self, name: str, certified: Mapping[str, datetime]) -> datetime | None:
-        file = self.folder / "people" / name / "certificate.pem"
-        if file.is_file():
-            return load_pem_x509_certificate(
-                read_file(file, "certificate", KEY_LIMIT)
-            ).not_valid_after_utc
-        return certified[name] + LEAF_LIFE if name in certified else None
+            problem = "does not match the request, which may have been changed in transit"
+            advice = "Compare what you typed with what the person gave you. If it is the same, ask "
+            advice += "the person for the request again."
+            raise InvalidInputError(field="fingerprint", problem=problem, advice=advice)
 
 
 def reachable(address: str) -> str:
@@ -372,25 +336,23 @@ def summary_of(row: RunRow) -> AnswerSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerEffect(InTheState):
+class AnswerEffect:
     """Decisions on answers that wait."""
 
     decisions: Decisions
 
     def shown(self, tx: Connection, resource: str, arguments: Mapping[str, Any]) -> Document:  # noqa: ARG002
         """Return the run and what it gave; raises InvalidInputError if it does not wait."""
-        row, _ = self.waiting(tx, resource)
+        row = results.get_run(tx, resource)
+        RunOutcome.of(row)
         outcome, request = (sha256(part or b"") for part in (row.outcome, row.request))
         return {"name": row.name, "state": str(row.state), "outcome": outcome, "request": request}
-
-    def waiting(self, tx: Connection, name: str) -> tuple[RunRow, RunOutcome]:
-        row = results.get_run(tx, name)
-        return row, RunOutcome.of(row)
 
     def view(
         self, tx: Connection, name: str, shown: str, firsts: tuple[FirstDecision, ...], *, two: bool
     ) -> AnswerReview:
-        row, outcome = self.waiting(tx, name)
+        row = results.get_run(tx, name)
+        outcome = RunOutcome.of(row)
         reviewed = row.tier is RunTier.REVIEWED
         review = Review.of(outcome) if reviewed else None
         return AnswerReview(
@@ -414,7 +376,8 @@ class AnswerEffect(InTheState):
 
     def apply(self, tx: Connection, by: str, action: Action) -> Applied:
         """Raises InvalidInputError, CardStateError as ``Decisions.release``."""
-        row, outcome = self.waiting(tx, action.resource)
+        row = results.get_run(tx, action.resource)
+        outcome = RunOutcome.of(row)
         if action.kind is Kind.REFUSE_ANSWER:
             refuse_others(action.arguments, "code")
             code = argument(action.arguments, "code", str, STEWARD)
@@ -448,7 +411,7 @@ ROTATION = "rotation"
 
 
 @dataclass(frozen=True, slots=True)
-class LineEffect(InTheState):
+class LineEffect:
     """Reservations that a crash left: they stay spent, or nothing was released for them."""
 
     ledger: Ledger
@@ -465,11 +428,9 @@ class LineEffect(InTheState):
         line = self.ledger.line(tx, _number(action.resource))
         run = results.undecided_run(tx, line.line)
         if run is not None:
-            raise InvalidInputError(
-                field="line",
-                problem="pays for an answer that is still undecided",
-                advice=f"Release or refuse the answer, which ends the line: {run.name}",
-            )
+            problem = "pays for an answer that is still undecided"
+            advice = f"Release or refuse the answer, which ends the line: {run.name}"
+            raise InvalidInputError(field="line", problem=problem, advice=advice)
         return Demands(line.dataset, action.kind is Kind.VOID, subject=line.analyst)
 
     def apply(self, tx: Connection, by: str, action: Action) -> Applied:
@@ -480,14 +441,13 @@ class LineEffect(InTheState):
         end = self.ledger.void if action.kind is Kind.VOID else self.ledger.settle
         end(tx, line, now)
         details = {"line": str(line)}
-        self.log.append(
-            tx, action=str(action.kind), actor=by, resource=resource, details=details, now=now
-        )
+        event = {"action": str(action.kind), "actor": by, "resource": resource}
+        self.log.append(tx, **event, details=details, now=now)
         return Applied(details)
 
 
 @dataclass(frozen=True, slots=True)
-class RefusalEffect(InTheState):
+class RefusalEffect:
     """Work that failed or was refused because of the records; it counts until it is dismissed."""
 
     refusals: Refusals
@@ -495,50 +455,32 @@ class RefusalEffect(InTheState):
     clock: Callable[[], datetime]
 
     def shown(self, tx: Connection, resource: str, arguments: Mapping[str, Any]) -> Document:  # noqa: ARG002
-        return _failure_document(self._counting(tx, resource))
+        return _failure_document(self.refusals.named(tx, resource))
 
     def demands(self, tx: Connection, action: Action) -> Demands:
-        row = self._counting(tx, action.resource)
+        row = self.refusals.named(tx, action.resource)
         return Demands(dataset_of(row.resource), gives=True, subject=row.owner)
 
     def views(self, tx: Connection) -> tuple[Failure, ...]:
-        return tuple(
-            Failure(
-                row.name,
-                row.owner,
-                row.kind,
-                row.resource,
-                row.reason,
-                row.time,
-                digest_of(_failure_document(row)),
-            )
-            for row in self.refusals.reviewable(tx)
-        )
-
-    def _counting(self, tx: Connection, operation: str) -> Refused:
+        views: list[Failure] = []
         for row in self.refusals.reviewable(tx):
-            if row.name == operation:
-                return row
-        raise NotFoundError(what="operation")
+            facts, shown = (row.name, row.owner, row.kind), digest_of(_failure_document(row))
+            views.append(Failure(*facts, row.resource, row.reason, row.time, shown))
+        return tuple(views)
 
     def apply(self, tx: Connection, by: str, action: Action) -> Applied:
         """Raises NotFoundError if no such operation counts."""
         refuse_others(action.arguments)
         row = self.refusals.look_at(tx, action.resource)
-        self.log.append(
-            tx,
-            action="look",
-            actor=by,
-            resource=row.resource,
-            # analysts may read the log: it names no rule of a refused run
-            details={"operation": row.name, "reason": OUTPUT_RULES if row.signed else row.reason},
-            now=self.clock(),
-        )
+        event = {"action": "look", "actor": by, "resource": row.resource}
+        # analysts may read the log: it names no rule of a refused run
+        details = {"operation": row.name, "reason": OUTPUT_RULES if row.signed else row.reason}
+        self.log.append(tx, **event, details=details, now=self.clock())
         return Applied({"operation": row.name})
 
 
 @dataclass(frozen=True, slots=True)
-class AuditEffect(InTheState):
+class AuditEffect:
     """Evidence of audits: cleared, no ended audit of a black box on a dataset counts any more.
 
     Cards whose audit failed stay failed. Audits that still run, and audits of the same bytes under
@@ -565,25 +507,20 @@ class AuditEffect(InTheState):
         cleared = results.clear_audits(tx, action.resource, box, now)
         if not cleared:
             raise NotFoundError
-        self.log.append(
-            tx,
-            action="clear-audits",
-            actor=by,
-            resource=action.resource,
-            details={"black_box": box, "remark": action.reason, "tries": str(cleared)},
-            now=now,
-        )
+        event = {"action": "clear-audits", "actor": by, "resource": action.resource}
+        details = {"black_box": box, "remark": action.reason, "tries": str(cleared)}
+        self.log.append(tx, **event, details=details, now=now)
         return Applied({"tries": str(cleared)})
 
 
 @dataclass(frozen=True, slots=True)
-class KeyEffect(InTheState):
+class KeyEffect:
     """The controller's signing keys: a new one signs from now on."""
 
     rotation: KeyRotation
 
     def shown(self, tx: Connection, resource: str, arguments: Mapping[str, Any]) -> Document:  # noqa: ARG002
-        current = self.rotation.key(_use(resource)).current(tx)
+        current = self.rotation.key(resource.removeprefix(KEY)).current(tx)
         return {"use": resource, "key": key_id(current.public_key())}
 
     def demands(self, tx: Connection, action: Action) -> Demands:  # noqa: ARG002
@@ -592,7 +529,7 @@ class KeyEffect(InTheState):
     def apply(self, tx: Connection, by: str, action: Action) -> Applied:
         """Raises StorageError if state or files cannot be written; the old key stays in force."""
         refuse_others(action.arguments)
-        use = _use(action.resource)
+        use = action.resource.removeprefix(KEY)
         change = self.rotation.rotate(tx, use, by)
         result = {"key": key_id(change.key), "previous_key": key_id(change.previous)}
         return Applied(result, lambda: self.rotation.settle(use))
@@ -607,7 +544,3 @@ def _number(resource: str) -> int:
     if resource == text or not (text.isascii() and text.isdecimal() and len(text) < 19):
         raise NotFoundError(what="ledger line")
     return int(text)
-
-
-def _use(resource: str) -> str:
-    return resource.removeprefix(KEY)

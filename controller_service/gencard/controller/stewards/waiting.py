@@ -1,15 +1,15 @@
 """Items that wait: the one list that page, API, notifications and metrics read."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from sqlalchemy import Connection, and_, false, or_, select
 
 from gencard.controller.answers.decisions import Decisions
 from gencard.controller.cards.book import CardBook
-from gencard.controller.failures import Refusals
+from gencard.controller.failures import Refusals, Refused
 from gencard.controller.state import results, stewards
 from gencard.controller.state.database import Page
 from gencard.controller.state.results import RunRow
@@ -76,14 +76,17 @@ class WaitingList:
         after = _after(token)
         most = None if limit is None else limit + 1
         firsts = stewards.waiting_first_decisions(tx, self.cards.clock())
-        items = [one for kind in kinds for one in self._of_kind(tx, kind, firsts, most, after)]
+        are_refusals_read = WaitingKind.REFUSAL in kinds or (firsts and WaitingKind.DECISION in kinds)
+        refused = self.refusals.waiting(tx) if are_refusals_read else []
+        items = [one for kind in kinds for one in self._of_kind(tx, kind, firsts, refused, most, after)]
         items = sorted((one for one in items if _key(one) > after), key=_key)
         rows = tuple(self._with_first(tx, one, firsts) for one in items[:limit])
         return Page(rows, rows[-1].token if limit is not None and len(items) > limit else "")
 
     def count(self, tx: Connection, kind: WaitingKind) -> int:
         """Return the number of items of a kind, without a look at what any of them would release."""
-        return sum(1 for _ in self._of_kind(tx, kind, (), None, _after("")))
+        refused = self.refusals.waiting(tx) if kind is WaitingKind.REFUSAL else []
+        return sum(1 for _ in self._of_kind(tx, kind, (), refused, None, _after("")))
 
     def firsts(self, tx: Connection) -> tuple[FirstDecision, ...]:
         """Return the first decisions to which a second steward can still agree."""
@@ -100,6 +103,7 @@ class WaitingList:
         tx: Connection,
         kind: WaitingKind,
         firsts: Collection[FirstDecision],
+        refused: Collection[Refused],
         most: int | None,
         after: tuple[datetime, str, str],
     ) -> Iterator[Waiting]:
@@ -110,28 +114,23 @@ class WaitingList:
                 text = f"{row.tier} run of {short_name(row.submitter)}"
                 yield Waiting(row.created, row.name, kind, STEWARD, text, row.submitter)
         elif kind is WaitingKind.REFUSAL:
-            for one in self.refusals.waiting(tx):
+            for one in refused:
                 text = f"{one.kind} of {short_name(one.owner)} failed or was refused on the records"
                 yield Waiting(one.time, one.name, kind, STEWARD, text, one.owner)
         elif kind is WaitingKind.DECISION:
             # a refusal can be dismissed before it waits: while it blocks nobody, it is not listed itself
-            refusals = {one.name for one in self.refusals.waiting(tx)} if firsts else ()
+            listed = {one.name for one in refused}
             for first in firsts:
-                unlisted = first.kind == Kind.DISMISS_REFUSAL and first.resource not in refusals
+                unlisted = first.kind == Kind.DISMISS_REFUSAL and first.resource not in listed
                 if unlisted or Kind(first.kind) not in _LISTED:
                     text = f"{first.kind}, decided by {short_name(first.by)}"
                     yield Waiting(first.time, first.resource, kind, ANOTHER, text, first.by)
         else:
-            yield from self._ending(tx)
-
-    def _ending(self, tx: Connection) -> Iterator[Waiting]:
-        soon = self.cards.clock() + SOON
-        for one in self.certificates(tx):
-            if one.end <= soon:
-                whose = short_name(one.holder) if one.holder else f"the service ({one.name})"
+            soon = self.cards.clock() + SOON
+            for end in (one for one in self.certificates(tx) if one.end <= soon):
+                whose = short_name(end.holder) if end.holder else f"the service ({end.name})"
                 text = f"certificate of {whose} ends"
-                kind = WaitingKind.CERTIFICATE
-                yield Waiting(one.end, one.name, kind, STEWARD, text, one.holder)
+                yield Waiting(end.end, end.name, kind, STEWARD, text, end.holder)
 
     def _cards(
         self, tx: Connection, kind: WaitingKind, most: int | None, after: tuple[datetime, str, str]
@@ -141,7 +140,15 @@ class WaitingList:
         query = select(cards.c.name, cards.c.analyst, cards.c.changed)
         query = query.where(cards.c.state == state, cards.c.changed >= after[0])
         if state is CardState.OFFERED:
-            query = query.where(self._still_offered())
+            now = self.cards.clock()
+            still_offered = (
+                and_(
+                    cards.c.dataset == entry.name,
+                    cards.c.changed >= now - timedelta(days=entry.policy.valid_days),
+                )
+                for entry in self.cards.catalogue
+            )
+            query = query.where(or_(false(), *still_offered))
         # of one moment, kinds follow in their order, and names within a kind
         later = cards.c.changed > after[0]
         if kind >= after[1]:
@@ -149,19 +156,6 @@ class WaitingList:
         query = query.where(later).order_by(cards.c.changed, cards.c.name).limit(most)
         for name, analyst, time in tx.execute(query):
             yield Waiting(time, name, kind, waits_for, f"{kind} of {short_name(analyst)}", analyst)
-
-    def _still_offered(self) -> Any:
-        now = self.cards.clock()
-        return or_(
-            false(),
-            *(
-                and_(
-                    cards.c.dataset == entry.name,
-                    cards.c.changed >= now - timedelta(days=entry.policy.valid_days),
-                )
-                for entry in self.cards.catalogue
-            ),
-        )
 
     def _with_first(self, tx: Connection, waiting: Waiting, firsts: Iterable[FirstDecision]) -> Waiting:
         same = [] if waiting.kind == WaitingKind.DECISION else firsts
@@ -185,9 +179,7 @@ def _key(waiting: Waiting) -> tuple[datetime, str, str]:
 def _after(token: str) -> tuple[datetime, str, str]:
     if not token:
         return datetime.min.replace(year=1970, tzinfo=UTC), "", ""
-    try:
+    with suppress(ValueError):
         time, kind, resource = token.split(" ", 2)
         return time_of(time), kind, resource
-    except ValueError:
-        pass
     raise InvalidInputError(field="page_token", problem="was not issued by this list")
