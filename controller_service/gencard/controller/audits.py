@@ -1,7 +1,7 @@
 """Audits as callers see them: begun, listed, reported.
 
 Every attempt is counted before it runs. The verdict is that of all comparable tries of the black box's
-family together (``cards.audit_state``), and a family that was once found to leak stays found, for that
+family together (``cards.book``), and a family that was once found to leak stays found, for that
 Phi and what is inside it, in every later audit. A verdict is one bit about records, so it has a price.
 """
 
@@ -20,10 +20,9 @@ from sqlalchemy import Connection
 
 from gencard.controller.base.disk import JOURNALS, StateFiles, write_whole
 from gencard.controller.boxes import Boxes
-from gencard.controller.cards.audit_state import CardAudits, is_audited, rows_of_run
-from gencard.controller.cards.book import CardBook
+from gencard.controller.cards.book import CardAudits, CardBook, is_audited, rows_of_run
 from gencard.controller.operations import Operations
-from gencard.controller.policy.evaluation import check_unprotected
+from gencard.controller.policy.statistics import check_unprotected
 from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state import requests, results
 from gencard.controller.state.cards import auditable, offer_of, signed_card

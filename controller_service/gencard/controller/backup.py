@@ -33,7 +33,7 @@ from gencard.controller.base.disk import (
     whole_folder,
     write_whole,
 )
-from gencard.controller.cards.audit_state import CardAudits
+from gencard.controller.cards.book import CardAudits
 from gencard.controller.controller_state import ControllerState
 from gencard.controller.jobs.synthesis import RowsFile
 from gencard.controller.people.enrolment import Enrolled, read_identities

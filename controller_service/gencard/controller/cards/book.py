@@ -1,11 +1,11 @@
 """Cards as the controller keeps them: read as of now, stepped, offered, saved with the log.
 
-At the end: all that was released of some records before, under any card.
+Then: all that was released of some records before, under any card; and the audits of cards.
 """
 
 import json
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache, partial
@@ -14,11 +14,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
 from gencard.analysis.output_checks.populations import Rounded
-from gencard.controller.boxes import Facts, for_persons
+from gencard.controller.boxes import Boxes, Facts, for_persons
 from gencard.controller.cards.grants import Charge, Grants, charge, held_cards
 from gencard.controller.jobs.tasks import Before, EndedQuestion
-from gencard.controller.policy.evaluation import price_of_named
 from gencard.controller.policy.judgement import ProposalLimits, check_readable, judge, relation_of
+from gencard.controller.policy.statistics import price_of_named
 from gencard.controller.records.catalogue import Catalogue, DatasetEntry, dataset_of
 from gencard.controller.state import results
 from gencard.controller.state.cards import (
@@ -30,13 +30,17 @@ from gencard.controller.state.cards import (
     in_force,
     insert_card,
     names_of_measured,
+    offer_of,
     signed_card,
     update_card,
 )
 from gencard.controller.state.database import Database
 from gencard.controller.state.log import EventLog
-from gencard.controller.state.results import RunRow, RunState, RunTier
+from gencard.controller.state.results import AuditRow, RunRow, RunState, RunTier
+from gencard.core.audit.report import EarlierTry, Verdict
+from gencard.core.audit.wording import try_of_object
 from gencard.core.card.card import (
+    AUDITABLE,
     STEWARD,
     CardRecord,
     CardState,
@@ -48,15 +52,21 @@ from gencard.core.card.card import (
     changes_between,
 )
 from gencard.core.card.sums import Sum
-from gencard.core.card.terms import CardTerms, Proposal, Tier
+from gencard.core.card.terms import AuditTerms, CardTerms, Proposal, Tier
 from gencard.core.derived_cells import derived_in, impossible
 from gencard.core.domain import Clique
-from gencard.core.errors import CardStateError, DatasetChangedError, NotFoundError, ProposalRefusedError
+from gencard.core.errors import (
+    AuditRequiredError,
+    CardStateError,
+    DatasetChangedError,
+    NotFoundError,
+    ProposalRefusedError,
+)
 from gencard.core.policy import OF_PRESENT
 from gencard.core.statistics.linear import statistics_of
-from gencard.wire.canonical import digest_of, document_of, time_text
+from gencard.wire.canonical import digest_of, document_of, sha256, time_text
 from gencard.wire.codec import card_bytes, card_of_bytes
-from gencard.wire.documents import Question, answer_of_document, card_document
+from gencard.wire.documents import AuditedBox, Question, answer_of_document, card_document
 from gencard.wire.dsse import ANSWER, CARD, DOCUMENT, opened, predicate_of, statement
 from gencard.wire.keys import Identity, Role
 
@@ -410,3 +420,132 @@ def question_of(row: RunRow) -> Question:
 @lru_cache(maxsize=1000)  # each run reads the questions of all earlier ones
 def _question_of(request: bytes) -> Question:
     return DOCUMENT.read(Question, document_of(request, "question"), field="question")
+
+
+# Audits of cards whose generator is a black box: nothing is released before an audit passed.
+#
+# AGREED -> AUDITING -> AUDITED -> RELEASED        no evidence
+#                    -> AUDIT_FAILED               evidence of leakage: nothing follows
+#                    -> AGREED                     the audit ended without a verdict
+#
+# The family of a black box is its name and author on one dataset, and the same bytes under another
+# name. An update of a library makes another digest and no other family, so evidence is kept; only a
+# steward's decision, which the log shows, clears it (``stewards.effects``).
+#
+# An earlier audit is comparable if a leak that it found is a leak under the judged card, too: the
+# earlier card released the same statistics or more. A box may rightly use statistics under a large Phi
+# that would be a leak under a small one: evidence from a narrow card never counts against a wider card.
+
+
+USUAL_ORDER = AuditTerms().order
+"""Order from which on earlier audits count, even if a card asks for a higher order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Families:
+    """Results of ended audits of a black box's family."""
+
+    cards: CardBook
+
+    def earlier(self, tx: Connection, row: AuditRow, terms: Proposal) -> tuple[EarlierTry, ...]:
+        """Return the comparable tries of the family that have ended, in the order of their ends."""
+        tries: list[EarlierTry] = []
+        for other in results.audits_of_family(tx, row):
+            if not other.report:
+                continue
+            theirs = self._terms(tx, other.card)
+            if covers(theirs, terms) and theirs.audit.order >= min(terms.audit.order, USUAL_ORDER):
+                same = other.box_digest == row.box_digest
+                tries.append(try_of_object(json.loads(other.report), same_bytes=same))
+        return tuple(tries)
+
+    def is_known_leak(self, tx: Connection, row: AuditRow, terms: Proposal) -> bool:
+        """Whether the family was found to use more than a Phi that holds all of this one."""
+        leaks = {
+            other.card for other in results.audits_of_family(tx, row) if other.verdict is Verdict.LEAKAGE
+        }
+        return any(covers(self._terms(tx, card), terms) for card in leaks)
+
+    def _terms(self, tx: Connection, card: str) -> Proposal:
+        return offer_of(self.cards.card(tx, card)).terms
+
+
+def covers(wide: Proposal, narrow: Proposal) -> bool:
+    """Whether every statistic of one Phi follows from the other's."""
+    marginals = [set(clique) for clique in wide.marginals]
+    cliques = list(narrow.marginals)
+    cliques += [moment.attributes for moment in narrow.moments if moment not in wide.moments]
+    return all(any(set(clique) <= whole for whole in marginals) for clique in cliques)
+
+
+@dataclass(frozen=True, slots=True)
+class CardAudits:
+    """Moves cards by the audits of their own generators, and says which audit speaks for a card."""
+
+    cards: CardBook
+    boxes: Boxes
+
+    @property
+    def families(self) -> Families:
+        return Families(self.cards)
+
+    def begin(self, tx: Connection, card: CardRecord, box: str) -> None:
+        if box == offer_of(card).terms.generator:
+            self.boxes.check_unchanged(signed_card(card))
+            if is_audited(card) and card.state is CardState.AGREED:
+                self.cards.attest(tx, card, CardState.AUDITING, "audit")
+
+    def give_up(self, tx: Connection, name: str, running: Collection[str]) -> None:
+        """Return a card to AGREED after an audit without a verdict, unless its box is still audited."""
+        card = self.cards.card(tx, name)
+        if card.state is CardState.AUDITING and offer_of(card).terms.generator not in running:
+            self.cards.attest(tx, card, CardState.AGREED, "audit ended")
+
+    def conclude(self, tx: Connection, row: AuditRow, verdict: Verdict, fact: bytes) -> None:
+        """Attach the verdict on a card's own generator to the card; a card that ended stays as it is."""
+        card = self.cards.card(tx, row.card)
+        if card.state not in AUDITABLE or row.black_box != offer_of(card).terms.generator:
+            return
+        state = card.state
+        if is_audited(card):
+            if verdict is Verdict.LEAKAGE:
+                state = CardState.AUDIT_FAILED
+            elif state in (CardState.AGREED, CardState.AUDITING):
+                state = CardState.AUDITED
+        self.cards.attest(tx, card, state, "verdict", fact)
+
+    def passed(self, tx: Connection, card: CardRecord) -> AuditedBox:
+        """Return the passed audit of a card's black box, of the same records and digest.
+
+        Raises:
+            CardStateError, CardExpiredError: The card is not in force.
+            GeneratorChangedError: The present black box is not the audited one.
+            BoxNotReviewedError: The settings name no reviewer of the black box.
+            AuditRequiredError: No audit passed, or the box or another version of it leaked in an audit.
+        """
+        signed = signed_card(in_force(card))
+        self.boxes.check_unchanged(signed)
+        self.boxes.check_reviewed(signed)
+        row = results.passed_audit(tx, card.name, signed.generator_digest)
+        if row is None or self.families.is_known_leak(tx, row, signed.terms):
+            raise AuditRequiredError
+        payload, _ = opened(row.attestation or b"")
+        return AuditedBox(signed.generator_digest, sha256(payload))
+
+
+def rows_of_run(rows: int) -> int:
+    """Return the number of rows to request from a black box, in its audit and in its run alike.
+
+    With another number in the audit, a box could tell an audit from a run.
+    """
+    return max(2, rows)
+
+
+def is_audited(card: CardRecord) -> bool:
+    """Whether the card's generator is a black box of an author, of which audits are asked."""
+    return signed_card(card).tier is Tier.AUDITED
+
+
+def is_private(card: CardRecord) -> bool:
+    """Whether the card's generator adds the noise itself: it has no psi and no audit on the records."""
+    return signed_card(card).tier is Tier.PRIVATE

@@ -10,14 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gencard.controller.boxes import Facts, facts_of_generators, is_black_box
-from gencard.controller.policy.evaluation import (
-    GENERATOR_READS_RECORDS,
-    with_analyses,
-    with_measures,
-    with_uniques_kept,
-)
 from gencard.controller.policy.statistics import (
     FORBIDDEN,
+    GENERATOR_READS_RECORDS,
     NEIGHBOURING,
     PERSON,
     PRICE,
@@ -34,6 +29,9 @@ from gencard.controller.policy.statistics import (
     offered_numbers,
     price_of,
     required,
+    with_analyses,
+    with_measures,
+    with_uniques_kept,
 )
 from gencard.core.card.budget import Neighbouring, decimal_of
 from gencard.core.card.card import Change, CounterOffer, Refusal

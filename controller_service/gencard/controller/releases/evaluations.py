@@ -19,15 +19,14 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from gencard.controller.cards.audit_state import is_audited, is_private
-from gencard.controller.cards.book import CardBook
+from gencard.controller.cards.book import CardBook, is_audited, is_private
 from gencard.controller.failures import refund
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.operations import Operations, Run, scratch_folder
-from gencard.controller.policy.evaluation import price_of_measures, unavailable, why_withheld
+from gencard.controller.policy.statistics import price_of_measures, unavailable, why_withheld
 from gencard.controller.records.catalogue import DatasetEntry, dataset_of
-from gencard.controller.releases.run import BoxRelease
+from gencard.controller.releases.releases import BoxRelease
 from gencard.controller.state import requests, results
 from gencard.controller.state.cards import in_force, offer_of, signed_card
 from gencard.controller.state.database import Page

@@ -5,9 +5,8 @@ from collections.abc import Collection, Iterator
 from sqlalchemy import Connection
 
 from gencard.controller.boxes import Boxes, BuiltInBox, Facts, ProgramBox, for_persons
-from gencard.controller.policy.evaluation import together_of
 from gencard.controller.policy.judgement import relation_of
-from gencard.controller.policy.statistics import objection
+from gencard.controller.policy.statistics import objection, together_of
 from gencard.controller.records.catalogue import Catalogue, DatasetEntry
 from gencard.controller.sandbox.analyses import check_libraries
 from gencard.controller.sandbox.boxes import check_isolation

@@ -21,7 +21,7 @@ from gencard.controller.backup import check_restored, state_lock
 from gencard.controller.base.fair_use import Bounds
 from gencard.controller.base.files import secret_bytes
 from gencard.controller.base.listening import TlsFiles
-from gencard.controller.cards.audit_state import CardAudits
+from gencard.controller.cards.book import CardAudits
 from gencard.controller.cards.negotiations import Negotiations, Retention
 from gencard.controller.controller_state import ControllerState, utc_now
 from gencard.controller.jobs.descriptions import Descriptions
@@ -35,8 +35,7 @@ from gencard.controller.records.records import check_rights, entry_of
 from gencard.controller.releases.evaluations import KIND as EVALUATION
 from gencard.controller.releases.evaluations import EvaluationRun, Evaluations
 from gencard.controller.releases.releases import KIND as RELEASE
-from gencard.controller.releases.releases import Releases
-from gencard.controller.releases.run import BoxRelease, ReleaseRun
+from gencard.controller.releases.releases import BoxRelease, ReleaseRun, Releases
 from gencard.controller.service.guard import Guard
 from gencard.controller.service.operations import (
     LedgerServicer,
