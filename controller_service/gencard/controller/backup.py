@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
 from pathlib import Path
@@ -78,7 +78,7 @@ def check_state(controller_state: ControllerState, tx: Connection, known: Iterab
         if line.state is not SpendState.VOIDED:
             for account in accounts_of(line.dataset, line.project, line.analyst):
                 for name, units in columns_of(line.price).items():
-                    sums[*account.columns().values(), name] += units
+                    sums[*asdict(account).values(), name] += units
     stored_totals: Counter[tuple[str, ...]] = Counter()
     for row in tx.execute(select(balances)).mappings():
         for name in CURRENCIES:
@@ -474,7 +474,7 @@ def _close(controller_state: ControllerState, tx: Connection, entries: int, know
     for line in lines:
         ledger.settle(tx, line.line, cards.clock())
     facts = {"project": Identity.of(cards.controller).project, "holder": cards.controller, "kind": HELD}
-    held = [ledger.hold_rest(tx, name, **facts, now=cards.clock()) for name in ledger.datasets]
+    held = [ledger.hold_rest(tx, name, **facts, now=cards.clock()) for name in ledger.caps]
     return Restored(entries, known, tuple(filter(None, held)), len(lines), len(waiting))
 
 

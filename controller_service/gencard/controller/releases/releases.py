@@ -1,10 +1,10 @@
 """Releases: begun, listed and sent as callers see them, and the job behind them.
 
-    ledger      the price is RESERVED before any record is read
-    vault       records -> psi, in a job of its own, once for a card
-    ledger      psi stored and reservation settled, in one transaction
-    generators  psi -> model -> rows, in another job that sees no record
-    log         the release is logged before its rows can be fetched
+ledger      the price is RESERVED before any record is read
+vault       records -> psi, in a job of its own, once for a card
+ledger      psi stored and reservation settled, in one transaction
+generators  psi -> model -> rows, in another job that sees no record
+log         the release is logged before its rows can be fetched
 """
 
 import json
@@ -45,7 +45,7 @@ from gencard.controller.state.database import Database, Page
 from gencard.controller.state.ledger import FIT, Ledger
 from gencard.controller.state.requests import OperationRow, Request
 from gencard.controller.state.results import PsiRow, ReleaseRow
-from gencard.core.card.budget import FREE, Price
+from gencard.core.card.budget import FREE, Price, SpendState
 from gencard.core.card.card import USABLE, CardRecord, CardState
 from gencard.core.card.terms import CardTerms
 from gencard.core.dataset import row_bytes
@@ -223,7 +223,9 @@ class Releases:
     def hold(self, tx: Connection, who: Identity, card: str) -> None:
         """Reserve the price of psi or a private fit, once for a card; a crash keeps the reservation."""
         kind = FIT if is_private(self.cards.card(tx, card)) else SPENT_ON
-        paid_line = results.find_psi(tx, card) or self.ledger.settled(tx, resource=card, kind=FIT)
+        paid_line = results.find_psi(tx, card) or self.ledger.held(
+            tx, resource=card, kind=FIT, state=SpendState.SETTLED
+        )
         if paid_line or self.ledger.held(tx, resource=card, kind=kind):
             return
         if self.same_psi(tx, card) is not None:
@@ -569,7 +571,8 @@ class ReleaseRun:
             line = releases.ledger.held(tx, resource=card.name, kind=FIT)
             if line is not None:
                 releases.ledger.settle(tx, line.line, self.cards.clock())
-            elif releases.ledger.settled(tx, resource=card.name, kind=FIT) is None:
+                return
+            if not releases.ledger.held(tx, resource=card.name, kind=FIT, state=SpendState.SETTLED):
                 raise OperationCancelledError  # taken back meanwhile
 
     def _publish(self, run: Run, card: CardRecord, digest: str, made: Path) -> None:

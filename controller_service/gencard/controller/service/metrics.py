@@ -121,7 +121,7 @@ class Watched(Collector):
             "Share of a dataset's cap that is spent or reserved; work counts as when it began.",
             labels=("dataset", "currency"),
         )
-        for dataset in sorted(self.state.ledger.datasets):
+        for dataset in sorted(self.state.ledger.caps):
             account = Account(Scope.DATASET, dataset)
             cap = columns_of(self.state.ledger.cap(account))
             spent = columns_of(self.state.ledger.spent(tx, account))

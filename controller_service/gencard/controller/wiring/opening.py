@@ -449,7 +449,7 @@ class Reloading:
         new_state = replace(self._state, settings=settings, cards=cards)
         # also if nothing changed: a command may have logged rules of the files that are not in force
         self._rule_log.datasets_are_read(rules_of(new_state, {}))
-        self._state.ledger.set_caps(caps_of(settings))  # first: no dataset is offered without caps
+        self._state.ledger.caps = caps_of(settings)  # first: no dataset is offered without caps
         self._state.cards.catalogue.set(entries)
         self._settings = settings
 
