@@ -143,7 +143,7 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
         f"{_STATE}database:_prepare_sqlite",
         f"{_STATE}sharing:Leadership.try_lead",
         f"{_STATE}sharing:Leadership._still_leads",
-        f"{_STATE}sharing:_engine_of",
+        f"{_STATE}sharing:Leadership.__init__",
     ),
     "differencing": (
         f"{_RULES}differencing:differences",

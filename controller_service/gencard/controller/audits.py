@@ -25,16 +25,16 @@ from gencard.controller.operations import Operations
 from gencard.controller.policy.statistics import check_unprotected
 from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state import requests, results
-from gencard.controller.state.cards import auditable, offer_of, signed_card
+from gencard.controller.state.cards import in_force, offer_of, signed_card
 from gencard.controller.state.database import Database
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.log import EventLog
 from gencard.controller.state.requests import UNFINISHED, OperationRow, OperationState, Request
-from gencard.controller.state.results import Audited, AuditRow
+from gencard.controller.state.results import AuditRow
 from gencard.core.audit.moves import basis_of
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.card.budget import Price
-from gencard.core.card.card import AUDITABLE, CardRecord
+from gencard.core.card.card import AUDITABLE, CardRecord, CardState
 from gencard.core.coding import Coding, zeros_inside
 from gencard.core.errors import (
     GeneratorChangedError,
@@ -338,7 +338,8 @@ class Audits:
 
     def agreed(self, tx: Connection, who: Identity, card: str) -> CardRecord:
         """Return a card that ``who`` may see and that is in force, or waits for an audit."""
-        return auditable(self.cards.seen(tx, who, card))
+        seen_card = self.cards.seen(tx, who, card)
+        return seen_card if seen_card.state is CardState.AUDITING else in_force(seen_card)
 
     def at_records(self, tx: Connection, who: Identity, card: str) -> CardRecord:
         """Return a card under which an audit may read the records: with exact psi, as counted."""
@@ -359,7 +360,9 @@ class Audits:
             card=card,
             dataset=dataset_of(card),
             submitter=who.uri,
-            box=Audited(box, digest, self.card_audits.boxes.author(box)),
+            black_box=box,
+            box_digest=digest,
+            author=self.card_audits.boxes.author(box),
             now=self.cards.clock(),
         )
         if attempt > self.most_attempts:

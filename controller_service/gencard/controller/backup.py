@@ -44,6 +44,7 @@ from gencard.controller.state.database import Database
 from gencard.controller.state.ledger import accounts_of, columns_of
 from gencard.controller.state.log import checkpoint_of
 from gencard.controller.state.log import verify as verify_log
+from gencard.controller.state.requests import OperationState
 from gencard.controller.state.sharing import Leadership
 from gencard.controller.state.tables import CURRENCIES, balances
 from gencard.core.card.budget import Spend, SpendState
@@ -445,7 +446,7 @@ def take_over(
             restored = _close(controller_state, tx, entries, most)
             # a passkey that was stolen may have been removed since, and a first decision voided
             controller_state.passkeys.forget_all(tx, steward)
-            stewards.forget_all_first_decisions(tx)
+            stewards.forget_first_decisions_of(tx, None)
         reason = "complete" if complete else "older"
         details = {"reason": reason, **(agreed or {}), "entries": str(entries)}
         controller_state.log.append(
@@ -466,7 +467,7 @@ def _close(controller_state: ControllerState, tx: Connection, entries: int, know
     waiting = requests.unfinished_operations(tx)  # they may have ended after the backup
     audits = CardAudits(cards, controller_state.boxes)
     for operation in waiting:
-        requests.cancel_operation(tx, operation.name, cards.clock())
+        requests.move_operation(tx, operation.name, OperationState.CANCELLED, cards.clock())
         if operation.kind == AUDIT:
             audits.give_up(tx, operation.resource, ())
     # Open reservations count as spent, but not what earlier restores held.

@@ -197,7 +197,7 @@ class Answers:
             created=self.cards.clock(),
             line=line,
         )
-        results.insert_run(tx, row)
+        results.insert_result(tx, row)
         operation = self.operations.create(tx, who, kind_of(tier), card.name, {"run": name, **more})
         names = analyses.columns if tier is RunTier.REVIEWED else ()
         columns = {"columns": _short(names)} if names else {}

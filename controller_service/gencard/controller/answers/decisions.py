@@ -118,7 +118,7 @@ class Decisions:
 
     def waiting_in_vain(self, tx: Connection, card: str | None = None) -> list[RunRow]:
         """Runs that wait for a steward under a card that has ended."""
-        rows = (row for row in results.waiting_runs(tx) if card in (None, row.card))
+        rows = (row for row in results.find_runs(tx, state=RunState.WAITING) if card in (None, row.card))
         return [row for row in rows if _is_over(row, self.cards.card(tx, row.card))]
 
     def _end(

@@ -361,7 +361,7 @@ def released_before(
     ``but`` is the name of the judged run or card, which is left out.
     """
     answered, refused = dict[EndedQuestion, None](), dict[EndedQuestion, None]()
-    for one in results.runs_of_dataset(tx, dataset):
+    for one in results.find_runs(tx, dataset=dataset):
         if one.version == version and one.tier is RunTier.CHECKED and one.name != but:
             ended = one.state in (RunState.REFUSED, RunState.FAILED)
             (refused if ended else answered).update(dict.fromkeys(_populations(one)))

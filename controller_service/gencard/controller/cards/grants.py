@@ -21,7 +21,6 @@ from gencard.controller.state.cards import (
     STANDING,
     granted_cards,
     names_of_measured,
-    names_with_runs,
     offer_of,
     signed_card,
 )
@@ -114,7 +113,7 @@ class Grants:
         The answer of a run discloses facts about the version that it read, as counts do.
         """
         now = self.clock()
-        measured_cards = names_of_measured(tx, dataset) | names_with_runs(tx, dataset)
+        measured_cards = names_of_measured(tx, dataset, runs=True)
         for row in granted_cards(tx, dataset):
             signed, expires = _granted_card(row.body)
             if now < expires or row.name in measured_cards:

@@ -41,7 +41,7 @@ from webauthn.helpers.structs import (
 
 from gencard.controller.page.security import Form
 from gencard.controller.page.views import ChangeResult
-from gencard.controller.state.stewards import Passkey, Passkeys, key_of
+from gencard.controller.state.stewards import Passkey, Passkeys
 from gencard.controller.stewards.desk import Desk
 from gencard.core.errors import InvalidInputError, PermissionDeniedError, UnauthenticatedError
 from gencard.wire.canonical import sha256
@@ -208,7 +208,7 @@ class Challenges:
 
 
 def _digest(purpose: str) -> bytes:
-    return bytes.fromhex(key_of(purpose.encode()))
+    return bytes.fromhex(sha256(purpose.encode()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +235,7 @@ class Ceremonies:
             if link:
                 return self.passkeys.holder_of_link(link)
             credential = parse_authentication_credential_json(assertion)
-            return self.passkeys.named(key_of(credential.raw_id)).holder
+            return self.passkeys.named(sha256(credential.raw_id)).holder
         except (UnauthenticatedError, *_FOREIGN):
             return ""
 
@@ -248,7 +248,7 @@ class Ceremonies:
             rp_name="Gencard",
             user_name=holder.name,
             user_display_name=f"{holder.name}, steward",
-            user_id=bytes.fromhex(key_of(holder.uri.encode())),
+            user_id=bytes.fromhex(sha256(holder.uri.encode())),
             challenge=self.challenges.new(_of_link(token)),
             exclude_credentials=known,
             authenticator_selection=AuthenticatorSelectionCriteria(
@@ -312,7 +312,7 @@ class Ceremonies:
             credential = parse_authentication_credential_json(answer)
             challenge = parse_client_data_json(credential.response.client_data_json).challenge
             self.challenges.take(challenge, purpose)
-            passkey = self.passkeys.named(key_of(credential.raw_id))
+            passkey = self.passkeys.named(sha256(credential.raw_id))
             verified = verify_authentication_response(
                 credential=credential,
                 expected_challenge=challenge,
@@ -336,7 +336,7 @@ class Ceremonies:
 
 
 def _of_link(token: str) -> str:
-    return f"link {key_of(token.encode())}"
+    return f"link {sha256(token.encode())}"
 
 
 # Decisions on the page: from the fields of a form to an action of the desk, and back.

@@ -276,7 +276,7 @@ class EvaluationRun:
                     document=json.dumps(document | {"found": one.document}).encode(),
                     created=evaluations.cards.clock(),
                 )
-                results.insert_evaluation(tx, row)
+                results.insert_result(tx, row)
             if request["line"] is not None:
                 evaluations.ledger.settle(tx, request["line"], evaluations.cards.clock())
             response = self.response(card.name, request["asked"])

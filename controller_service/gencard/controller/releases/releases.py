@@ -634,7 +634,7 @@ class ReleaseRun:
             )
             signed = sign(receipt_statement(receipt), [self.cards.signing_key(tx)])
             row = _row_of(receipt, signed, run, file_name, now)
-            results.insert_release(tx, row)
+            results.insert_result(tx, row)
             self.cards.attest(tx, usable, CardState.RELEASED, "release", signed)
             self.releases.operations.finish(tx, run.row.name, self.response(row))
 

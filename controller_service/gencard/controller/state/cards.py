@@ -99,11 +99,6 @@ def in_force(card: CardRecord) -> CardRecord:
     return card
 
 
-def auditable(card: CardRecord) -> CardRecord:
-    """Return the card if it is in force or only waits for an audit; else raises as ``in_force``."""
-    return card if card.state is CardState.AUDITING else in_force(card)
-
-
 def signed_card(card: CardRecord) -> CardTerms:
     """Return the card that both sides would sign by the present offer; raise CardStateError if none."""
     return _card_of_statement(offer_of(card).statement)
@@ -277,15 +272,13 @@ def granted_cards(tx: Connection, dataset: str, analyst: str | None = None) -> t
     )
 
 
-def names_of_measured(tx: Connection, dataset: str) -> frozenset[str]:
-    """Names of the cards whose psi was measured, or whose black box of tier private was fitted."""
-    query = select(cards.c.name).where(cards.c.dataset == dataset, _MEASURED)
-    return frozenset(tx.execute(query).scalars())
+def names_of_measured(tx: Connection, dataset: str, *, runs: bool = False) -> frozenset[str]:
+    """Names of the cards whose psi was measured, or whose black box of tier private was fitted.
 
-
-def names_with_runs(tx: Connection, dataset: str) -> frozenset[str]:
-    """Names of the cards under which runs have read records, or may be reading them."""
-    query = select(cards.c.name).where(cards.c.dataset == dataset, _HAS_RUNS)
+    With ``runs``, also of cards under which runs have read records, or may be reading them.
+    """
+    condition = or_(_MEASURED, _HAS_RUNS) if runs else _MEASURED
+    query = select(cards.c.name).where(cards.c.dataset == dataset, condition)
     return frozenset(tx.execute(query).scalars())
 
 

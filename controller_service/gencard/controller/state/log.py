@@ -179,8 +179,9 @@ def _checked(entry: Entry, index: int, previous: bytes, newest: datetime) -> Eve
     if event.previous != previous:
         raise VerificationError(problem=f"entry {max(index - 1, 0)} of the log was changed")
     # only a correction may be earlier than the entry in front, and says by how much
-    corrects = event.action == CORRECTION and event.details.get("before") == time_text(newest)
-    if event.time < newest and not corrects:
+    if event.time < newest and not (
+        event.action == CORRECTION and event.details.get("before") == time_text(newest)
+    ):
         raise VerificationError(problem=f"entry {index} of the log goes back in time")
     return event
 
