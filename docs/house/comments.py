@@ -111,8 +111,7 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
     "guard": (
         f"{_SERVICE}guard:decoder",
         f"{_SERVICE}guard:_check_parts",
-        f"{_SERVICE}guard:_check_known",
-        f"{_SERVICE}guard:Guard._guarded",
+        f"{_SERVICE}guard:Guard.intercept_service",
         f"{_SERVICE}guard:Guard._stream",
         f"{_SERVICE}guard:Guard._each",
         f"{_SERVICE}guard:Guard._ending",

@@ -185,20 +185,12 @@ class CallTimeout:
     @contextmanager
     def waiting(self, context: grpc.ServicerContext) -> Iterator[None]:
         """Limit the time of the block, which waits for the caller; a late call is cancelled."""
-        number = self._add(context)
+        number = self.keep(context)
         try:
             yield
         finally:
             with self._changed:
                 self._waiting.pop(number, None)
-
-    def keep(self, context: grpc.ServicerContext) -> None:
-        """Keep a call that ends from being freed until its time is over.
-
-        gRPC counts a call as a stream of its connection until it is freed, and refuses streams beyond
-        the limit of a connection by itself.
-        """
-        self._add(context)
 
     def stop(self) -> None:
         """End the thread; no call is cancelled any more, and none is kept."""
@@ -207,7 +199,12 @@ class CallTimeout:
             self._waiting.clear()
             self._changed.notify()
 
-    def _add(self, context: grpc.ServicerContext) -> int:
+    def keep(self, context: grpc.ServicerContext) -> int:
+        """Keep a call that ends from being freed until its time is over; return its number here.
+
+        gRPC counts a call as a stream of its connection until it is freed, and refuses streams beyond
+        the limit of a connection by itself.
+        """
         with self._changed:
             number = next(self._numbers)
             self._waiting[number] = time.monotonic() + self._seconds, context
@@ -297,14 +294,9 @@ class OpenCalls:
                     return
                 calls = list(self._open.values())
             for caller, context in calls:
-                if self._may_not_call(caller):
+                try:
+                    self._check(caller)
+                except UnauthenticatedError:
                     context.cancel()
-
-    def _may_not_call(self, caller: Caller) -> bool:
-        try:
-            self._check(caller)
-        except UnauthenticatedError:
-            return True
-        except Exception:  # noqa: S110  # such as a full disk: the next look decides
-            pass
-        return False
+                except Exception:  # noqa: S110  # such as a full disk: the next look decides
+                    pass

@@ -69,7 +69,13 @@ class Watched(Collector):
         """Yield the metrics; raises StorageError if the state cannot be read."""
         yield self._calls()
         with self.state.database.reading() as tx:
-            metrics = [*self._operations(tx), self._waiting(tx), self._shares(tx)]
+            # proposals alone: whether an answer or a failure waits can depend on a record
+            proposals = self.state.desk().waiting.count(tx, WaitingKind.PROPOSAL)
+            waiting = GaugeMetricFamily(
+                "gencard_waiting", "Items waiting for a steward.", labels=("kind",)
+            )
+            waiting.add_metric((WaitingKind.PROPOSAL,), proposals)
+            metrics = [*self._operations(tx), waiting, self._shares(tx)]
         yield from metrics
         yield self._certificates()
 
@@ -79,7 +85,11 @@ class Watched(Collector):
         )
         counts = Counter[tuple[str, str]]()
         for (method, code), count in self.calls().items():
-            if label := _code_label(method, code):
+            if code in _FAULTS or method.startswith(_BEFORE_RECORDS):
+                label = "" if method in _LOOKS and code == "OK" else code
+            else:
+                label = "ENDED" if method in _ASKS else ""
+            if label:
                 counts[method, label] += count
         for labels, count in sorted(counts.items()):
             family.add_metric(labels, count)
@@ -107,13 +117,6 @@ class Watched(Collector):
         for kind, count in sorted(ended.items()):
             number.add_metric((kind, "ended"), count)
         yield from (number, age)
-
-    def _waiting(self, tx: Connection) -> Metric:
-        """Proposals alone: whether an answer or a failure waits can depend on a record."""
-        family = GaugeMetricFamily("gencard_waiting", "Items waiting for a steward.", labels=("kind",))
-        kind = WaitingKind.PROPOSAL
-        family.add_metric((kind,), self.state.desk().waiting.count(tx, kind))
-        return family
 
     def _shares(self, tx: Connection) -> Metric:
         family = GaugeMetricFamily(
@@ -198,12 +201,6 @@ _LOOKS = frozenset(
 """Methods by which a client looks at a card again after work has failed."""
 
 _FAULTS = frozenset({"INTERNAL", "UNAVAILABLE", "UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED"})
-
-
-def _code_label(method: str, code: str) -> str:
-    if code in _FAULTS or method.startswith(_BEFORE_RECORDS):
-        return "" if method in _LOOKS and code == "OK" else code
-    return "ENDED" if method in _ASKS else ""
 
 
 class _Handler(WSGIRequestHandler):

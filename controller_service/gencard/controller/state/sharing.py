@@ -16,8 +16,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 from sqlalchemy import Connection, create_engine, delete, func, insert, select, text, update
 from sqlalchemy.exc import ProgrammingError, SQLAlchemyError
@@ -138,7 +138,7 @@ def _pieces_of(tx: Connection, digest: str, size: int) -> Iterator[bytes]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
+def _opened(path: Path) -> Iterator[BufferedReader]:
     """Open a file for reading; raises StorageError if that, or reading it in the block, fails."""
     try:
         with path.open("rb") as file:

@@ -292,9 +292,9 @@ def add_message(tx: Connection, name: str, channel: str, kinds: Collection[str],
         text = json.dumps(sorted({*kinds, *json.loads(row["kinds"])}))
         tx.execute(update(messages).where(messages.c.name == row["name"]).values(kinds=text))
         return
-    message = {"name": name, "channel": channel, "kinds": json.dumps(sorted(set(kinds)))}
-    message |= {"state": MessageState.WAITING, "tries": 0, "due": now, "created": now}
-    tx.execute(insert(messages).values(message))
+    waiting = {"state": MessageState.WAITING, "tries": 0, "due": now, "created": now}
+    message = insert(messages).values(name=name, channel=channel, **waiting)
+    tx.execute(message.values(kinds=json.dumps(sorted(set(kinds)))))
 
 
 def next_message(tx: Connection, channel: str) -> MessageRow | None:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gencard.controller import operations as run
@@ -41,9 +42,10 @@ from gencard.controller.service.operations import (
     LedgerServicer,
     LogServicer,
     OperationsServicer,
-    audit_response,
+    audit_message,
     evaluation_response,
-    release_response,
+    release_message,
+    response_of,
 )
 from gencard.controller.service.server import Registration, Service, stand_by, start
 from gencard.controller.service.servicers import (
@@ -54,7 +56,8 @@ from gencard.controller.service.servicers import (
     NegotiationServicer,
     StewardServicer,
     SynthesisServicer,
-    answer_response,
+    answer_message,
+    register,
 )
 from gencard.controller.settings import Settings
 from gencard.controller.state.log import Clock, Event, ahead_of
@@ -114,18 +117,19 @@ def servicers(
     retention = Retention(database, cards, settings.limits.keep_days)
     retention.prune_daily()
     negotiations = Negotiations(database, cards, signing_key, retention)
-    return [
-        CatalogServicer(cards.catalogue, controller_state.boxes).register,
-        NegotiationServicer(negotiations).register,
-        SynthesisServicer(releases).register,
-        AuditServicer(audits, remote_runs).register,
-        MeasuresServicer(evaluations).register,
-        _answers(controller_state, operations, jobs).register,
-        StewardServicer(controller_state.desk(operations=operations)).register,
-        LedgerServicer(database, controller_state.ledger).register,
-        LogServicer(database, cards.log, cards.clock).register,
-        OperationsServicer(operations).register,
-    ]
+    servicers = (
+        CatalogServicer(cards.catalogue, controller_state.boxes),
+        NegotiationServicer(negotiations),
+        SynthesisServicer(releases),
+        AuditServicer(audits, remote_runs),
+        MeasuresServicer(evaluations),
+        _answers(controller_state, operations, jobs),
+        StewardServicer(controller_state.desk(operations=operations)),
+        LedgerServicer(database, controller_state.ledger),
+        LogServicer(database, cards.log, cards.clock),
+        OperationsServicer(operations),
+    )
+    return [partial(register, servicer) for servicer in servicers]
 
 
 def _cluster(settings: Settings) -> ClusterPart | None:
@@ -148,7 +152,7 @@ def _audits(controller_state: ControllerState, operations: Operations, jobs: Des
     )
     with controller_state.database.reading() as tx:
         tidy(tx, controller_state.cards, audits.journals)
-    operations.register_runner(AUDIT, AuditRun(audits, jobs, audit_response))
+    operations.register_runner(AUDIT, AuditRun(audits, jobs, response_of(audit_message)))
     return audits
 
 
@@ -171,7 +175,9 @@ def _releases(
         controller_state.settings.limits.card_release_mib,
         controller_state.fits,
     )
-    operations.register_runner(RELEASE, ReleaseRun(releases, jobs, state.work, boxes, release_response))
+    operations.register_runner(
+        RELEASE, ReleaseRun(releases, jobs, state.work, boxes, response_of(release_message))
+    )
     return releases
 
 
@@ -180,13 +186,12 @@ def _answers(
 ) -> AnswersServicer:
     settings = controller_state.settings
     answers = Answers(controller_state.decisions, operations)
-    checked = AnswerRun(answers, jobs, answer_response)
+    response = response_of(answer_message)
+    checked = AnswerRun(answers, jobs, response)
     operations.register_runner(RUN, checked)
     sandbox = settings.cell.limits, settings.cell.isolation
-    operations.register_runner(
-        PROGRAM,
-        ProgramRun(checked, controller_state.files, settings.state.work, *sandbox, answer_response),
-    )
+    programs = ProgramRun(checked, controller_state.files, settings.state.work, *sandbox, response)
+    operations.register_runner(PROGRAM, programs)
     answers.end_with_cards()  # cards may have expired while no service ran
     return AnswersServicer(answers, Programs(answers))
 
