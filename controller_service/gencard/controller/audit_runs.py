@@ -4,16 +4,14 @@ import json
 import logging
 import secrets
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Connection
 
-from gencard.controller.audits import KIND, Audits, log_worker, plan_of
+from gencard.controller.audits import KIND, Audits, plan_of
 from gencard.controller.failures import refund
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
@@ -53,7 +51,7 @@ logger = logging.getLogger(__name__)
 CHECKED_SECONDS = 1.0
 """For which a comparison of a box's environment serves later runs; the job compares it again."""
 
-OnEnd = Callable[[Callable[[], None]], bool]
+OnEnd = Callable[[Callable[[], object]], bool]
 """Registers a function to be called when the caller goes away; False if the caller has gone already."""
 
 
@@ -142,8 +140,8 @@ class RemoteRun:
             running = self.remote_runs.executor.submit(
                 tasks.RUN_BLACK_BOX, job, owner=self.caller, series=series
             )
-            if not on_end(lambda: _stop(running)):
-                _stop(running)
+            if not on_end(running.cancel):
+                running.cancel()
             try:
                 running.result()
             except GencardError as error:
@@ -156,10 +154,6 @@ class RemoteRun:
             finally:
                 self.remote_runs.executor.await_end(running)
             return RowsFile(folder / "out").dataset()
-
-
-def _stop(running: Future[Any]) -> None:
-    running.cancel()
 
 
 KNOWN_LEAK = (
@@ -181,7 +175,7 @@ class AuditRun:
         with self.audits.database.reading() as tx:
             card = self.audits.at_records(tx, Identity.of(run.row.owner), run.row.resource)
             row = results.get_audit(tx, run.request["audit"])
-            earlier = self.audits.card_audits.families.earlier(tx, row, offer_of(card).terms)
+            earlier = self.audits.card_audits.earlier(tx, row, offer_of(card).terms)
         dataset_entry = self.audits.cards.entry_of(card)
         # the number of this try in the family if no other try ends before it
         plan = plan_of(card, dataset_entry.schema.coding, run.request["seed"], len(earlier) + 1)
@@ -238,9 +232,7 @@ class AuditRun:
             name = self.audits.refused_workers.refuse(error, operation)
             details = {"operation": operation, "reason": error.reason}
             with self.audits.database.transaction() as tx:
-                log_worker(
-                    tx, cards.log, "refuse-worker", cards.controller, name, cards.clock(), **details
-                )
+                cards.note(tx, "refuse-worker", f"workers/{name}", details)
             raise
 
     def _conclude(self, run: Run, card: CardRecord, alone: AuditReport) -> None:
@@ -258,10 +250,10 @@ class AuditRun:
                 audits.agreed(tx, who, card.name)
             now = audits.cards.clock()
             row = results.get_audit(tx, run.request["audit"])
-            families, terms = audits.card_audits.families, offer_of(card).terms
-            report = pooled(alone, families.earlier(tx, row, terms))
+            card_audits, terms = audits.card_audits, offer_of(card).terms
+            report = pooled(alone, card_audits.earlier(tx, row, terms))
             verdict, wording_text = report.verdict, wording(report)
-            if verdict is Verdict.NO_EVIDENCE and families.is_known_leak(tx, row, terms):
+            if verdict is Verdict.NO_EVIDENCE and card_audits.is_known_leak(tx, row, terms):
                 verdict, wording_text = Verdict.LEAKAGE, KNOWN_LEAK  # a leak that is known stays one
             outcome = verdict, wording_text
             document = json.dumps(report_to_json_object(report)).encode()
@@ -279,7 +271,7 @@ class AuditRun:
                 repr(report.plan.level), *outcome, attestation, document, report.plan.attempt
             )
             results.conclude_audit(tx, row.name, conclusion, now)
-            audits.card_audits.conclude(tx, row, verdict, attestation)
+            card_audits.conclude(tx, row, verdict, attestation)
             audits.ledger.settle(tx, run.request["line"], now)
             concluded = self.response(results.get_audit(tx, row.name))
             audits.operations.finish(tx, run.row.name, concluded)

@@ -11,7 +11,6 @@ import shutil
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,6 @@ from gencard.controller.state import requests, results
 from gencard.controller.state.cards import in_force, offer_of, signed_card
 from gencard.controller.state.database import Database
 from gencard.controller.state.ledger import Ledger
-from gencard.controller.state.log import EventLog
 from gencard.controller.state.requests import UNFINISHED, OperationRow, OperationState, Request
 from gencard.controller.state.results import AuditRow
 from gencard.core.audit.moves import basis_of
@@ -100,14 +98,6 @@ class RefusedWorkers:
 def _file_name(name: str) -> str:
     """Name of the state's file: with an ending, so that no worker's file begins like another's."""
     return f"{_FOLDER}/{name}{_ENDING}"
-
-
-def log_worker(
-    tx: Connection, log: EventLog, action: str, actor: str, name: str, now: datetime, **details: str
-) -> None:
-    """Record in the log that a worker was refused or admitted."""
-    resource = f"workers/{name}"
-    log.append(tx, action=action, actor=actor, resource=resource, details=details, now=now)
 
 
 # A cancelled audit is resumed: the same attempt and seeds, with the runs that had finished.

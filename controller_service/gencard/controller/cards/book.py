@@ -73,9 +73,6 @@ from gencard.wire.keys import Identity, Role
 OUTSIDE = "STATISTIC_WITHOUT_THE_ATTRIBUTES_OF_WHERE"
 
 
-def _nothing_waits(tx: Connection, card: str) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class CardBook:
     """All cards. Every change of a card adds a step, a log entry and a new etag.
@@ -96,7 +93,7 @@ class CardBook:
     controller: str
     signing_key: Callable[[Connection], Ed25519PrivateKey]
     clock: Callable[[], datetime]
-    on_end: Callable[[Connection, str], None] = _nothing_waits
+    on_end: Callable[[Connection, str], None] = lambda _tx, _card: None
 
     def card(self, tx: Connection, name: str) -> CardRecord:
         return self.as_of_now(card_of_bytes(get_card(tx, name).body))
@@ -168,26 +165,14 @@ class CardBook:
         if outcome.terms.where:
             _check_part(outcome.terms, dataset_entry)
         check_readable(outcome.terms, dataset_entry.schema.records, self.limits)
-        statistics_of(
-            outcome.terms.moments, dataset_entry.schema.coding
-        )  # refuses labels that are no numbers
+        statistics_of(outcome.terms.moments, coding)  # refuses labels that are no numbers
         return outcome
-
-    def held(self, tx: Connection, analyst: str, dataset_entry: DatasetEntry) -> tuple[CardTerms, ...]:
-        """Return the analyst's measured cards on the records as they are now, oldest first."""
-        return held_cards(
-            tx,
-            analyst=analyst,
-            dataset=dataset_entry.name,
-            version=dataset_entry.version,
-            coding_digest=dataset_entry.coding_digest,
-        )
 
     def charge(
         self, tx: Connection, analyst: str, dataset_entry: DatasetEntry, terms: Proposal
     ) -> Charge:
         """Return the price of terms for an analyst, without statistics that the analyst holds."""
-        held = self.held(tx, analyst, dataset_entry)
+        held = held_cards(tx, analyst, dataset_entry)
         return charge(terms, dataset_entry.domain, held, dataset_entry.schema.coding)
 
     def offered(
@@ -196,9 +181,12 @@ class CardBook:
         card: CardRecord,
         dataset_entry: DatasetEntry,
         outcome: CounterOffer,
-        actor: str,
+        actor: str = "",
     ) -> CardRecord:
-        """Return the card with an offer on it, frozen as the statement that both will sign."""
+        """Return the card with an offer on it, frozen as the statement that both will sign.
+
+        ``actor`` is the URI of who offers; the controller by default.
+        """
         now = self.clock()
         changes = changes_between(card.proposed, outcome.terms, outcome.changes, STEWARD)
         charged = self.charge(tx, card.analyst, dataset_entry, outcome.terms)
@@ -218,7 +206,7 @@ class CardBook:
             held_by=charged.held_by,
         )
         offered = replace(card, state=CardState.OFFERED, turn=Turn.ANALYST, offer=offer)
-        return self.stepped(offered, actor, "counter-offer" if changes else "offer")
+        return self.stepped(offered, actor or self.controller, "counter-offer" if changes else "offer")
 
     def _document(
         self,
@@ -441,35 +429,6 @@ USUAL_ORDER = AuditTerms().order
 """Order from which on earlier audits count, even if a card asks for a higher order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Families:
-    """Results of ended audits of a black box's family."""
-
-    cards: CardBook
-
-    def earlier(self, tx: Connection, row: AuditRow, terms: Proposal) -> tuple[EarlierTry, ...]:
-        """Return the comparable tries of the family that have ended, in the order of their ends."""
-        tries: list[EarlierTry] = []
-        for other in results.audits_of_family(tx, row):
-            if not other.report:
-                continue
-            theirs = self._terms(tx, other.card)
-            if covers(theirs, terms) and theirs.audit.order >= min(terms.audit.order, USUAL_ORDER):
-                same = other.box_digest == row.box_digest
-                tries.append(try_of_object(json.loads(other.report), same_bytes=same))
-        return tuple(tries)
-
-    def is_known_leak(self, tx: Connection, row: AuditRow, terms: Proposal) -> bool:
-        """Whether the family was found to use more than a Phi that holds all of this one."""
-        leaks = {
-            other.card for other in results.audits_of_family(tx, row) if other.verdict is Verdict.LEAKAGE
-        }
-        return any(covers(self._terms(tx, card), terms) for card in leaks)
-
-    def _terms(self, tx: Connection, card: str) -> Proposal:
-        return offer_of(self.cards.card(tx, card)).terms
-
-
 def covers(wide: Proposal, narrow: Proposal) -> bool:
     """Whether every statistic of one Phi follows from the other's."""
     marginals = [set(clique) for clique in wide.marginals]
@@ -485,9 +444,23 @@ class CardAudits:
     cards: CardBook
     boxes: Boxes
 
-    @property
-    def families(self) -> Families:
-        return Families(self.cards)
+    def earlier(self, tx: Connection, row: AuditRow, terms: Proposal) -> tuple[EarlierTry, ...]:
+        """Return the comparable tries of an audit's family, in the order of their ends."""
+        tries: list[EarlierTry] = []
+        for other in results.audits_of_family(tx, row):
+            if not other.report:
+                continue
+            theirs = offer_of(self.cards.card(tx, other.card)).terms
+            if covers(theirs, terms) and theirs.audit.order >= min(terms.audit.order, USUAL_ORDER):
+                same = other.box_digest == row.box_digest
+                tries.append(try_of_object(json.loads(other.report), same_bytes=same))
+        return tuple(tries)
+
+    def is_known_leak(self, tx: Connection, row: AuditRow, terms: Proposal) -> bool:
+        """Whether an audit's family was found to use more than a Phi that holds all of this one."""
+        family = results.audits_of_family(tx, row)
+        leaks = {other.card for other in family if other.verdict is Verdict.LEAKAGE}
+        return any(covers(offer_of(self.cards.card(tx, card)).terms, terms) for card in leaks)
 
     def begin(self, tx: Connection, card: CardRecord, box: str) -> None:
         if box == offer_of(card).terms.generator:
@@ -527,7 +500,7 @@ class CardAudits:
         self.boxes.check_unchanged(signed)
         self.boxes.check_reviewed(signed)
         row = results.passed_audit(tx, card.name, signed.generator_digest)
-        if row is None or self.families.is_known_leak(tx, row, signed.terms):
+        if row is None or self.is_known_leak(tx, row, signed.terms):
             raise AuditRequiredError
         payload, _ = opened(row.attestation or b"")
         return AuditedBox(signed.generator_digest, sha256(payload))

@@ -43,7 +43,6 @@ from gencard.core.errors import (
     RecordsProtectedError,
     ServiceBusyError,
 )
-from gencard.core.statistics.psi import Psi
 from gencard.measures.evaluation.evaluation import Evaluation
 from gencard.measures.evaluation.registry import EVALUATIONS, evaluation_named
 from gencard.wire.keys import Identity, Role
@@ -243,7 +242,10 @@ class EvaluationRun:
     def _draw(
         self, run: Run, card: CardRecord, dataset_entry: DatasetEntry, psi: bytes, rows_file: Path
     ) -> None:
-        rows = records_in(psi_of_document(psi))
+        # the number of records that psi counts, or seems to count with noise
+        counted = psi_of_document(psi)
+        values = (counted.measurements or counted.linear)[0].values
+        rows = max(1, round(float(values.sum() if counted.measurements else values[0])))
         if is_audited(card):
             self.black_boxes.draw(run, card, dataset_entry, rows_file, rows=rows)
             return
@@ -281,9 +283,3 @@ class EvaluationRun:
                 evaluations.ledger.settle(tx, request["line"], evaluations.cards.clock())
             response = self.response(card.name, request["asked"])
             evaluations.operations.finish(tx, run.row.name, response)
-
-
-def records_in(psi: Psi) -> int:
-    """Return the number of records that psi counts, or seems to count with noise; at least 1."""
-    first = psi.measurements[0].values.sum() if psi.measurements else psi.linear[0].values[0]
-    return max(1, round(float(first)))

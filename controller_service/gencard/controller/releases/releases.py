@@ -15,7 +15,6 @@ from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 
@@ -30,7 +29,7 @@ from gencard.controller.cards.book import (
     released_before,
     rows_of_run,
 )
-from gencard.controller.cards.grants import same_noisy_psi
+from gencard.controller.cards.grants import held_cards, same_noisy_psi
 from gencard.controller.failures import NOTHING_LEARNT, check_not_attempted, refund, single_attempt
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
@@ -45,7 +44,7 @@ from gencard.controller.state.database import Database, Page
 from gencard.controller.state.ledger import FIT, Ledger
 from gencard.controller.state.requests import OperationRow, Request
 from gencard.controller.state.results import PsiRow, ReleaseRow
-from gencard.core.card.budget import FREE, Price, SpendState
+from gencard.core.card.budget import FREE, SpendState
 from gencard.core.card.card import USABLE, CardRecord, CardState
 from gencard.core.card.terms import CardTerms
 from gencard.core.dataset import row_bytes
@@ -153,9 +152,6 @@ class Releases:
                 advice=f"Request at most {terms.rows:,} rows at a time, each time with another seed, or "
                 "propose a card with more rows.",
             )
-        self._check_room(tx, card, rows)
-
-    def _check_room(self, tx: Connection, card: CardRecord, rows: int) -> None:
         number, rows_held = results.released_under(tx, card.name)
         for row in self.operations.unfinished(tx, card.analyst, KIND):
             if row.resource == card.name:
@@ -230,6 +226,14 @@ class Releases:
             return
         if self.same_psi(tx, card) is not None:
             return
+        usable = self.cards.usable(tx, who, card)
+        signed, dataset_entry = signed_card(usable), self.cards.entry_of(usable)
+        if signed.version != dataset_entry.version:
+            raise DatasetChangedError
+        if signed.terms.privacy.noisy and signed.price == FREE:
+            raise CardStateError(state=CardState.REVOKED)
+        # the offered price, or less if the analyst holds some of the statistics by now
+        price = self.cards.charge(tx, usable.analyst, dataset_entry, signed.terms).price
         self.ledger.reserve(
             tx,
             dataset=dataset_of(card),
@@ -237,7 +241,7 @@ class Releases:
             analyst=who.uri,
             resource=card,
             kind=kind,
-            price=self._price(tx, self.cards.usable(tx, who, card)),
+            price=price if price.fits(signed.price) else signed.price,
             now=self.cards.clock(),
         )
 
@@ -247,20 +251,8 @@ class Releases:
         dataset_entry = self.cards.catalogue.named(agreed_card.terms.dataset)
         if agreed_card.version != dataset_entry.version:  # psi of other records is not this card's
             return None
-        source = same_noisy_psi(
-            agreed_card.terms, self.cards.held(tx, agreed_card.analyst, dataset_entry)
-        )
+        source = same_noisy_psi(agreed_card.terms, held_cards(tx, agreed_card.analyst, dataset_entry))
         return None if source is None else results.get_psi(tx, source.name)
-
-    def _price(self, tx: Connection, card: CardRecord) -> Price:
-        """Return the offered price, or less if the analyst holds some of the statistics by now."""
-        signed, dataset_entry = signed_card(card), self.cards.entry_of(card)
-        if signed.version != dataset_entry.version:
-            raise DatasetChangedError
-        if signed.terms.privacy.noisy and signed.price == FREE:
-            raise CardStateError(state=CardState.REVOKED)
-        price = self.cards.charge(tx, card.analyst, dataset_entry, signed.terms).price
-        return price if price.fits(signed.price) else signed.price
 
     def _seen(self, tx: Connection, who: Identity, name: str) -> ReleaseRow:
         row = results.get_release(tx, name)
@@ -633,25 +625,21 @@ class ReleaseRun:
                 version_kind=kind,
             )
             signed = sign(receipt_statement(receipt), [self.cards.signing_key(tx)])
-            row = _row_of(receipt, signed, run, file_name, now)
+            row = ReleaseRow(
+                name=name,
+                card=run.row.resource,
+                rows=receipt.rows,
+                size=int(run.request.get("bytes", 0)),
+                seed=run.request["seed"],
+                digest=digest,
+                psi_digest=psi_digest,
+                receipt=signed,
+                file_name=file_name,
+                created=now,
+            )
             results.insert_result(tx, row)
             self.cards.attest(tx, usable, CardState.RELEASED, "release", signed)
             self.releases.operations.finish(tx, run.row.name, self.response(row))
-
-
-def _row_of(receipt: Receipt, signed: bytes, run: Run, file_name: str, now: datetime) -> ReleaseRow:
-    return ReleaseRow(
-        name=receipt.name,
-        card=run.row.resource,
-        rows=receipt.rows,
-        size=int(run.request.get("bytes", 0)),
-        seed=run.request["seed"],
-        digest=receipt.rows_digest,
-        psi_digest=receipt.psi_digest,
-        receipt=signed,
-        file_name=file_name,
-        created=now,
-    )
 
 
 def _move(source: Path, target: Path) -> None:
