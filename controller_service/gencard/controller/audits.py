@@ -21,7 +21,7 @@ from gencard.controller.base.disk import JOURNALS, StateFiles, write_whole
 from gencard.controller.boxes import Boxes
 from gencard.controller.cards.book import CardAudits, CardBook, is_audited, rows_of_run
 from gencard.controller.operations import Operations
-from gencard.controller.policy.statistics import check_unprotected
+from gencard.controller.policy.statistics import why_protected
 from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state import requests, results
 from gencard.controller.state.cards import in_force, offer_of, signed_card
@@ -38,6 +38,7 @@ from gencard.core.errors import (
     GeneratorChangedError,
     InvalidInputError,
     NotFoundError,
+    RecordsProtectedError,
     StorageError,
     TooManyAuditsError,
     WorkerError,
@@ -339,7 +340,9 @@ class Audits:
 
     def _check_unprotected(self, card: CardRecord) -> None:
         policy = self.cards.catalogue.named(dataset_of(card.name)).policy
-        check_unprotected(signed_card(card), policy, "An audit")
+        why = why_protected(signed_card(card), policy)
+        if why is not None:
+            raise RecordsProtectedError(what="An audit", why=why)
 
     def _begin(self, tx: Connection, who: Identity, name: str, box: str) -> int:
         card = name.partition("/audits/")[0]

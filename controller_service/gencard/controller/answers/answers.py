@@ -46,7 +46,7 @@ from gencard.core.errors import (
     RecordsProtectedError,
     TooLargeError,
 )
-from gencard.core.policy import RULES_VERSION, Rule
+from gencard.core.policy import OUTPUT_RULES, RULES_VERSION, Rule
 from gencard.wire.canonical import json_bytes
 from gencard.wire.documents import Question
 from gencard.wire.dsse import DOCUMENT
@@ -300,7 +300,7 @@ class AnswerRun:
             outcome = outcome_of(run.job(tasks.ANSWER, job), analyses)
         except MeasurementRefusedError:  # whether work at the records fails may depend on them
             outcome = RunOutcome.refused(Rule.FAILED)
-        if outcome.depends_on_records:
+        if outcome.review or OUTPUT_RULES in outcome.reasons:
             # A refusal may be decided early or late in the work, depending on the records: waiting for
             # the end of the duration class keeps the time from disclosing the reason.
             run.rest()

@@ -16,13 +16,7 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from gencard.controller.answers.answers import PROGRAM, AnswerRun, Answers, check_numbers
-from gencard.controller.answers.decisions import (
-    RunOutcome,
-    answer_of,
-    marks_document,
-    notes_on,
-    numbers_in,
-)
+from gencard.controller.answers.decisions import RunOutcome, answer_of, marks_document
 from gencard.controller.base.disk import ROWS, StateFiles
 from gencard.controller.cards.book import question_of
 from gencard.controller.jobs import tasks
@@ -40,7 +34,7 @@ from gencard.controller.sandbox.limits import Isolation, SandboxLimits
 from gencard.controller.state import results
 from gencard.controller.state.cards import in_force, offer_of
 from gencard.controller.state.requests import OperationRow, Request
-from gencard.controller.state.results import ReleaseRow, RunRow
+from gencard.controller.state.results import RunRow
 from gencard.core.card.budget import Price
 from gencard.core.card.card import CardRecord
 from gencard.core.errors import (
@@ -122,38 +116,32 @@ class Programs:
             if not {*columns} <= {*coding.with_step}:
                 check_numbers(entry, "A program with recorded numbers that have no step")
             check_program(program, dry, usable)
-            release = self._release_of(tx, usable, dry)
+            releases = results.list_releases(tx, card=card, limit=500).rows
+            release = next((row for row in releases if row.name == dry.release), None)
+            if release is None:
+                on_another = "was not on a release of this card"
+                problem = on_another if releases else "needs a release of this card first"
+                raise InvalidInputError(field="dry_run", problem=problem)
             question = Question(PROGRAM, analysis_digest(program))
             known = results.earlier_run(tx, card, question.digest)
             if known is not None:
                 return answers.operation_of(tx, known).encode()
+            signed = dsse.predicate_of(dsse.opened(release.receipt)[0], dsse.RECEIPT)
+            receipt = receipt_of_document(signed)
             more = {
                 "program": text,
                 "file_name": release.file_name,
-                "drawing_seed": str(drawing_seed(release)),
+                # places numbers inside intervals, as for the release's analyst
+                "drawing_seed": str(receipt.drawing_seed),
                 "seed": str(dry.seed),
                 "agreed": outputs_to_json(dry.outputs),
             }
-            price = Price(statistics=numbers_in(dry.outputs))
+            price = Price(statistics=sum(output.numbers for output in dry.outputs))
             return answers.created(tx, who, usable, question, price, more).encode()
 
         with answers.cards.database.transaction() as tx:
             name = request.once(tx, who, answers.cards.clock(), lambda: make(tx))
         return answers.operations.begin(name.decode())
-
-    def _release_of(self, tx: Connection, card: CardRecord, dry: AgreedShape) -> ReleaseRow:
-        rows = results.list_releases(tx, card=card.name, limit=500).rows
-        for row in rows:
-            if row.name == dry.release:
-                return row
-        problem = "was not on a release of this card" if rows else "needs a release of this card first"
-        raise InvalidInputError(field="dry_run", problem=problem)
-
-
-def drawing_seed(release: ReleaseRow) -> int:
-    """Return the seed that places numbers inside intervals, the same that the release's analyst uses."""
-    payload = dsse.opened(release.receipt)[0]
-    return receipt_of_document(dsse.predicate_of(payload, dsse.RECEIPT)).drawing_seed
 
 
 def text_of_program(program: bytes) -> str:
@@ -203,13 +191,15 @@ class ProgramRun:
         with not_run():
             rehearsed = run.job(tasks.REHEARSE, rehearsal).outputs
         program, coding = run.request["program"], rehearsal.schema.coding
-        notes = notes_on(by_levels(coding, at_records.attributes, terms.analyses.columns))
+        levels = by_levels(coding, at_records.attributes, terms.analyses.columns)
+        notes = (f"by levels, each as its midpoint: {', '.join(levels)}",) if levels else ()
         try:
             outputs = run.job(tasks.RUN_ONCE, at_records).outputs
             answer = answer_of(question_of(row).formula, outputs, rehearsed, notes)
             rules = answers.cards.entry_of(card).policy.analyses.rules
             marks = marks_document(program, outputs, rehearsed, rules, notes)
-            outcome = RunOutcome(answer, numbers_in(outputs), (), RULES_VERSION, marks=marks)
+            numbers = sum(output.numbers for output in outputs)
+            outcome = RunOutcome(answer, numbers, (), RULES_VERSION, marks=marks)
         except ProgramRunFailedError:
             marks = marks_document(program, (), (), USUAL_RULES, notes)
             outcome = RunOutcome(None, 0, (str(Rule.FAILED),), RULES_VERSION, marks=marks)

@@ -226,10 +226,6 @@ class ProposalLimits:
     records: int = 2_000_000
     memory_mib: int = 4_096
 
-    def most_cells(self, generator: str) -> int:
-        """Most cells of the model of a generator, by its name."""
-        return most_cells(generator, model_cells=self.model_cells, memory_mib=self.memory_mib)
-
 
 def check_size(proposal: Proposal, domain: Domain, limits: ProposalLimits) -> None:
     """Refuse what no negotiation should even look at."""
@@ -276,7 +272,8 @@ def check_model(
     if is_black_box(terms.generator):
         return
     covered = domain.covered_by(terms.cliques)
-    impossible, most = zeros(covered), limits.most_cells(terms.generator)
+    impossible = zeros(covered)
+    most = most_cells(terms.generator, model_cells=limits.model_cells, memory_mib=limits.memory_mib)
     generator = generator_named(terms.generator, structural_zeros=impossible, max_cells=most)
     try:
         generator.check(terms.marginals, covered)
@@ -301,11 +298,6 @@ def check_model(
 NOTHING_LEFT = "NOTHING_LEFT"
 
 
-def no_zeros(_domain: Domain) -> Zeros:
-    """Structural zeros of a schema in which every cell can occur."""
-    return ()
-
-
 def judge(
     proposal: Proposal,
     policy: Policy,
@@ -313,7 +305,7 @@ def judge(
     limits: ProposalLimits,
     closed: Mapping[Mechanism, str],
     *,
-    zeros: Callable[[Domain], Zeros] = no_zeros,
+    zeros: Callable[[Domain], Zeros] = lambda _domain: (),
     facts: Facts = facts_of_generators,
     coding: Coding | None = None,
 ) -> CounterOffer | Refusal:

@@ -24,7 +24,7 @@ from gencard.core.card.sums import Histogram, Moment, Sum, has_wide_levels
 from gencard.core.card.terms import NO_ANALYSES, Analyses, CardTerms, Proposal, Tier
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique, Domain
-from gencard.core.errors import InvalidInputError, RecordsProtectedError, TooLargeError
+from gencard.core.errors import InvalidInputError, TooLargeError
 from gencard.core.policy import NumbersOffer, Policy
 from gencard.core.statistics.marginals import Attributes, check_subsets, dimension, subsets
 from gencard.core.statistics.rank import rank
@@ -33,13 +33,6 @@ from gencard.measures.evaluation.evaluation import AllowedTogether, Evaluation
 from gencard.measures.evaluation.registry import EVALUATIONS, evaluation_named, price_in_statistics
 
 # Evaluations and runs that a card may have, and cards that may have none.
-
-
-def check_unprotected(card: CardTerms, policy: Policy, what: str) -> None:
-    """Raise RecordsProtectedError for work that would disclose exact numbers besides a protected psi."""
-    why = why_protected(card, policy)
-    if why is not None:
-        raise RecordsProtectedError(what=what, why=why)
 
 
 def why_protected(card: CardTerms, policy: Policy) -> str | None:
@@ -218,13 +211,6 @@ def unavailable(card: CardTerms, dataset_entry: DatasetEntry) -> dict[str, str]:
     return {name: reason for name, reason in reasons.items() if reason}
 
 
-def fitting(
-    measures: Iterable[Evaluation], dataset_entry: DatasetEntry, terms: Proposal
-) -> tuple[Evaluation, ...]:
-    """Return the evaluations that a card with these terms could have; depends on public facts alone."""
-    return tuple(one for one in measures if why_unavailable(one, dataset_entry, terms) is None)
-
-
 def price_of_measures(
     measures: Iterable[Evaluation], dataset_entry: DatasetEntry, terms: Proposal
 ) -> Price:
@@ -239,7 +225,8 @@ def price_of_named(dataset_entry: DatasetEntry, terms: Proposal) -> Price:
     """Return the price of all evaluations that the terms name, paid once for the card."""
     if not terms.measures:
         return FREE
-    evaluations = fitting(map(evaluation_named, terms.measures), dataset_entry, terms)
+    named = map(evaluation_named, terms.measures)
+    evaluations = [one for one in named if why_unavailable(one, dataset_entry, terms) is None]
     return price_of_measures(evaluations, dataset_entry, terms)
 
 

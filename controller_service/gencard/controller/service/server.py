@@ -210,18 +210,6 @@ def stand_by(
     """
     if leadership.try_lead():
         return True
-    server = _started(address, tls)
-    waits()
-    try:
-        while not ended.wait(LOOK_EVERY):
-            if leadership.try_lead():
-                return True
-        return False
-    finally:
-        server.stop(0.0).wait()  # the address is free for the service
-
-
-def _started(address: str, tls: TlsFiles | None) -> grpc.Server:
     silence_grpc()
     server = grpc.server(
         ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix="standby"),
@@ -235,4 +223,11 @@ def _started(address: str, tls: TlsFiles | None) -> grpc.Server:
     server.start()
     health.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
     health.set(STANDBY, health_pb2.HealthCheckResponse.SERVING)
-    return server
+    waits()
+    try:
+        while not ended.wait(LOOK_EVERY):
+            if leadership.try_lead():
+                return True
+        return False
+    finally:
+        server.stop(0.0).wait()  # the address is free for the service

@@ -130,15 +130,13 @@ def rule_changes(before: Rules, after: Rules) -> list[RuleChange]:
         elif resource not in after:
             changes.append(RuleChange("remove", resource, before=_digest(before[resource])))
         else:
-            changes += _field_changes(resource, before[resource], after[resource])
+            old, new = before[resource], after[resource]
+            changes += [
+                RuleChange("change", resource, name, old.get(name, "none"), new.get(name, "none"))
+                for name in sorted(old.keys() | new.keys())
+                if old.get(name, "none") != new.get(name, "none")
+            ]
     return changes
-
-
-def _field_changes(resource: str, before: Fields, after: Fields) -> Iterator[RuleChange]:
-    for name in sorted(before.keys() | after.keys()):
-        old, new = before.get(name, "none"), after.get(name, "none")
-        if old != new:
-            yield RuleChange("change", resource, name, old, new)
 
 
 def _digest(fields: Fields) -> str:
@@ -399,7 +397,15 @@ class Reloading:
         waiting, unreadable = self._waiting(settings)
         before = {table.name: table for table in self._settings.datasets}
         changed = [table.name for table, _ in served if before.get(table.name) != table]
-        self._take_over(served)
+        tables, entries = tuple(table for table, _ in served), [entry for _, entry in served]
+        new_settings = self._settings.model_copy(update={"datasets": tables})
+        cards = replace(self._state.cards, catalogue=Catalogue(entries))
+        new_state = replace(self._state, settings=new_settings, cards=cards)
+        # also if nothing changed: a command may have logged rules of the files that are not in force
+        self._rule_log.datasets_are_read(rules_of(new_state, {}))
+        self._state.ledger.caps = caps_of(new_settings)  # first: no dataset is offered without caps
+        self._state.cards.catalogue.set(entries)
+        self._settings = new_settings
         return Reload(tuple(f"{PREFIX}{name}" for name in changed), waiting, (*refused, *unreadable))
 
     def enforced(self) -> dict[str, dict[str, str]]:
@@ -442,17 +448,6 @@ class Reloading:
         catalogue = Catalogue([entry for _, entry in served])
         check_catalogue(catalogue, self._state.boxes, unreviewed=self._unreviewed)
 
-    def _take_over(self, served: Sequence[_Served]) -> None:
-        tables, entries = tuple(table for table, _ in served), [entry for _, entry in served]
-        settings = self._settings.model_copy(update={"datasets": tables})
-        cards = replace(self._state.cards, catalogue=Catalogue(entries))
-        new_state = replace(self._state, settings=settings, cards=cards)
-        # also if nothing changed: a command may have logged rules of the files that are not in force
-        self._rule_log.datasets_are_read(rules_of(new_state, {}))
-        self._state.ledger.caps = caps_of(settings)  # first: no dataset is offered without caps
-        self._state.cards.catalogue.set(entries)
-        self._settings = settings
-
     def _waiting(self, settings: Settings) -> tuple[tuple[str, ...], list[RefusedDataset]]:
         """Return the places that differ but wait for a restart, and schemas that cannot be read."""
         places = [
@@ -468,20 +463,17 @@ class Reloading:
             if newer is None:
                 places.append(f"{served.name}: removed")
                 continue
-            places += (f"{served.name}: {name}" for name in _differing(table, newer))
+            places += (
+                f"{served.name}: {field_info.alias or name}"  # as the settings file names the key
+                for name, field_info in DatasetTable.model_fields.items()
+                if name not in _AT_ONCE and getattr(table, name) != getattr(newer, name)
+            )
             try:
                 if read_schema(newer.schema_file) != served.schema:
                     places.append(f"{served.name}: schema")
             except GencardError as error:
                 unreadable.append(RefusedDataset(served.name, error))
         return tuple(dict.fromkeys(places)), unreadable
-
-
-def _differing(table: DatasetTable, newer: DatasetTable) -> Iterator[str]:
-    """Yield the keys, as the settings file names them, that differ and wait for a restart."""
-    for name, field_info in DatasetTable.model_fields.items():
-        if name not in _AT_ONCE and getattr(table, name) != getattr(newer, name):
-            yield field_info.alias or name
 
 
 @dataclass(frozen=True, slots=True)
