@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 CHECKED_SECONDS = 1.0
 """For which a comparison of a box's environment serves later runs; the job compares it again."""
 
-OnEnd = Callable[[Callable[[], object]], bool]
+OnEnd = Callable[[Callable[[], Any]], bool]
 """Registers a function to be called when the caller goes away; False if the caller has gone already."""
 
 

@@ -12,8 +12,7 @@ import grpc
 from google.longrunning import operations_pb2 as longrunning
 from google.longrunning import operations_pb2_grpc
 
-from gencard.controller.answers.answers import Answers
-from gencard.controller.answers.programs import Programs
+from gencard.controller.answers.answers import Answers, Programs
 from gencard.controller.audit_runs import RemoteRuns
 from gencard.controller.audits import Audits
 from gencard.controller.boxes import Boxes

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from gencard.controller import operations as run
 from gencard.controller.answers.answers import KIND as RUN
-from gencard.controller.answers.answers import PROGRAM, AnswerRun, Answers
-from gencard.controller.answers.programs import ProgramRun, Programs
+from gencard.controller.answers.answers import PROGRAM, AnswerRun, Answers, ProgramRun, Programs
 from gencard.controller.audit_runs import AuditRun, RemoteRuns
 from gencard.controller.audits import KIND as AUDIT
 from gencard.controller.audits import Audits, Journals, tidy
