@@ -454,63 +454,56 @@ class AgreedShape:
         return cls(release, seed, outputs)
 
 
-@dataclass(frozen=True, slots=True)
-class Programs:
-    """Reviewed runs as callers see them."""
+def start_program(
+    answers: Answers, who: Identity, card: str, program: bytes, dry_run: bytes, request: Request
+) -> OperationRow:
+    """Begin a reviewed run; a program that was run before under the card has its answer already.
 
-    answers: Answers
+    Raises:
+        NotFoundError: No such card of the caller's, or no such release.
+        CardStateError, CardExpiredError: The card is not in force.
+        DatasetChangedError: The records or their schema differ from the version that the card names.
+        InvalidInputError: The card does not name the program, or the dry run is not of this program.
+        RecordsProtectedError: The program reads recorded numbers, which this version of the records
+            lacks.
+        TooLargeError: The card has had all its runs.
+        BudgetExceededError: The price is not covered.
+    """
+    text, dry = text_of_program(program), AgreedShape.read(dry_run)
 
-    def start(
-        self, who: Identity, card: str, program: bytes, dry_run: bytes, request: Request
-    ) -> OperationRow:
-        """Begin a reviewed run; a program that was run before under the card has its answer already.
+    def make(tx: Connection) -> bytes:
+        usable = answers.cards.usable(tx, who, card)
+        entry = answers.entry_of(usable)
+        coding, columns = entry.schema.coding, offer_of(usable).terms.analyses.columns
+        if not {*columns} <= {*coding.with_step}:
+            check_numbers(entry, "A program with recorded numbers that have no step")
+        check_program(program, dry, usable)
+        releases = results.list_releases(tx, card=card, limit=500).rows
+        release = next((row for row in releases if row.name == dry.release), None)
+        if release is None:
+            on_another = "was not on a release of this card"
+            problem = on_another if releases else "needs a release of this card first"
+            raise InvalidInputError(field="dry_run", problem=problem)
+        question = Question(PROGRAM, analysis_digest(program))
+        known = results.earlier_run(tx, card, question.digest)
+        if known is not None:
+            return answers.operation_of(tx, known).encode()
+        signed = dsse.predicate_of(dsse.opened(release.receipt)[0], dsse.RECEIPT)
+        receipt = receipt_of_document(signed)
+        more = {
+            "program": text,
+            "file_name": release.file_name,
+            # places numbers inside intervals, as for the release's analyst
+            "drawing_seed": str(receipt.drawing_seed),
+            "seed": str(dry.seed),
+            "agreed": outputs_to_json(dry.outputs),
+        }
+        price = Price(statistics=sum(output.numbers for output in dry.outputs))
+        return answers.created(tx, who, usable, question, price, more).encode()
 
-        Raises:
-            NotFoundError: No such card of the caller's, or no such release.
-            CardStateError, CardExpiredError: The card is not in force.
-            DatasetChangedError: The records or their schema differ from the version that the card names.
-            InvalidInputError: The card does not name the program, or the dry run is not of this program.
-            RecordsProtectedError: The program reads recorded numbers, which this version of the records
-                lacks.
-            TooLargeError: The card has had all its runs.
-            BudgetExceededError: The price is not covered.
-        """
-        answers = self.answers
-        text, dry = text_of_program(program), AgreedShape.read(dry_run)
-
-        def make(tx: Connection) -> bytes:
-            usable = answers.cards.usable(tx, who, card)
-            entry = answers.entry_of(usable)
-            coding, columns = entry.schema.coding, offer_of(usable).terms.analyses.columns
-            if not {*columns} <= {*coding.with_step}:
-                check_numbers(entry, "A program with recorded numbers that have no step")
-            check_program(program, dry, usable)
-            releases = results.list_releases(tx, card=card, limit=500).rows
-            release = next((row for row in releases if row.name == dry.release), None)
-            if release is None:
-                on_another = "was not on a release of this card"
-                problem = on_another if releases else "needs a release of this card first"
-                raise InvalidInputError(field="dry_run", problem=problem)
-            question = Question(PROGRAM, analysis_digest(program))
-            known = results.earlier_run(tx, card, question.digest)
-            if known is not None:
-                return answers.operation_of(tx, known).encode()
-            signed = dsse.predicate_of(dsse.opened(release.receipt)[0], dsse.RECEIPT)
-            receipt = receipt_of_document(signed)
-            more = {
-                "program": text,
-                "file_name": release.file_name,
-                # places numbers inside intervals, as for the release's analyst
-                "drawing_seed": str(receipt.drawing_seed),
-                "seed": str(dry.seed),
-                "agreed": outputs_to_json(dry.outputs),
-            }
-            price = Price(statistics=sum(output.numbers for output in dry.outputs))
-            return answers.created(tx, who, usable, question, price, more).encode()
-
-        with answers.cards.database.transaction() as tx:
-            name = request.once(tx, who, answers.cards.clock(), lambda: make(tx))
-        return answers.operations.begin(name.decode())
+    with answers.cards.database.transaction() as tx:
+        name = request.once(tx, who, answers.cards.clock(), lambda: make(tx))
+    return answers.operations.begin(name.decode())
 
 
 def text_of_program(program: bytes) -> str:

@@ -128,14 +128,14 @@ class Evaluations:
             seen_card = self.cards.seen(tx, who, card)
             names = allowed(who, seen_card) if seen_card.offer is not None else ()
             page = results.list_evaluations(tx, card, among=names, before=before, limit=limit)
-        return page, self.unavailable(seen_card) if seen_card.offer is not None else {}
+        if seen_card.offer is None:
+            return page, {}
+        dataset_entry = self.cards.catalogue.named(dataset_of(card))
+        return page, unavailable(signed_card(seen_card), dataset_entry)
 
     def card_of(self, tx: Connection, who: Identity, card: str) -> CardRecord:
         seen_card = self.cards.seen(tx, who, card)
         return in_force(seen_card) if who.role is Role.ANALYST else seen_card
-
-    def unavailable(self, card: CardRecord) -> dict[str, str]:
-        return unavailable(signed_card(card), self.cards.catalogue.named(dataset_of(card.name)))
 
     def _chosen(self, who: Identity, card: CardRecord, names: Sequence[str]) -> list[Evaluation]:
         """Return the evaluations to run, in the order of a report; uses public facts alone."""
@@ -145,8 +145,7 @@ class Evaluations:
             raise PermissionDeniedError
         if names and len(names) != len(requested):
             raise InvalidInputError(field="measures", problem="must not repeat a name")
-        self.cards.entry_of(card)
-        missing = self.unavailable(card)
+        missing = unavailable(signed_card(card), self.cards.entry_of(card))
         refused_names = [name for name in EVALUATIONS if name in requested and name in missing]
         if refused_names and (names or len(refused_names) == len(requested)):
             raise _refusal(refused_names[0], missing[refused_names[0]])

@@ -254,8 +254,8 @@ class OpenCalls:
         check: Raises UnauthenticatedError for a caller who may call no more.
     """
 
-    def __init__(self, check: Callable[[Caller], None], seconds: float = CHECK_SECONDS) -> None:
-        self._check, self._seconds = check, seconds
+    def __init__(self, check: Callable[[Caller], None]) -> None:
+        self._check = check
         self._numbers = count()
         self._open: dict[int, tuple[Caller, grpc.ServicerContext]] = {}
         self._changed = threading.Condition()
@@ -289,7 +289,7 @@ class OpenCalls:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._stopped or self._open)
-                self._changed.wait_for(lambda: self._stopped, self._seconds)
+                self._changed.wait_for(lambda: self._stopped, CHECK_SECONDS)
                 if self._stopped:
                     return
                 calls = list(self._open.values())

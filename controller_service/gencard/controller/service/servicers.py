@@ -12,7 +12,7 @@ import grpc
 from google.longrunning import operations_pb2 as longrunning
 from google.longrunning import operations_pb2_grpc
 
-from gencard.controller.answers.answers import Answers, Programs
+from gencard.controller.answers.answers import Answers, start_program
 from gencard.controller.audit_runs import RemoteRuns
 from gencard.controller.audits import Audits
 from gencard.controller.boxes import Boxes
@@ -399,7 +399,6 @@ class AnswersServicer(answers_pb2_grpc.AnswersServiceServicer):
     """Analysts run what their cards grant; auditors and stewards read what was released."""
 
     answers: Answers
-    programs: Programs
 
     def RunAnalysis(self, request: answer.RunAnalysisRequest, context: Context) -> longrunning.Operation:
         question = Question(
@@ -413,9 +412,9 @@ class AnswersServicer(answers_pb2_grpc.AnswersServiceServicer):
         return operation_message(row)
 
     def RunProgram(self, request: answer.RunProgramRequest, context: Context) -> longrunning.Operation:
-        start = self.programs.start
-        row = start(
-            identity(), request.card, request.program, request.dry_run, request_of("RunProgram", request)
+        request_id = request_of("RunProgram", request)
+        row = start_program(
+            self.answers, identity(), request.card, request.program, request.dry_run, request_id
         )
         return operation_message(row)
 

@@ -22,7 +22,6 @@ from gencard.wire.dsse import CARD, predicate_of
 
 # Quotas, and the free space that is kept for ledger and log.
 
-
 _MIB = 1 << 20
 
 
@@ -56,24 +55,25 @@ class Quotas:
     def check_size(self, usage: "CardUsage") -> None:
         """Raise QuotaExceededError if an analyst's cards may not grow."""
         if usage.size >= self.card_mib * _MIB:
-            raise QuotaExceededError(what="MiB of cards", limit=self.card_mib, setting="card_mib")
+            raise self._exceeded("MiB of cards", "card_mib")
 
     def check_new(self, usage: "CardUsage") -> None:
         """Raise QuotaExceededError if an analyst may not have another card."""
         self.check_size(usage)
         if usage.cards >= self.cards:
-            raise QuotaExceededError(what="cards", limit=self.cards, setting="cards")
+            raise self._exceeded("cards", "cards")
         if usage.open >= self.open_proposals:
-            setting = "open_proposals"
-            raise QuotaExceededError(what="open proposals", limit=self.open_proposals, setting=setting)
+            raise self._exceeded("open proposals", "open_proposals")
 
     def check_release(self, number: int, size: int) -> None:
         """Raise QuotaExceededError for one release more than ``number``, or ``size`` bytes in all."""
         if number >= self.releases:
-            raise QuotaExceededError(what="releases", limit=self.releases, setting="releases")
+            raise self._exceeded("releases", "releases")
         if size > self.release_mib * _MIB:
-            limit, setting = self.release_mib, "release_mib"
-            raise QuotaExceededError(what="MiB of releases", limit=limit, setting=setting)
+            raise self._exceeded("MiB of releases", "release_mib")
+
+    def _exceeded(self, what: str, setting: str) -> QuotaExceededError:
+        return QuotaExceededError(what=what, limit=getattr(self, setting), setting=setting)
 
 
 # Cards as they are stored, and what follows from one.

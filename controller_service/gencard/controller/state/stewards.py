@@ -323,10 +323,10 @@ def end_message(tx: Connection, name: str, state: MessageState) -> None:
     tx.execute(update(messages).where(messages.c.name == name).values(state=state))
 
 
-def forget_messages(tx: Connection, now: datetime, days: int = 30) -> None:
-    """Delete messages that ended long ago."""
+def forget_messages(tx: Connection, now: datetime) -> None:
+    """Delete messages that ended and are older than 30 days."""
     has_ended = messages.c.state != MessageState.WAITING
-    tx.execute(delete(messages).where(has_ended, messages.c.created < now - timedelta(days=days)))
+    tx.execute(delete(messages).where(has_ended, messages.c.created < now - timedelta(days=30)))
 
 
 def _waiting(channel: str) -> Any:

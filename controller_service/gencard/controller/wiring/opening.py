@@ -317,15 +317,9 @@ def caps_of(settings: Settings) -> dict[str, Caps]:
 def quotas_of(settings: Settings) -> Quotas:
     """Return the bounds on what one analyst may store, and the reserve of disk space."""
     limits = settings.limits
-    return Quotas(
-        limits.open_proposals,
-        limits.cards,
-        limits.card_mib,
-        limits.releases,
-        limits.release_mib,
-        limits.reserve_mib,
-        settings.state.folder,
-    )
+    cards = limits.open_proposals, limits.cards, limits.card_mib
+    releases = limits.releases, limits.release_mib
+    return Quotas(*cards, *releases, limits.reserve_mib, settings.state.folder)
 
 
 # Reloading: settings are read again while the service runs; those of each dataset are applied if valid.

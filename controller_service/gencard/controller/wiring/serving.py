@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from gencard.controller import operations as run
 from gencard.controller.answers.answers import KIND as RUN
-from gencard.controller.answers.answers import PROGRAM, AnswerRun, Answers, ProgramRun, Programs
+from gencard.controller.answers.answers import PROGRAM, AnswerRun, Answers, ProgramRun
 from gencard.controller.audit_runs import AuditRun, RemoteRuns
 from gencard.controller.audits import KIND as AUDIT
 from gencard.controller.audits import Audits, Journals, tidy
@@ -88,11 +88,8 @@ def servicers(
     Also deletes what an earlier run left: the work folder, cards that were not agreed within
     ``limits.keep_days``, and what is kept of audits and cards that have ended.
     """
-    settings, cards, database = (
-        controller_state.settings,
-        controller_state.cards,
-        controller_state.database,
-    )
+    settings, database = controller_state.settings, controller_state.database
+    cards = controller_state.cards
     work = settings.state.work
     run.clear(work)
     controller_state.files.begin()
@@ -192,7 +189,7 @@ def _answers(
     programs = ProgramRun(checked, controller_state.files, settings.state.work, *sandbox, response)
     operations.register_runner(PROGRAM, programs)
     answers.end_with_cards()  # cards may have expired while no service ran
-    return AnswersServicer(answers, Programs(answers))
+    return AnswersServicer(answers)
 
 
 logger = logging.getLogger("gencard.controller")
