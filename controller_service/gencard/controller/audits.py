@@ -217,9 +217,6 @@ def _request(row: OperationRow) -> dict[str, Any]:
     return request
 
 
-VERDICT_PRICE = Price(statistics=1)
-"""A verdict says at most one bit about the records."""
-
 MOST_ROWS = 50_000
 """Rows asked in one run of a box that makes no rows for the card; more would tell little."""
 
@@ -293,7 +290,7 @@ class Audits:
                 analyst=who.uri,
                 resource=description["audit"],
                 kind=KIND,
-                price=VERDICT_PRICE,
+                price=Price(statistics=1),  # a verdict says at most one bit about the records
                 now=self.cards.clock(),
             )
             return self.operations.create(tx, who, KIND, card, description).encode()

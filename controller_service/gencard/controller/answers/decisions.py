@@ -189,14 +189,8 @@ def _without_answer(outcome: RunOutcome, reasons: tuple[str, ...]) -> RunOutcome
 
 # Review of a reviewed run by a steward, cell by cell, and the answer that the decision leaves.
 
-ON_SYNTHETIC_ROWS = "{}: difference to the synthetic rows"
-"""Name of the table that accompanies each released table."""
-
-_SEEN = "a steward saw each number of the program's, and released these"
 _OF_BEFORE = ("as on the coded records: intervals are their midpoints",)
 """Note of a run that waits since before its columns were kept with it."""
-
-_MULTIPLES = "numbers of records are multiples of {}"
 
 WITHHELD, ROUNDED = "NUMBERS_WITHHELD", "NUMBERS_ROUNDED"
 
@@ -319,7 +313,10 @@ def answer_of(digest: str, outputs: Outputs, dry: Outputs, notes: tuple[str, ...
         )
         names = output.row_names, output.column_names
         tables.append(AnswerTable(output.name, *names, output.values))
-        tables.append(AnswerTable(ON_SYNTHETIC_ROWS.format(output.name), *names, differences))
-    multiples = (_MULTIPLES.format(base),) if base > 1 else ()
-    notes = (*notes, _SEEN, *multiples)
+        tables.append(
+            AnswerTable(f"{output.name}: difference to the synthetic rows", *names, differences)
+        )
+    notes = (*notes, "a steward saw each number of the program's, and released these")
+    if base > 1:
+        notes = (*notes, f"numbers of records are multiples of {base}")
     return AnalysisAnswer("program", digest, 0.0, tables=tuple(tables), notes=notes).to_json()

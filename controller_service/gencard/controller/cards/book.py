@@ -70,8 +70,6 @@ from gencard.wire.documents import AuditedBox, Question, answer_of_document, car
 from gencard.wire.dsse import ANSWER, CARD, DOCUMENT, opened, predicate_of, statement
 from gencard.wire.keys import Identity, Role
 
-OUTSIDE = "STATISTIC_WITHOUT_THE_ATTRIBUTES_OF_WHERE"
-
 
 @dataclass(frozen=True, slots=True)
 class CardBook:
@@ -335,7 +333,7 @@ def _check_part(terms: Proposal, dataset_entry: DatasetEntry) -> None:
     attributes, _ = read_condition(terms.where, dataset_entry.schema.coding)
     groups = [*terms.cliques, *(one.by for one in terms.sums), *(() for _ in terms.histograms)]
     if not all(set(attributes) <= set(clique) for clique in groups):
-        raise ProposalRefusedError(reasons=OUTSIDE)
+        raise ProposalRefusedError(reasons="STATISTIC_WITHOUT_THE_ATTRIBUTES_OF_WHERE")
 
 
 # All that was released of some records before: answers of runs, and exact statistics of cards.
@@ -425,10 +423,6 @@ def _question_of(request: bytes) -> Question:
 # that would be a leak under a small one: evidence from a narrow card never counts against a wider card.
 
 
-USUAL_ORDER = AuditTerms().order
-"""Order from which on earlier audits count, even if a card asks for a higher order."""
-
-
 def covers(wide: Proposal, narrow: Proposal) -> bool:
     """Whether every statistic of one Phi follows from the other's."""
     marginals = [set(clique) for clique in wide.marginals]
@@ -451,7 +445,9 @@ class CardAudits:
             if not other.report:
                 continue
             theirs = offer_of(self.cards.card(tx, other.card)).terms
-            if covers(theirs, terms) and theirs.audit.order >= min(terms.audit.order, USUAL_ORDER):
+            # audits of the usual order count, even if a card asks for a higher order
+            order = min(terms.audit.order, AuditTerms().order)
+            if covers(theirs, terms) and theirs.audit.order >= order:
                 same = other.box_digest == row.box_digest
                 tries.append(try_of_object(json.loads(other.report), same_bytes=same))
         return tuple(tries)

@@ -24,7 +24,6 @@ from gencard.wire.keys import Identity, Role
 
 ANALYST, AUDITOR, STEWARD = Role.ANALYST, Role.AUDITOR, Role.STEWARD
 EVERYBODY = frozenset({ANALYST, AUDITOR, STEWARD})
-HEALTH_CHECK = EVERYBODY | {Role.CONTROLLER}
 
 MAY_CALL: Mapping[str, frozenset[Role]] = {
     "/gencard.v1.CatalogService/ListDatasets": EVERYBODY,
@@ -77,7 +76,7 @@ MAY_CALL: Mapping[str, frozenset[Role]] = {
     "/google.longrunning.Operations/CancelOperation": EVERYBODY,
     "/google.longrunning.Operations/WaitOperation": EVERYBODY,
     "/google.longrunning.Operations/DeleteOperation": frozenset(),
-    "/grpc.health.v1.Health/Check": HEALTH_CHECK,
+    "/grpc.health.v1.Health/Check": EVERYBODY | {Role.CONTROLLER},
     "/grpc.health.v1.Health/List": frozenset(),
     "/grpc.health.v1.Health/Watch": EVERYBODY,
 }

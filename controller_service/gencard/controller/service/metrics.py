@@ -54,9 +54,6 @@ Report = Callable[[str, str, str], None]
 REQUEST_SECONDS = 10
 """A connection that sends no whole request by then is closed."""
 
-MOST_AT_A_TIME = 4
-PATH = "/metrics"
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Watched(Collector):
@@ -261,7 +258,7 @@ def start_metrics(address: str, state: ControllerState, calls: Counts, report: R
     """Serve metrics; raises InvalidInputError if one of the host's addresses is taken."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Watched(state, calls))
-    application, places = partial(_answer, registry, report), threading.BoundedSemaphore(MOST_AT_A_TIME)
+    application, places = partial(_answer, registry, report), threading.BoundedSemaphore(4)
     listeners = bound(address, "metrics.address")
     servers = [_Server(listener, places, application) for listener in listeners]
     for server in servers:
@@ -272,7 +269,7 @@ def start_metrics(address: str, state: ControllerState, calls: Counts, report: R
 def _answer(
     registry: CollectorRegistry, report: Report, request: WSGIEnvironment, start: StartResponse
 ) -> Iterable[bytes]:
-    if request["PATH_INFO"] != PATH or request["REQUEST_METHOD"] != "GET":
+    if request["PATH_INFO"] != "/metrics" or request["REQUEST_METHOD"] != "GET":
         start("404 Not Found", [("Content-Length", "0")])
         return []
     try:

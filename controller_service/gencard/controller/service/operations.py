@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import Protocol, TypeVar
 
 import grpc
-from google.longrunning import operations_pb2, operations_pb2_grpc
+from google.longrunning import operations_pb2 as longrunning
+from google.longrunning import operations_pb2_grpc
 from google.protobuf import empty_pb2
 from google.protobuf.message import Message
 
@@ -111,9 +112,9 @@ def evaluation_response(card: str, names: Sequence[str]) -> bytes:
     return measures_pb2.RunMeasuresResponse(card=card, measures=names).SerializeToString()
 
 
-def operation_message(row: OperationRow) -> operations_pb2.Operation:
+def operation_message(row: OperationRow) -> longrunning.Operation:
     """Return the operation on the wire, with its progress, and its response or error once it ended."""
-    message = operations_pb2.Operation(name=row.name)
+    message = longrunning.Operation(name=row.name)
     message.metadata.Pack(part_of(row, OperationProgress, create_time=timestamp(row.created)))
     if row.state is OperationState.SUCCEEDED:
         message.done = True
@@ -133,28 +134,26 @@ class OperationsServicer(operations_pb2_grpc.OperationsServicer):  # type: ignor
     operations: Operations
 
     def ListOperations(
-        self, request: operations_pb2.ListOperationsRequest, context: Context
-    ) -> operations_pb2.ListOperationsResponse:
+        self, request: longrunning.ListOperationsRequest, context: Context
+    ) -> longrunning.ListOperationsResponse:
         rows, token = self.operations.page(identity(), request.page_token, page_size(request.page_size))
-        return operations_pb2.ListOperationsResponse(
+        return longrunning.ListOperationsResponse(
             operations=map(operation_message, rows), next_page_token=token
         )
 
     def GetOperation(
-        self, request: operations_pb2.GetOperationRequest, context: Context
-    ) -> operations_pb2.Operation:
+        self, request: longrunning.GetOperationRequest, context: Context
+    ) -> longrunning.Operation:
         return operation_message(self.operations.get(identity(), request.name))
 
     def WaitOperation(
-        self, request: operations_pb2.WaitOperationRequest, context: Context
-    ) -> operations_pb2.Operation:
+        self, request: longrunning.WaitOperationRequest, context: Context
+    ) -> longrunning.Operation:
         """Return the operation once it ends or makes progress, or after the requested time."""
-        seconds = (
-            request.timeout.ToMilliseconds() / 1000 if request.HasField("timeout") else LONGEST_WAIT
-        )
-        end = time.monotonic() + min(
-            max(seconds, 0.0), LONGEST_WAIT, context.time_remaining() or LONGEST_WAIT
-        )
+        seconds = left = context.time_remaining() or LONGEST_WAIT
+        if request.HasField("timeout"):
+            seconds = max(request.timeout.ToMilliseconds() / 1000, 0.0)
+        end = time.monotonic() + min(seconds, left, LONGEST_WAIT)
         who = identity()
         first = self.operations.get(who, request.name)
         while True:
@@ -168,7 +167,7 @@ class OperationsServicer(operations_pb2_grpc.OperationsServicer):  # type: ignor
         return operation_message(row)
 
     def CancelOperation(
-        self, request: operations_pb2.CancelOperationRequest, context: Context
+        self, request: longrunning.CancelOperationRequest, context: Context
     ) -> empty_pb2.Empty:
         self.operations.cancel(identity(), request.name)
         return empty_pb2.Empty()

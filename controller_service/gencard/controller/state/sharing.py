@@ -158,8 +158,6 @@ LOOK_EVERY = 0.5
 """Seconds between two looks: of a standby at the lock, of a leader at its session."""
 _LOCK = 0x67656E6C656164
 """Number of the leader's advisory lock in PostgreSQL: the text "genlead" as bytes."""
-_OLDEST = 140_000
-"""PostgreSQL 14, the first that ends idle sessions by itself."""
 _AFTER_RESTORE = 1_000
 """Number of leaderships that a restore skips: more than a controller can have seen since the backup."""
 _NOTE_EVERY = 10
@@ -315,7 +313,8 @@ class Leadership:
 
     def _opened(self) -> Connection:
         session = self._engine.connect()
-        if (session.dialect.server_version_info or (0,)) < (_OLDEST // 10_000,):
+        # the first version that ends idle sessions by itself
+        if (session.dialect.server_version_info or (0,)) < (14,):
             session.close()
             raise InvalidInputError(field="state.url", problem="needs PostgreSQL 14 or later")
         session.execute(text(f"SET idle_session_timeout = '{SILENCE}s'"))
