@@ -283,15 +283,10 @@ class Audits:
                 description = {"audit": name, "card": card, "box": box, "seed": _drawn(seed)}
                 description["attempt"] = self._begin(tx, who, name, box)
             self.card_audits.begin(tx, card_in_force, box)
+            payers, audit, now = (who.project, who.uri), description["audit"], self.cards.clock()
+            price = Price(statistics=1)  # a verdict says at most one bit about the records
             description["line"] = self.ledger.reserve(
-                tx,
-                dataset=dataset_of(card),
-                project=who.project,
-                analyst=who.uri,
-                resource=description["audit"],
-                kind=KIND,
-                price=Price(statistics=1),  # a verdict says at most one bit about the records
-                now=self.cards.clock(),
+                tx, dataset_of(card), *payers, resource=audit, kind=KIND, price=price, now=now
             )
             return self.operations.create(tx, who, KIND, card, description).encode()
 
@@ -344,17 +339,9 @@ class Audits:
     def _begin(self, tx: Connection, who: Identity, name: str, box: str) -> int:
         card = name.partition("/audits/")[0]
         digest = self.card_audits.boxes.digest(box)
-        attempt = results.begin_audit(
-            tx,
-            name=name,
-            card=card,
-            dataset=dataset_of(card),
-            submitter=who.uri,
-            black_box=box,
-            box_digest=digest,
-            author=self.card_audits.boxes.author(box),
-            now=self.cards.clock(),
-        )
+        author, now = self.card_audits.boxes.author(box), self.cards.clock()
+        about = {"name": name, "card": card, "black_box": box, "box_digest": digest, "author": author}
+        attempt = results.begin_audit(tx, dataset=dataset_of(card), submitter=who.uri, now=now, **about)
         if attempt > self.most_attempts:
             raise TooManyAuditsError(limit=self.most_attempts)
         facts = {"black_box": box, "box_digest": digest, "attempt": str(attempt)}

@@ -195,20 +195,14 @@ class Answers:
         if results.count_runs(tx, card.name, tier) >= most:
             limit, advice = f"{most} on the card; propose another card", "Propose a card with more runs."
             raise TooLargeError(what=f"The number of {tier} runs", limit=limit, advice=advice)
+        dataset, now = dataset_of(card.name), self.cards.clock()
         line = self.decisions.ledger.reserve(
-            tx,
-            dataset=dataset_of(card.name),
-            project=who.project,
-            analyst=who.uri,
-            resource=name,
-            kind=KIND,
-            price=price,
-            now=self.cards.clock(),
+            tx, dataset, who.project, who.uri, resource=name, kind=KIND, price=price, now=now
         )
         row = RunRow(
             name=name,
             card=card.name,
-            dataset=dataset_of(card.name),
+            dataset=dataset,
             version=signed_card(card).version,
             submitter=who.uri,
             tier=tier,

@@ -191,7 +191,8 @@ class Negotiations:
     def terminate(self, who: Identity, name: str, etag: str, request: Request) -> CardRecord:
         def make(tx: Connection) -> CardRecord:
             card = self.cards.owned(tx, who, name)
-            _check_etag(card, etag)
+            if not etag or etag != card.etag:
+                raise StaleEtagError
             if card.state in ENDED:
                 raise CardStateError(state=card.state)
             return self.cards.end(tx, card, CardState.TERMINATED, who.uri, "terminate")
@@ -244,7 +245,8 @@ class Negotiations:
 
     def _to_move(self, tx: Connection, who: Identity, name: str, etag: str) -> CardRecord:
         card = self.cards.owned(tx, who, name)
-        _check_etag(card, etag)
+        if not etag or etag != card.etag:
+            raise StaleEtagError
         if card.state is CardState.EXPIRED:
             raise CardExpiredError
         if card.state not in OPEN:
@@ -276,8 +278,3 @@ def _fresh(name: str, who: Identity, proposal: Proposal) -> CardRecord:
         analyst=who.uri,
         proposed=proposal,
     )
-
-
-def _check_etag(card: CardRecord, etag: str) -> None:
-    if not etag or etag != card.etag:
-        raise StaleEtagError

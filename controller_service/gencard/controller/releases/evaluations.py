@@ -166,15 +166,9 @@ class Evaluations:
         self.cards.note(tx, "compare", resource, {"statistics": str(price.statistics)}, who.uri)
         if not price.statistics:
             return None
+        dataset, now = dataset_of(card.name), self.cards.clock()
         return self.ledger.reserve(
-            tx,
-            dataset=dataset_of(card.name),
-            project=who.project,
-            analyst=who.uri,
-            resource=resource,
-            kind=KIND,
-            price=price,
-            now=self.cards.clock(),
+            tx, dataset, who.project, who.uri, resource=resource, kind=KIND, price=price, now=now
         )
 
 

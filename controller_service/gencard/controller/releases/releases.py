@@ -234,15 +234,10 @@ class Releases:
             raise CardStateError(state=CardState.REVOKED)
         # the offered price, or less if the analyst holds some of the statistics by now
         price = self.cards.charge(tx, usable.analyst, dataset_entry, signed.terms).price
+        price = price if price.fits(signed.price) else signed.price
+        dataset, now = dataset_of(card), self.cards.clock()
         self.ledger.reserve(
-            tx,
-            dataset=dataset_of(card),
-            project=who.project,
-            analyst=who.uri,
-            resource=card,
-            kind=kind,
-            price=price if price.fits(signed.price) else signed.price,
-            now=self.cards.clock(),
+            tx, dataset, who.project, who.uri, resource=card, kind=kind, price=price, now=now
         )
 
     def same_psi(self, tx: Connection, card: str) -> PsiRow | None:

@@ -151,10 +151,10 @@ class Ledger:
     def reserve(
         self,
         tx: Connection,
-        *,
         dataset: str,
         project: str,
         analyst: str,
+        *,
         resource: str,
         kind: str,
         price: Price,
@@ -168,16 +168,8 @@ class Ledger:
         with tx.begin_nested():
             for account in accounts_of(dataset, project, analyst):
                 _take(tx, account, price, self.cap(account))
-            return _reserved(
-                tx,
-                dataset=dataset,
-                project=project,
-                analyst=analyst,
-                resource=resource,
-                kind=kind,
-                created=now,
-                **columns_of(price),
-            )
+            facts = {"dataset": dataset, "project": project, "analyst": analyst}
+            return _reserved(tx, now, columns_of(price), resource=resource, kind=kind, **facts)
 
     def hold_rest(
         self, tx: Connection, dataset: str, *, project: str, holder: str, kind: str, now: datetime
@@ -198,17 +190,8 @@ class Ledger:
             insert_if_absent(tx, balances, asdict(account) | columns_of(Price()))
             more = {name: balances.c[name] + amount for name, amount in rest.items()}
             tx.execute(update(balances).where(_is(account)).values(more))
-        line = _reserved(
-            tx,
-            dataset=dataset,
-            project=project,
-            analyst=holder,
-            resource=dataset,
-            kind=kind,
-            created=now,
-            **rest,
-        )
-        return self.line(tx, line)
+        facts = {"dataset": dataset, "project": project, "analyst": holder}
+        return self.line(tx, _reserved(tx, now, rest, resource=dataset, kind=kind, **facts))
 
     def settle(self, tx: Connection, line: int, now: datetime) -> None:
         """Settle a line: the release happened, and the line stays spent for good.
@@ -305,9 +288,9 @@ class Ledger:
         return page_of(tx, query, lines.c.number, _spend_of, before=before, limit=limit)
 
 
-def _reserved(tx: Connection, **values: Any) -> int:
-    line = insert(lines).values(state=SpendState.RESERVED, **values).returning(lines.c.number)
-    return int(tx.execute(line).scalar_one())
+def _reserved(tx: Connection, now: datetime, units: Mapping[str, int], **facts: str) -> int:
+    line = insert(lines).values(state=SpendState.RESERVED, created=now, **facts, **units)
+    return int(tx.execute(line.returning(lines.c.number)).scalar_one())
 
 
 def _take(tx: Connection, account: Account, price: Price, cap: Price) -> None:

@@ -196,28 +196,19 @@ class RuleLog:
             details = {"settings": rules_digest(rules), "software": version("gencard")}
             self._append(tx, "start" if first else "restart", SERVICE, details)
 
-    def rules_are_read(self, rules: Rules) -> None:
-        """Log the changes, if there are any."""
+    def rules_are_read(self, rules: Rules, prefix: str = "") -> None:
+        """Log the changes, if there are any; with a prefix, of resources that begin with it alone."""
         with self.database.reading() as tx:
-            if kept_rules(tx) == rules:
-                return
-        with self.database.transaction() as tx:
-            self._record(tx, rules)
+            logged = kept_rules(tx)
+        rules = {name: rule for name, rule in rules.items() if name.startswith(prefix)}
+        rules |= {name: rule for name, rule in logged.items() if not name.startswith(prefix)}
+        if logged != rules:
+            with self.database.transaction() as tx:
+                self._record(tx, rules)
 
     def people_are_read(self, people: Mapping[str, Enrolled]) -> None:
         """Log changes of people alone; all other rules stay as the log has them."""
-        self.rules_are_read(self._logged_outside(PEOPLE) | people_rules(people))
-
-    def datasets_are_read(self, rules: Rules) -> None:
-        """Log changes of datasets alone; other resources in ``rules`` are ignored."""
-        datasets = {resource: rules[resource] for resource in rules if resource.startswith(PREFIX)}
-        self.rules_are_read(self._logged_outside(PREFIX) | datasets)
-
-    def _logged_outside(self, prefix: str) -> dict[str, Fields]:
-        """Return the rules in the log of all resources without this prefix."""
-        with self.database.reading() as tx:
-            logged_rules = kept_rules(tx)
-        return {name: rule for name, rule in logged_rules.items() if not name.startswith(prefix)}
+        self.rules_are_read(people_rules(people), PEOPLE)
 
     def _record(self, tx: Connection, rules: Rules) -> None:
         before = kept_rules(tx)
@@ -396,7 +387,7 @@ class Reloading:
         cards = replace(self._state.cards, catalogue=Catalogue(entries))
         new_state = replace(self._state, settings=new_settings, cards=cards)
         # also if nothing changed: a command may have logged rules of the files that are not in force
-        self._rule_log.datasets_are_read(rules_of(new_state, {}))
+        self._rule_log.rules_are_read(rules_of(new_state, {}), PREFIX)
         self._state.ledger.caps = caps_of(new_settings)  # first: no dataset is offered without caps
         self._state.cards.catalogue.set(entries)
         self._settings = new_settings
