@@ -84,11 +84,8 @@ class RemoteRuns:
         if rows < 1:
             raise InvalidNumberError(field="rows", expected="1 or more")
         if rows > self.most_rows:
-            raise TooLargeError(
-                what="The number of rows",
-                limit=self.most_rows,
-                advice=f"Request at most {self.most_rows:,} rows.",
-            )
+            advice = f"Request at most {self.most_rows:,} rows."
+            raise TooLargeError(what="The number of rows", limit=self.most_rows, advice=advice)
         with self.audits.database.reading() as tx:
             card_in_force = self.audits.agreed(tx, who, card)
         terms, dataset_entry = offer_of(card_in_force).terms, self.audits.cards.entry_of(card_in_force)
@@ -258,13 +255,10 @@ class AuditRun:
                 verdict, wording_text = Verdict.LEAKAGE, KNOWN_LEAK  # a leak that is known stays one
             outcome = verdict, wording_text
             document = json.dumps(report_to_json_object(report)).encode()
+            details = {"verdict": str(verdict), "black_box": row.black_box}
+            actor = audits.cards.controller
             audits.cards.log.append(
-                tx,
-                action="verdict",
-                actor=audits.cards.controller,
-                resource=row.name,
-                details={"verdict": str(verdict), "black_box": row.black_box},
-                now=now,
+                tx, action="verdict", actor=actor, resource=row.name, details=details, now=now
             )
             payload = _payload(row, card, report, document, outcome, now)
             attestation = sign(payload, [audits.cards.signing_key(tx)])

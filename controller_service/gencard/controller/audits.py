@@ -197,19 +197,11 @@ def resumed(
 
 def tidy(tx: Connection, cards: CardBook, journals: Journals) -> None:
     """Delete the runs of audits that have ended or cannot be resumed."""
-    rows = [
-        row
-        for row in requests.operations_of_kind(tx, KIND)
-        if row.state in (*UNFINISHED, OperationState.CANCELLED)
-    ]
-    unfinished = [results.get_audit(tx, _request(row)["audit"]) for row in rows]
-    journals.keep(
-        [
-            audit.name
-            for audit in unfinished
-            if audit.verdict is None and cards.card(tx, audit.card).state in AUDITABLE
-        ]
-    )
+    resumable = (*UNFINISHED, OperationState.CANCELLED)
+    rows = [row for row in requests.operations_of_kind(tx, KIND) if row.state in resumable]
+    audits = [results.get_audit(tx, _request(row)["audit"]) for row in rows]
+    unfinished = [audit for audit in audits if audit.verdict is None]
+    journals.keep([one.name for one in unfinished if cards.card(tx, one.card).state in AUDITABLE])
 
 
 def _request(row: OperationRow) -> dict[str, Any]:

@@ -105,14 +105,10 @@ class ControllerState:
     ) -> Desk:
         """Return the stewards' desk."""
         log, clock, settings = self.log, self.cards.clock, self.settings
+        identities = settings.signing.identities
+        service = settings.identity.trust_domain, settings.server.address
         people = PersonEffect(
-            settings.signing.identities.parent,
-            settings.identity.trust_domain,
-            settings.server.address,
-            log,
-            self.passkeys,
-            self.machine,
-            authority_key,
+            identities.parent, *service, log, self.passkeys, self.machine, authority_key
         )
         effects = Effects(
             CardEffect(self.cards),
@@ -127,7 +123,7 @@ class ControllerState:
             self.database,
             log,
             effects,
-            Roster(settings.signing.identities).person,
+            Roster(identities).person,
             clock,
             frozenset(settings.stewards.two),
             channel,

@@ -398,14 +398,8 @@ def outcome_of(result: AnswerResult, analyses: Analyses) -> RunOutcome:
     numbers = numbers_in_json(judged)
     if numbers > analyses.numbers:
         return RunOutcome.refused(Rule.NUMBERS)
-    return RunOutcome(
-        result.answer,
-        numbers,
-        result.reasons,
-        result.rules,
-        review=result.review,
-        marks=JOBS.write(result)["marks"],
-    )
+    marks = JOBS.write(result)["marks"]
+    return RunOutcome(result.answer, numbers, result.reasons, result.rules, result.review, marks)
 
 
 # Reviewed runs: a program of the analyst's, named on the card by its digest, run once on the records.

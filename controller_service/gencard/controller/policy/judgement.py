@@ -244,11 +244,9 @@ def check_size(proposal: Proposal, domain: Domain, limits: ProposalLimits) -> No
     for clique in (*proposal.cliques, *(one.by for one in proposal.sums)):
         if domain.project(clique).cells > limits.marginal_cells:
             what = f"The marginal ({', '.join(clique)})"
-            raise TooLargeError(
-                what=what,
-                limit=f"{limits.marginal_cells:,} cells (limits.marginal_cells)",
-                advice="Leave an attribute out of this marginal, or request its smaller marginals.",
-            )
+            most = f"{limits.marginal_cells:,} cells (limits.marginal_cells)"
+            advice = "Leave an attribute out of this marginal, or request its smaller marginals."
+            raise TooLargeError(what=what, limit=most, advice=advice)
 
 
 def check_readable(terms: Proposal, records: int | None, limits: ProposalLimits) -> None:
@@ -342,15 +340,8 @@ def judge(
         return Refusal((PRICE,))
     if _looks_at_forbidden(terms, policy, facts):
         return Refusal((FORBIDDEN,))
-    steps = (
-        *changes,
-        *rest,
-        *choice.privacy_changes,
-        *transform_changes,
-        *fewer,
-        *with_uniques,
-        *fewer_runs,
-    )
+    others = (*rest, *choice.privacy_changes, *transform_changes)
+    steps = (*changes, *others, *fewer, *with_uniques, *fewer_runs)
     return CounterOffer(terms, steps, price)
 
 

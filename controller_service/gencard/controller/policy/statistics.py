@@ -564,11 +564,9 @@ def affordable_moments(
 def check_values(moments: Sequence[Moment], domain: Domain) -> None:
     """Raise TooLargeError if the functions together have too many values."""
     if sum(moment.values(domain) for moment in moments) > MOST_VALUES:
-        raise TooLargeError(
-            what="The number of values of the moments",
-            limit=MOST_VALUES,
-            advice="Request fewer moments, or moments of attributes with fewer levels.",
-        )
+        what = "The number of values of the moments"
+        advice = "Request fewer moments, or moments of attributes with fewer levels."
+        raise TooLargeError(what=what, limit=MOST_VALUES, advice=advice)
 
 
 def sums_price(cliques: Sequence[Clique], moments: Sequence[Moment], domain: Domain) -> int:

@@ -149,11 +149,8 @@ class Evaluations:
         refused_names = [name for name in EVALUATIONS if name in requested and name in missing]
         if refused_names and (names or len(refused_names) == len(requested)):
             raise _refusal(refused_names[0], missing[refused_names[0]])
-        return [
-            measure
-            for name, measure in EVALUATIONS.items()
-            if name in requested.difference(refused_names)
-        ]
+        requested.difference_update(refused_names)
+        return [measure for name, measure in EVALUATIONS.items() if name in requested]
 
     def _reserve(
         self, tx: Connection, who: Identity, card: CardRecord, fresh: Sequence[Evaluation]

@@ -152,24 +152,17 @@ class Releases:
                 advice=f"Request at most {terms.rows:,} rows at a time, each time with another seed, or "
                 "propose a card with more rows.",
             )
+        advice = "Use the card's releases, or propose another card."
         number, rows_held = results.released_under(tx, card.name)
         for row in self.operations.unfinished(tx, card.analyst, KIND):
             if row.resource == card.name:
                 number, rows_held = number + 1, rows_held + int(json.loads(row.request)["rows"])
         if number >= self.most:
             limit = f"{self.most} (limits.card_releases); propose another card"
-            raise TooLargeError(
-                what="The number of releases of this card",
-                limit=limit,
-                advice="Use the card's releases, or propose another card.",
-            )
+            raise TooLargeError(what="The number of releases of this card", limit=limit, advice=advice)
         if (rows_held + rows) * self._bytes_of_row(card) > self.most_mib * 2**20:
             limit = f"{self.most_mib} MiB (limits.card_release_mib); propose another card"
-            raise TooLargeError(
-                what="The size of this card's releases",
-                limit=limit,
-                advice="Use the card's releases, or propose another card.",
-            )
+            raise TooLargeError(what="The size of this card's releases", limit=limit, advice=advice)
 
     def _bytes_of_row(self, card: CardRecord) -> int:
         domain = self.cards.entry_of(card).domain

@@ -79,6 +79,8 @@ folder of people, and a stream of rows has thousands of messages.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """Control characters, which a database cannot store or which would move the cursor of a terminal."""
 
+_SMALLER = "Send a smaller request: fewer statistics, or shorter texts."
+
 Decode = Callable[[bytes], Any]
 Encode = Callable[[Any], bytes]
 
@@ -118,11 +120,8 @@ def check_request(request: Any) -> int:
     """
     if isinstance(request, Garbage):
         if request.limit:
-            raise TooLargeError(
-                what="The request",
-                limit=f"{request.limit:,} bytes",
-                advice="Send a smaller request: fewer statistics, or shorter texts.",
-            )
+            limit = f"{request.limit:,} bytes"
+            raise TooLargeError(what="The request", limit=limit, advice=_SMALLER)
         raise InvalidInputError(field="request", problem="is not a valid message")
     return _check_parts(request) if isinstance(request, Message) else 0
 
@@ -135,11 +134,8 @@ def _check_parts(message: Message) -> int:
             parts += len(value) if repeated else 1
             # before any field is judged: small parts cost more memory decoded than on the wire
             if parts > MOST_PARTS:
-                raise TooLargeError(
-                    what="The number of parts of the message",
-                    limit=MOST_PARTS,
-                    advice="Send a smaller request: fewer statistics, or shorter texts.",
-                )
+                what = "The number of parts of the message"
+                raise TooLargeError(what=what, limit=MOST_PARTS, advice=_SMALLER)
             if is_message:
                 waiting.extend(value if repeated else (value,))
             elif is_text and _CONTROL.search(" ".join(value) if repeated else value):

@@ -183,13 +183,8 @@ class NegotiationServicer(negotiation_pb2_grpc.NegotiationServiceServicer):
     def CounterCard(
         self, request: negotiation.CounterCardRequest, context: Context
     ) -> negotiation.CounterCardResponse:
-        card = self.negotiations.counter(
-            identity(),
-            request.name,
-            request.etag,
-            value_of(Proposal, request.terms),
-            request_of("CounterCard", request),
-        )
+        terms, once = value_of(Proposal, request.terms), request_of("CounterCard", request)
+        card = self.negotiations.counter(identity(), request.name, request.etag, terms, once)
         return negotiation.CounterCardResponse(card=card_message(card))
 
     def AcceptCard(
@@ -221,12 +216,9 @@ class SynthesisServicer(synthesis_pb2_grpc.SynthesisServiceServicer):
     def GenerateRelease(
         self, request: synthesis.GenerateReleaseRequest, context: Context
     ) -> longrunning.Operation:
+        once = request_of("GenerateRelease", request)
         row = self.releases.start(
-            identity(),
-            request.card,
-            rows=request.rows,
-            seed=request.seed,
-            request=request_of("GenerateRelease", request),
+            identity(), request.card, rows=request.rows, seed=request.seed, request=once
         )
         return operation_message(row)
 
@@ -272,11 +264,8 @@ class MeasuresServicer(measures_pb2_grpc.MeasuresServiceServicer):
         self, request: measures.RunMeasuresRequest, context: Context
     ) -> longrunning.Operation:
         if len(request.measures) > MOST_NAMES:
-            raise TooLargeError(
-                what="The number of measures",
-                limit=MOST_NAMES,
-                advice="Name each evaluation once; run the others in another call.",
-            )
+            advice = "Name each evaluation once; run the others in another call."
+            raise TooLargeError(what="The number of measures", limit=MOST_NAMES, advice=advice)
         row = self.evaluations.start(
             identity(), request.card, request.measures, request_of("RunMeasures", request)
         )
@@ -401,21 +390,16 @@ class AnswersServicer(answers_pb2_grpc.AnswersServiceServicer):
     answers: Answers
 
     def RunAnalysis(self, request: answer.RunAnalysisRequest, context: Context) -> longrunning.Operation:
+        missing = request.missing or "level"
         question = Question(
-            kind=request.kind,
-            formula=request.formula,
-            where=request.where,
-            missing=request.missing or "level",
-            options=request.options,
+            request.kind, request.formula, request.where, missing, options=request.options
         )
         row = self.answers.start(identity(), request.card, question, request_of("RunAnalysis", request))
         return operation_message(row)
 
     def RunProgram(self, request: answer.RunProgramRequest, context: Context) -> longrunning.Operation:
-        request_id = request_of("RunProgram", request)
-        row = start_program(
-            self.answers, identity(), request.card, request.program, request.dry_run, request_id
-        )
+        once, files = request_of("RunProgram", request), (request.program, request.dry_run)
+        row = start_program(self.answers, identity(), request.card, *files, once)
         return operation_message(row)
 
     def GetAnswer(self, request: answer.GetAnswerRequest, context: Context) -> answer.GetAnswerResponse:

@@ -223,13 +223,9 @@ def never_granted_cards(
 
     Some were agreed and ended unused: the signatures in the body tell.
     """
-    has_entries = or_(
-        *(
-            exists().where(table.c.card == cards.c.name)
-            for table in (psis, releases, audits, measures, runs)
-        ),
-        exists().where(lines.c.resource == cards.c.name),
-    )
+    tables = (psis, releases, audits, measures, runs)
+    entries = [exists().where(table.c.card == cards.c.name) for table in tables]
+    has_entries = or_(*entries, exists().where(lines.c.resource == cards.c.name))
     query = select(cards).where(
         cards.c.changed < before,
         cards.c.number > after_number,
@@ -284,12 +280,8 @@ def names_of_measured(tx: Connection, dataset: str, *, runs: bool = False) -> fr
 
 # Two lists, made once in a query: a question for each card would read the whole ledger each time.
 # A fit that may have been paid for counts.
-_MEASURED = or_(
-    cards.c.name.in_(select(psis.c.card)),
-    cards.c.name.in_(
-        select(lines.c.resource).where(lines.c.kind == FIT, lines.c.state != SpendState.VOIDED)
-    ),
-)
+_FITTED = select(lines.c.resource).where(lines.c.kind == FIT, lines.c.state != SpendState.VOIDED)
+_MEASURED = or_(cards.c.name.in_(select(psis.c.card)), cards.c.name.in_(_FITTED))
 
 _HAS_RUNS = cards.c.name.in_(select(runs.c.card))
 """Runs that ended before they read a record are deleted."""

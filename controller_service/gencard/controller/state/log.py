@@ -95,15 +95,10 @@ def event_of(body: bytes) -> Event:
     """Return the entry that some bytes are; raises VerificationError."""
     try:
         document = document_of(body, "entry", compared=True)
-        event = Event(
-            index=int(document["index"]),
-            time=time_of(document["time"]),
-            action=document["action"],
-            actor=document["actor"],
-            resource=document["resource"],
-            details=document["details"],
-            previous=bytes.fromhex(document["previous"]),
-        )
+        index, when = int(document["index"]), time_of(document["time"])
+        action, actor, resource = (document[name] for name in ("action", "actor", "resource"))
+        details, previous = document["details"], bytes.fromhex(document["previous"])
+        event = Event(index, when, action, actor, resource, details, previous)
         if event.body == body:
             return event
     except (KeyError, TypeError, ValueError, AttributeError, InvalidInputError):

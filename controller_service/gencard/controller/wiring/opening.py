@@ -435,11 +435,8 @@ class Reloading:
 
     def _waiting(self, settings: Settings) -> tuple[tuple[str, ...], list[RefusedDataset]]:
         """Return the places that differ but wait for a restart, and schemas that cannot be read."""
-        places = [
-            name
-            for name in Settings.model_fields
-            if name != "datasets" and getattr(settings, name) != getattr(self._settings, name)
-        ]
+        names = [name for name in Settings.model_fields if name != "datasets"]
+        places = [name for name in names if getattr(settings, name) != getattr(self._settings, name)]
         unreadable: list[RefusedDataset] = []
         tables = {table.name: table for table in settings.datasets}
         for table in self._settings.datasets:

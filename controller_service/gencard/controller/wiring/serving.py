@@ -138,14 +138,9 @@ def _cluster(settings: Settings) -> ClusterPart | None:
 
 def _audits(state: ControllerState, operations: Operations, jobs: Descriptions) -> Audits:
     """Return the audits, register their runner and delete runs that cannot be resumed."""
-    audits = Audits(
-        state.database,
-        CardAudits(state.cards, state.boxes),
-        state.ledger,
-        operations,
-        Journals(state.files),
-        state.settings.limits.audits,
-    )
+    card_audits, journals = CardAudits(state.cards, state.boxes), Journals(state.files)
+    most = state.settings.limits.audits
+    audits = Audits(state.database, card_audits, state.ledger, operations, journals, most)
     with state.database.reading() as tx:
         tidy(tx, state.cards, audits.journals)
     operations.register_runner(AUDIT, AuditRun(audits, jobs, response_of(audit_message)))
@@ -155,17 +150,9 @@ def _audits(state: ControllerState, operations: Operations, jobs: Descriptions) 
 def _releases(
     state: ControllerState, operations: Operations, jobs: Descriptions, audits: Audits, boxes: BoxRelease
 ) -> Releases:
-    releases = Releases(
-        state.database,
-        state.cards,
-        state.ledger,
-        operations,
-        state.files,
-        audits.card_audits,
-        state.settings.limits.card_releases,
-        state.settings.limits.card_release_mib,
-        state.fits,
-    )
+    limits, stores = state.settings.limits, (state.database, state.cards, state.ledger)
+    bounds = limits.card_releases, limits.card_release_mib
+    releases = Releases(*stores, operations, state.files, audits.card_audits, *bounds, fits=state.fits)
     work, response = state.settings.state.work, response_of(release_message)
     operations.register_runner(RELEASE, ReleaseRun(releases, jobs, work, boxes, response))
     return releases
@@ -351,12 +338,8 @@ def _served(
     rule_log.service_starts(rules_of(state, people))
     notifier = Notifier(post_of(state), report)
     server = settings.server
-    service = start(
-        server.address,
-        tls_files(settings),
-        _guard(settings, rule_log.people_are_read),
-        servicers(state, operations, executor),
-    )
+    tls, guard = tls_files(settings), _guard(settings, rule_log.people_are_read)
+    service = start(server.address, tls, guard, servicers(state, operations, executor))
     metrics = None
     try:
         metrics = _metrics(state, service)
@@ -433,12 +416,8 @@ def tls_files(settings: Settings) -> TlsFiles | None:
 
 def _guard(settings: Settings, on_change: PeopleAreRead) -> Guard:
     server = settings.server
-    bounds = Bounds(
-        server.per_identity,
-        server.maximum_concurrent_rpcs,
-        server.calls_per_second,
-        server.request_seconds,
-    )
+    calls = server.per_identity, server.maximum_concurrent_rpcs
+    bounds = Bounds(*calls, server.calls_per_second, server.request_seconds)
     if server.insecure_dev:  # plaintext has no certificates: every caller is one developer
         developer = f"spiffe://{settings.identity.trust_domain}/development/analyst/developer"
         return Guard(lambda *_developer: True, report, bounds, development=developer)
