@@ -11,7 +11,7 @@ from gencard.client.checking.bundle import Bundle, Keys
 from gencard.client.checking.verify import Outcome, verify
 from gencard.client.connection.connection import cancel
 from gencard.controller import operations as run_module
-from gencard.controller.releases import releases as run
+from gencard.controller import releases as run
 from gencard.core.errors import (
     CardStateError,
     DatasetUnavailableError,

@@ -35,9 +35,9 @@ from sqlalchemy import Connection, func, select
 from gencard.controller.answers.answers import KIND as RUN
 from gencard.controller.base.listening import bound
 from gencard.controller.controller_state import ControllerState
+from gencard.controller.evaluations import KIND as EVALUATION
 from gencard.controller.people.keys import certificate_ends
-from gencard.controller.releases.evaluations import KIND as EVALUATION
-from gencard.controller.releases.releases import SPENT_ON
+from gencard.controller.releases import SPENT_ON
 from gencard.controller.state.cards import offer_of
 from gencard.controller.state.ledger import Account, Scope, columns_of
 from gencard.controller.state.requests import UNFINISHED

@@ -18,9 +18,9 @@ from gencard.controller.audits import Audits
 from gencard.controller.boxes import Boxes
 from gencard.controller.cards.book import question_of
 from gencard.controller.cards.negotiations import Negotiations
+from gencard.controller.evaluations import Evaluations
 from gencard.controller.records.catalogue import Catalogue, DatasetEntry
-from gencard.controller.releases.evaluations import Evaluations
-from gencard.controller.releases.releases import Releases
+from gencard.controller.releases import Releases
 from gencard.controller.service.guard import identity, tls_key
 from gencard.controller.service.operations import (
     Context,

@@ -24,6 +24,8 @@ from gencard.controller.base.listening import TlsFiles
 from gencard.controller.cards.book import CardAudits
 from gencard.controller.cards.negotiations import Negotiations, Retention
 from gencard.controller.controller_state import ControllerState, utc_now
+from gencard.controller.evaluations import KIND as EVALUATION
+from gencard.controller.evaluations import EvaluationRun, Evaluations
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.jobs.tasks import ClusterPart
@@ -32,10 +34,8 @@ from gencard.controller.operations import OperationBounds, Operations
 from gencard.controller.people.enrolment import PeopleAreRead, Roster, health_check, read_identities
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.records.records import check_rights, entry_of
-from gencard.controller.releases.evaluations import KIND as EVALUATION
-from gencard.controller.releases.evaluations import EvaluationRun, Evaluations
-from gencard.controller.releases.releases import KIND as RELEASE
-from gencard.controller.releases.releases import BoxRelease, ReleaseRun, Releases
+from gencard.controller.releases import KIND as RELEASE
+from gencard.controller.releases import BoxRelease, ReleaseRun, Releases
 from gencard.controller.service.guard import Guard
 from gencard.controller.service.operations import (
     LedgerServicer,

@@ -26,7 +26,7 @@ from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.operations import Operations, Run, scratch_folder
 from gencard.controller.policy.statistics import price_of_measures, unavailable, why_withheld
 from gencard.controller.records.catalogue import DatasetEntry, dataset_of
-from gencard.controller.releases.releases import BoxRelease
+from gencard.controller.releases import BoxRelease
 from gencard.controller.state import requests, results
 from gencard.controller.state.cards import in_force, offer_of, signed_card
 from gencard.controller.state.database import Page
