@@ -49,9 +49,6 @@ from gencard.wire.keys import Identity, Role
 
 logger = logging.getLogger(__name__)
 
-CHECKED_SECONDS = 1.0
-"""For which a comparison of a box's environment serves later runs; the job compares it again."""
-
 OnEnd = Callable[[Callable[[], Any]], bool]
 """Registers a function to be called when the caller goes away; False if the caller has gone already."""
 
@@ -91,11 +88,11 @@ class RemoteRuns:
         terms, dataset_entry = offer_of(card_in_force).terms, self.audits.cards.entry_of(card_in_force)
         linear = statistics_of(terms.moments, dataset_entry.schema.coding)
         name = black_box or terms.generator
-        if name in self.audits.card_audits.boxes.names - self.lent:
+        boxes = self.audits.card_audits.boxes
+        if name in boxes.names - self.lent:
             raise BoxNotLentError(name=name)
-        recipe = self.audits.card_audits.boxes.recipe(
-            name, [*terms.marginals, *linear], within=CHECKED_SECONDS
-        )
+        # a comparison of the box's environment serves the runs of a second; the job compares it again
+        recipe = boxes.recipe(name, [*terms.marginals, *linear], within=1.0)
         domain = dataset_entry.domain.covered_by(terms.cliques)
         return RemoteRun(self, who.uri, dataset_entry, domain, name, recipe, rows)
 
@@ -182,14 +179,10 @@ class AuditRun:
         if boxes.digest(box) != row.box_digest:  # the name belongs to another box now
             raise GeneratorChangedError
         run.note = partial(self._note, run.note, run.request["audit"])
+        version, recipe = signed_card(card).version, boxes.recipe(box, [*plan.cliques, *plan.linear])
+        workers = self.audits.refused_workers.trusted(self.jobs.workers)
         job = self.jobs.audit(
-            dataset_entry,
-            signed_card(card).version,
-            boxes.recipe(box, [*plan.cliques, *plan.linear]),
-            plan,
-            VERSIONS,
-            journal=journal,
-            workers=self.audits.refused_workers.trusted(self.jobs.workers),
+            dataset_entry, version, recipe, plan, VERSIONS, journal=journal, workers=workers
         )
         self._conclude(run, card, self._report(run, job))
         self.audits.journals.forget(run.request["audit"])

@@ -211,13 +211,10 @@ class EvaluationRun:
                 rows = scratch / "rows"
                 dataset_entry = self.evaluations.cards.entry_of(card)
                 self._draw(run, card, dataset_entry, psi, rows)
+                measures = [evaluation_named(name) for name in run.request["measures"]]
+                signed, seed = signed_card(card), secrets.randbits(63)
                 job = self.jobs.compare(
-                    dataset_entry,
-                    [evaluation_named(name) for name in run.request["measures"]],
-                    rows_file=rows,
-                    psi=psi,
-                    card=signed_card(card),
-                    seed=secrets.randbits(63),
+                    dataset_entry, measures, rows_file=rows, psi=psi, card=signed, seed=seed
                 )
                 findings = run.job(tasks.COMPARE, job).findings
         self._keep(run, card, findings)
@@ -239,13 +236,9 @@ class EvaluationRun:
         if is_audited(card):
             self.black_boxes.draw(run, card, dataset_entry, rows_file, rows=rows)
             return
+        signed, seed = signed_card(card), secrets.randbits(63)
         job = self.jobs.synthesise(
-            dataset_entry,
-            psi=psi,
-            card=signed_card(card),
-            rows=rows,
-            seed=secrets.randbits(63),
-            rows_file=rows_file,
+            dataset_entry, psi=psi, card=signed, rows=rows, seed=seed, rows_file=rows_file
         )
         run.job(tasks.SYNTHESISE, job)
 

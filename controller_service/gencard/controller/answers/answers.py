@@ -302,13 +302,10 @@ class AnswerRun:
                 tx, answers.cards, dataset=row.dataset, version=row.version, but=row.name
             )
         analyses = offer_of(card).terms.analyses
+        entry, most = answers.cards.entry_of(card), analyses.numbers
+        privacy = analyses.privacy if analyses.privacy.noisy else None
         job = self.jobs.answer(
-            answers.cards.entry_of(card),
-            row.version,
-            question_of(row),
-            privacy=analyses.privacy if analyses.privacy.noisy else None,
-            numbers=analyses.numbers,
-            before=before,
+            entry, row.version, question_of(row), privacy=privacy, numbers=most, before=before
         )
         try:
             outcome = outcome_of(run.job(tasks.ANSWER, job), analyses)
@@ -412,10 +409,6 @@ def outcome_of(result: AnswerResult, analyses: Analyses) -> RunOutcome:
 # A program that failed waits like any other: a program could choose by a record to fail.
 
 
-MOST_DRY_RUN = 1 << 20
-"""Bytes."""
-
-
 @dataclass(frozen=True, slots=True)
 class AgreedShape:
     """Shape of outputs on synthetic rows, from the analyst's own run; the run on records must keep it.
@@ -431,7 +424,7 @@ class AgreedShape:
 
     @classmethod
     def read(cls, data: bytes) -> "AgreedShape":
-        document = document_of(data[: MOST_DRY_RUN + 1], "dry_run")
+        document = document_of(data[: (1 << 20) + 1], "dry_run")  # what is longer is cut, and no object
         try:
             release, seed = str(document.pop("release")), int(document.pop("seed"))
             outputs = outputs_of_json(document)

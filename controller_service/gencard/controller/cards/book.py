@@ -144,19 +144,13 @@ class CardBook:
 
     def judged(self, tx: Connection, dataset_entry: DatasetEntry, proposal: Proposal) -> CounterOffer:
         self.facts(proposal.generator)
-        ordered = proposal.in_order_of(dataset_entry.domain)
-        policy, coding = dataset_entry.policy, dataset_entry.schema.coding
+        policy, domain, coding = dataset_entry.policy, dataset_entry.domain, dataset_entry.schema.coding
+        ordered = proposal.in_order_of(domain)
         facts = for_persons(self.facts, policy.most_records)
-        closed_mechanisms = self.grants.closed(tx, dataset_entry, relation_of(policy, facts))
+        closed = self.grants.closed(tx, dataset_entry, relation_of(policy, facts))
+        zeros = partial(impossible, coding)
         outcome = judge(
-            ordered,
-            policy,
-            dataset_entry.domain,
-            self.limits,
-            closed_mechanisms,
-            zeros=partial(impossible, coding),
-            facts=facts,
-            coding=coding,
+            ordered, policy, domain, self.limits, closed, zeros=zeros, facts=facts, coding=coding
         )
         if isinstance(outcome, Refusal):
             raise ProposalRefusedError(reasons=", ".join(outcome.reasons))

@@ -418,16 +418,9 @@ def chosen(terms: Proposal, cliques: Sequence[Clique], moments: Sequence[Moment]
     """Return the terms with these cliques, their own or parts of them, and some of their moments."""
     weights = zip(terms.moments, terms.weights[len(terms.marginals) :], strict=False)
     of_numbers = terms.weights[len(terms.cliques) :]
-    return replace(
-        terms,
-        marginals=tuple(cliques),
-        moments=tuple(moments),
-        weights=(
-            *weights_for(cliques, terms),
-            *(weight for moment, weight in weights if moment in moments),
-            *of_numbers,
-        ),
-    )
+    of_moments = (weight for moment, weight in weights if moment in moments)
+    kept = (*weights_for(cliques, terms), *of_moments, *of_numbers)
+    return replace(terms, marginals=tuple(cliques), moments=tuple(moments), weights=kept)
 
 
 def required(coding: Coding | None) -> Coding:
@@ -489,15 +482,10 @@ def _with_numbers(
     sums, others = _sorted_out("sums", terms.sums, of_sum)
     kept = {*map(Histogram, histograms), *sums}
     weights = zip(terms.numbers, terms.weights[len(terms.cliques) :], strict=False)
-    return replace(
-        terms,
-        histograms=tuple(histograms),
-        sums=tuple(sums),
-        weights=(
-            *terms.weights[: len(terms.cliques)],
-            *(weight for one, weight in weights if one in kept),
-        ),
-    ), [*changes, *others]
+    of_numbers = (weight for one, weight in weights if one in kept)
+    all_weights = (*terms.weights[: len(terms.cliques)], *of_numbers)
+    terms = replace(terms, histograms=tuple(histograms), sums=tuple(sums), weights=all_weights)
+    return terms, [*changes, *others]
 
 
 def _is_offered(offer: NumbersOffer, privacy: Privacy) -> bool:

@@ -145,9 +145,6 @@ def _entry(dataset_entry: DatasetEntry, *, whole: bool) -> catalog.Dataset:
     return message_of(summary, catalog.Dataset)
 
 
-ALL = "datasets/-"
-
-
 @dataclass(frozen=True, slots=True)
 class NegotiationServicer(negotiation_pb2_grpc.NegotiationServiceServicer):
     """The caller is always the certificate's; no request names another."""
@@ -174,7 +171,7 @@ class NegotiationServicer(negotiation_pb2_grpc.NegotiationServiceServicer):
     def ListCards(
         self, request: negotiation.ListCardsRequest, context: Context
     ) -> negotiation.ListCardsResponse:
-        dataset = None if request.parent in ("", ALL) else request.parent
+        dataset = None if request.parent in ("", "datasets/-") else request.parent
         cards, token = self.negotiations.page(
             identity(), dataset, request.page_token, page_size(request.page_size)
         )

@@ -18,9 +18,6 @@ from gencard.controller.state.tables import balances, lines
 from gencard.core.card.budget import Price, Spend, SpendState
 from gencard.core.errors import BudgetExceededError, InvalidInputError, InvalidNumberError, NotFoundError
 
-MOST_STATISTICS = 10**18
-"""Largest cap: sums of two stay inside the 63 bits of the database's integers."""
-
 
 class Scope(StrEnum):
     """Kinds of owners of a budget."""
@@ -74,7 +71,8 @@ class Caps:
     def __post_init__(self) -> None:
         usual = [(scope, self.of(Account(scope, ""))) for scope in Scope]
         for scope, cap in (*usual, *((scope, cap) for scope, _, cap in self._single)):
-            if cap.statistics > MOST_STATISTICS:
+            # sums of two stay inside the 63 bits of the database's integers
+            if cap.statistics > 10**18:
                 raise InvalidNumberError(field=f"caps.{scope}.statistics", expected="at most 10^18")
 
     def of(self, account: Account) -> Price:

@@ -39,7 +39,6 @@ _PIECE = 1 << 20
 """Bytes; a statement of a release of any size needs little memory."""
 _AT_A_TIME = 8
 """Number of pieces in one transaction, for which other writers wait."""
-_COPIES = "copies"
 _ADOPTED = (ROWS, KEPT)
 """Folders of files that were on the disk alone before controllers shared a database."""
 
@@ -50,7 +49,7 @@ class SharedFiles(StateFiles):
     shared = True
 
     def __init__(self, database: Database, place: Path) -> None:
-        super().__init__(place / _COPIES)
+        super().__init__(place / "copies")
         self._database, self._place = database, place
 
     def begin(self) -> None:

@@ -78,24 +78,22 @@ class RuleChange:
     after: str = ""
 
 
-def rules_of(controller_state: ControllerState, people: Mapping[str, Enrolled]) -> Rules:
+def rules_of(state: ControllerState, people: Mapping[str, Enrolled]) -> Rules:
     """Return all rules by which a controller decides, as it has read them."""
-    tables = controller_state.settings.model_dump()
+    tables = state.settings.model_dump()
     rules = {
-        f"settings/{name}": _fields(table, controller_state.salt)
+        f"settings/{name}": _fields(table, state.salt)
         for name, table in tables.items()
         if name not in _LISTS
     }
     for entry in tables["datasets"]:
-        dataset_entry = controller_state.cards.catalogue.named(f"datasets/{entry['name']}")
-        rules[dataset_entry.name] = _fields(entry, controller_state.salt) | dataset_entry.versions
+        dataset_entry = state.cards.catalogue.named(f"datasets/{entry['name']}")
+        rules[dataset_entry.name] = _fields(entry, state.salt) | dataset_entry.versions
     for entry in tables["black_boxes"]:
         name = entry["name"]
-        rules[f"black_boxes/{name}"] = _fields(entry, controller_state.salt) | {
-            "digest": controller_state.boxes.digest(name)
-        }
+        rules[f"black_boxes/{name}"] = _fields(entry, state.salt) | {"digest": state.boxes.digest(name)}
     for name in GENERATORS:
-        rules[f"generators/{name}"] = {"digest": controller_state.boxes.facts(name).digest}
+        rules[f"generators/{name}"] = {"digest": state.boxes.facts(name).digest}
     return rules | people_rules(people)
 
 
@@ -175,10 +173,6 @@ def _text(name: str, value: Any, key: bytes) -> str:
     return f"not shown, keyed digest {hmac.new(key, message, 'sha256').hexdigest()[:32]}"
 
 
-SERVICE = "service"
-"""The resource of an entry about a start."""
-
-
 @dataclass(frozen=True, slots=True)
 class RuleLog:
     """Compares rules with those that the log has, and logs the difference in the name of ``actor``."""
@@ -194,7 +188,7 @@ class RuleLog:
             first = not kept_rules(tx)
             self._record(tx, rules)
             details = {"settings": rules_digest(rules), "software": version("gencard")}
-            self._append(tx, "start" if first else "restart", SERVICE, details)
+            self._append(tx, "start" if first else "restart", "service", details)
 
     def rules_are_read(self, rules: Rules, prefix: str = "") -> None:
         """Log the changes, if there are any; with a prefix, of resources that begin with it alone."""
