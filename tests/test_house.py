@@ -51,16 +51,17 @@ client.steward                1   550   1  entry point of stewards
 client.steward_views          1   400  20  what stewards see
 client.terms                  1   550  19  terms from arguments
 controller                    1    50   0  its door
-controller.answers            4  1100  10  checked runs: judged, released, signed
+controller.answers            3  1100  10  checked runs: judged, released, signed
 controller.audit_runs         1   350   2  runs of audits, resumed and remote
-controller.audits             1   400   7  audits: run, resumed, pooled
+controller.audits             1   400   6  audits: run, resumed, pooled
 controller.backup             1   500  10  backups and restores
 controller.base               6  1150  48  files, secrets, queues, the log of the process
 controller.boxes              1   550  14  black boxes that are admitted
-controller.cards              5  1100  11  proposals judged, offers signed, cards stored
+controller.cards              4  1100  12  proposals judged, offers signed, cards stored
 controller.controller_state   1   200   2  what a steward works at, served or not
 controller.drafting           8  3000  23  init and dataset add: schemas and settings
 controller.earlier            1   450   1  what was released before a run
+controller.evaluations        1   300   3  evaluations of cards, once for each card
 controller.failures           1   300   9  failed runs, refunds and refusals
 controller.jobs              15  3550  18  processes that may read records
 controller.noise              1    50   1  OpenDP's exact samplers, and no other
@@ -77,7 +78,7 @@ controller.service            8  2150  21  the gRPC edge and its guard
 controller.settings           1   450   6  settings in TOML, checked first
 controller.settings_tables    1   350   9  tables of the settings: policies and stewards
 controller.shell             11  3500   0  the command gencard-controller
-controller.state             10  3450  84  ledger, log, cards, psi, operations
+controller.state             10  3450  80  ledger, log, cards, psi, operations
 controller.stewards           7  2450  27  what waits, what stewards see and decide
 controller.wiring             4  1300  20  from settings to a running controller
 core                          1    50   0  its door

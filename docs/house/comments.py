@@ -109,8 +109,7 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
     "guard": (
         f"{_SERVICE}guard:decoder",
         f"{_SERVICE}guard:_check_parts",
-        f"{_SERVICE}guard:_check_known",
-        f"{_SERVICE}guard:Guard._guarded",
+        f"{_SERVICE}guard:Guard.intercept_service",
         f"{_SERVICE}guard:Guard._stream",
         f"{_SERVICE}guard:Guard._each",
         f"{_SERVICE}guard:Guard._ending",
@@ -137,7 +136,7 @@ TOPICS: Mapping[str, tuple[str, ...]] = {
         f"{_STATE}database:_prepare_sqlite",
         f"{_STATE}sharing:Leadership.try_lead",
         f"{_STATE}sharing:Leadership._still_leads",
-        f"{_STATE}sharing:_engine_of",
+        f"{_STATE}sharing:Leadership.__init__",
     ),
     "differencing": (
         f"{_RULES}differencing:differences",

@@ -35,20 +35,22 @@ HOUSES: Mapping[str, Mapping[str, Room]] = {
     "controller": _rooms("""
         13 shell answers audits backup base boxes controller_state drafting jobs notify page people \
             policy records sandbox settings state stewards wiring
-        12 wiring answers audit_runs audits backup base boxes cards controller_state jobs notify \
-            operations page people policy records releases sandbox service settings state stewards
+        12 wiring answers audit_runs audits backup base boxes cards controller_state evaluations jobs \
+            notify operations page people policy records releases sandbox service settings state \
+            stewards
         11 backup audits base cards controller_state jobs people settings state
         11 notify base controller_state settings settings_tables state stewards
         11 page base cards controller_state records settings_tables state stewards
-        11 service answers audit_runs audits base boxes cards controller_state failures operations \
-            people records releases settings state stewards
+        11 service answers audit_runs audits base boxes cards controller_state evaluations failures \
+            operations people records releases settings state stewards
         10 controller_state answers base boxes cards failures operations people settings state \
             stewards
         9 audit_runs audits failures jobs operations records sandbox state
+        9 evaluations cards failures jobs operations policy records releases state
         9 stewards answers cards failures jobs operations people records state
         8 answers base cards failures jobs operations records run_question sandbox state
         8 audits base boxes cards operations policy records state
-        8 releases base cards failures jobs operations policy records sandbox state
+        8 releases base cards failures jobs operations records sandbox state
         7 operations base failures jobs state
         6 drafting base boxes people records settings
         6 failures cards jobs records state

@@ -17,7 +17,7 @@ from gencard.controller.jobs import tasks
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.jobs.synthesis import RowsFile
 from gencard.controller.operations import Run, Ticks
-from gencard.controller.releases.run import BoxRelease
+from gencard.controller.releases import BoxRelease
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Domain
 from gencard.core.errors import BlackBoxError, OperationCancelledError, StorageError

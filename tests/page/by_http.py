@@ -13,7 +13,6 @@ from uuid import uuid4
 import httpx
 from sqlalchemy import select
 
-from gencard.controller.state.stewards import key_of
 from gencard.controller.state.tables import checkpoints, metadata
 from gencard.controller.wiring.serving import serve
 from gencard.core.errors import NotFoundError
@@ -158,5 +157,5 @@ def http_steward(house: PageHouse, name: str, *, signed_in: bool = True) -> Iter
             assert steward.sign_in().status_code == 303
         yield steward
     with suppress(NotFoundError):
-        key = key_of(steward.key.identifier)
+        key = sha256(steward.key.identifier)
         house.controller.controller_state.passkeys.remove(uri, uri, key)

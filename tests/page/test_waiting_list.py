@@ -15,6 +15,7 @@ from gencard.controller.failures import Refusals, error_document
 from gencard.controller.notify import SENTENCES, post_of, sentences
 from gencard.controller.people.keys import issue, read_authority
 from gencard.controller.state import requests, stewards
+from gencard.controller.state.requests import OperationState
 from gencard.controller.stewards.waiting import EVERY_KIND
 from gencard.core.errors import AnswerWaitingError, MeasurementRefusedError
 from gencard.wire.steward import Kind, WaitingKind
@@ -60,8 +61,9 @@ def fail(state):
     with state.database.transaction() as tx:
         fields = {"kind": "measure", "resource": "datasets/survey/cards/0", "request": b"{}"}
         requests.create_operation(tx, name, owner=owner, now=now, **fields)
-        requests.report_progress(tx, name, "", 1, now)
-        requests.fail_operation(tx, name, error_document(MeasurementRefusedError()), now)
+        requests.move_operation(tx, name, OperationState.RUNNING, now, permille=1)
+        error = error_document(MeasurementRefusedError())
+        requests.move_operation(tx, name, OperationState.FAILED, now, error=error)
 
 
 def fill(house):

@@ -341,7 +341,7 @@ def test_a_refusal_that_is_ended_while_it_rests_costs_and_counts_as_one(tmp_path
         line = ana.spends()[0]
         assert (line.kind, line.state, line.price.statistics) == ("run", SpendState.SETTLED, 1)
         with state.database.reading() as tx:
-            (counted,) = results.counted_runs(tx)
+            (counted,) = results.find_runs(tx, counts=1)
         assert (str(counted.state), counted.statistics) == ("failed", 1)
         other = agreed(ana)
         assert end_of(other, "age ~ 1", FEW + " and sex == 'male'") == "RUN_REFUSED"
@@ -480,7 +480,7 @@ def test_a_program_that_fails_by_a_record_looks_like_any_other_and_cancelling_co
         assert (line.state, line.price.statistics) == (SpendState.SETTLED, 1)
         state = house.controller.controller_state
         with state.database.reading() as tx:
-            counted = [str(one.state) for one in results.counted_runs(tx)]
+            counted = [str(one.state) for one in results.find_runs(tx, counts=1)]
         assert counted == ["failed"]
         assert end_of(card, "age ~ 1") == "TOO_MANY_REFUSALS"
 

@@ -13,8 +13,8 @@ from gencard.client.checking.checks import card_of_statement
 from gencard.client.connection.credentials import Credentials
 from gencard.controller import operations as run_module
 from gencard.controller.boxes import Boxes, GeneratorFacts
-from gencard.controller.policy.evaluation import GENERATOR_READS_RECORDS
 from gencard.controller.policy.judgement import WEAK_AUDIT, with_generator
+from gencard.controller.policy.statistics import GENERATOR_READS_RECORDS
 from gencard.core.card.budget import NO_CLAIM, Neighbouring, Price, decimal_of
 from gencard.core.card.card import CardState, Refusal
 from gencard.core.card.privacy import AS_COUNTED, EXACT, Laplace, Transform

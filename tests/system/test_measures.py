@@ -11,7 +11,7 @@ from gencard.client.connection.connection import result_of
 from gencard.client.findings.findings import EXPLANATIONS
 from gencard.client.shell.main import app
 from gencard.controller import operations as run_module
-from gencard.controller.releases.evaluations import EvaluationRun
+from gencard.controller.evaluations import EvaluationRun
 from gencard.core.card.budget import Price, SpendState
 from gencard.core.errors import (
     BudgetExceededError,

@@ -296,7 +296,7 @@ class TestSingleRules:
             row = RunRow(
                 run, card, submitter=ANA, tier=RunTier.REVIEWED, created=state.cards.clock(), **kept
             )
-            results.insert_run(tx, row)
+            results.insert_result(tx, row)
         decisions = {
             "exact-counts": (Kind.APPROVE, card),
             "reviewed-runs": (Kind.RELEASE_ANSWER, run),

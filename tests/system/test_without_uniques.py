@@ -10,7 +10,7 @@ import pytest
 from gencard.client.checking.bundle import Bundle, Keys, Outcome, verify
 from gencard.client.connection.connection import cancel
 from gencard.controller import operations as run_module
-from gencard.controller.releases import run
+from gencard.controller import releases as run
 from gencard.core.errors import (
     CardStateError,
     DatasetUnavailableError,

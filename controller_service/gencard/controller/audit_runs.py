@@ -4,7 +4,6 @@ import json
 import logging
 import secrets
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -13,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from gencard.controller.audits import KIND, Audits, log_worker, plan_of
+from gencard.controller.audits import KIND, Audits, plan_of
 from gencard.controller.failures import refund
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
@@ -50,10 +49,7 @@ from gencard.wire.keys import Identity, Role
 
 logger = logging.getLogger(__name__)
 
-CHECKED_SECONDS = 1.0
-"""For which a comparison of a box's environment serves later runs; the job compares it again."""
-
-OnEnd = Callable[[Callable[[], None]], bool]
+OnEnd = Callable[[Callable[[], Any]], bool]
 """Registers a function to be called when the caller goes away; False if the caller has gone already."""
 
 
@@ -85,21 +81,18 @@ class RemoteRuns:
         if rows < 1:
             raise InvalidNumberError(field="rows", expected="1 or more")
         if rows > self.most_rows:
-            raise TooLargeError(
-                what="The number of rows",
-                limit=self.most_rows,
-                advice=f"Request at most {self.most_rows:,} rows.",
-            )
+            advice = f"Request at most {self.most_rows:,} rows."
+            raise TooLargeError(what="The number of rows", limit=self.most_rows, advice=advice)
         with self.audits.database.reading() as tx:
             card_in_force = self.audits.agreed(tx, who, card)
         terms, dataset_entry = offer_of(card_in_force).terms, self.audits.cards.entry_of(card_in_force)
         linear = statistics_of(terms.moments, dataset_entry.schema.coding)
         name = black_box or terms.generator
-        if name in self.audits.card_audits.boxes.names - self.lent:
+        boxes = self.audits.card_audits.boxes
+        if name in boxes.names - self.lent:
             raise BoxNotLentError(name=name)
-        recipe = self.audits.card_audits.boxes.recipe(
-            name, [*terms.marginals, *linear], within=CHECKED_SECONDS
-        )
+        # a comparison of the box's environment serves the runs of a second; the job compares it again
+        recipe = boxes.recipe(name, [*terms.marginals, *linear], within=1.0)
         domain = dataset_entry.domain.covered_by(terms.cliques)
         return RemoteRun(self, who.uri, dataset_entry, domain, name, recipe, rows)
 
@@ -142,8 +135,8 @@ class RemoteRun:
             running = self.remote_runs.executor.submit(
                 tasks.RUN_BLACK_BOX, job, owner=self.caller, series=series
             )
-            if not on_end(lambda: _stop(running)):
-                _stop(running)
+            if not on_end(running.cancel):
+                running.cancel()
             try:
                 running.result()
             except GencardError as error:
@@ -156,10 +149,6 @@ class RemoteRun:
             finally:
                 self.remote_runs.executor.await_end(running)
             return RowsFile(folder / "out").dataset()
-
-
-def _stop(running: Future[Any]) -> None:
-    running.cancel()
 
 
 KNOWN_LEAK = (
@@ -181,7 +170,7 @@ class AuditRun:
         with self.audits.database.reading() as tx:
             card = self.audits.at_records(tx, Identity.of(run.row.owner), run.row.resource)
             row = results.get_audit(tx, run.request["audit"])
-            earlier = self.audits.card_audits.families.earlier(tx, row, offer_of(card).terms)
+            earlier = self.audits.card_audits.earlier(tx, row, offer_of(card).terms)
         dataset_entry = self.audits.cards.entry_of(card)
         # the number of this try in the family if no other try ends before it
         plan = plan_of(card, dataset_entry.schema.coding, run.request["seed"], len(earlier) + 1)
@@ -190,14 +179,10 @@ class AuditRun:
         if boxes.digest(box) != row.box_digest:  # the name belongs to another box now
             raise GeneratorChangedError
         run.note = partial(self._note, run.note, run.request["audit"])
+        version, recipe = signed_card(card).version, boxes.recipe(box, [*plan.cliques, *plan.linear])
+        workers = self.audits.refused_workers.trusted(self.jobs.workers)
         job = self.jobs.audit(
-            dataset_entry,
-            signed_card(card).version,
-            boxes.recipe(box, [*plan.cliques, *plan.linear]),
-            plan,
-            VERSIONS,
-            journal=journal,
-            workers=self.audits.refused_workers.trusted(self.jobs.workers),
+            dataset_entry, version, recipe, plan, VERSIONS, journal=journal, workers=workers
         )
         self._conclude(run, card, self._report(run, job))
         self.audits.journals.forget(run.request["audit"])
@@ -238,9 +223,7 @@ class AuditRun:
             name = self.audits.refused_workers.refuse(error, operation)
             details = {"operation": operation, "reason": error.reason}
             with self.audits.database.transaction() as tx:
-                log_worker(
-                    tx, cards.log, "refuse-worker", cards.controller, name, cards.clock(), **details
-                )
+                cards.note(tx, "refuse-worker", f"workers/{name}", details)
             raise
 
     def _conclude(self, run: Run, card: CardRecord, alone: AuditReport) -> None:
@@ -258,20 +241,17 @@ class AuditRun:
                 audits.agreed(tx, who, card.name)
             now = audits.cards.clock()
             row = results.get_audit(tx, run.request["audit"])
-            families, terms = audits.card_audits.families, offer_of(card).terms
-            report = pooled(alone, families.earlier(tx, row, terms))
+            card_audits, terms = audits.card_audits, offer_of(card).terms
+            report = pooled(alone, card_audits.earlier(tx, row, terms))
             verdict, wording_text = report.verdict, wording(report)
-            if verdict is Verdict.NO_EVIDENCE and families.is_known_leak(tx, row, terms):
+            if verdict is Verdict.NO_EVIDENCE and card_audits.is_known_leak(tx, row, terms):
                 verdict, wording_text = Verdict.LEAKAGE, KNOWN_LEAK  # a leak that is known stays one
             outcome = verdict, wording_text
             document = json.dumps(report_to_json_object(report)).encode()
+            details = {"verdict": str(verdict), "black_box": row.black_box}
+            actor = audits.cards.controller
             audits.cards.log.append(
-                tx,
-                action="verdict",
-                actor=audits.cards.controller,
-                resource=row.name,
-                details={"verdict": str(verdict), "black_box": row.black_box},
-                now=now,
+                tx, action="verdict", actor=actor, resource=row.name, details=details, now=now
             )
             payload = _payload(row, card, report, document, outcome, now)
             attestation = sign(payload, [audits.cards.signing_key(tx)])
@@ -279,7 +259,7 @@ class AuditRun:
                 repr(report.plan.level), *outcome, attestation, document, report.plan.attempt
             )
             results.conclude_audit(tx, row.name, conclusion, now)
-            audits.card_audits.conclude(tx, row, verdict, attestation)
+            card_audits.conclude(tx, row, verdict, attestation)
             audits.ledger.settle(tx, run.request["line"], now)
             concluded = self.response(results.get_audit(tx, row.name))
             audits.operations.finish(tx, run.row.name, concluded)

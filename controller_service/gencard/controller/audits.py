@@ -1,7 +1,7 @@
 """Audits as callers see them: begun, listed, reported.
 
 Every attempt is counted before it runs. The verdict is that of all comparable tries of the black box's
-family together (``cards.audit_state``), and a family that was once found to leak stays found, for that
+family together (``cards.book``), and a family that was once found to leak stays found, for that
 Phi and what is inside it, in every later audit. A verdict is one bit about records, so it has a price.
 """
 
@@ -11,7 +11,6 @@ import shutil
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,27 +19,26 @@ from sqlalchemy import Connection
 
 from gencard.controller.base.disk import JOURNALS, StateFiles, write_whole
 from gencard.controller.boxes import Boxes
-from gencard.controller.cards.audit_state import CardAudits, is_audited, rows_of_run
-from gencard.controller.cards.book import CardBook
+from gencard.controller.cards.book import CardAudits, CardBook, is_audited, rows_of_run
 from gencard.controller.operations import Operations
-from gencard.controller.policy.evaluation import check_unprotected
+from gencard.controller.policy.statistics import why_protected
 from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state import requests, results
-from gencard.controller.state.cards import auditable, offer_of, signed_card
+from gencard.controller.state.cards import in_force, offer_of, signed_card
 from gencard.controller.state.database import Database
 from gencard.controller.state.ledger import Ledger
-from gencard.controller.state.log import EventLog
 from gencard.controller.state.requests import UNFINISHED, OperationRow, OperationState, Request
-from gencard.controller.state.results import Audited, AuditRow
+from gencard.controller.state.results import AuditRow
 from gencard.core.audit.moves import basis_of
 from gencard.core.audit.plan import AuditPlan
 from gencard.core.card.budget import Price
-from gencard.core.card.card import AUDITABLE, CardRecord
+from gencard.core.card.card import AUDITABLE, CardRecord, CardState
 from gencard.core.coding import Coding, zeros_inside
 from gencard.core.errors import (
     GeneratorChangedError,
     InvalidInputError,
     NotFoundError,
+    RecordsProtectedError,
     StorageError,
     TooManyAuditsError,
     WorkerError,
@@ -101,14 +99,6 @@ class RefusedWorkers:
 def _file_name(name: str) -> str:
     """Name of the state's file: with an ending, so that no worker's file begins like another's."""
     return f"{_FOLDER}/{name}{_ENDING}"
-
-
-def log_worker(
-    tx: Connection, log: EventLog, action: str, actor: str, name: str, now: datetime, **details: str
-) -> None:
-    """Record in the log that a worker was refused or admitted."""
-    resource = f"workers/{name}"
-    log.append(tx, action=action, actor=actor, resource=resource, details=details, now=now)
 
 
 # A cancelled audit is resumed: the same attempt and seeds, with the runs that had finished.
@@ -207,28 +197,17 @@ def resumed(
 
 def tidy(tx: Connection, cards: CardBook, journals: Journals) -> None:
     """Delete the runs of audits that have ended or cannot be resumed."""
-    rows = [
-        row
-        for row in requests.operations_of_kind(tx, KIND)
-        if row.state in (*UNFINISHED, OperationState.CANCELLED)
-    ]
-    unfinished = [results.get_audit(tx, _request(row)["audit"]) for row in rows]
-    journals.keep(
-        [
-            audit.name
-            for audit in unfinished
-            if audit.verdict is None and cards.card(tx, audit.card).state in AUDITABLE
-        ]
-    )
+    resumable = (*UNFINISHED, OperationState.CANCELLED)
+    rows = [row for row in requests.operations_of_kind(tx, KIND) if row.state in resumable]
+    audits = [results.get_audit(tx, _request(row)["audit"]) for row in rows]
+    unfinished = [audit for audit in audits if audit.verdict is None]
+    journals.keep([one.name for one in unfinished if cards.card(tx, one.card).state in AUDITABLE])
 
 
 def _request(row: OperationRow) -> dict[str, Any]:
     request: dict[str, Any] = json.loads(row.request)
     return request
 
-
-VERDICT_PRICE = Price(statistics=1)
-"""A verdict says at most one bit about the records."""
 
 MOST_ROWS = 50_000
 """Rows asked in one run of a box that makes no rows for the card; more would tell little."""
@@ -296,15 +275,10 @@ class Audits:
                 description = {"audit": name, "card": card, "box": box, "seed": _drawn(seed)}
                 description["attempt"] = self._begin(tx, who, name, box)
             self.card_audits.begin(tx, card_in_force, box)
+            payers, audit, now = (who.project, who.uri), description["audit"], self.cards.clock()
+            price = Price(statistics=1)  # a verdict says at most one bit about the records
             description["line"] = self.ledger.reserve(
-                tx,
-                dataset=dataset_of(card),
-                project=who.project,
-                analyst=who.uri,
-                resource=description["audit"],
-                kind=KIND,
-                price=VERDICT_PRICE,
-                now=self.cards.clock(),
+                tx, dataset_of(card), *payers, resource=audit, kind=KIND, price=price, now=now
             )
             return self.operations.create(tx, who, KIND, card, description).encode()
 
@@ -339,7 +313,8 @@ class Audits:
 
     def agreed(self, tx: Connection, who: Identity, card: str) -> CardRecord:
         """Return a card that ``who`` may see and that is in force, or waits for an audit."""
-        return auditable(self.cards.seen(tx, who, card))
+        seen_card = self.cards.seen(tx, who, card)
+        return seen_card if seen_card.state is CardState.AUDITING else in_force(seen_card)
 
     def at_records(self, tx: Connection, who: Identity, card: str) -> CardRecord:
         """Return a card under which an audit may read the records: with exact psi, as counted."""
@@ -349,20 +324,16 @@ class Audits:
 
     def _check_unprotected(self, card: CardRecord) -> None:
         policy = self.cards.catalogue.named(dataset_of(card.name)).policy
-        check_unprotected(signed_card(card), policy, "An audit")
+        why = why_protected(signed_card(card), policy)
+        if why is not None:
+            raise RecordsProtectedError(what="An audit", why=why)
 
     def _begin(self, tx: Connection, who: Identity, name: str, box: str) -> int:
         card = name.partition("/audits/")[0]
         digest = self.card_audits.boxes.digest(box)
-        attempt = results.begin_audit(
-            tx,
-            name=name,
-            card=card,
-            dataset=dataset_of(card),
-            submitter=who.uri,
-            box=Audited(box, digest, self.card_audits.boxes.author(box)),
-            now=self.cards.clock(),
-        )
+        author, now = self.card_audits.boxes.author(box), self.cards.clock()
+        about = {"name": name, "card": card, "black_box": box, "box_digest": digest, "author": author}
+        attempt = results.begin_audit(tx, dataset=dataset_of(card), submitter=who.uri, now=now, **about)
         if attempt > self.most_attempts:
             raise TooManyAuditsError(limit=self.most_attempts)
         facts = {"black_box": box, "box_digest": digest, "attempt": str(attempt)}

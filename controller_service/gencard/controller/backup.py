@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
 from pathlib import Path
@@ -33,7 +33,7 @@ from gencard.controller.base.disk import (
     whole_folder,
     write_whole,
 )
-from gencard.controller.cards.audit_state import CardAudits
+from gencard.controller.cards.book import CardAudits
 from gencard.controller.controller_state import ControllerState
 from gencard.controller.jobs.synthesis import RowsFile
 from gencard.controller.people.enrolment import Enrolled, read_identities
@@ -44,6 +44,7 @@ from gencard.controller.state.database import Database
 from gencard.controller.state.ledger import accounts_of, columns_of
 from gencard.controller.state.log import checkpoint_of
 from gencard.controller.state.log import verify as verify_log
+from gencard.controller.state.requests import OperationState
 from gencard.controller.state.sharing import Leadership
 from gencard.controller.state.tables import CURRENCIES, balances
 from gencard.core.card.budget import Spend, SpendState
@@ -78,7 +79,7 @@ def check_state(controller_state: ControllerState, tx: Connection, known: Iterab
         if line.state is not SpendState.VOIDED:
             for account in accounts_of(line.dataset, line.project, line.analyst):
                 for name, units in columns_of(line.price).items():
-                    sums[*account.columns().values(), name] += units
+                    sums[*asdict(account).values(), name] += units
     stored_totals: Counter[tuple[str, ...]] = Counter()
     for row in tx.execute(select(balances)).mappings():
         for name in CURRENCIES:
@@ -458,7 +459,7 @@ def _close(controller_state: ControllerState, tx: Connection, entries: int, know
     waiting = requests.unfinished_operations(tx)  # they may have ended after the backup
     audits = CardAudits(cards, controller_state.boxes)
     for operation in waiting:
-        requests.cancel_operation(tx, operation.name, cards.clock())
+        requests.move_operation(tx, operation.name, OperationState.CANCELLED, cards.clock())
         if operation.kind == AUDIT:
             audits.give_up(tx, operation.resource, ())
     # Open reservations count as spent, but not what earlier restores held.
@@ -466,5 +467,5 @@ def _close(controller_state: ControllerState, tx: Connection, entries: int, know
     for line in lines:
         ledger.settle(tx, line.line, cards.clock())
     facts = {"project": Identity.of(cards.controller).project, "holder": cards.controller, "kind": HELD}
-    held = [ledger.hold_rest(tx, name, **facts, now=cards.clock()) for name in ledger.datasets]
+    held = [ledger.hold_rest(tx, name, **facts, now=cards.clock()) for name in ledger.caps]
     return Restored(entries, known, tuple(filter(None, held)), len(lines), len(waiting))

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sqlalchemy import Connection
-
 from gencard.controller.answers.decisions import Decisions
 from gencard.controller.base.disk import StateFiles
 from gencard.controller.boxes import Boxes
@@ -76,13 +74,11 @@ class ControllerState:
         if names := self.fits.cards:
             with self.database.reading() as tx:
                 for name in names:
-                    if not self._is_usable(tx, name):
+                    state = None
+                    with suppress(NotFoundError):
+                        state = self.cards.card(tx, name).state
+                    if state not in USABLE:
                         self.fits.drop(name)
-
-    def _is_usable(self, tx: Connection, name: str) -> bool:
-        with suppress(NotFoundError):
-            return self.cards.card(tx, name).state in USABLE
-        return False
 
     @property
     def files(self) -> StateFiles:
@@ -108,19 +104,33 @@ class ControllerState:
         operations: Operations | None = None,
     ) -> Desk:
         """Return the stewards' desk."""
-        effects, identities = self._effects(authority_key), self.settings.signing.identities
+        log, clock, settings = self.log, self.cards.clock, self.settings
+        identities = settings.signing.identities
+        service = settings.identity.trust_domain, settings.server.address
+        people = PersonEffect(
+            identities.parent, *service, log, self.passkeys, self.machine, authority_key
+        )
+        effects = Effects(
+            CardEffect(self.cards),
+            AnswerEffect(self.decisions),
+            LineEffect(self.ledger, log, clock),
+            RefusalEffect(self.refusals, log, clock),
+            AuditEffect(log, clock),
+            people,
+            KeyEffect(KeyRotation(self.database, log, self.keys, clock)),
+        )
         return Desk(
             self.database,
-            self.log,
+            log,
             effects,
             Roster(identities).person,
-            self.cards.clock,
-            self.ledger,
-            LogReader(self.log),
-            Risks(self.database, self.cards, operations),
-            self._service_certificates,
-            frozenset(self.settings.stewards.two),
+            clock,
+            frozenset(settings.stewards.two),
             channel,
+            ledger=self.ledger,
+            reader=LogReader(log),
+            risks=Risks(self.database, self.cards, operations),
+            service_certificates=self._service_certificates,
         )
 
     def _service_certificates(self) -> Iterator[tuple[str, datetime]]:
@@ -131,24 +141,3 @@ class ControllerState:
             files |= {"server.certificate": server.certificate, "server.authority": server.authority}
         for name, file in files.items():
             yield from ((name, end) for _, end in certificate_ends(file))
-
-    def _effects(self, authority_key: Path | None) -> Effects:
-        log, clock, settings = self.log, self.cards.clock, self.settings
-        people = PersonEffect(
-            settings.signing.identities.parent,
-            settings.identity.trust_domain,
-            settings.server.address,
-            log,
-            self.passkeys,
-            self.machine,
-            authority_key,
-        )
-        return Effects(
-            CardEffect(self.cards),
-            AnswerEffect(self.decisions),
-            LineEffect(self.ledger, log, clock),
-            RefusalEffect(self.refusals, log, clock),
-            AuditEffect(log, clock),
-            people,
-            KeyEffect(KeyRotation(self.database, log, self.keys, clock)),
-        )

@@ -136,25 +136,16 @@ class Earlier:
         if not related:
             return PASSED
         response = question.formula.response or ""
-        of_cards = [sum_groups(one, dataset, self.coding) for one in self._sums_of(response)]
+        sums = [one for one in self.sums if one.of == (response,)]
+        of_cards = [sum_groups(one, dataset, self.coding) for one in sums]
         coding = self.coding.attribute(response).coding
         known = np.ones(len(dataset), dtype=bool)
         if coding.missing:
             known = dataset.column(response) != coding.size - 1
-        return chain_of_sums(
-            list(_tables_of(run, dataset, known)),
-            [
-                *(
-                    table
-                    for one in related
-                    if one is not run
-                    for table in _tables_of(one, dataset, known)
-                ),
-                *of_cards,
-            ],
-            _contributed(run, numbers),
-            rules,
-        )
+        own = list(_tables_of(run, dataset, known))
+        others = [one for one in related if one is not run]
+        beside = [table for one in others for table in _tables_of(one, dataset, known)]
+        return chain_of_sums(own, [*beside, *of_cards], _contributed(run, numbers), rules)
 
     def _summed(self, run: RunQuestion) -> list[RunQuestion]:
         """Return the run and the earlier runs that disclose sums of its response.
@@ -167,11 +158,9 @@ class Earlier:
             for one in (run, *self.runs)
             if one.question.kind in SUMMED and one.question.formula.response == response
         ]
-        stored = any(response in one.stored for one in related) or self._sums_of(response)
+        of_cards = any(one.of == (response,) for one in self.sums)
+        stored = of_cards or any(response in one.stored for one in related)
         return related if run in related and stored else []
-
-    def _sums_of(self, response: str | None) -> list[Sum]:
-        return [one for one in self.sums if one.of == (response,)]
 
     def differs_by_few(self, run: RunQuestion, dataset: Dataset, threshold: int) -> bool:
         """Whether the population is that of an earlier output, or of a natural group, but for a few."""

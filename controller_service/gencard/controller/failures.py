@@ -253,7 +253,8 @@ class Refusals:
             and error_of_document(row.error).reason in _REASONS
         ]
         of_dataset = (one for one in failed if dataset in (None, dataset_of(one.resource)))
-        refused = map(Refused.run, results.counted_runs(tx, dataset))
+        runs = results.find_runs(tx, counts=1)
+        refused = (Refused.run(row) for row in runs if dataset in (None, row.dataset))
         return sorted((*of_dataset, *refused), key=lambda one: one.time)
 
 

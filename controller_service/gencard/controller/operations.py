@@ -370,12 +370,15 @@ class Operations:
 
     def failures(self, tx: Connection, row: OperationRow, since: datetime) -> tuple[GencardError, ...]:
         """Return the errors of operations of the same kind and resource since then."""
-        failed = requests.failed_operations(tx, row.kind, row.resource)
+        same = requests.operations_of_kind(tx, row.kind, row.resource)
+        failed = [one for one in same if one.state is OperationState.FAILED]
         return tuple(error_of_document(one.error) for one in failed if one.changed >= since)
 
     def finish(self, tx: Connection, name: str, response: bytes) -> None:
         """End an operation with success, in the transaction that stores its effects."""
-        if not requests.succeed_operation(tx, name, response, self._clock()):
+        if not requests.move_operation(
+            tx, name, OperationState.SUCCEEDED, self._clock(), response=response, permille=1000
+        ):
             raise OperationCancelledError
 
     def stop(self) -> None:
@@ -436,7 +439,9 @@ class Operations:
 
     def _note(self, name: str, stage: str, permille: int) -> None:
         with self._database.transaction() as tx:
-            going = requests.report_progress(tx, name, stage, permille, self._clock())
+            going = requests.move_operation(
+                tx, name, OperationState.RUNNING, self._clock(), stage=stage, permille=permille
+            )
         if not going:
             raise OperationCancelledError
 
@@ -444,8 +449,11 @@ class Operations:
         now = self._clock()
         with self._database.transaction() as tx:
             if isinstance(error, OperationCancelledError):
-                ended_row = requests.cancel_operation(tx, row.name, now)
+                has_ended = requests.move_operation(tx, row.name, OperationState.CANCELLED, now)
             else:
-                ended_row = requests.fail_operation(tx, row.name, error_document(error), now)
-            if ended_row:
+                document = error_document(error)
+                has_ended = requests.move_operation(
+                    tx, row.name, OperationState.FAILED, now, error=document
+                )
+            if has_ended:
                 self._runners[row.kind].undo(tx, row, error)

@@ -13,7 +13,7 @@ from gencard.controller.state.cards import (
 )
 from gencard.controller.state.ledger import FIT
 from gencard.controller.state.requests import OperationState
-from gencard.controller.state.results import Audited, Conclusion, EvaluationRow, ReleaseRow
+from gencard.controller.state.results import Conclusion, EvaluationRow, ReleaseRow
 from gencard.core.audit import report
 from gencard.core.audit.report import Verdict
 from gencard.core.card.budget import Price
@@ -168,11 +168,15 @@ class TestPsis:
             results.get_psi(tx, CARD)
 
 
+def moving(state, **values):
+    return lambda tx: requests.move_operation(tx, "operations/o", state, NOW, **values)
+
+
 MOVES = {
-    "progress": lambda tx: requests.report_progress(tx, "operations/o", "fit", 500, NOW),
-    "succeed": lambda tx: requests.succeed_operation(tx, "operations/o", b"done", NOW),
-    "fail": lambda tx: requests.fail_operation(tx, "operations/o", b"{}", NOW),
-    "cancel": lambda tx: requests.cancel_operation(tx, "operations/o", NOW),
+    "progress": moving(OperationState.RUNNING, stage="fit", permille=500),
+    "succeed": moving(OperationState.SUCCEEDED, response=b"done", permille=1000),
+    "fail": moving(OperationState.FAILED, error=b"{}"),
+    "cancel": moving(OperationState.CANCELLED),
 }
 LEGAL = {
     OperationState.QUEUED: {"progress", "fail", "cancel"},
@@ -230,8 +234,9 @@ class TestOperations:
         with database.transaction() as tx:
             for name in ("operations/a", "operations/b", "operations/c"):
                 create(tx, name)
-            requests.cancel_operation(tx, "operations/b", NOW)
-            requests.report_progress(tx, "operations/c", "measure", 1, NOW)
+            requests.move_operation(tx, "operations/b", OperationState.CANCELLED, NOW)
+            values = {"stage": "measure", "permille": 1}
+            requests.move_operation(tx, "operations/c", OperationState.RUNNING, NOW, **values)
         with database.reading() as tx:
             found = [row.name for row in requests.unfinished_operations(tx)]
             assert found == ["operations/a", "operations/c"]
@@ -242,7 +247,7 @@ class TestOperations:
     def test_progress_is_from_0_to_1000(self, database, permille):
         with pytest.raises(StorageError), database.transaction() as tx:  # noqa: PT012  rises at the end
             create(tx)
-            requests.report_progress(tx, "operations/o", "fit", permille, NOW)
+            moving(OperationState.RUNNING, stage="fit", permille=permille)(tx)
 
 
 class TestReleases:
@@ -261,7 +266,7 @@ class TestReleases:
         )
         with database.transaction() as tx:
             insert_card(tx)
-            results.insert_release(tx, release)
+            results.insert_result(tx, release)
             assert results.get_release(tx, release.name) == release
             assert results.list_releases(tx, card=CARD).rows == (release,)
             assert results.list_releases(tx, card="other").rows == ()
@@ -290,7 +295,7 @@ class TestMeasures:
         with database.transaction() as tx:
             insert_card(tx)
             for row in rows:
-                results.insert_evaluation(tx, row)
+                results.insert_result(tx, row)
             assert results.get_evaluation(tx, rows[1].name) == rows[1]
             assert results.evaluated_measures(tx, CARD) == set(names)
             assert results.list_evaluations(tx, CARD, among=None).rows == tuple(reversed(rows))
@@ -300,7 +305,7 @@ class TestMeasures:
             with pytest.raises(NotFoundError):
                 results.get_evaluation(tx, CARD)
         with pytest.raises(StorageError), database.transaction() as tx:
-            results.insert_evaluation(tx, rows[0])
+            results.insert_result(tx, rows[0])
 
 
 def begin(tx, number, submitter=ANA, dataset=DATASET, digest="box-1", box="smuggler", author="ann"):
@@ -310,7 +315,9 @@ def begin(tx, number, submitter=ANA, dataset=DATASET, digest="box-1", box="smugg
         card=CARD,
         dataset=dataset,
         submitter=submitter,
-        box=Audited(box, digest, author),
+        black_box=box,
+        box_digest=digest,
+        author=author,
         now=NOW,
     )
 

@@ -10,7 +10,7 @@ its card ends.
 """
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -25,10 +25,9 @@ from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.results import RunRow, RunState, RunTier
 from gencard.core.card.budget import Price, SpendState
 from gencard.core.card.card import CardRecord, CardState
-from gencard.core.domain import Clique
 from gencard.core.errors import CardStateError, InvalidInputError
 from gencard.core.policy import OUTPUT_RULES, RULES_VERSION, USUAL_RULES, Colour, Rule, Rules
-from gencard.core.program_outputs import Number, Outputs, outputs_of_json, outputs_to_json, significant
+from gencard.core.program_outputs import Outputs, outputs_of_json, outputs_to_json, significant
 from gencard.core.typed_json import PLAIN
 from gencard.wire.canonical import digest_of, time_text
 from gencard.wire.documents import AnswerVerdict, SignedAnswer, answer_statement
@@ -76,11 +75,6 @@ class RunOutcome:
         mark = {"part": "run", "colour": str(Colour.RED), "rules": [str(rule)]}
         return cls(None, 0, (OUTPUT_RULES,), RULES_VERSION, marks=[mark])
 
-    @property
-    def depends_on_records(self) -> bool:
-        """Whether it is refused, or waits, because of the records."""
-        return self.review or OUTPUT_RULES in self.reasons
-
     def stored(self) -> bytes:
         return json.dumps({one.name: getattr(self, one.name) for one in fields(self)}).encode()
 
@@ -118,7 +112,7 @@ class Decisions:
 
     def waiting_in_vain(self, tx: Connection, card: str | None = None) -> list[RunRow]:
         """Runs that wait for a steward under a card that has ended."""
-        rows = (row for row in results.waiting_runs(tx) if card in (None, row.card))
+        rows = (row for row in results.find_runs(tx, state=RunState.WAITING) if card in (None, row.card))
         return [row for row in rows if _is_over(row, self.cards.card(tx, row.card))]
 
     def _end(
@@ -195,15 +189,8 @@ def _without_answer(outcome: RunOutcome, reasons: tuple[str, ...]) -> RunOutcome
 
 # Review of a reviewed run by a steward, cell by cell, and the answer that the decision leaves.
 
-ON_SYNTHETIC_ROWS = "{}: difference to the synthetic rows"
-"""Name of the table that accompanies each released table."""
-
-_SEEN = "a steward saw each number of the program's, and released these"
-_BY_LEVELS = "by levels, each as its midpoint: {}"
 _OF_BEFORE = ("as on the coded records: intervals are their midpoints",)
 """Note of a run that waits since before its columns were kept with it."""
-
-_MULTIPLES = "numbers of records are multiples of {}"
 
 WITHHELD, ROUNDED = "NUMBERS_WITHHELD", "NUMBERS_ROUNDED"
 
@@ -211,10 +198,6 @@ WITHHELD, ROUNDED = "NUMBERS_WITHHELD", "NUMBERS_ROUNDED"
 def is_named_by(cell: ReviewedNumber, name: str) -> bool:
     """Return True if a name means this number: its output, or output/row or output/row/column."""
     return name in (cell.output, f"{cell.output}/{cell.row}", f"{cell.output}/{cell.row}/{cell.column}")
-
-
-def leaves(cell: ReviewedNumber, withheld: Collection[str], *, red: bool) -> bool:
-    return (red or cell.mark is not Colour.RED) and not any(is_named_by(cell, name) for name in withheld)
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +262,12 @@ class Review:
                     field="--withhold", problem=f"does not name a number of this answer: '{name}'"
                 )
         # Judged on the numbers as the program gave them: rounding must not turn a red number green.
-        left = [cell.value is not None and leaves(cell, withheld, red=red) for cell in cells]
+        left = [
+            cell.value is not None
+            and (red or cell.mark is not Colour.RED)
+            and not any(is_named_by(cell, name) for name in withheld)
+            for cell in cells
+        ]
         if not any(left):
             raise InvalidInputError(field="answer", problem="would contain no number; refuse it instead")
         withholds = any(
@@ -289,27 +277,14 @@ class Review:
         values = [cell.leaving if stays else None for cell, stays in zip(cells, left, strict=True)]
         if digits is not None:
             values = [significant(value, digits) for value in values]
-        outputs = with_values(self.outputs, values)
+        rest = iter(values)
+        tables = [
+            tuple(tuple(next(rest) for _ in row) for row in output.values) for output in self.outputs
+        ]
+        outputs = tuple(
+            replace(output, values=table) for output, table in zip(self.outputs, tables, strict=True)
+        )
         return answer_of(digest, outputs, self.dry, self.notes, self.base), sum(left), codes
-
-
-def with_values(outputs: Outputs, values: Sequence[Number]) -> Outputs:
-    """Return the same outputs with other numbers, given in their order."""
-    left, outputs_with_values = iter(values), []
-    for output in outputs:
-        rows = tuple(tuple(next(left) for _ in row) for row in output.values)
-        outputs_with_values.append(replace(output, values=rows))
-    return tuple(outputs_with_values)
-
-
-def numbers_in(outputs: Outputs) -> int:
-    """Return the largest number of numbers in the outputs."""
-    return sum(output.numbers for output in outputs)
-
-
-def notes_on(by_levels: Clique) -> tuple[str, ...]:
-    """Notes of an answer on the attributes that its program got by levels."""
-    return (_BY_LEVELS.format(", ".join(by_levels)),) if by_levels else ()
 
 
 def marks_document(
@@ -338,7 +313,10 @@ def answer_of(digest: str, outputs: Outputs, dry: Outputs, notes: tuple[str, ...
         )
         names = output.row_names, output.column_names
         tables.append(AnswerTable(output.name, *names, output.values))
-        tables.append(AnswerTable(ON_SYNTHETIC_ROWS.format(output.name), *names, differences))
-    multiples = (_MULTIPLES.format(base),) if base > 1 else ()
-    notes = (*notes, _SEEN, *multiples)
+        tables.append(
+            AnswerTable(f"{output.name}: difference to the synthetic rows", *names, differences)
+        )
+    notes = (*notes, "a steward saw each number of the program's, and released these")
+    if base > 1:
+        notes = (*notes, f"numbers of records are multiples of {base}")
     return AnalysisAnswer("program", digest, 0.0, tables=tuple(tables), notes=notes).to_json()

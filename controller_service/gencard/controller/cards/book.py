@@ -1,11 +1,11 @@
 """Cards as the controller keeps them: read as of now, stepped, offered, saved with the log.
 
-At the end: all that was released of some records before, under any card.
+Then: all that was released of some records before, under any card; and the audits of cards.
 """
 
 import json
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache, partial
@@ -13,12 +13,12 @@ from functools import lru_cache, partial
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
-from gencard.analysis.output_checks.differencing import Rounded
-from gencard.controller.boxes import Facts, for_persons
+from gencard.analysis.output_checks.populations import Rounded
+from gencard.controller.boxes import Boxes, Facts, for_persons
 from gencard.controller.cards.grants import Charge, Grants, charge, held_cards
 from gencard.controller.jobs.tasks import Before, EndedQuestion
-from gencard.controller.policy.evaluation import price_of_named
 from gencard.controller.policy.judgement import ProposalLimits, check_readable, judge, relation_of
+from gencard.controller.policy.statistics import price_of_named
 from gencard.controller.records.catalogue import Catalogue, DatasetEntry, dataset_of
 from gencard.controller.state import results
 from gencard.controller.state.cards import (
@@ -30,13 +30,17 @@ from gencard.controller.state.cards import (
     in_force,
     insert_card,
     names_of_measured,
+    offer_of,
     signed_card,
     update_card,
 )
 from gencard.controller.state.database import Database
 from gencard.controller.state.log import EventLog
-from gencard.controller.state.results import RunRow, RunState, RunTier
+from gencard.controller.state.results import AuditRow, RunRow, RunState, RunTier
+from gencard.core.audit.report import EarlierTry, Verdict
+from gencard.core.audit.wording import try_of_object
 from gencard.core.card.card import (
+    AUDITABLE,
     STEWARD,
     CardRecord,
     CardState,
@@ -48,22 +52,23 @@ from gencard.core.card.card import (
     changes_between,
 )
 from gencard.core.card.sums import Sum
-from gencard.core.card.terms import CardTerms, Proposal, Tier
+from gencard.core.card.terms import AuditTerms, CardTerms, Proposal, Tier
 from gencard.core.derived_cells import derived_in, impossible
 from gencard.core.domain import Clique
-from gencard.core.errors import CardStateError, DatasetChangedError, NotFoundError, ProposalRefusedError
+from gencard.core.errors import (
+    AuditRequiredError,
+    CardStateError,
+    DatasetChangedError,
+    NotFoundError,
+    ProposalRefusedError,
+)
 from gencard.core.policy import OF_PRESENT
 from gencard.core.statistics.linear import statistics_of
-from gencard.wire.canonical import digest_of, document_of, time_text
+from gencard.wire.canonical import digest_of, document_of, sha256, time_text
 from gencard.wire.codec import card_bytes, card_of_bytes
-from gencard.wire.documents import Question, answer_of_document, card_document
+from gencard.wire.documents import AuditedBox, Question, answer_of_document, card_document
 from gencard.wire.dsse import ANSWER, CARD, DOCUMENT, opened, predicate_of, statement
 from gencard.wire.keys import Identity, Role
-
-OUTSIDE = "STATISTIC_WITHOUT_THE_ATTRIBUTES_OF_WHERE"
-
-
-def _nothing_waits(tx: Connection, card: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +91,7 @@ class CardBook:
     controller: str
     signing_key: Callable[[Connection], Ed25519PrivateKey]
     clock: Callable[[], datetime]
-    on_end: Callable[[Connection, str], None] = _nothing_waits
+    on_end: Callable[[Connection, str], None] = lambda _tx, _card: None
 
     def card(self, tx: Connection, name: str) -> CardRecord:
         return self.as_of_now(card_of_bytes(get_card(tx, name).body))
@@ -139,45 +144,27 @@ class CardBook:
 
     def judged(self, tx: Connection, dataset_entry: DatasetEntry, proposal: Proposal) -> CounterOffer:
         self.facts(proposal.generator)
-        ordered = proposal.in_order_of(dataset_entry.domain)
-        policy, coding = dataset_entry.policy, dataset_entry.schema.coding
+        policy, domain, coding = dataset_entry.policy, dataset_entry.domain, dataset_entry.schema.coding
+        ordered = proposal.in_order_of(domain)
         facts = for_persons(self.facts, policy.most_records)
-        closed_mechanisms = self.grants.closed(tx, dataset_entry, relation_of(policy, facts))
+        closed = self.grants.closed(tx, dataset_entry, relation_of(policy, facts))
+        zeros = partial(impossible, coding)
         outcome = judge(
-            ordered,
-            policy,
-            dataset_entry.domain,
-            self.limits,
-            closed_mechanisms,
-            zeros=partial(impossible, coding),
-            facts=facts,
-            coding=coding,
+            ordered, policy, domain, self.limits, closed, zeros=zeros, facts=facts, coding=coding
         )
         if isinstance(outcome, Refusal):
             raise ProposalRefusedError(reasons=", ".join(outcome.reasons))
         if outcome.terms.where:
             _check_part(outcome.terms, dataset_entry)
         check_readable(outcome.terms, dataset_entry.schema.records, self.limits)
-        statistics_of(
-            outcome.terms.moments, dataset_entry.schema.coding
-        )  # refuses labels that are no numbers
+        statistics_of(outcome.terms.moments, coding)  # refuses labels that are no numbers
         return outcome
-
-    def held(self, tx: Connection, analyst: str, dataset_entry: DatasetEntry) -> tuple[CardTerms, ...]:
-        """Return the analyst's measured cards on the records as they are now, oldest first."""
-        return held_cards(
-            tx,
-            analyst=analyst,
-            dataset=dataset_entry.name,
-            version=dataset_entry.version,
-            coding_digest=dataset_entry.coding_digest,
-        )
 
     def charge(
         self, tx: Connection, analyst: str, dataset_entry: DatasetEntry, terms: Proposal
     ) -> Charge:
         """Return the price of terms for an analyst, without statistics that the analyst holds."""
-        held = self.held(tx, analyst, dataset_entry)
+        held = held_cards(tx, analyst, dataset_entry)
         return charge(terms, dataset_entry.domain, held, dataset_entry.schema.coding)
 
     def offered(
@@ -186,9 +173,12 @@ class CardBook:
         card: CardRecord,
         dataset_entry: DatasetEntry,
         outcome: CounterOffer,
-        actor: str,
+        actor: str = "",
     ) -> CardRecord:
-        """Return the card with an offer on it, frozen as the statement that both will sign."""
+        """Return the card with an offer on it, frozen as the statement that both will sign.
+
+        ``actor`` is the URI of who offers; the controller by default.
+        """
         now = self.clock()
         changes = changes_between(card.proposed, outcome.terms, outcome.changes, STEWARD)
         charged = self.charge(tx, card.analyst, dataset_entry, outcome.terms)
@@ -208,7 +198,7 @@ class CardBook:
             held_by=charged.held_by,
         )
         offered = replace(card, state=CardState.OFFERED, turn=Turn.ANALYST, offer=offer)
-        return self.stepped(offered, actor, "counter-offer" if changes else "offer")
+        return self.stepped(offered, actor or self.controller, "counter-offer" if changes else "offer")
 
     def _document(
         self,
@@ -337,7 +327,7 @@ def _check_part(terms: Proposal, dataset_entry: DatasetEntry) -> None:
     attributes, _ = read_condition(terms.where, dataset_entry.schema.coding)
     groups = [*terms.cliques, *(one.by for one in terms.sums), *(() for _ in terms.histograms)]
     if not all(set(attributes) <= set(clique) for clique in groups):
-        raise ProposalRefusedError(reasons=OUTSIDE)
+        raise ProposalRefusedError(reasons="STATISTIC_WITHOUT_THE_ATTRIBUTES_OF_WHERE")
 
 
 # All that was released of some records before: answers of runs, and exact statistics of cards.
@@ -351,7 +341,7 @@ def released_before(
     ``but`` is the name of the judged run or card, which is left out.
     """
     answered, refused = dict[EndedQuestion, None](), dict[EndedQuestion, None]()
-    for one in results.runs_of_dataset(tx, dataset):
+    for one in results.find_runs(tx, dataset=dataset):
         if one.version == version and one.tier is RunTier.CHECKED and one.name != but:
             ended = one.state in (RunState.REFUSED, RunState.FAILED)
             (refused if ended else answered).update(dict.fromkeys(_populations(one)))
@@ -410,3 +400,115 @@ def question_of(row: RunRow) -> Question:
 @lru_cache(maxsize=1000)  # each run reads the questions of all earlier ones
 def _question_of(request: bytes) -> Question:
     return DOCUMENT.read(Question, document_of(request, "question"), field="question")
+
+
+# Audits of cards whose generator is a black box: nothing is released before an audit passed.
+#
+# AGREED -> AUDITING -> AUDITED -> RELEASED        no evidence
+#                    -> AUDIT_FAILED               evidence of leakage: nothing follows
+#                    -> AGREED                     the audit ended without a verdict
+#
+# The family of a black box is its name and author on one dataset, and the same bytes under another
+# name. An update of a library makes another digest and no other family, so evidence is kept; only a
+# steward's decision, which the log shows, clears it (``stewards.effects``).
+#
+# An earlier audit is comparable if a leak that it found is a leak under the judged card, too: the
+# earlier card released the same statistics or more. A box may rightly use statistics under a large Phi
+# that would be a leak under a small one: evidence from a narrow card never counts against a wider card.
+
+
+def covers(wide: Proposal, narrow: Proposal) -> bool:
+    """Whether every statistic of one Phi follows from the other's."""
+    marginals = [set(clique) for clique in wide.marginals]
+    cliques = list(narrow.marginals)
+    cliques += [moment.attributes for moment in narrow.moments if moment not in wide.moments]
+    return all(any(set(clique) <= whole for whole in marginals) for clique in cliques)
+
+
+@dataclass(frozen=True, slots=True)
+class CardAudits:
+    """Moves cards by the audits of their own generators, and says which audit speaks for a card."""
+
+    cards: CardBook
+    boxes: Boxes
+
+    def earlier(self, tx: Connection, row: AuditRow, terms: Proposal) -> tuple[EarlierTry, ...]:
+        """Return the comparable tries of an audit's family, in the order of their ends."""
+        tries: list[EarlierTry] = []
+        for other in results.audits_of_family(tx, row):
+            if not other.report:
+                continue
+            theirs = offer_of(self.cards.card(tx, other.card)).terms
+            # audits of the usual order count, even if a card asks for a higher order
+            order = min(terms.audit.order, AuditTerms().order)
+            if covers(theirs, terms) and theirs.audit.order >= order:
+                same = other.box_digest == row.box_digest
+                tries.append(try_of_object(json.loads(other.report), same_bytes=same))
+        return tuple(tries)
+
+    def is_known_leak(self, tx: Connection, row: AuditRow, terms: Proposal) -> bool:
+        """Whether an audit's family was found to use more than a Phi that holds all of this one."""
+        family = results.audits_of_family(tx, row)
+        leaks = {other.card for other in family if other.verdict is Verdict.LEAKAGE}
+        return any(covers(offer_of(self.cards.card(tx, card)).terms, terms) for card in leaks)
+
+    def begin(self, tx: Connection, card: CardRecord, box: str) -> None:
+        if box == offer_of(card).terms.generator:
+            self.boxes.check_unchanged(signed_card(card))
+            if is_audited(card) and card.state is CardState.AGREED:
+                self.cards.attest(tx, card, CardState.AUDITING, "audit")
+
+    def give_up(self, tx: Connection, name: str, running: Collection[str]) -> None:
+        """Return a card to AGREED after an audit without a verdict, unless its box is still audited."""
+        card = self.cards.card(tx, name)
+        if card.state is CardState.AUDITING and offer_of(card).terms.generator not in running:
+            self.cards.attest(tx, card, CardState.AGREED, "audit ended")
+
+    def conclude(self, tx: Connection, row: AuditRow, verdict: Verdict, fact: bytes) -> None:
+        """Attach the verdict on a card's own generator to the card; a card that ended stays as it is."""
+        card = self.cards.card(tx, row.card)
+        if card.state not in AUDITABLE or row.black_box != offer_of(card).terms.generator:
+            return
+        state = card.state
+        if is_audited(card):
+            if verdict is Verdict.LEAKAGE:
+                state = CardState.AUDIT_FAILED
+            elif state in (CardState.AGREED, CardState.AUDITING):
+                state = CardState.AUDITED
+        self.cards.attest(tx, card, state, "verdict", fact)
+
+    def passed(self, tx: Connection, card: CardRecord) -> AuditedBox:
+        """Return the passed audit of a card's black box, of the same records and digest.
+
+        Raises:
+            CardStateError, CardExpiredError: The card is not in force.
+            GeneratorChangedError: The present black box is not the audited one.
+            BoxNotReviewedError: The settings name no reviewer of the black box.
+            AuditRequiredError: No audit passed, or the box or another version of it leaked in an audit.
+        """
+        signed = signed_card(in_force(card))
+        self.boxes.check_unchanged(signed)
+        self.boxes.check_reviewed(signed)
+        row = results.passed_audit(tx, card.name, signed.generator_digest)
+        if row is None or self.is_known_leak(tx, row, signed.terms):
+            raise AuditRequiredError
+        payload, _ = opened(row.attestation or b"")
+        return AuditedBox(signed.generator_digest, sha256(payload))
+
+
+def rows_of_run(rows: int) -> int:
+    """Return the number of rows to request from a black box, in its audit and in its run alike.
+
+    With another number in the audit, a box could tell an audit from a run.
+    """
+    return max(2, rows)
+
+
+def is_audited(card: CardRecord) -> bool:
+    """Whether the card's generator is a black box of an author, of which audits are asked."""
+    return signed_card(card).tier is Tier.AUDITED
+
+
+def is_private(card: CardRecord) -> bool:
+    """Whether the card's generator adds the noise itself: it has no psi and no audit on the records."""
+    return signed_card(card).tier is Tier.PRIVATE

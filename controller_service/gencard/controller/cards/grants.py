@@ -21,7 +21,6 @@ from gencard.controller.state.cards import (
     STANDING,
     granted_cards,
     names_of_measured,
-    names_with_runs,
     offer_of,
     signed_card,
 )
@@ -113,7 +112,7 @@ class Grants:
         The answer of a run discloses facts about the version that it read, as counts do.
         """
         now = self.clock()
-        measured_cards = names_of_measured(tx, dataset) | names_with_runs(tx, dataset)
+        measured_cards = names_of_measured(tx, dataset, runs=True)
         for row in granted_cards(tx, dataset):
             signed, expires = _granted_card(row.body)
             if now < expires or row.name in measured_cards:
@@ -145,20 +144,18 @@ class Charge:
     held_by: tuple[str, ...] = ()
 
 
-def held_cards(
-    tx: Connection, *, analyst: str, dataset: str, version: str, coding_digest: str
-) -> tuple[CardTerms, ...]:
-    """Return the analyst's own measured cards on the same records and schema, oldest first.
+def held_cards(tx: Connection, analyst: str, dataset_entry: DatasetEntry) -> tuple[CardTerms, ...]:
+    """Return the analyst's own measured cards on the records as they are now, oldest first.
 
     Revoked cards are left out: they give their analyst nothing more.
     """
-    measured_cards = names_of_measured(tx, dataset)
+    measured_cards = names_of_measured(tx, dataset_entry.name)
     cards = [
         _granted_card(row.body)[0]
-        for row in granted_cards(tx, dataset, analyst)
+        for row in granted_cards(tx, dataset_entry.name, analyst)
         if row.state is not CardState.REVOKED and row.name in measured_cards
     ]
-    present = (version, coding_digest)
+    present = (dataset_entry.version, dataset_entry.coding_digest)
     return tuple(card for card in cards if (card.version, card.coding_digest) == present)
 
 
@@ -178,7 +175,13 @@ def charge(
         source = same_noisy_psi(terms, held)
         return Charge(full) if source is None else Charge(FREE, (source.name,))
     least, sharing = full.statistics, list[CardTerms]()
-    for card in (card for card in reversed(held) if _tells_counts(card.terms, terms)):
+    # exact counts that determine those of the terms, if both have counts
+    telling = [
+        card
+        for card in reversed(held)
+        if not card.terms.privacy.noisy and card.terms.transform in {AS_COUNTED, terms.transform}
+    ]
+    for card in telling:
         if not least:  # nothing is new beside the cards that share already
             break
         new = _new_statistics(terms, domain, [one.terms for one in (*sharing, card)], coding)
@@ -197,11 +200,6 @@ def same_noisy_psi(terms: Proposal, held: Sequence[CardTerms]) -> CardTerms | No
         return None
     measured = attrgetter("marginals", "moments", "histograms", "sums", "privacy", "weights")
     return next((card for card in reversed(held) if measured(card.terms) == measured(terms)), None)
-
-
-def _tells_counts(held: Proposal, terms: Proposal) -> bool:
-    """Whether exact counts of the held terms determine those of the new terms, if both have counts."""
-    return not held.privacy.noisy and held.transform in {AS_COUNTED, terms.transform}
 
 
 def _new_statistics(

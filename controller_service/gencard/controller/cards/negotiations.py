@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from sqlalchemy import Connection
 
 from gencard.controller.cards.book import CardBook
-from gencard.controller.records.catalogue import DatasetEntry, dataset_of
+from gencard.controller.records.catalogue import dataset_of
 from gencard.controller.state.cards import (
     ENDED,
     delete_card,
@@ -59,13 +59,9 @@ class Retention:
     _due: datetime | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    @property
-    def clock(self) -> Callable[[], datetime]:
-        return self.cards.clock
-
     def prune_daily(self) -> None:
         """Prune, unless that was done within a day."""
-        now = self.clock()
+        now = self.cards.clock()
         with self._lock:
             if not self.keep_days or (self._due is not None and now < self._due):
                 return
@@ -78,7 +74,7 @@ class Retention:
         A card that both sides signed is never deleted, however it ended, nor is an offer that can
         still be accepted.
         """
-        before, pruned, after = self.clock() - timedelta(days=self.keep_days), 0, 0
+        before, pruned, after = self.cards.clock() - timedelta(days=self.keep_days), 0, 0
         while True:
             with self.database.transaction() as tx:
                 rows = never_granted_cards(tx, before, after, _AT_A_TIME)
@@ -89,7 +85,7 @@ class Retention:
                 after = rows[-1].number
 
     def _prune(self, tx: Connection, card: CardRecord) -> bool:
-        offered = card.offer is not None and self.clock() < card.offer.expire_time
+        offered = card.offer is not None and self.cards.clock() < card.offer.expire_time
         if card.envelope or (offered and card.state not in ENDED):
             return False
         self.cards.note(tx, "prune", card.name, {"state": str(card.state)})
@@ -111,7 +107,7 @@ class Negotiations:
         dataset_entry = self.cards.catalogue.named(proposal.dataset)
         with self.database.reading() as tx:
             outcome = self.cards.judged(tx, dataset_entry, proposal)
-            return self._answered(tx, _fresh("", who, proposal), dataset_entry, outcome)
+            return self.cards.offered(tx, _fresh("", who, proposal), dataset_entry, outcome)
 
     def propose(self, who: Identity, proposal: Proposal, request: Request) -> CardRecord:
         """Store a new card: offered at once if the policy allows, else waiting for a steward.
@@ -131,7 +127,7 @@ class Negotiations:
             requested = self.cards.stepped(_fresh(name, who, proposal), who.uri, "propose")
             if not dataset_entry.policy.automatic:
                 return self.cards.open(tx, requested)
-            offered = self._answered(tx, requested, dataset_entry, outcome)
+            offered = self.cards.offered(tx, requested, dataset_entry, outcome)
             return self.cards.open(tx, requested, offered)
 
         return self._judged_once(who, request, proposal, make)
@@ -153,7 +149,7 @@ class Negotiations:
             requested = self.cards.stepped(fresh, who.uri, "counter")
             if not dataset_entry.policy.automatic:
                 return self.cards.move(tx, card, requested)
-            offered = self._answered(tx, requested, dataset_entry, outcome)
+            offered = self.cards.offered(tx, requested, dataset_entry, outcome)
             return self.cards.move(tx, card, requested, offered)
 
         return self._judged_once(who, request, proposal, make)
@@ -195,7 +191,8 @@ class Negotiations:
     def terminate(self, who: Identity, name: str, etag: str, request: Request) -> CardRecord:
         def make(tx: Connection) -> CardRecord:
             card = self.cards.owned(tx, who, name)
-            _check_etag(card, etag)
+            if not etag or etag != card.etag:
+                raise StaleEtagError
             if card.state in ENDED:
                 raise CardStateError(state=card.state)
             return self.cards.end(tx, card, CardState.TERMINATED, who.uri, "terminate")
@@ -246,14 +243,10 @@ class Negotiations:
             self.cards.note(tx, "refuse", resource, {"reason": refusal.fields["reasons"]}, who.uri)
         raise refusal
 
-    def _answered(
-        self, tx: Connection, card: CardRecord, dataset_entry: DatasetEntry, outcome: CounterOffer
-    ) -> CardRecord:
-        return self.cards.offered(tx, card, dataset_entry, outcome, self.cards.controller)
-
     def _to_move(self, tx: Connection, who: Identity, name: str, etag: str) -> CardRecord:
         card = self.cards.owned(tx, who, name)
-        _check_etag(card, etag)
+        if not etag or etag != card.etag:
+            raise StaleEtagError
         if card.state is CardState.EXPIRED:
             raise CardExpiredError
         if card.state not in OPEN:
@@ -285,8 +278,3 @@ def _fresh(name: str, who: Identity, proposal: Proposal) -> CardRecord:
         analyst=who.uri,
         proposed=proposal,
     )
-
-
-def _check_etag(card: CardRecord, etag: str) -> None:
-    if not etag or etag != card.etag:
-        raise StaleEtagError

@@ -39,7 +39,7 @@ from webauthn.helpers.structs import (
 
 from gencard.controller.page.security import Form, request_id_of
 from gencard.controller.page.views import ChangeResult
-from gencard.controller.state.stewards import Passkey, Passkeys, key_of
+from gencard.controller.state.stewards import Passkey, Passkeys
 from gencard.controller.stewards.desk import Desk
 from gencard.core.errors import InvalidInputError, PermissionDeniedError, UnauthenticatedError
 from gencard.wire.canonical import sha256
@@ -194,7 +194,7 @@ class Challenges:
 
 
 def _digest(purpose: str) -> bytes:
-    return bytes.fromhex(key_of(purpose.encode()))
+    return bytes.fromhex(sha256(purpose.encode()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +221,7 @@ class Ceremonies:
             if link:
                 return self.passkeys.holder_of_link(link)
             credential = parse_authentication_credential_json(assertion)
-            return self.passkeys.named(key_of(credential.raw_id)).holder
+            return self.passkeys.named(sha256(credential.raw_id)).holder
         except (UnauthenticatedError, *_FOREIGN):
             return ""
 
@@ -298,7 +298,7 @@ class Ceremonies:
             credential = parse_authentication_credential_json(answer)
             challenge = parse_client_data_json(credential.response.client_data_json).challenge
             self.challenges.take(challenge, purpose)
-            passkey = self.passkeys.named(key_of(credential.raw_id))
+            passkey = self.passkeys.named(sha256(credential.raw_id))
             verified = verify_authentication_response(
                 credential=credential,
                 expected_challenge=challenge,

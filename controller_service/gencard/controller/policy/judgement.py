@@ -10,14 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gencard.controller.boxes import Facts, facts_of_generators, is_black_box
-from gencard.controller.policy.evaluation import (
-    GENERATOR_READS_RECORDS,
-    with_analyses,
-    with_measures,
-    with_uniques_kept,
-)
 from gencard.controller.policy.statistics import (
     FORBIDDEN,
+    GENERATOR_READS_RECORDS,
     NEIGHBOURING,
     PERSON,
     PRICE,
@@ -34,6 +29,9 @@ from gencard.controller.policy.statistics import (
     offered_numbers,
     price_of,
     required,
+    with_analyses,
+    with_measures,
+    with_uniques_kept,
 )
 from gencard.core.card.budget import Neighbouring, decimal_of
 from gencard.core.card.card import Change, CounterOffer, Refusal
@@ -228,10 +226,6 @@ class ProposalLimits:
     records: int = 2_000_000
     memory_mib: int = 4_096
 
-    def most_cells(self, generator: str) -> int:
-        """Most cells of the model of a generator, by its name."""
-        return most_cells(generator, model_cells=self.model_cells, memory_mib=self.memory_mib)
-
 
 def check_size(proposal: Proposal, domain: Domain, limits: ProposalLimits) -> None:
     """Refuse what no negotiation should even look at."""
@@ -250,11 +244,9 @@ def check_size(proposal: Proposal, domain: Domain, limits: ProposalLimits) -> No
     for clique in (*proposal.cliques, *(one.by for one in proposal.sums)):
         if domain.project(clique).cells > limits.marginal_cells:
             what = f"The marginal ({', '.join(clique)})"
-            raise TooLargeError(
-                what=what,
-                limit=f"{limits.marginal_cells:,} cells (limits.marginal_cells)",
-                advice="Leave an attribute out of this marginal, or request its smaller marginals.",
-            )
+            most = f"{limits.marginal_cells:,} cells (limits.marginal_cells)"
+            advice = "Leave an attribute out of this marginal, or request its smaller marginals."
+            raise TooLargeError(what=what, limit=most, advice=advice)
 
 
 def check_readable(terms: Proposal, records: int | None, limits: ProposalLimits) -> None:
@@ -278,7 +270,8 @@ def check_model(
     if is_black_box(terms.generator):
         return
     covered = domain.covered_by(terms.cliques)
-    impossible, most = zeros(covered), limits.most_cells(terms.generator)
+    impossible = zeros(covered)
+    most = most_cells(terms.generator, model_cells=limits.model_cells, memory_mib=limits.memory_mib)
     generator = generator_named(terms.generator, structural_zeros=impossible, max_cells=most)
     try:
         generator.check(terms.marginals, covered)
@@ -303,11 +296,6 @@ def check_model(
 NOTHING_LEFT = "NOTHING_LEFT"
 
 
-def no_zeros(_domain: Domain) -> Zeros:
-    """Structural zeros of a schema in which every cell can occur."""
-    return ()
-
-
 def judge(
     proposal: Proposal,
     policy: Policy,
@@ -315,7 +303,7 @@ def judge(
     limits: ProposalLimits,
     closed: Mapping[Mechanism, str],
     *,
-    zeros: Callable[[Domain], Zeros] = no_zeros,
+    zeros: Callable[[Domain], Zeros] = lambda _domain: (),
     facts: Facts = facts_of_generators,
     coding: Coding | None = None,
 ) -> CounterOffer | Refusal:
@@ -352,15 +340,8 @@ def judge(
         return Refusal((PRICE,))
     if _looks_at_forbidden(terms, policy, facts):
         return Refusal((FORBIDDEN,))
-    steps = (
-        *changes,
-        *rest,
-        *choice.privacy_changes,
-        *transform_changes,
-        *fewer,
-        *with_uniques,
-        *fewer_runs,
-    )
+    others = (*rest, *choice.privacy_changes, *transform_changes)
+    steps = (*changes, *others, *fewer, *with_uniques, *fewer_runs)
     return CounterOffer(terms, steps, price)
 
 

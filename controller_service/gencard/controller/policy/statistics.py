@@ -1,22 +1,234 @@
-"""Marginals that a policy allows, their privacy, and their price. No record is read."""
+"""Statistics, evaluations and runs that a policy allows, with privacy and price. No record is read."""
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from math import comb, prod
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from gencard.core.card.budget import Price
-from gencard.core.card.card import Change, Refusal
-from gencard.core.card.privacy import AS_COUNTED, EXACT, AddedNoise, Exact, Mechanism, Privacy, Transform
+from gencard.controller.boxes import is_black_box
+from gencard.controller.records.catalogue import DatasetEntry
+from gencard.core.card.budget import FREE, Price
+from gencard.core.card.card import Change, Refusal, parts_changed
+from gencard.core.card.privacy import (
+    AS_COUNTED,
+    EXACT,
+    AddedNoise,
+    Exact,
+    InsideGenerator,
+    Mechanism,
+    Privacy,
+    Transform,
+)
 from gencard.core.card.sums import Histogram, Moment, Sum, has_wide_levels
-from gencard.core.card.terms import Proposal
+from gencard.core.card.terms import NO_ANALYSES, Analyses, CardTerms, Proposal, Tier
 from gencard.core.coding import Coding
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, TooLargeError
 from gencard.core.policy import NumbersOffer, Policy
-from gencard.core.statistics.linear import fine_cells
-from gencard.core.statistics.marginals import Attributes, check_subsets, dimension, rank, subsets
+from gencard.core.statistics.marginals import Attributes, check_subsets, dimension, subsets
+from gencard.core.statistics.rank import rank
+from gencard.core.statistics.unit_sums import fine_cells
+from gencard.measures.evaluation.evaluation import AllowedTogether, Evaluation
+from gencard.measures.evaluation.registry import EVALUATIONS, evaluation_named, price_in_statistics
+
+# Evaluations and runs that a card may have, and cards that may have none.
+
+
+def why_protected(card: CardTerms, policy: Policy) -> str | None:
+    """Return the reason of the protection; None if exact numbers may be disclosed besides psi."""
+    if card.tier is Tier.PRIVATE:
+        return (
+            "the card is of tier private, and other numbers about the records would exceed its epsilon"
+        )
+    if card.terms.privacy.noisy:
+        return "the card has noise, which other numbers about the records would undo"
+    if card.terms.transform != AS_COUNTED:
+        return "the card has rounding or checks, which other numbers about the records would undo"
+    if Mechanism.EXACT not in policy.mechanisms or policy.transform != AS_COUNTED:
+        return "the policy does not offer exact counts without rounding or checks"
+    return None
+
+
+NOT_OFFERED = "MEASURE_NOT_OFFERED"
+NOT_OFFERED_RUNS = "RUNS_NOT_OFFERED"
+READS_RECORDS = "READS_RECORDS_ONCE_MORE"
+GENERATOR_READS_RECORDS = "GENERATOR_READS_RECORDS"
+
+
+def with_measures(
+    terms: Proposal,
+    privacy: Privacy,
+    transform: Transform,
+    measures: Collection[str],
+    without_uniques: bool,
+) -> tuple[Proposal, tuple[Change, ...]]:
+    """Return the terms with the offered evaluations and removal of uniques, and each change made.
+
+    Evaluations are exact numbers about records, which would undo noise or rounding of psi. The rows
+    that are missing from a release without replicated uniques are exact facts, too. Releases of a
+    black box keep their uniques: all of them are made from one run. Raises InvalidInputError for an
+    unknown measure.
+    """
+    for name in terms.measures:
+        evaluation_named(name)
+    bound = READS_RECORDS if privacy.noisy or transform != AS_COUNTED else None
+    measures_kept = () if bound else tuple(name for name in terms.measures if name in measures)
+    dropped_names = [name for name in terms.measures if name not in measures_kept]
+    changes = [
+        Change("measures", name, "", bound if bound and name in measures else NOT_OFFERED)
+        for name in dropped_names
+    ]
+    why = bound or (GENERATOR_READS_RECORDS if is_black_box(terms.generator) else None)
+    if not without_uniques:
+        why = NOT_OFFERED
+    if terms.without_uniques and why:
+        changes.append(Change("without_uniques", "true", "false", why))
+    terms = replace(terms, measures=measures_kept, without_uniques=terms.without_uniques and not why)
+    return terms, tuple(changes)
+
+
+def with_uniques_kept(terms: Proposal, whole: str | None) -> tuple[Proposal, tuple[Change, ...]]:
+    """Return the terms; releases keep replicated uniques if the table of all attributes is not allowed.
+
+    If a person is unique by all attributes but one, a released row with these levels says that the
+    person's last attribute differs: missing rows disclose cells of the table of all attributes.
+
+    Args:
+        whole: Why the policy does not allow that table; None if it does.
+    """
+    if not terms.without_uniques or whole is None:
+        return terms, ()
+    change = Change("without_uniques", "true", "false", whole)
+    return replace(terms, without_uniques=False), (change,)
+
+
+RUNS, NUMBERS = "TOO_MANY_RUNS", "TOO_MANY_NUMBERS"
+AS_THE_CARD = "MEASURED_AS_THE_CARD"
+_WHY = {
+    "kinds": "KIND_NOT_OFFERED",
+    "checked_runs": RUNS,
+    "numbers": NUMBERS,
+    "privacy": AS_THE_CARD,
+    "reviewed_runs": RUNS,
+    "libraries": "LIBRARY_NOT_OFFERED",
+    "program_numbers": NUMBERS,
+    "columns": "COLUMN_NOT_OFFERED",
+}
+
+
+def with_analyses(
+    requested: Analyses, terms: Proposal, policy: Policy
+) -> tuple[Proposal, tuple[Change, ...]]:
+    """Return the terms with the offered part of the requested runs on the records, and each change.
+
+    Exact numbers about records would undo rounding, checks or noise of psi. Checked runs therefore
+    have the privacy of the card, and reviewed runs need a card with unprotected exact counts. Other
+    terms are as offered.
+    """
+    bound = READS_RECORDS if terms.transform != AS_COUNTED else None
+    private = READS_RECORDS if isinstance(terms.privacy, InsideGenerator) else bound
+    exact = READS_RECORDS if terms.privacy.noisy else bound
+    most = policy.analyses.most
+    checked, why_checked = _checked(requested, most, private)
+    covered = {name for clique in terms.cliques for name in clique}
+    reviewed, why_reviewed = _reviewed(requested, most, exact, covered)
+    offered = replace(NO_ANALYSES, **checked, **reviewed).measured_as(terms.privacy)
+    why = why_checked | why_reviewed
+    changes = tuple(
+        Change(field, old, new, why[field.rpartition(".")[2]])
+        for field, old, new in parts_changed("analyses", requested, offered)
+    )
+    return replace(terms, analyses=offered), changes
+
+
+_Parts = tuple[dict[str, Any], dict[str, str]]
+"""Fields of ``Analyses``, and the reason of a change of each."""
+
+
+def _checked(requested: Analyses, most: Analyses, bound: str | None) -> _Parts:
+    kinds = tuple(kind for kind in requested.kinds if kind in most.kinds)
+    names = ("kinds", "checked_runs", "numbers", "privacy")
+    reason = bound or (NOT_OFFERED_RUNS if not most.checked_runs else None)
+    if reason or not kinds:
+        return {}, dict.fromkeys(names, reason or _WHY["kinds"])
+    runs = min(requested.checked_runs, most.checked_runs)
+    numbers = min(requested.numbers, most.numbers)
+    values = (kinds, runs, numbers, requested.privacy)
+    return dict(zip(names, values, strict=True)), {name: _WHY[name] for name in names}
+
+
+def _reviewed(
+    requested: Analyses, most: Analyses, bound: str | None, covered: Collection[str]
+) -> _Parts:
+    """Stored numbers are of attributes that the statistics of the card cover, as all records are."""
+    names = ("reviewed_runs", "programs", "libraries", "program_numbers", "columns")
+    reason = bound or (NOT_OFFERED_RUNS if not most.reviewed_runs else None)
+    if reason is None and not set(requested.libraries) <= set(most.libraries):
+        reason = _WHY["libraries"]
+    if reason or not requested.reviewed_runs:
+        return {}, dict.fromkeys(names, reason or RUNS)
+    runs = min(requested.reviewed_runs, most.reviewed_runs)
+    numbers = min(requested.program_numbers, most.program_numbers)
+    columns = tuple(name for name in requested.columns if name in most.columns and name in covered)
+    values = (runs, requested.programs, requested.libraries, numbers, columns)
+    return dict(zip(names, values, strict=True)), {name: _WHY.get(name, RUNS) for name in names}
+
+
+def together_of(policy: Policy) -> AllowedTogether:
+    """Return the attributes that evaluations may use together."""
+    return AllowedTogether(policy.forbidden, policy.measuring(noisy=False).largest_order)
+
+
+def why_unavailable(measure: Evaluation, dataset_entry: DatasetEntry, terms: Proposal) -> str | None:
+    """Return why no card with these terms could have an evaluation; None if it could."""
+    attributes = dataset_entry.domain.covered_by(terms.cliques).attributes
+    together = together_of(dataset_entry.policy)
+    reason = measure.why_not(together, attributes, dataset_entry.declared, terms.marginals)
+    if reason is not None:
+        return reason
+    needs = measure.lacks(attributes, dataset_entry.declared, holdout=dataset_entry.holdout is not None)
+    return f"needs {' and '.join(needs)}" if needs else None
+
+
+def why_withheld(measure: Evaluation, card: CardTerms, dataset_entry: DatasetEntry) -> str | None:
+    """Return why an evaluation may be neither made nor shown, even an earlier one; None if it may."""
+    protected = why_protected(card, dataset_entry.policy)
+    if protected is not None and (measure.reads_records or card.tier is Tier.PRIVATE):
+        return protected
+    attributes = dataset_entry.domain.covered_by(card.terms.cliques).attributes
+    together = together_of(dataset_entry.policy)
+    return measure.why_not(together, attributes, dataset_entry.declared, card.terms.marginals)
+
+
+def unavailable(card: CardTerms, dataset_entry: DatasetEntry) -> dict[str, str]:
+    """Return every measure that a card cannot have, and why; depends on no record."""
+    reasons = {
+        name: why_withheld(measure, card, dataset_entry)
+        or why_unavailable(measure, dataset_entry, card.terms)
+        for name, measure in EVALUATIONS.items()
+    }
+    return {name: reason for name, reason in reasons.items() if reason}
+
+
+def price_of_measures(
+    measures: Iterable[Evaluation], dataset_entry: DatasetEntry, terms: Proposal
+) -> Price:
+    """Return the price of these evaluations of one card, which the first request pays."""
+    attributes = len(dataset_entry.domain.covered_by(terms.cliques).attributes)
+    names = [measure.name for measure in measures]
+    marginals = len(terms.marginals)
+    return Price(statistics=price_in_statistics(names, attributes=attributes, marginals=marginals))
+
+
+def price_of_named(dataset_entry: DatasetEntry, terms: Proposal) -> Price:
+    """Return the price of all evaluations that the terms name, paid once for the card."""
+    if not terms.measures:
+        return FREE
+    named = map(evaluation_named, terms.measures)
+    evaluations = [one for one in named if why_unavailable(one, dataset_entry, terms) is None]
+    return price_of_measures(evaluations, dataset_entry, terms)
+
 
 CELLS = "TOO_MANY_CELLS"
 FORBIDDEN = "FORBIDDEN_TOGETHER"
@@ -206,16 +418,9 @@ def chosen(terms: Proposal, cliques: Sequence[Clique], moments: Sequence[Moment]
     """Return the terms with these cliques, their own or parts of them, and some of their moments."""
     weights = zip(terms.moments, terms.weights[len(terms.marginals) :], strict=False)
     of_numbers = terms.weights[len(terms.cliques) :]
-    return replace(
-        terms,
-        marginals=tuple(cliques),
-        moments=tuple(moments),
-        weights=(
-            *weights_for(cliques, terms),
-            *(weight for moment, weight in weights if moment in moments),
-            *of_numbers,
-        ),
-    )
+    of_moments = (weight for moment, weight in weights if moment in moments)
+    kept = (*weights_for(cliques, terms), *of_moments, *of_numbers)
+    return replace(terms, marginals=tuple(cliques), moments=tuple(moments), weights=kept)
 
 
 def required(coding: Coding | None) -> Coding:
@@ -277,15 +482,10 @@ def _with_numbers(
     sums, others = _sorted_out("sums", terms.sums, of_sum)
     kept = {*map(Histogram, histograms), *sums}
     weights = zip(terms.numbers, terms.weights[len(terms.cliques) :], strict=False)
-    return replace(
-        terms,
-        histograms=tuple(histograms),
-        sums=tuple(sums),
-        weights=(
-            *terms.weights[: len(terms.cliques)],
-            *(weight for one, weight in weights if one in kept),
-        ),
-    ), [*changes, *others]
+    of_numbers = (weight for one, weight in weights if one in kept)
+    all_weights = (*terms.weights[: len(terms.cliques)], *of_numbers)
+    terms = replace(terms, histograms=tuple(histograms), sums=tuple(sums), weights=all_weights)
+    return terms, [*changes, *others]
 
 
 def _is_offered(offer: NumbersOffer, privacy: Privacy) -> bool:
@@ -352,11 +552,9 @@ def affordable_moments(
 def check_values(moments: Sequence[Moment], domain: Domain) -> None:
     """Raise TooLargeError if the functions together have too many values."""
     if sum(moment.values(domain) for moment in moments) > MOST_VALUES:
-        raise TooLargeError(
-            what="The number of values of the moments",
-            limit=MOST_VALUES,
-            advice="Request fewer moments, or moments of attributes with fewer levels.",
-        )
+        what = "The number of values of the moments"
+        advice = "Request fewer moments, or moments of attributes with fewer levels."
+        raise TooLargeError(what=what, limit=MOST_VALUES, advice=advice)
 
 
 def sums_price(cliques: Sequence[Clique], moments: Sequence[Moment], domain: Domain) -> int:

@@ -24,7 +24,6 @@ from gencard.wire.keys import Identity, Role
 
 ANALYST, AUDITOR, STEWARD = Role.ANALYST, Role.AUDITOR, Role.STEWARD
 EVERYBODY = frozenset({ANALYST, AUDITOR, STEWARD})
-HEALTH_CHECK = EVERYBODY | {Role.CONTROLLER}
 
 MAY_CALL: Mapping[str, frozenset[Role]] = {
     "/gencard.v1.CatalogService/ListDatasets": EVERYBODY,
@@ -77,7 +76,7 @@ MAY_CALL: Mapping[str, frozenset[Role]] = {
     "/google.longrunning.Operations/CancelOperation": EVERYBODY,
     "/google.longrunning.Operations/WaitOperation": EVERYBODY,
     "/google.longrunning.Operations/DeleteOperation": frozenset(),
-    "/grpc.health.v1.Health/Check": HEALTH_CHECK,
+    "/grpc.health.v1.Health/Check": EVERYBODY | {Role.CONTROLLER},
     "/grpc.health.v1.Health/List": frozenset(),
     "/grpc.health.v1.Health/Watch": EVERYBODY,
 }
@@ -185,20 +184,12 @@ class CallTimeout:
     @contextmanager
     def waiting(self, context: grpc.ServicerContext) -> Iterator[None]:
         """Limit the time of the block, which waits for the caller; a late call is cancelled."""
-        number = self._add(context)
+        number = self.keep(context)
         try:
             yield
         finally:
             with self._changed:
                 self._waiting.pop(number, None)
-
-    def keep(self, context: grpc.ServicerContext) -> None:
-        """Keep a call that ends from being freed until its time is over.
-
-        gRPC counts a call as a stream of its connection until it is freed, and refuses streams beyond
-        the limit of a connection by itself.
-        """
-        self._add(context)
 
     def stop(self) -> None:
         """End the thread; no call is cancelled any more, and none is kept."""
@@ -207,7 +198,12 @@ class CallTimeout:
             self._waiting.clear()
             self._changed.notify()
 
-    def _add(self, context: grpc.ServicerContext) -> int:
+    def keep(self, context: grpc.ServicerContext) -> int:
+        """Keep a call that ends from being freed until its time is over; return its number here.
+
+        gRPC counts a call as a stream of its connection until it is freed, and refuses streams beyond
+        the limit of a connection by itself.
+        """
         with self._changed:
             number = next(self._numbers)
             self._waiting[number] = time.monotonic() + self._seconds, context
@@ -257,8 +253,8 @@ class OpenCalls:
         check: Raises UnauthenticatedError for a caller who may call no more.
     """
 
-    def __init__(self, check: Callable[[Caller], None], seconds: float = CHECK_SECONDS) -> None:
-        self._check, self._seconds = check, seconds
+    def __init__(self, check: Callable[[Caller], None]) -> None:
+        self._check = check
         self._numbers = count()
         self._open: dict[int, tuple[Caller, grpc.ServicerContext]] = {}
         self._changed = threading.Condition()
@@ -292,19 +288,14 @@ class OpenCalls:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._stopped or self._open)
-                self._changed.wait_for(lambda: self._stopped, self._seconds)
+                self._changed.wait_for(lambda: self._stopped, CHECK_SECONDS)
                 if self._stopped:
                     return
                 calls = list(self._open.values())
             for caller, context in calls:
-                if self._may_not_call(caller):
+                try:
+                    self._check(caller)
+                except UnauthenticatedError:
                     context.cancel()
-
-    def _may_not_call(self, caller: Caller) -> bool:
-        try:
-            self._check(caller)
-        except UnauthenticatedError:
-            return True
-        except Exception:  # noqa: S110  # such as a full disk: the next look decides
-            pass
-        return False
+                except Exception:  # noqa: S110  # such as a full disk: the next look decides
+                    pass

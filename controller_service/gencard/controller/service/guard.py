@@ -12,7 +12,7 @@ import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -79,6 +79,8 @@ folder of people, and a stream of rows has thousands of messages.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """Control characters, which a database cannot store or which would move the cursor of a terminal."""
 
+_SMALLER = "Send a smaller request: fewer statistics, or shorter texts."
+
 Decode = Callable[[bytes], Any]
 Encode = Callable[[Any], bytes]
 
@@ -118,11 +120,8 @@ def check_request(request: Any) -> int:
     """
     if isinstance(request, Garbage):
         if request.limit:
-            raise TooLargeError(
-                what="The request",
-                limit=f"{request.limit:,} bytes",
-                advice="Send a smaller request: fewer statistics, or shorter texts.",
-            )
+            limit = f"{request.limit:,} bytes"
+            raise TooLargeError(what="The request", limit=limit, advice=_SMALLER)
         raise InvalidInputError(field="request", problem="is not a valid message")
     return _check_parts(request) if isinstance(request, Message) else 0
 
@@ -135,26 +134,19 @@ def _check_parts(message: Message) -> int:
             parts += len(value) if repeated else 1
             # before any field is judged: small parts cost more memory decoded than on the wire
             if parts > MOST_PARTS:
-                raise TooLargeError(
-                    what="The number of parts of the message",
-                    limit=MOST_PARTS,
-                    advice="Send a smaller request: fewer statistics, or shorter texts.",
-                )
+                what = "The number of parts of the message"
+                raise TooLargeError(what=what, limit=MOST_PARTS, advice=_SMALLER)
             if is_message:
                 waiting.extend(value if repeated else (value,))
             elif is_text and _CONTROL.search(" ".join(value) if repeated else value):
                 raise InvalidInputError(field=descriptor.name, problem="holds a control character")
-    _check_known(message)
-    return parts
-
-
-def _check_known(message: Message) -> None:
-    """Reject unknown fields: a restriction by a newer client, if ignored, would grant too much."""
+    # Unknown fields: a restriction by a newer client, if ignored, would grant too much. Dropping them
+    # drops those of nested messages too: a message that becomes smaller had some.
     size = message.ByteSize()
-    # This drops those of nested messages too: a message that becomes smaller had some.
     message.DiscardUnknownFields()
     if message.ByteSize() != size:
         raise InvalidInputError(field="request", problem="holds fields that this service does not know")
+    return parts
 
 
 @cache
@@ -179,23 +171,23 @@ Report = Callable[[str, str, str], None]
 Read = Callable[[Iterator[Any], grpc.ServicerContext], Any]
 """Reads the argument of a method from the stream of requests."""
 
-CALLER: threading.local = threading.local()
+
+class _Serving(threading.local):
+    caller: Caller
+
+
+_SERVING = _Serving()
 
 
 def identity() -> Identity:
     """Identity of the caller that this thread serves."""
-    return _caller().identity
+    return _SERVING.caller.identity
 
 
 def tls_key() -> frozenset[str]:
     """Return the fingerprint of the TLS key of this thread's caller; empty in development."""
-    key = _caller().tls_key
+    key = _SERVING.caller.tls_key
     return frozenset({key} if key else ())
-
-
-def _caller() -> Caller:
-    caller: Caller = CALLER.caller
-    return caller
 
 
 class Calls:
@@ -254,10 +246,9 @@ class Guard(grpc.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], OptionalHandler],
         details: grpc.HandlerCallDetails,
     ) -> OptionalHandler:
-        handler = continuation(details)
-        return None if handler is None else self._guarded(handler, details.method)
-
-    def _guarded(self, handler: Handler, method: str) -> Handler:
+        handler, method = continuation(details), details.method
+        if handler is None:
+            return None
         most = MOST_UPLOAD_BYTES if method in UPLOADS else MOST_BYTES
         decode = decoder(handler.request_deserializer, most)
         encode = encoder(handler.response_serializer)
@@ -296,7 +287,7 @@ class Guard(grpc.ServerInterceptor):
                 checked = time.monotonic()
                 while answer is not None:
                     if time.monotonic() - checked >= CHECKED_EVERY:
-                        self._check(_caller())
+                        self._check(_SERVING.caller)
                         checked = time.monotonic()
                     with self._timeout.waiting(context):
                         yield answer
@@ -326,7 +317,7 @@ class Guard(grpc.ServerInterceptor):
             if request is None:
                 return
             # Again after the wait: the caller may have lost the enrolment meanwhile.
-            self._check(_caller())
+            self._check(_SERVING.caller)
             self._shares.weigh(identity().uri, check_request(request))
             yield request
 
@@ -356,7 +347,10 @@ class Guard(grpc.ServerInterceptor):
                     self.report(method, incident, type(error).__name__)
             caught.append(InternalError(incident=incident))
         finally:
-            self.calls.count(method, _code_of(caught, ended=has_ended))
+            code = "OK" if has_ended else "CANCELLED"
+            if caught:
+                code = rpc_status.to_status(status_message(caught[0])).code.name
+            self.calls.count(method, code)
             # gRPC counts a call among the streams of its connection until the call is freed. Holding it
             # for a moment slows down a caller who retries at once.
             if caught and isinstance(caught[0], KEPT):
@@ -376,18 +370,11 @@ class Guard(grpc.ServerInterceptor):
         # callers share.
         room = self._shares.exempt if method in EXEMPT else self._shares.taken
         with room(who.uri), working_for(who.uri), self._open.opened(caller, context):
-            CALLER.caller = caller
+            _SERVING.caller = caller
             yield who
 
     def _check(self, caller: Caller) -> None:
         caller.check(self.admits, self.now())
-
-
-def _code_of(caught: Sequence[GencardError], *, ended: bool) -> str:
-    if caught:
-        code: grpc.StatusCode = rpc_status.to_status(status_message(caught[0])).code
-        return code.name
-    return "OK" if ended else "CANCELLED"
 
 
 def _end(context: grpc.ServicerContext, caught: list[GencardError]) -> NoReturn:

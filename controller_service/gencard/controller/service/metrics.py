@@ -35,9 +35,9 @@ from sqlalchemy import Connection, func, select
 from gencard.controller.answers.answers import KIND as RUN
 from gencard.controller.base.listening import bound
 from gencard.controller.controller_state import ControllerState
+from gencard.controller.evaluations import KIND as EVALUATION
 from gencard.controller.people.keys import certificate_ends
-from gencard.controller.releases.evaluations import KIND as EVALUATION
-from gencard.controller.releases.releases import SPENT_ON
+from gencard.controller.releases import SPENT_ON
 from gencard.controller.state.cards import offer_of
 from gencard.controller.state.ledger import Account, Scope, columns_of
 from gencard.controller.state.requests import UNFINISHED
@@ -54,9 +54,6 @@ Report = Callable[[str, str, str], None]
 REQUEST_SECONDS = 10
 """A connection that sends no whole request by then is closed."""
 
-MOST_AT_A_TIME = 4
-PATH = "/metrics"
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Watched(Collector):
@@ -69,7 +66,13 @@ class Watched(Collector):
         """Yield the metrics; raises StorageError if the state cannot be read."""
         yield self._calls()
         with self.state.database.reading() as tx:
-            metrics = [*self._operations(tx), self._waiting(tx), self._shares(tx)]
+            # proposals alone: whether an answer or a failure waits can depend on a record
+            proposals = self.state.desk().waiting.count(tx, WaitingKind.PROPOSAL)
+            waiting = GaugeMetricFamily(
+                "gencard_waiting", "Items waiting for a steward.", labels=("kind",)
+            )
+            waiting.add_metric((WaitingKind.PROPOSAL,), proposals)
+            metrics = [*self._operations(tx), waiting, self._shares(tx)]
         yield from metrics
         yield self._certificates()
 
@@ -79,7 +82,11 @@ class Watched(Collector):
         )
         counts = Counter[tuple[str, str]]()
         for (method, code), count in self.calls().items():
-            if label := _code_label(method, code):
+            if code in _FAULTS or method.startswith(_BEFORE_RECORDS):
+                label = "" if method in _LOOKS and code == "OK" else code
+            else:
+                label = "ENDED" if method in _ASKS else ""
+            if label:
                 counts[method, label] += count
         for labels, count in sorted(counts.items()):
             family.add_metric(labels, count)
@@ -108,20 +115,13 @@ class Watched(Collector):
             number.add_metric((kind, "ended"), count)
         yield from (number, age)
 
-    def _waiting(self, tx: Connection) -> Metric:
-        """Proposals alone: whether an answer or a failure waits can depend on a record."""
-        family = GaugeMetricFamily("gencard_waiting", "Items waiting for a steward.", labels=("kind",))
-        kind = WaitingKind.PROPOSAL
-        family.add_metric((kind,), self.state.desk().waiting.count(tx, kind))
-        return family
-
     def _shares(self, tx: Connection) -> Metric:
         family = GaugeMetricFamily(
             "gencard_ledger_used_ratio",
             "Share of a dataset's cap that is spent or reserved; work counts as when it began.",
             labels=("dataset", "currency"),
         )
-        for dataset in sorted(self.state.ledger.datasets):
+        for dataset in sorted(self.state.ledger.caps):
             account = Account(Scope.DATASET, dataset)
             cap = columns_of(self.state.ledger.cap(account))
             spent = columns_of(self.state.ledger.spent(tx, account))
@@ -200,12 +200,6 @@ _LOOKS = frozenset(
 _FAULTS = frozenset({"INTERNAL", "UNAVAILABLE", "UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED"})
 
 
-def _code_label(method: str, code: str) -> str:
-    if code in _FAULTS or method.startswith(_BEFORE_RECORDS):
-        return "" if method in _LOOKS and code == "OK" else code
-    return "ENDED" if method in _ASKS else ""
-
-
 class _Handler(WSGIRequestHandler):
     timeout = REQUEST_SECONDS
 
@@ -264,7 +258,7 @@ def start_metrics(address: str, state: ControllerState, calls: Counts, report: R
     """Serve metrics; raises InvalidInputError if one of the host's addresses is taken."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Watched(state, calls))
-    application, places = partial(_answer, registry, report), threading.BoundedSemaphore(MOST_AT_A_TIME)
+    application, places = partial(_answer, registry, report), threading.BoundedSemaphore(4)
     listeners = bound(address, "metrics.address")
     servers = [_Server(listener, places, application) for listener in listeners]
     for server in servers:
@@ -275,7 +269,7 @@ def start_metrics(address: str, state: ControllerState, calls: Counts, report: R
 def _answer(
     registry: CollectorRegistry, report: Report, request: WSGIEnvironment, start: StartResponse
 ) -> Iterable[bytes]:
-    if request["PATH_INFO"] != PATH or request["REQUEST_METHOD"] != "GET":
+    if request["PATH_INFO"] != "/metrics" or request["REQUEST_METHOD"] != "GET":
         start("404 Not Found", [("Content-Length", "0")])
         return []
     try:

@@ -1,13 +1,14 @@
 """Operations, LedgerService and LogService, and what all services share: pages and messages."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TypeVar
 
 import grpc
-from google.longrunning import operations_pb2, operations_pb2_grpc
+from google.longrunning import operations_pb2 as longrunning
+from google.longrunning import operations_pb2_grpc
 from google.protobuf import empty_pb2
 from google.protobuf.message import Message
 
@@ -36,6 +37,7 @@ from gencard.wire.error_table import status_message
 from gencard.wire.keys import Role
 
 T = TypeVar("T")
+Context = grpc.ServicerContext
 
 USUAL = 50
 LARGEST = 500
@@ -100,14 +102,9 @@ def evaluation_message(row: EvaluationRow, *, whole: bool = True) -> measures_pb
     return part_of(row, measures_pb2.Measures, **hidden)
 
 
-def release_response(row: ReleaseRow) -> bytes:
-    """Return the response of an operation that made a release, as the state keeps it."""
-    return release_message(row).SerializeToString()
-
-
-def audit_response(row: AuditRow) -> bytes:
-    """Return the response of an operation that concluded an audit, as the state keeps it."""
-    return audit_message(row).SerializeToString()
+def response_of(message: Callable[[T], Message]) -> Callable[[T], bytes]:
+    """Return the function that encodes a row as the response of its operation, as the state keeps it."""
+    return lambda row: message(row).SerializeToString()
 
 
 def evaluation_response(card: str, names: Sequence[str]) -> bytes:
@@ -115,9 +112,9 @@ def evaluation_response(card: str, names: Sequence[str]) -> bytes:
     return measures_pb2.RunMeasuresResponse(card=card, measures=names).SerializeToString()
 
 
-def operation_message(row: OperationRow) -> operations_pb2.Operation:
+def operation_message(row: OperationRow) -> longrunning.Operation:
     """Return the operation on the wire, with its progress, and its response or error once it ended."""
-    message = operations_pb2.Operation(name=row.name)
+    message = longrunning.Operation(name=row.name)
     message.metadata.Pack(part_of(row, OperationProgress, create_time=timestamp(row.created)))
     if row.state is OperationState.SUCCEEDED:
         message.done = True
@@ -136,55 +133,44 @@ class OperationsServicer(operations_pb2_grpc.OperationsServicer):  # type: ignor
 
     operations: Operations
 
-    def register(self, server: grpc.Server) -> None:
-        operations_pb2_grpc.add_OperationsServicer_to_server(self, server)
-
     def ListOperations(
-        self, request: operations_pb2.ListOperationsRequest, context: grpc.ServicerContext
-    ) -> operations_pb2.ListOperationsResponse:
+        self, request: longrunning.ListOperationsRequest, context: Context
+    ) -> longrunning.ListOperationsResponse:
         rows, token = self.operations.page(identity(), request.page_token, page_size(request.page_size))
-        return operations_pb2.ListOperationsResponse(
+        return longrunning.ListOperationsResponse(
             operations=map(operation_message, rows), next_page_token=token
         )
 
     def GetOperation(
-        self, request: operations_pb2.GetOperationRequest, context: grpc.ServicerContext
-    ) -> operations_pb2.Operation:
+        self, request: longrunning.GetOperationRequest, context: Context
+    ) -> longrunning.Operation:
         return operation_message(self.operations.get(identity(), request.name))
 
     def WaitOperation(
-        self, request: operations_pb2.WaitOperationRequest, context: grpc.ServicerContext
-    ) -> operations_pb2.Operation:
+        self, request: longrunning.WaitOperationRequest, context: Context
+    ) -> longrunning.Operation:
         """Return the operation once it ends or makes progress, or after the requested time."""
-        seconds = (
-            request.timeout.ToMilliseconds() / 1000 if request.HasField("timeout") else LONGEST_WAIT
-        )
-        end = time.monotonic() + min(
-            max(seconds, 0.0), LONGEST_WAIT, context.time_remaining() or LONGEST_WAIT
-        )
+        seconds = left = context.time_remaining() or LONGEST_WAIT
+        if request.HasField("timeout"):
+            seconds = max(request.timeout.ToMilliseconds() / 1000, 0.0)
+        end = time.monotonic() + min(seconds, left, LONGEST_WAIT)
         who = identity()
-        first = row = self.operations.get(who, request.name)
-        for _ in _ticks(end, context):
+        first = self.operations.get(who, request.name)
+        while True:
             row = self.operations.get(who, request.name)
             if (row.state, row.stage, row.permille) != (first.state, first.stage, first.permille):
                 break
-            if row.state not in UNFINISHED:
+            is_late = time.monotonic() + LOOK_EVERY >= end
+            if row.state not in UNFINISHED or is_late or not context.is_active():
                 break
+            time.sleep(LOOK_EVERY)
         return operation_message(row)
 
     def CancelOperation(
-        self, request: operations_pb2.CancelOperationRequest, context: grpc.ServicerContext
+        self, request: longrunning.CancelOperationRequest, context: Context
     ) -> empty_pb2.Empty:
         self.operations.cancel(identity(), request.name)
         return empty_pb2.Empty()
-
-
-def _ticks(end: float, context: grpc.ServicerContext) -> Iterator[None]:
-    while True:
-        yield
-        if time.monotonic() + LOOK_EVERY >= end or not context.is_active():
-            return
-        time.sleep(LOOK_EVERY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,11 +180,8 @@ class LedgerServicer(ledger_pb2_grpc.LedgerServiceServicer):
     database: Database
     ledger: Ledger
 
-    def register(self, server: grpc.Server) -> None:
-        ledger_pb2_grpc.add_LedgerServiceServicer_to_server(self, server)
-
     def ListSpends(
-        self, request: ledger_pb2.ListSpendsRequest, context: grpc.ServicerContext
+        self, request: ledger_pb2.ListSpendsRequest, context: Context
     ) -> ledger_pb2.ListSpendsResponse:
         who = identity()
         owner = None if who.role is Role.STEWARD else who.uri
@@ -211,7 +194,7 @@ class LedgerServicer(ledger_pb2_grpc.LedgerServiceServicer):
         )
 
     def GetBudget(
-        self, request: ledger_pb2.GetBudgetRequest, context: grpc.ServicerContext
+        self, request: ledger_pb2.GetBudgetRequest, context: Context
     ) -> ledger_pb2.GetBudgetResponse:
         account = Account(Scope.ANALYST, request.dataset, identity().uri)
         cap = self.ledger.cap(account)
@@ -230,11 +213,8 @@ class LogServicer(ledger_pb2_grpc.LogServiceServicer):
     log: EventLog
     clock: Callable[[], datetime]
 
-    def register(self, server: grpc.Server) -> None:
-        ledger_pb2_grpc.add_LogServiceServicer_to_server(self, server)
-
     def GetCheckpoint(
-        self, request: ledger_pb2.GetCheckpointRequest, context: grpc.ServicerContext
+        self, request: ledger_pb2.GetCheckpointRequest, context: Context
     ) -> ledger_pb2.GetCheckpointResponse:
         with self.database.reading() as tx:
             checkpoint = self.log.current_checkpoint(tx)
@@ -244,21 +224,21 @@ class LogServicer(ledger_pb2_grpc.LogServiceServicer):
         return ledger_pb2.GetCheckpointResponse(checkpoint=checkpoint)
 
     def GetInclusionProof(
-        self, request: ledger_pb2.GetInclusionProofRequest, context: grpc.ServicerContext
+        self, request: ledger_pb2.GetInclusionProofRequest, context: Context
     ) -> ledger_pb2.GetInclusionProofResponse:
         with self.database.reading() as tx:
             leaf, path = self.log.inclusion(tx, request.index, request.size)
         return ledger_pb2.GetInclusionProofResponse(leaf=leaf, path=path)
 
     def GetConsistencyProof(
-        self, request: ledger_pb2.GetConsistencyProofRequest, context: grpc.ServicerContext
+        self, request: ledger_pb2.GetConsistencyProofRequest, context: Context
     ) -> ledger_pb2.GetConsistencyProofResponse:
         with self.database.reading() as tx:
             path = self.log.consistency(tx, request.old_size, request.new_size)
         return ledger_pb2.GetConsistencyProofResponse(path=path)
 
     def GetKeyHistory(
-        self, request: ledger_pb2.GetKeyHistoryRequest, context: grpc.ServicerContext
+        self, request: ledger_pb2.GetKeyHistoryRequest, context: Context
     ) -> ledger_pb2.GetKeyHistoryResponse:
         with self.database.reading() as tx:
             return ledger_pb2.GetKeyHistoryResponse(changes=all_changes(tx))

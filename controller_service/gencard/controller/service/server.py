@@ -24,40 +24,23 @@ from gencard.core.errors import NotLeadingError
 from gencard.wire.error_table import status_message
 
 MESSAGE_BYTES = 4 * 1024 * 1024
-METADATA_BYTES = 8 * 1024
-HARD_METADATA_BYTES = 16 * 1024
 STREAM_SECONDS = 3_600
-HANDSHAKE_SECONDS = 20
-SPARE_CALLS = 8 * EXEMPT_AT_A_TIME
-"""Calls beyond the guard's limit: there is always room to ask for health, and to cancel."""
-WAITING_PER_THREAD = 16
-"""Calls that may wait for each thread. Calls that were reset end as soon as a thread takes them, so a
-caller who resets streams delays other callers for a moment; a shorter queue would refuse them.
-"""
 
 OPTIONS = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES),
     ("grpc.max_send_message_length", MESSAGE_BYTES),
-    ("grpc.max_metadata_size", METADATA_BYTES),
-    ("grpc.absolute_max_metadata_size", HARD_METADATA_BYTES),
+    ("grpc.max_metadata_size", 8 * 1024),
+    ("grpc.absolute_max_metadata_size", 16 * 1024),
     # gRPC shares its port with other processes by default (grpc/grpc#10755): another process of this
     # user could listen beside the service and get a part of its connections.
     ("grpc.so_reuseport", 0),
-    ("grpc.server_handshake_timeout_ms", HANDSHAKE_SECONDS * 1_000),
+    ("grpc.server_handshake_timeout_ms", 20_000),
     ("grpc.max_connection_idle_ms", 300_000),
     ("grpc.max_connection_age_ms", STREAM_SECONDS * 1_000),
     ("grpc.max_connection_age_grace_ms", 60_000),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
     ("grpc.enable_channelz", 0),  # it lists peers' addresses and calls
 )
-
-STREAMS_OPTION = "grpc.max_concurrent_streams"
-"""Takes ``Bounds.streams``.
-
-Beyond it gRPC's transport refuses a stream before any of our threads is involved. Without the bound a
-caller who opens streams and resets them at once (CVE-2023-44487) fills the queue before our threads:
-streams that were reset keep their place in it, and gRPC cancels all callers' calls once it is long.
-"""
 
 Registration = Callable[[grpc.Server], None]
 """Adds one service to a server."""
@@ -111,12 +94,19 @@ def start(address: str, tls: TlsFiles | None, guard: Guard, register: Sequence[R
         InvalidInputError: The address cannot be listened on.
     """
     silence_grpc()
-    threads = guard.bounds.calls + SPARE_CALLS
+    # calls beyond the guard's limit: there is always room to ask for health, and to cancel
+    threads = guard.bounds.calls + 8 * EXEMPT_AT_A_TIME
     server = grpc.server(
         ThreadPoolExecutor(max_workers=threads, thread_name_prefix="call"),
         interceptors=[guard],
-        options=[*OPTIONS, (STREAMS_OPTION, guard.bounds.streams)],
-        maximum_concurrent_rpcs=threads * WAITING_PER_THREAD,
+        # Beyond it gRPC's transport refuses a stream before any of our threads is involved. Without
+        # the bound a caller who opens streams and resets them at once (CVE-2023-44487) fills the queue
+        # before our threads: streams that were reset keep their place in it, and gRPC cancels all
+        # callers' calls once it is long.
+        options=[*OPTIONS, ("grpc.max_concurrent_streams", guard.bounds.streams)],
+        # Calls that were reset end as soon as a thread takes them, so a caller who resets streams
+        # delays other callers for a moment; a shorter queue would refuse them.
+        maximum_concurrent_rpcs=threads * 16,
     )
     health = HealthServicer()
     registry = cast("grpc.Server", _Registry(server))
@@ -172,10 +162,6 @@ def bind(server: grpc.Server, address: str, tls: TlsFiles | None) -> int:
     return int(places[0][1])
 
 
-_THREADS = 4
-_CALLS = 64
-
-
 class _Refusal(grpc.GenericRpcHandler):
     """Ends every call in UNAVAILABLE, whatever its method; nothing of the request is read."""
 
@@ -210,7 +196,19 @@ def stand_by(
     """
     if leadership.try_lead():
         return True
-    server = _started(address, tls)
+    silence_grpc()
+    server = grpc.server(
+        ThreadPoolExecutor(max_workers=4, thread_name_prefix="standby"),
+        handlers=[_Refusal()],
+        options=OPTIONS,
+        maximum_concurrent_rpcs=64,
+    )
+    health = HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    bind(server, address, tls)
+    server.start()
+    health.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
+    health.set(STANDBY, health_pb2.HealthCheckResponse.SERVING)
     waits()
     try:
         while not ended.wait(LOOK_EVERY):
@@ -219,20 +217,3 @@ def stand_by(
         return False
     finally:
         server.stop(0.0).wait()  # the address is free for the service
-
-
-def _started(address: str, tls: TlsFiles | None) -> grpc.Server:
-    silence_grpc()
-    server = grpc.server(
-        ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix="standby"),
-        handlers=[_Refusal()],
-        options=OPTIONS,
-        maximum_concurrent_rpcs=_CALLS,
-    )
-    health = HealthServicer()
-    health_pb2_grpc.add_HealthServicer_to_server(health, server)
-    bind(server, address, tls)
-    server.start()
-    health.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
-    health.set(STANDBY, health_pb2.HealthCheckResponse.SERVING)
-    return server

@@ -3,26 +3,30 @@
 The guard has authorised the caller before (``service.guard``).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
 
 import grpc
-from google.longrunning import operations_pb2
+from google.longrunning import operations_pb2 as longrunning
+from google.longrunning import operations_pb2_grpc
 
-from gencard.controller.answers.answers import Answers
-from gencard.controller.answers.programs import Programs
+from gencard.controller.answers.answers import Answers, start_program
 from gencard.controller.audit_runs import RemoteRuns
 from gencard.controller.audits import Audits
 from gencard.controller.boxes import Boxes
 from gencard.controller.cards.book import question_of
 from gencard.controller.cards.negotiations import Negotiations
+from gencard.controller.evaluations import Evaluations
 from gencard.controller.records.catalogue import Catalogue, DatasetEntry
-from gencard.controller.releases.evaluations import Evaluations
-from gencard.controller.releases.releases import Releases
+from gencard.controller.releases import Releases
 from gencard.controller.service.guard import identity, tls_key
 from gencard.controller.service.operations import (
+    Context,
+    LedgerServicer,
+    LogServicer,
+    OperationsServicer,
     audit_message,
     evaluation_message,
     operation_message,
@@ -38,23 +42,24 @@ from gencard.core.card.terms import Proposal
 from gencard.core.catalogue import CatalogueEntry, DeclaredAttribute, GeneratorEntry
 from gencard.core.coding import PLAIN
 from gencard.core.errors import GencardError, InvalidInputError, TooLargeError
+from gencard.v1 import answers_pb2 as answer
 from gencard.v1 import (
-    answers_pb2,
     answers_pb2_grpc,
     audit_pb2_grpc,
     catalog_pb2_grpc,
-    measures_pb2,
+    ledger_pb2_grpc,
     measures_pb2_grpc,
-    negotiation_pb2,
     negotiation_pb2_grpc,
-    steward_pb2,
     steward_pb2_grpc,
-    synthesis_pb2,
     synthesis_pb2_grpc,
 )
 from gencard.v1 import audit_pb2 as audit
 from gencard.v1 import catalog_pb2 as catalog
 from gencard.v1 import common_pb2 as common
+from gencard.v1 import measures_pb2 as measures
+from gencard.v1 import negotiation_pb2 as negotiation
+from gencard.v1 import steward_pb2 as steward
+from gencard.v1 import synthesis_pb2 as synthesis
 from gencard.wire.canonical import document_of
 from gencard.wire.codec import (
     card_message,
@@ -89,11 +94,8 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
     _described: dict[str, tuple[DatasetEntry, catalog.Dataset]] = field(default_factory=dict, init=False)
     """The message of each dataset, beside the entry that it describes: a reload makes new entries."""
 
-    def register(self, server: grpc.Server) -> None:
-        catalog_pb2_grpc.add_CatalogServiceServicer_to_server(self, server)
-
     def ListDatasets(
-        self, request: catalog.ListDatasetsRequest, context: grpc.ServicerContext
+        self, request: catalog.ListDatasetsRequest, context: Context
     ) -> catalog.ListDatasetsResponse:
         page, token = page_and_token([*self.catalogue], request, attrgetter("name"))
         return catalog.ListDatasetsResponse(
@@ -101,7 +103,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         )
 
     def GetDataset(
-        self, request: catalog.GetDatasetRequest, context: grpc.ServicerContext
+        self, request: catalog.GetDatasetRequest, context: Context
     ) -> catalog.GetDatasetResponse:
         entry = self.catalogue.named(request.name)
         described, message = self._described.get(entry.name, (None, None))
@@ -111,7 +113,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         return catalog.GetDatasetResponse(dataset=message)
 
     def ListGenerators(
-        self, request: catalog.ListGeneratorsRequest, context: grpc.ServicerContext
+        self, request: catalog.ListGeneratorsRequest, context: Context
     ) -> catalog.ListGeneratorsResponse:
         entries, token = page_and_token(self.boxes.catalogue(), request, attrgetter("name"))
         generators = messages_of(entries, catalog.Generator)
@@ -143,71 +145,60 @@ def _entry(dataset_entry: DatasetEntry, *, whole: bool) -> catalog.Dataset:
     return message_of(summary, catalog.Dataset)
 
 
-ALL = "datasets/-"
-
-
 @dataclass(frozen=True, slots=True)
 class NegotiationServicer(negotiation_pb2_grpc.NegotiationServiceServicer):
     """The caller is always the certificate's; no request names another."""
 
     negotiations: Negotiations
 
-    def register(self, server: grpc.Server) -> None:
-        negotiation_pb2_grpc.add_NegotiationServiceServicer_to_server(self, server)
-
     def ProposeCard(
-        self, request: negotiation_pb2.ProposeCardRequest, context: grpc.ServicerContext
-    ) -> negotiation_pb2.ProposeCardResponse:
+        self, request: negotiation.ProposeCardRequest, context: Context
+    ) -> negotiation.ProposeCardResponse:
         proposal = value_of(Proposal, request.terms)
         if request.validate_only:
             card = self.negotiations.price(identity(), proposal)
         else:
             card = self.negotiations.propose(identity(), proposal, request_of("ProposeCard", request))
-        return negotiation_pb2.ProposeCardResponse(card=card_message(card))
+        return negotiation.ProposeCardResponse(card=card_message(card))
 
     def GetCard(
-        self, request: negotiation_pb2.GetCardRequest, context: grpc.ServicerContext
-    ) -> negotiation_pb2.GetCardResponse:
-        return negotiation_pb2.GetCardResponse(
+        self, request: negotiation.GetCardRequest, context: Context
+    ) -> negotiation.GetCardResponse:
+        return negotiation.GetCardResponse(
             card=card_message(self.negotiations.get(identity(), request.name))
         )
 
     def ListCards(
-        self, request: negotiation_pb2.ListCardsRequest, context: grpc.ServicerContext
-    ) -> negotiation_pb2.ListCardsResponse:
-        dataset = None if request.parent in ("", ALL) else request.parent
+        self, request: negotiation.ListCardsRequest, context: Context
+    ) -> negotiation.ListCardsResponse:
+        dataset = None if request.parent in ("", "datasets/-") else request.parent
         cards, token = self.negotiations.page(
             identity(), dataset, request.page_token, page_size(request.page_size)
         )
-        return negotiation_pb2.ListCardsResponse(cards=map(card_message, cards), next_page_token=token)
+        return negotiation.ListCardsResponse(cards=map(card_message, cards), next_page_token=token)
 
     def CounterCard(
-        self, request: negotiation_pb2.CounterCardRequest, context: grpc.ServicerContext
-    ) -> negotiation_pb2.CounterCardResponse:
-        card = self.negotiations.counter(
-            identity(),
-            request.name,
-            request.etag,
-            value_of(Proposal, request.terms),
-            request_of("CounterCard", request),
-        )
-        return negotiation_pb2.CounterCardResponse(card=card_message(card))
+        self, request: negotiation.CounterCardRequest, context: Context
+    ) -> negotiation.CounterCardResponse:
+        terms, once = value_of(Proposal, request.terms), request_of("CounterCard", request)
+        card = self.negotiations.counter(identity(), request.name, request.etag, terms, once)
+        return negotiation.CounterCardResponse(card=card_message(card))
 
     def AcceptCard(
-        self, request: negotiation_pb2.AcceptCardRequest, context: grpc.ServicerContext
-    ) -> negotiation_pb2.AcceptCardResponse:
+        self, request: negotiation.AcceptCardRequest, context: Context
+    ) -> negotiation.AcceptCardResponse:
         card = self.negotiations.accept(
             identity(), request.name, request.etag, request.signature, request_of("AcceptCard", request)
         )
-        return negotiation_pb2.AcceptCardResponse(card=card_message(card))
+        return negotiation.AcceptCardResponse(card=card_message(card))
 
     def TerminateCard(
-        self, request: negotiation_pb2.TerminateCardRequest, context: grpc.ServicerContext
-    ) -> negotiation_pb2.TerminateCardResponse:
+        self, request: negotiation.TerminateCardRequest, context: Context
+    ) -> negotiation.TerminateCardResponse:
         card = self.negotiations.terminate(
             identity(), request.name, request.etag, request_of("TerminateCard", request)
         )
-        return negotiation_pb2.TerminateCardResponse(card=card_message(card))
+        return negotiation.TerminateCardResponse(card=card_message(card))
 
 
 # Rows, psi, evaluations and audits.
@@ -219,40 +210,32 @@ class SynthesisServicer(synthesis_pb2_grpc.SynthesisServiceServicer):
 
     releases: Releases
 
-    def register(self, server: grpc.Server) -> None:
-        synthesis_pb2_grpc.add_SynthesisServiceServicer_to_server(self, server)
-
     def GenerateRelease(
-        self, request: synthesis_pb2.GenerateReleaseRequest, context: grpc.ServicerContext
-    ) -> operations_pb2.Operation:
+        self, request: synthesis.GenerateReleaseRequest, context: Context
+    ) -> longrunning.Operation:
+        once = request_of("GenerateRelease", request)
         row = self.releases.start(
-            identity(),
-            request.card,
-            rows=request.rows,
-            seed=request.seed,
-            request=request_of("GenerateRelease", request),
+            identity(), request.card, rows=request.rows, seed=request.seed, request=once
         )
         return operation_message(row)
 
     def GetRelease(
-        self, request: synthesis_pb2.GetReleaseRequest, context: grpc.ServicerContext
-    ) -> synthesis_pb2.GetReleaseResponse:
+        self, request: synthesis.GetReleaseRequest, context: Context
+    ) -> synthesis.GetReleaseResponse:
         release, entry = self.releases.get(identity(), request.name)
-        return synthesis_pb2.GetReleaseResponse(release=release_message(release), log_entry=entry)
+        return synthesis.GetReleaseResponse(release=release_message(release), log_entry=entry)
 
     def ListReleases(
-        self, request: synthesis_pb2.ListReleasesRequest, context: grpc.ServicerContext
-    ) -> synthesis_pb2.ListReleasesResponse:
+        self, request: synthesis.ListReleasesRequest, context: Context
+    ) -> synthesis.ListReleasesResponse:
         page = self.releases.page(
             identity(), request.parent, request.page_token, page_size(request.page_size)
         )
-        return synthesis_pb2.ListReleasesResponse(
+        return synthesis.ListReleasesResponse(
             releases=map(release_message, page.rows), next_page_token=page.next_token
         )
 
-    def StreamRows(
-        self, request: synthesis_pb2.StreamRowsRequest, context: grpc.ServicerContext
-    ) -> Iterator[Any]:
+    def StreamRows(self, request: synthesis.StreamRowsRequest, context: Context) -> Iterator[Any]:
         rows, digest = self.releases.rows(identity(), request.name)
         packed = ACCEPT_PACKED in context.invocation_metadata()
         with rows.opened() as columns:
@@ -260,8 +243,8 @@ class SynthesisServicer(synthesis_pb2_grpc.SynthesisServiceServicer):
             yield from encoded_chunks(columns, digest, packed=packed)
 
     def StreamPsi(
-        self, request: synthesis_pb2.StreamPsiRequest, context: grpc.ServicerContext
-    ) -> Iterator[synthesis_pb2.StreamPsiResponse]:
+        self, request: synthesis.StreamPsiRequest, context: Context
+    ) -> Iterator[synthesis.StreamPsiResponse]:
         yield from psi_chunks(psi_of_document(self.releases.psi(identity(), request.card)))
 
 
@@ -274,40 +257,34 @@ class MeasuresServicer(measures_pb2_grpc.MeasuresServiceServicer):
 
     evaluations: Evaluations
 
-    def register(self, server: grpc.Server) -> None:
-        measures_pb2_grpc.add_MeasuresServiceServicer_to_server(self, server)
-
     def RunMeasures(
-        self, request: measures_pb2.RunMeasuresRequest, context: grpc.ServicerContext
-    ) -> operations_pb2.Operation:
+        self, request: measures.RunMeasuresRequest, context: Context
+    ) -> longrunning.Operation:
         if len(request.measures) > MOST_NAMES:
-            raise TooLargeError(
-                what="The number of measures",
-                limit=MOST_NAMES,
-                advice="Name each evaluation once; run the others in another call.",
-            )
+            advice = "Name each evaluation once; run the others in another call."
+            raise TooLargeError(what="The number of measures", limit=MOST_NAMES, advice=advice)
         row = self.evaluations.start(
             identity(), request.card, request.measures, request_of("RunMeasures", request)
         )
         return operation_message(row)
 
     def GetMeasures(
-        self, request: measures_pb2.GetMeasuresRequest, context: grpc.ServicerContext
-    ) -> measures_pb2.GetMeasuresResponse:
+        self, request: measures.GetMeasuresRequest, context: Context
+    ) -> measures.GetMeasuresResponse:
         row = self.evaluations.get(identity(), request.name)
-        return measures_pb2.GetMeasuresResponse(measures=evaluation_message(row))
+        return measures.GetMeasuresResponse(measures=evaluation_message(row))
 
     def ListMeasures(
-        self, request: measures_pb2.ListMeasuresRequest, context: grpc.ServicerContext
-    ) -> measures_pb2.ListMeasuresResponse:
+        self, request: measures.ListMeasuresRequest, context: Context
+    ) -> measures.ListMeasuresResponse:
         page, unavailable = self.evaluations.page(
             identity(), request.parent, request.page_token, page_size(request.page_size)
         )
-        return measures_pb2.ListMeasuresResponse(
+        return measures.ListMeasuresResponse(
             measures=[evaluation_message(row, whole=False) for row in page.rows],
             next_page_token=page.next_token,
             unavailable=[
-                measures_pb2.UnavailableMeasure(measure=name, reason=reason)
+                measures.UnavailableMeasure(measure=name, reason=reason)
                 for name, reason in unavailable.items()
             ],
         )
@@ -320,12 +297,7 @@ class AuditServicer(audit_pb2_grpc.AuditServiceServicer):
     audits: Audits
     remote_runs: RemoteRuns
 
-    def register(self, server: grpc.Server) -> None:
-        audit_pb2_grpc.add_AuditServiceServicer_to_server(self, server)
-
-    def RunAudit(
-        self, request: audit.RunAuditRequest, context: grpc.ServicerContext
-    ) -> operations_pb2.Operation:
+    def RunAudit(self, request: audit.RunAuditRequest, context: Context) -> longrunning.Operation:
         row = self.audits.start(
             identity(),
             request.card,
@@ -336,26 +308,22 @@ class AuditServicer(audit_pb2_grpc.AuditServiceServicer):
         )
         return operation_message(row)
 
-    def GetAudit(
-        self, request: audit.GetAuditRequest, context: grpc.ServicerContext
-    ) -> audit.GetAuditResponse:
+    def GetAudit(self, request: audit.GetAuditRequest, context: Context) -> audit.GetAuditResponse:
         return audit.GetAuditResponse(audit=audit_message(self.audits.get(identity(), request.name)))
 
-    def ListAudits(
-        self, request: audit.ListAuditsRequest, context: grpc.ServicerContext
-    ) -> audit.ListAuditsResponse:
+    def ListAudits(self, request: audit.ListAuditsRequest, context: Context) -> audit.ListAuditsResponse:
         audits, token = self.audits.page(
             identity(), request.parent, request.page_token, page_size(request.page_size)
         )
         return audit.ListAuditsResponse(audits=map(audit_message, audits), next_page_token=token)
 
     def GetAuditReport(
-        self, request: audit.GetAuditReportRequest, context: grpc.ServicerContext
+        self, request: audit.GetAuditReportRequest, context: Context
     ) -> audit.GetAuditReportResponse:
         return audit.GetAuditReportResponse(report=self.audits.report(identity(), request.name))
 
     def RunBlackBox(
-        self, requests: Iterator[audit.RunBlackBoxRequest], context: grpc.ServicerContext
+        self, requests: Iterator[audit.RunBlackBoxRequest], context: Context
     ) -> Iterator[audit.RunBlackBoxResponse]:
         who = identity()
         first = next(requests, None)
@@ -393,28 +361,23 @@ def _chunks(requests: Iterator[audit.RunBlackBoxRequest]) -> Iterator[common.Tab
 # Runs on the records, and their released answers.
 
 STATE = {
-    RunState.RUNNING: answers_pb2.Answer.STATE_UNSPECIFIED,
-    RunState.WAITING: answers_pb2.Answer.STATE_WAITING,
-    RunState.RELEASED: answers_pb2.Answer.STATE_RELEASED,
-    RunState.REFUSED: answers_pb2.Answer.STATE_REFUSED,
-    RunState.FAILED: answers_pb2.Answer.STATE_UNSPECIFIED,
+    RunState.RUNNING: answer.Answer.STATE_UNSPECIFIED,
+    RunState.WAITING: answer.Answer.STATE_WAITING,
+    RunState.RELEASED: answer.Answer.STATE_RELEASED,
+    RunState.REFUSED: answer.Answer.STATE_REFUSED,
+    RunState.FAILED: answer.Answer.STATE_UNSPECIFIED,
 }
 
 
-prepare_part(RunRow, answers_pb2.Answer, "state", "kind", "formula", "create_time")
+prepare_part(RunRow, answer.Answer, "state", "kind", "formula", "create_time")
 
 
-def answer_message(row: RunRow, *, whole: bool = True) -> answers_pb2.Answer:
+def answer_message(row: RunRow, *, whole: bool = True) -> answer.Answer:
     """Return an answer as callers may see it; what waits for a steward shows nothing of the records."""
     question = question_of(row)
     about = {"kind": question.kind, "formula": question.formula, "create_time": timestamp(row.created)}
     hidden = {} if whole else {"envelope": b""}
-    return part_of(row, answers_pb2.Answer, state=STATE[row.state], **about, **hidden)
-
-
-def answer_response(row: RunRow) -> bytes:
-    """Return the response of an operation that ran an analysis, as the state keeps it."""
-    return answer_message(row).SerializeToString()
+    return part_of(row, answer.Answer, state=STATE[row.state], **about, **hidden)
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,46 +385,31 @@ class AnswersServicer(answers_pb2_grpc.AnswersServiceServicer):
     """Analysts run what their cards grant; auditors and stewards read what was released."""
 
     answers: Answers
-    programs: Programs
 
-    def register(self, server: grpc.Server) -> None:
-        answers_pb2_grpc.add_AnswersServiceServicer_to_server(self, server)
-
-    def RunAnalysis(
-        self, request: answers_pb2.RunAnalysisRequest, context: grpc.ServicerContext
-    ) -> operations_pb2.Operation:
+    def RunAnalysis(self, request: answer.RunAnalysisRequest, context: Context) -> longrunning.Operation:
+        missing = request.missing or "level"
         question = Question(
-            kind=request.kind,
-            formula=request.formula,
-            where=request.where,
-            missing=request.missing or "level",
-            options=request.options,
+            request.kind, request.formula, request.where, missing, options=request.options
         )
         row = self.answers.start(identity(), request.card, question, request_of("RunAnalysis", request))
         return operation_message(row)
 
-    def RunProgram(
-        self, request: answers_pb2.RunProgramRequest, context: grpc.ServicerContext
-    ) -> operations_pb2.Operation:
-        start = self.programs.start
-        row = start(
-            identity(), request.card, request.program, request.dry_run, request_of("RunProgram", request)
-        )
+    def RunProgram(self, request: answer.RunProgramRequest, context: Context) -> longrunning.Operation:
+        once, files = request_of("RunProgram", request), (request.program, request.dry_run)
+        row = start_program(self.answers, identity(), request.card, *files, once)
         return operation_message(row)
 
-    def GetAnswer(
-        self, request: answers_pb2.GetAnswerRequest, context: grpc.ServicerContext
-    ) -> answers_pb2.GetAnswerResponse:
+    def GetAnswer(self, request: answer.GetAnswerRequest, context: Context) -> answer.GetAnswerResponse:
         row, entry = self.answers.get(identity(), request.name)
-        return answers_pb2.GetAnswerResponse(answer=answer_message(row), log_entry=entry)
+        return answer.GetAnswerResponse(answer=answer_message(row), log_entry=entry)
 
     def ListAnswers(
-        self, request: answers_pb2.ListAnswersRequest, context: grpc.ServicerContext
-    ) -> answers_pb2.ListAnswersResponse:
+        self, request: answer.ListAnswersRequest, context: Context
+    ) -> answer.ListAnswersResponse:
         page = self.answers.page(
             identity(), request.parent, request.page_token, page_size(request.page_size)
         )
-        return answers_pb2.ListAnswersResponse(
+        return answer.ListAnswersResponse(
             answers=[answer_message(row, whole=False) for row in page.rows],
             next_page_token=page.next_token,
         )
@@ -476,103 +424,113 @@ class StewardServicer(steward_pb2_grpc.StewardServiceServicer):
 
     desk: Desk
 
-    def register(self, server: grpc.Server) -> None:
-        steward_pb2_grpc.add_StewardServiceServicer_to_server(self, server)
-
     def ListQueue(
-        self, request: steward_pb2.ListQueueRequest, context: grpc.ServicerContext
-    ) -> steward_pb2.ListQueueResponse:
+        self, request: steward.ListQueueRequest, context: Context
+    ) -> steward.ListQueueResponse:
         page = self.desk.queue(identity(), page_size(request.page_size), request.page_token)
-        waiting = messages_of(page.rows, steward_pb2.Waiting)
-        return steward_pb2.ListQueueResponse(waiting=waiting, next_page_token=page.next_token)
+        waiting = messages_of(page.rows, steward.Waiting)
+        return steward.ListQueueResponse(waiting=waiting, next_page_token=page.next_token)
 
     def GetReview(
-        self, request: steward_pb2.GetReviewRequest, context: grpc.ServicerContext
-    ) -> steward_pb2.GetReviewResponse:
+        self, request: steward.GetReviewRequest, context: Context
+    ) -> steward.GetReviewResponse:
         review = self.desk.card(identity(), request.name)
-        return steward_pb2.GetReviewResponse(review=message_of(review, steward_pb2.CardReview))
+        return steward.GetReviewResponse(review=message_of(review, steward.CardReview))
 
     def GetPreview(
-        self, request: steward_pb2.GetPreviewRequest, context: grpc.ServicerContext
-    ) -> steward_pb2.GetPreviewResponse:
+        self, request: steward.GetPreviewRequest, context: Context
+    ) -> steward.GetPreviewResponse:
         check_arguments(request.arguments)
         arguments = document_of(request.arguments, "arguments") if request.arguments else {}
         preview = self.desk.preview(identity(), kind_of(request.kind), request.resource, arguments)
-        return steward_pb2.GetPreviewResponse(preview=message_of(preview, steward_pb2.Preview))
+        return steward.GetPreviewResponse(preview=message_of(preview, steward.Preview))
 
-    def Decide(
-        self, request: steward_pb2.DecideRequest, context: grpc.ServicerContext
-    ) -> steward_pb2.DecideResponse:
+    def Decide(self, request: steward.DecideRequest, context: Context) -> steward.DecideResponse:
         check_arguments(request.action.arguments)
         action = value_of(Action, request.action)
         decision = self.desk.decide(identity(), action, request.request_id, tls_key())
-        return steward_pb2.DecideResponse(decision=message_of(decision, steward_pb2.Decision))
+        return steward.DecideResponse(decision=message_of(decision, steward.Decision))
 
     def ListAnswersToReview(
-        self, request: steward_pb2.ListAnswersToReviewRequest, context: grpc.ServicerContext
-    ) -> steward_pb2.ListAnswersToReviewResponse:
+        self, request: steward.ListAnswersToReviewRequest, context: Context
+    ) -> steward.ListAnswersToReviewResponse:
         rows, token = page_and_token(self.desk.answers(identity()), request, attrgetter("name"))
-        answers = messages_of(map(summary_of, rows), steward_pb2.AnswerSummary)
-        return steward_pb2.ListAnswersToReviewResponse(answers=answers, next_page_token=token)
+        summaries = messages_of(map(summary_of, rows), steward.AnswerSummary)
+        return steward.ListAnswersToReviewResponse(answers=summaries, next_page_token=token)
 
     def GetAnswerReview(
-        self, request: steward_pb2.GetAnswerReviewRequest, context: grpc.ServicerContext
-    ) -> steward_pb2.GetAnswerReviewResponse:
+        self, request: steward.GetAnswerReviewRequest, context: Context
+    ) -> steward.GetAnswerReviewResponse:
         review = self.desk.answer(identity(), request.name)
-        return steward_pb2.GetAnswerReviewResponse(review=message_of(review, steward_pb2.AnswerReview))
+        return steward.GetAnswerReviewResponse(review=message_of(review, steward.AnswerReview))
 
     def ListAccounts(
-        self, request: steward_pb2.ListAccountsRequest, context: grpc.ServicerContext
-    ) -> steward_pb2.ListAccountsResponse:
+        self, request: steward.ListAccountsRequest, context: Context
+    ) -> steward.ListAccountsResponse:
         accounts = self.desk.accounts(identity(), request.dataset or None)
         page, token = page_and_token(
             accounts, request, lambda one: f"{one.dataset} {one.scope} {one.holder}"
         )
-        return steward_pb2.ListAccountsResponse(
-            accounts=messages_of(page, steward_pb2.BudgetAccount), next_page_token=token
+        return steward.ListAccountsResponse(
+            accounts=messages_of(page, steward.BudgetAccount), next_page_token=token
         )
 
     def ListPeople(
-        self, request: steward_pb2.ListPeopleRequest, context: grpc.ServicerContext
-    ) -> steward_pb2.ListPeopleResponse:
+        self, request: steward.ListPeopleRequest, context: Context
+    ) -> steward.ListPeopleResponse:
         uri = attrgetter("uri")
         people, token = page_and_token(sorted(self.desk.people(identity()), key=uri), request, uri)
-        return steward_pb2.ListPeopleResponse(
-            people=messages_of(people, steward_pb2.Person), next_page_token=token
+        return steward.ListPeopleResponse(
+            people=messages_of(people, steward.Person), next_page_token=token
         )
 
     def SearchLog(
-        self, request: steward_pb2.SearchLogRequest, context: grpc.ServicerContext
-    ) -> steward_pb2.SearchLogResponse:
+        self, request: steward.SearchLogRequest, context: Context
+    ) -> steward.SearchLogResponse:
         size = page_size(request.page_size)
         page = self.desk.search_log(identity(), request.query, size, request.page_token)
-        entries = messages_of(page.rows, steward_pb2.LogLine, LogLine)
-        return steward_pb2.SearchLogResponse(entries=entries, next_page_token=page.next_token)
+        entries = messages_of(page.rows, steward.LogLine, LogLine)
+        return steward.SearchLogResponse(entries=entries, next_page_token=page.next_token)
 
     def GetLogEntry(
-        self, request: steward_pb2.GetLogEntryRequest, context: grpc.ServicerContext
-    ) -> steward_pb2.GetLogEntryResponse:
+        self, request: steward.GetLogEntryRequest, context: Context
+    ) -> steward.GetLogEntryResponse:
         proof = self.desk.archive(identity()).proof(request.index)
-        return steward_pb2.GetLogEntryResponse(
+        return steward.GetLogEntryResponse(
             entry=proof.entry.body, leaf=proof.leaf, path=proof.entry.path, checkpoint=proof.checkpoint
         )
 
     def ListRefusals(
-        self, request: steward_pb2.ListRefusalsRequest, context: grpc.ServicerContext
-    ) -> steward_pb2.ListRefusalsResponse:
+        self, request: steward.ListRefusalsRequest, context: Context
+    ) -> steward.ListRefusalsResponse:
         refusals = self.desk.refusals(identity())
         page, token = page_and_token(refusals, request, attrgetter("operation"))
-        return steward_pb2.ListRefusalsResponse(
-            refusals=messages_of(page, steward_pb2.Failure), next_page_token=token
+        return steward.ListRefusalsResponse(
+            refusals=messages_of(page, steward.Failure), next_page_token=token
         )
 
-    def RunRisk(
-        self, request: steward_pb2.RunRiskRequest, context: grpc.ServicerContext
-    ) -> operations_pb2.Operation:
+    def RunRisk(self, request: steward.RunRiskRequest, context: Context) -> longrunning.Operation:
         return operation_message(self.desk.risks.start(identity(), request.name, request.request_id))
 
-    def GetRisk(
-        self, request: steward_pb2.GetRiskRequest, context: grpc.ServicerContext
-    ) -> steward_pb2.GetRiskResponse:
+    def GetRisk(self, request: steward.GetRiskRequest, context: Context) -> steward.GetRiskResponse:
         review = self.desk.risks.view(identity(), request.name)
-        return steward_pb2.GetRiskResponse(review=message_of(review, steward_pb2.RiskReview))
+        return steward.GetRiskResponse(review=message_of(review, steward.RiskReview))
+
+
+_ADDING: Mapping[type, Callable[[Any, grpc.Server], None]] = {
+    AnswersServicer: answers_pb2_grpc.add_AnswersServiceServicer_to_server,
+    AuditServicer: audit_pb2_grpc.add_AuditServiceServicer_to_server,
+    CatalogServicer: catalog_pb2_grpc.add_CatalogServiceServicer_to_server,
+    LedgerServicer: ledger_pb2_grpc.add_LedgerServiceServicer_to_server,
+    LogServicer: ledger_pb2_grpc.add_LogServiceServicer_to_server,
+    MeasuresServicer: measures_pb2_grpc.add_MeasuresServiceServicer_to_server,
+    NegotiationServicer: negotiation_pb2_grpc.add_NegotiationServiceServicer_to_server,
+    OperationsServicer: operations_pb2_grpc.add_OperationsServicer_to_server,
+    StewardServicer: steward_pb2_grpc.add_StewardServiceServicer_to_server,
+    SynthesisServicer: synthesis_pb2_grpc.add_SynthesisServiceServicer_to_server,
+}
+
+
+def register(servicer: object, server: grpc.Server) -> None:
+    """Add one of these services to a server."""
+    _ADDING[type(servicer)](servicer, server)

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from gencard.controller.audits import RefusedWorkers, log_worker
+from gencard.controller.audits import RefusedWorkers
 from gencard.controller.base.listening import CLUSTER_CONTROLLER, MEMBER_FILES
 from gencard.controller.people.keys import (
     KeyPair,
@@ -163,5 +163,5 @@ def admit(
         RefusedWorkers(state.files).admit(name)
         actor = steward_uri(state.settings, steward)
         with state.database.transaction() as tx:
-            log_worker(tx, state.log, "admit-worker", actor, name, state.cards.clock())
+            state.cards.note(tx, "admit-worker", f"workers/{name}", {}, actor)
     say(f"Audits use {name} again.")

@@ -22,7 +22,6 @@ from gencard.wire.dsse import CARD, predicate_of
 
 # Quotas, and the free space that is kept for ledger and log.
 
-
 _MIB = 1 << 20
 
 
@@ -56,24 +55,25 @@ class Quotas:
     def check_size(self, usage: "CardUsage") -> None:
         """Raise QuotaExceededError if an analyst's cards may not grow."""
         if usage.size >= self.card_mib * _MIB:
-            raise QuotaExceededError(what="MiB of cards", limit=self.card_mib, setting="card_mib")
+            raise self._exceeded("MiB of cards", "card_mib")
 
     def check_new(self, usage: "CardUsage") -> None:
         """Raise QuotaExceededError if an analyst may not have another card."""
         self.check_size(usage)
         if usage.cards >= self.cards:
-            raise QuotaExceededError(what="cards", limit=self.cards, setting="cards")
+            raise self._exceeded("cards", "cards")
         if usage.open >= self.open_proposals:
-            setting = "open_proposals"
-            raise QuotaExceededError(what="open proposals", limit=self.open_proposals, setting=setting)
+            raise self._exceeded("open proposals", "open_proposals")
 
     def check_release(self, number: int, size: int) -> None:
         """Raise QuotaExceededError for one release more than ``number``, or ``size`` bytes in all."""
         if number >= self.releases:
-            raise QuotaExceededError(what="releases", limit=self.releases, setting="releases")
+            raise self._exceeded("releases", "releases")
         if size > self.release_mib * _MIB:
-            limit, setting = self.release_mib, "release_mib"
-            raise QuotaExceededError(what="MiB of releases", limit=limit, setting=setting)
+            raise self._exceeded("MiB of releases", "release_mib")
+
+    def _exceeded(self, what: str, setting: str) -> QuotaExceededError:
+        return QuotaExceededError(what=what, limit=getattr(self, setting), setting=setting)
 
 
 # Cards as they are stored, and what follows from one.
@@ -97,11 +97,6 @@ def in_force(card: CardRecord) -> CardRecord:
     if card.state not in USABLE:
         raise CardStateError(state=card.state)
     return card
-
-
-def auditable(card: CardRecord) -> CardRecord:
-    """Return the card if it is in force or only waits for an audit; else raises as ``in_force``."""
-    return card if card.state is CardState.AUDITING else in_force(card)
 
 
 def signed_card(card: CardRecord) -> CardTerms:
@@ -228,13 +223,9 @@ def never_granted_cards(
 
     Some were agreed and ended unused: the signatures in the body tell.
     """
-    has_entries = or_(
-        *(
-            exists().where(table.c.card == cards.c.name)
-            for table in (psis, releases, audits, measures, runs)
-        ),
-        exists().where(lines.c.resource == cards.c.name),
-    )
+    tables = (psis, releases, audits, measures, runs)
+    entries = [exists().where(table.c.card == cards.c.name) for table in tables]
+    has_entries = or_(*entries, exists().where(lines.c.resource == cards.c.name))
     query = select(cards).where(
         cards.c.changed < before,
         cards.c.number > after_number,
@@ -277,26 +268,20 @@ def granted_cards(tx: Connection, dataset: str, analyst: str | None = None) -> t
     )
 
 
-def names_of_measured(tx: Connection, dataset: str) -> frozenset[str]:
-    """Names of the cards whose psi was measured, or whose black box of tier private was fitted."""
-    query = select(cards.c.name).where(cards.c.dataset == dataset, _MEASURED)
-    return frozenset(tx.execute(query).scalars())
+def names_of_measured(tx: Connection, dataset: str, *, runs: bool = False) -> frozenset[str]:
+    """Names of the cards whose psi was measured, or whose black box of tier private was fitted.
 
-
-def names_with_runs(tx: Connection, dataset: str) -> frozenset[str]:
-    """Names of the cards under which runs have read records, or may be reading them."""
-    query = select(cards.c.name).where(cards.c.dataset == dataset, _HAS_RUNS)
+    With ``runs``, also of cards under which runs have read records, or may be reading them.
+    """
+    condition = or_(_MEASURED, _HAS_RUNS) if runs else _MEASURED
+    query = select(cards.c.name).where(cards.c.dataset == dataset, condition)
     return frozenset(tx.execute(query).scalars())
 
 
 # Two lists, made once in a query: a question for each card would read the whole ledger each time.
 # A fit that may have been paid for counts.
-_MEASURED = or_(
-    cards.c.name.in_(select(psis.c.card)),
-    cards.c.name.in_(
-        select(lines.c.resource).where(lines.c.kind == FIT, lines.c.state != SpendState.VOIDED)
-    ),
-)
+_FITTED = select(lines.c.resource).where(lines.c.kind == FIT, lines.c.state != SpendState.VOIDED)
+_MEASURED = or_(cards.c.name.in_(select(psis.c.card)), cards.c.name.in_(_FITTED))
 
 _HAS_RUNS = cards.c.name.in_(select(runs.c.card))
 """Runs that ended before they read a record are deleted."""

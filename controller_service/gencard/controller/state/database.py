@@ -121,11 +121,6 @@ class Fence:
     refused: Callable[[], None]
     advice: str = ""
 
-    @property
-    def session(self) -> str:
-        """The name of this leadership's sessions; the next leader ends them by it."""
-        return f"{SESSIONS}{self.holder}"
-
     def check(self, connection: Connection) -> None:
         """Begin a write only while the leadership lasts, and keep it from ending before the commit.
 
@@ -176,9 +171,14 @@ class Database:
                 event.listen(engine, "connect", _prepare_sqlite)
                 event.listen(engine, "begin", _begin_sqlite)
             else:
-                name = {"application_name": fence.session if fence else "gencard"}
+                # the next leader ends the sessions of this leadership by their name
+                name = f"{SESSIONS}{fence.holder}" if fence else "gencard"
                 engine = create_engine(
-                    address, hide_parameters=True, pool_size=32, pool_pre_ping=True, connect_args=name
+                    address,
+                    hide_parameters=True,
+                    pool_size=32,
+                    pool_pre_ping=True,
+                    connect_args={"application_name": name},
                 )
                 event.listen(engine, "begin", _begin_postgresql)
                 if fence:
@@ -232,14 +232,14 @@ class Database:
             yield
             return
         except StorageError:
-            if self._fence is None or not self._is_over(self._fence):
+            if self._fence is None:
+                raise
+            is_over = False
+            with suppress(StorageError), translated(), self._engine.connect() as tx:
+                is_over = not self._fence.lasts(tx)
+            if not is_over:
                 raise
         raise NotLeadingError
-
-    def _is_over(self, fence: "Fence") -> bool:
-        with suppress(StorageError), translated(), self._engine.connect() as tx:
-            return not fence.lasts(tx)
-        return False
 
     def copy_to(self, file: Path) -> None:
         """Copy all committed data of SQLite at one moment, while others write; raises StorageError."""

@@ -18,9 +18,6 @@ from gencard.controller.state.tables import balances, lines
 from gencard.core.card.budget import Price, Spend, SpendState
 from gencard.core.errors import BudgetExceededError, InvalidInputError, InvalidNumberError, NotFoundError
 
-MOST_STATISTICS = 10**18
-"""Largest cap: sums of two stay inside the 63 bits of the database's integers."""
-
 
 class Scope(StrEnum):
     """Kinds of owners of a budget."""
@@ -37,9 +34,6 @@ class Account:
     scope: Scope
     dataset: str
     holder: str = ""
-
-    def columns(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def accounts_of(dataset: str, project: str, analyst: str) -> tuple[Account, Account, Account]:
@@ -77,7 +71,8 @@ class Caps:
     def __post_init__(self) -> None:
         usual = [(scope, self.of(Account(scope, ""))) for scope in Scope]
         for scope, cap in (*usual, *((scope, cap) for scope, _, cap in self._single)):
-            if cap.statistics > MOST_STATISTICS:
+            # sums of two stay inside the 63 bits of the database's integers
+            if cap.statistics > 10**18:
                 raise InvalidNumberError(field=f"caps.{scope}.statistics", expected="at most 10^18")
 
     def of(self, account: Account) -> Price:
@@ -122,22 +117,18 @@ class Caps:
 
 def columns_of(price: Price) -> dict[str, int]:
     """Return a price in whole units; nano-epsilon and nano-rho are rounded up."""
-    return {
-        "statistics": price.statistics,
-        "nano_epsilon": _nano(price.epsilon),
-        "nano_rho": _nano(price.rho),
-    }
+    # rounded up: rounding down would give away budget with every small charge
+    nano_epsilon, nano_rho = (
+        int(amount.scaleb(9).to_integral_value(rounding=ROUND_CEILING))
+        for amount in (price.epsilon, price.rho)
+    )
+    return {"statistics": price.statistics, "nano_epsilon": nano_epsilon, "nano_rho": nano_rho}
 
 
 def price_of(row: Mapping[Any, Any]) -> Price:
     """Return the price that the columns of a row hold, exactly."""
     epsilon, rho = (Decimal(row[name]).scaleb(-9).normalize() for name in ("nano_epsilon", "nano_rho"))
     return Price(row["statistics"], epsilon, rho)
-
-
-def _nano(amount: Decimal) -> int:
-    # rounded up: rounding down would give away budget with every small charge
-    return int(amount.scaleb(9).to_integral_value(rounding=ROUND_CEILING))
 
 
 FIT = "fit"
@@ -148,29 +139,20 @@ class Ledger:
     """Reserves and settles under the caps of each dataset.
 
     Args:
-        caps: Caps by dataset name, ``datasets/{dataset}``. They may be raised or lowered; what was spent
-            stays spent.
+        caps: Caps by dataset name, ``datasets/{dataset}``. Others may be put in their place, and are in
+            force from the next reservation on; what was spent stays spent.
     """
 
     def __init__(self, caps: Mapping[str, Caps]) -> None:
-        self._caps = dict(caps)
-
-    @property
-    def caps(self) -> Mapping[str, Caps]:
-        """Caps in force, by dataset name."""
-        return dict(self._caps)
-
-    def set_caps(self, caps: Mapping[str, Caps]) -> None:
-        """Put these caps in force from the next reservation on."""
-        self._caps = dict(caps)
+        self.caps = caps
 
     def reserve(
         self,
         tx: Connection,
-        *,
         dataset: str,
         project: str,
         analyst: str,
+        *,
         resource: str,
         kind: str,
         price: Price,
@@ -184,16 +166,8 @@ class Ledger:
         with tx.begin_nested():
             for account in accounts_of(dataset, project, analyst):
                 _take(tx, account, price, self.cap(account))
-            return _reserved(
-                tx,
-                dataset=dataset,
-                project=project,
-                analyst=analyst,
-                resource=resource,
-                kind=kind,
-                created=now,
-                **columns_of(price),
-            )
+            facts = {"dataset": dataset, "project": project, "analyst": analyst}
+            return _reserved(tx, now, columns_of(price), resource=resource, kind=kind, **facts)
 
     def hold_rest(
         self, tx: Connection, dataset: str, *, project: str, holder: str, kind: str, now: datetime
@@ -211,20 +185,11 @@ class Ledger:
             return None
         for account in (wide, *others):
             # whatever its cap
-            insert_if_absent(tx, balances, account.columns() | columns_of(Price()))
+            insert_if_absent(tx, balances, asdict(account) | columns_of(Price()))
             more = {name: balances.c[name] + amount for name, amount in rest.items()}
             tx.execute(update(balances).where(_is(account)).values(more))
-        line = _reserved(
-            tx,
-            dataset=dataset,
-            project=project,
-            analyst=holder,
-            resource=dataset,
-            kind=kind,
-            created=now,
-            **rest,
-        )
-        return _line(tx, line)
+        facts = {"dataset": dataset, "project": project, "analyst": holder}
+        return self.line(tx, _reserved(tx, now, rest, resource=dataset, kind=kind, **facts))
 
     def settle(self, tx: Connection, line: int, now: datetime) -> None:
         """Settle a line: the release happened, and the line stays spent for good.
@@ -258,9 +223,9 @@ class Ledger:
 
     def cap(self, account: Account) -> Price:
         """Return the most that may ever be spent in an account; raises NotFoundError without caps."""
-        if account.dataset not in self._caps:
+        if account.dataset not in self.caps:
             raise NotFoundError(what=f"dataset '{account.dataset.removeprefix('datasets/')}'")
-        return self._caps[account.dataset].of(account)
+        return self.caps[account.dataset].of(account)
 
     def spent(self, tx: Connection, account: Account) -> Price:
         """Spent or reserved so far."""
@@ -275,7 +240,7 @@ class Ledger:
         for row in tx.execute(select(balances)).mappings():
             account = Account(Scope(row["scope"]), row["dataset"], row["holder"])
             spent = price_of(row)
-            if account.dataset in self._caps and not spent.fits(self.cap(account)):
+            if account.dataset in self.caps and not spent.fits(self.cap(account)):
                 yield account, spent, self.cap(account)
 
     def epsilons(self, tx: Connection, dataset: str) -> list[Decimal]:
@@ -285,28 +250,24 @@ class Ledger:
         )
         return [price_of(row).epsilon for row in tx.execute(query).mappings()]
 
-    @property
-    def datasets(self) -> tuple[str, ...]:
-        """Names of the datasets that have caps."""
-        return tuple(self._caps)
-
     def all(self, tx: Connection) -> Iterator[Spend]:
         """Yield every line, oldest first."""
         return map(_spend_of, tx.execute(select(lines).order_by(lines.c.number)).mappings().all())
 
-    def line(self, tx: Connection, line: int) -> Spend:
+    @staticmethod
+    def line(tx: Connection, line: int) -> Spend:
         """Raises NotFoundError if there is no such line."""
-        return _line(tx, line)
+        # the database's overflow error would differ from "not found"
+        query = select(lines).where(lines.c.number == line)
+        spend = find_one(tx, query, _spend_of) if 0 < line < 2**63 else None
+        if spend is None:
+            raise NotFoundError(what="ledger line")
+        return spend
 
-    def held(self, tx: Connection, *, resource: str, kind: str) -> Spend | None:
-        """Return the line still reserved for a release, if there is one."""
-        return self._newest(tx, resource, kind, SpendState.RESERVED)
-
-    def settled(self, tx: Connection, *, resource: str, kind: str) -> Spend | None:
-        """Return the line that paid for a release, if there is one."""
-        return self._newest(tx, resource, kind, SpendState.SETTLED)
-
-    def _newest(self, tx: Connection, resource: str, kind: str, state: SpendState) -> Spend | None:
+    def held(
+        self, tx: Connection, *, resource: str, kind: str, state: SpendState = SpendState.RESERVED
+    ) -> Spend | None:
+        """Return the newest line reserved for a release, or in another state; None if there is none."""
         conditions = (lines.c.resource == resource, lines.c.kind == kind, lines.c.state == state)
         newest = select(lines).where(*conditions).order_by(lines.c.number.desc()).limit(1)
         return find_one(tx, newest, _spend_of)
@@ -325,9 +286,9 @@ class Ledger:
         return page_of(tx, query, lines.c.number, _spend_of, before=before, limit=limit)
 
 
-def _reserved(tx: Connection, **values: Any) -> int:
-    line = insert(lines).values(state=SpendState.RESERVED, **values).returning(lines.c.number)
-    return int(tx.execute(line).scalar_one())
+def _reserved(tx: Connection, now: datetime, units: Mapping[str, int], **facts: str) -> int:
+    line = insert(lines).values(state=SpendState.RESERVED, created=now, **facts, **units)
+    return int(tx.execute(line.returning(lines.c.number)).scalar_one())
 
 
 def _take(tx: Connection, account: Account, price: Price, cap: Price) -> None:
@@ -339,7 +300,7 @@ def _take(tx: Connection, account: Account, price: Price, cap: Price) -> None:
     if not price.fits(cap):
         raise BudgetExceededError(scope=account.scope)
     # sum and comparison happen inside the UPDATE: two writers cannot both see the old balance
-    insert_if_absent(tx, balances, account.columns() | columns_of(Price()))
+    insert_if_absent(tx, balances, asdict(account) | columns_of(Price()))
     more = {name: balances.c[name] + amount for name, amount in columns_of(price).items()}
     limits, units = columns_of(cap), columns_of(price)
     within = [more[name] <= limits[name] for name in units if units[name]]
@@ -349,7 +310,7 @@ def _take(tx: Connection, account: Account, price: Price, cap: Price) -> None:
 
 def _end(tx: Connection, line: int, state: SpendState, now: datetime) -> Spend:
     """End a reserved line by one conditional UPDATE; the line as it was."""
-    spend = _line(tx, line)
+    spend = Ledger.line(tx, line)
     # the state is part of the condition: a line voided meanwhile must not be settled as well
     reserved = (lines.c.number == line, lines.c.state == SpendState.RESERVED)
     if tx.execute(update(lines).where(*reserved).values(state=state, ended=now)).rowcount != 1:
@@ -360,28 +321,11 @@ def _end(tx: Connection, line: int, state: SpendState, now: datetime) -> Spend:
     return spend
 
 
-def _line(tx: Connection, line: int) -> Spend:
-    if not 0 < line < 2**63:  # the database's overflow error would differ from "not found"
-        raise NotFoundError(what="ledger line")
-    row = tx.execute(select(lines).where(lines.c.number == line)).mappings().one_or_none()
-    if row is None:
-        raise NotFoundError(what="ledger line")
-    return _spend_of(row)
-
-
 def _spend_of(row: Mapping[Any, Any]) -> Spend:
-    return Spend(
-        line=row["number"],
-        dataset=row["dataset"],
-        project=row["project"],
-        analyst=row["analyst"],
-        resource=row["resource"],
-        kind=row["kind"],
-        price=price_of(row),
-        state=SpendState(row["state"]),
-        created=row["created"],
-    )
+    names = ("dataset", "project", "analyst", "resource", "kind", "created")
+    values = {name: row[name] for name in names}
+    return Spend(row["number"], price=price_of(row), state=SpendState(row["state"]), **values)
 
 
 def _is(account: Account) -> Any:
-    return and_(*(balances.c[name] == value for name, value in account.columns().items()))
+    return and_(*(balances.c[name] == value for name, value in asdict(account).items()))

@@ -95,15 +95,10 @@ def event_of(body: bytes) -> Event:
     """Return the entry that some bytes are; raises VerificationError."""
     try:
         document = document_of(body, "entry", compared=True)
-        event = Event(
-            index=int(document["index"]),
-            time=time_of(document["time"]),
-            action=document["action"],
-            actor=document["actor"],
-            resource=document["resource"],
-            details=document["details"],
-            previous=bytes.fromhex(document["previous"]),
-        )
+        index, when = int(document["index"]), time_of(document["time"])
+        action, actor, resource = (document[name] for name in ("action", "actor", "resource"))
+        details, previous = document["details"], bytes.fromhex(document["previous"])
+        event = Event(index, when, action, actor, resource, details, previous)
         if event.body == body:
             return event
     except (KeyError, TypeError, ValueError, AttributeError, InvalidInputError):
@@ -143,61 +138,47 @@ def verify(entries: Iterable[Entry], checkpoints: Iterable[bytes], keys: KeyHist
     VerificationError names the first index that is wrong, or the stretch between two checkpoints
     that was rewritten with all its hashes.
     """
-    walk = _Walk([checkpoint_of(envelope, keys) for envelope in checkpoints])
-    for entry in entries:
-        walk.step(entry)
-    walk.end()
-    return walk.size
-
-
-class _Walk:
-    """One pass over the log; holds the last leaf, the peaks of the tree and the checkpoints ahead."""
-
-    def __init__(self, checkpoints: Iterable[TreeHead]) -> None:
-        self.size = 0
-        self._ahead = sorted(checkpoints, key=lambda checkpoint: checkpoint.size, reverse=True)
-        self._agreed = 0
-        self._peaks = merkle.Peaks()
-        self._leaf = FIRST
-        self._time = datetime.min.replace(tzinfo=UTC)
-        self._compare()
-
-    def step(self, entry: Entry) -> None:
-        if leaf_hash(entry.body) != entry.leaf:
-            raise VerificationError(problem=f"entry {self.size} of the log was changed")
-        try:
-            event = event_of(entry.body)
-        except VerificationError:
-            raise VerificationError(problem=f"entry {self.size} of the log is not an entry") from None
-        if event.index != self.size:
-            raise VerificationError(problem=f"entry {self.size} of the log is missing or out of place")
-        if event.previous != self._leaf:
-            raise VerificationError(problem=f"entry {max(self.size - 1, 0)} of the log was changed")
-        # only a correction may be earlier than the entry in front, and says by how much
-        if event.time < self._time and not (
-            event.action == CORRECTION and event.details.get("before") == time_text(self._time)
-        ):
-            raise VerificationError(problem=f"entry {self.size} of the log goes back in time")
-        self._peaks.append(entry.leaf)
-        self._leaf, self._time = entry.leaf, event.time
-        self.size += 1
-        self._compare()
-
-    def end(self) -> None:
-        """End the check: every checkpoint must have been passed."""
-        if self._ahead:
-            size = self._ahead[0].size
-            raise VerificationError(
-                problem=f"entry {self.size} of the log is missing: a checkpoint covers {size} entries"
-            )
-
-    def _compare(self) -> None:
-        """Every checkpoint of the present size must have the present root."""
-        while self._ahead and self._ahead[-1].size == self.size:
-            if self._ahead.pop().root != self._peaks.root():
-                stretch = f"entries {self._agreed} to {self.size - 1}"
+    ahead = [checkpoint_of(envelope, keys) for envelope in checkpoints]
+    ahead.sort(key=lambda checkpoint: checkpoint.size, reverse=True)
+    size, agreed, peaks, rest = 0, 0, merkle.Peaks(), iter(entries)
+    leaf, newest = FIRST, datetime.min.replace(tzinfo=UTC)
+    while True:
+        # every checkpoint of the present size must have the present root
+        while ahead and ahead[-1].size == size:
+            if ahead.pop().root != peaks.root():
+                stretch = f"entries {agreed} to {size - 1}"
                 raise VerificationError(problem=f"{stretch} of the log are not those of a checkpoint")
-            self._agreed = self.size
+            agreed = size
+        entry = next(rest, None)
+        if entry is None:
+            break
+        newest = _checked(entry, size, leaf, newest).time
+        peaks.append(entry.leaf)
+        leaf, size = entry.leaf, size + 1
+    if ahead:
+        problem = f"entry {size} of the log is missing: a checkpoint covers {ahead[0].size} entries"
+        raise VerificationError(problem=problem)
+    return size
+
+
+def _checked(entry: Entry, index: int, previous: bytes, newest: datetime) -> Event:
+    """Return the event of an entry, which follows the leaf hash ``previous`` and the time ``newest``."""
+    if leaf_hash(entry.body) != entry.leaf:
+        raise VerificationError(problem=f"entry {index} of the log was changed")
+    try:
+        event = event_of(entry.body)
+    except VerificationError:
+        raise VerificationError(problem=f"entry {index} of the log is not an entry") from None
+    if event.index != index:
+        raise VerificationError(problem=f"entry {index} of the log is missing or out of place")
+    if event.previous != previous:
+        raise VerificationError(problem=f"entry {max(index - 1, 0)} of the log was changed")
+    # only a correction may be earlier than the entry in front, and says by how much
+    if event.time < newest and not (
+        event.action == CORRECTION and event.details.get("before") == time_text(newest)
+    ):
+        raise VerificationError(problem=f"entry {index} of the log goes back in time")
+    return event
 
 
 Clock = Callable[[], datetime]
@@ -292,18 +273,21 @@ class EventLog:
 
         A log that has not grown keeps the checkpoint it has.
         """
-        size = self.size(tx)
-        envelope = _checkpoint_of(tx, size)
+        envelope = self.current_checkpoint(tx)
         # one size, one signature: two checkpoints of one size would look like a forked log
         if envelope is None:
-            root = merkle.root(_node_of(tx), size)
-            envelope = signed_checkpoint(self._signing_key(tx), root, size, now)
+            size = self.size(tx)
+            envelope = signed_checkpoint(
+                self._signing_key(tx), merkle.root(_node_of(tx), size), size, now
+            )
             tx.execute(insert(checkpoints).values(size=size, envelope=envelope))
         return envelope
 
     def current_checkpoint(self, tx: Connection) -> bytes | None:
         """Return the checkpoint of the log as it stands; None if it has grown since the last one."""
-        return _checkpoint_of(tx, self.size(tx))
+        known = select(checkpoints.c.envelope).where(checkpoints.c.size == self.size(tx))
+        envelope = tx.execute(known).scalar_one_or_none()
+        return None if envelope is None else bytes(envelope)
 
     def entry(self, tx: Connection, index: int) -> bytes:
         """Return the bytes of one entry, as they are hashed; raises InvalidNumberError."""
@@ -318,8 +302,9 @@ class EventLog:
     def inclusion(self, tx: Connection, index: int, size: int) -> tuple[bytes, list[bytes]]:
         """Leaf hash of an entry, and its path to the root of ``size`` entries; InvalidNumberError."""
         self._refuse_beyond(tx, size)
-        path = merkle.inclusion_path(_node_of(tx), index, size)
-        return _node_of(tx)(0, index), path
+        node = _node_of(tx)
+        path = merkle.inclusion_path(node, index, size)
+        return node(0, index), path
 
     def consistency(self, tx: Connection, old_size: int, new_size: int) -> list[bytes]:
         """Hashes that show the newer log to continue the older one; raises InvalidNumberError."""
@@ -401,12 +386,6 @@ _NODE = select(log_nodes.c.hash).where(
 )
 
 
-def _checkpoint_of(tx: Connection, size: int) -> bytes | None:
-    known = select(checkpoints.c.envelope).where(checkpoints.c.size == size)
-    envelope = tx.execute(known).scalar_one_or_none()
-    return None if envelope is None else bytes(envelope)
-
-
 def signed_checkpoint(key: Ed25519PrivateKey, root: bytes, size: int, now: datetime) -> bytes:
     """Return the envelope over the root of the first ``size`` entries."""
     facts = {"root": root.hex(), "size": str(size), "time": time_text(now)}
@@ -454,8 +433,5 @@ def keep_rules(tx: Connection, new: Mapping[str, Mapping[str, str]]) -> None:
     """Put these in the place of the last ones."""
     tx.execute(delete(rules))
     if new:
-        rows = [
-            {"resource": resource, "fields": json.dumps(dict(fields))}
-            for resource, fields in new.items()
-        ]
+        rows = [{"resource": name, "fields": json.dumps(dict(fields))} for name, fields in new.items()]
         tx.execute(insert(rules), rows)

@@ -154,24 +154,16 @@ def create_operation(
     tx.execute(queued)
 
 
-def report_progress(tx: Connection, name: str, stage: str, permille: int, now: datetime) -> bool:
-    """Say how far it is; it runs from the first time on. False if it has ended: stop the work."""
-    return _move(tx, name, OperationState.RUNNING, now, stage=stage, permille=permille)
+def move_operation(
+    tx: Connection, name: str, state: OperationState, now: datetime, **values: Any
+) -> bool:
+    """Put an operation into another state, or note its progress, with what it got on the way.
 
-
-def succeed_operation(tx: Connection, name: str, response: bytes, now: datetime) -> bool:
-    """End a running operation. False if it does not run, as after a cancel: undo the work."""
-    return _move(tx, name, OperationState.SUCCEEDED, now, response=response, permille=1000)
-
-
-def fail_operation(tx: Connection, name: str, error: bytes, now: datetime) -> bool:
-    """End an operation with reason and fields. False if it had ended already."""
-    return _move(tx, name, OperationState.FAILED, now, error=error)
-
-
-def cancel_operation(tx: Connection, name: str, now: datetime) -> bool:
-    """End an operation at its owner's wish. False if it had ended already."""
-    return _move(tx, name, OperationState.CANCELLED, now)
+    False if it had ended already; a success needs a running operation. The caller then stops or undoes
+    the work.
+    """
+    legal = update(operations).where(operations.c.name == name, operations.c.state.in_(_BEFORE[state]))
+    return tx.execute(legal.values(state=state, changed=now, **values)).rowcount == 1
 
 
 def get_operation(tx: Connection, name: str) -> OperationRow:
@@ -187,22 +179,11 @@ def list_operations(
     return page_of(tx, query, operations.c.number, _operation_of, before=before, limit=limit)
 
 
-def failed_operations(tx: Connection, kind: str, resource: str) -> tuple[OperationRow, ...]:
-    """Operations of one kind for one resource that failed, oldest first."""
-    conditions = (
-        operations.c.kind == kind,
-        operations.c.resource == resource,
-        operations.c.state == OperationState.FAILED,
-    )
+def unseen_operations(tx: Connection) -> tuple[OperationRow, ...]:
+    """Return failed operations that no steward has reviewed, oldest first."""
+    conditions = operations.c.state == OperationState.FAILED, operations.c.stage != SEEN
     query = select(operations).where(*conditions).order_by(operations.c.number)
     return tuple(map(_operation_of, tx.execute(query).mappings()))
-
-
-def unseen_operations(tx: Connection, owner: str | None = None) -> tuple[OperationRow, ...]:
-    """Return failed operations that no steward has reviewed, of one owner or all, oldest first."""
-    conditions = operations.c.state == OperationState.FAILED, operations.c.stage != SEEN
-    query = only(select(operations).where(*conditions), (operations.c.owner, owner))
-    return tuple(map(_operation_of, tx.execute(query.order_by(operations.c.number)).mappings()))
 
 
 def mark_seen(tx: Connection, name: str) -> None:
@@ -223,11 +204,6 @@ def unfinished_operations(tx: Connection) -> tuple[OperationRow, ...]:
     """Return the operations that a restart takes up again, oldest first."""
     query = select(operations).where(operations.c.state.in_(UNFINISHED)).order_by(operations.c.number)
     return tuple(map(_operation_of, tx.execute(query).mappings()))
-
-
-def _move(tx: Connection, name: str, state: OperationState, now: datetime, **values: Any) -> bool:
-    legal = update(operations).where(operations.c.name == name, operations.c.state.in_(_BEFORE[state]))
-    return tx.execute(legal.values(state=state, changed=now, **values)).rowcount == 1
 
 
 def _operation_of(row: Mapping[Any, Any]) -> OperationRow:

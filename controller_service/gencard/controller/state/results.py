@@ -13,7 +13,7 @@ from enum import StrEnum
 from itertools import chain
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, insert, or_, select, update
 
 from gencard.controller.state.database import Page, find_one, get_named, insert_if_absent, only, page_of
 from gencard.controller.state.tables import audits, cards, measures, psis, releases, runs
@@ -42,11 +42,6 @@ class ReleaseRow:
     receipt: bytes
     file_name: str
     created: datetime
-
-
-def insert_release(tx: Connection, release: ReleaseRow) -> None:
-    """Raises StorageError, at the end of the transaction's block, if the name is taken."""
-    tx.execute(insert(releases).values(**asdict(release)))
 
 
 def get_release(tx: Connection, name: str) -> ReleaseRow:
@@ -143,11 +138,6 @@ class EvaluationRow:
     created: datetime
 
 
-def insert_evaluation(tx: Connection, row: EvaluationRow) -> None:
-    """Raises StorageError, at the end of the transaction's block, if the name is taken."""
-    tx.execute(insert(measures).values(asdict(row)))
-
-
 def get_evaluation(tx: Connection, name: str) -> EvaluationRow:
     """Raises NotFoundError if there is no such measure."""
     return get_named(tx, measures, name, _evaluation_row, "evaluation")
@@ -214,15 +204,6 @@ class AuditRow:
         return self.family_try or self.attempt
 
 
-@dataclass(frozen=True, slots=True)
-class Audited:
-    """The black box of an audit; ``digest`` is the SHA-256, in hex, of what runs."""
-
-    name: str
-    digest: str
-    author: str = ""
-
-
 _COUNT = (audits.c.verdict.is_not(None), audits.c.cleared.is_(None))
 """Conditions of ended audits that no steward has cleared."""
 
@@ -239,16 +220,16 @@ class Conclusion:
     family_try: int = 1
 
 
-def begin_audit(
-    tx: Connection, *, name: str, card: str, dataset: str, submitter: str, box: Audited, now: datetime
-) -> int:
-    """Write an audit down before it runs; which attempt it is, from 1."""
+def begin_audit(tx: Connection, *, dataset: str, submitter: str, now: datetime, **values: str) -> int:
+    """Write an audit down before it runs; which attempt it is, from 1.
+
+    Args:
+        values: Name, card, name, digest and author of the black box, as in ``AuditRow``.
+    """
     # counted before the run: an audit that is stopped when it looks bad still counts
     attempt = count_attempts(tx, dataset, submitter) + 1
-    row = insert(audits).values(
-        name=name, card=card, dataset=dataset, submitter=submitter, created=now, attempt=attempt
-    )
-    tx.execute(row.values(black_box=box.name, box_digest=box.digest, author=box.author))
+    values |= {"dataset": dataset, "submitter": submitter}
+    tx.execute(insert(audits).values(values | {"created": now, "attempt": attempt}))
     return attempt
 
 
@@ -305,15 +286,11 @@ def audits_of_family(tx: Connection, row: AuditRow) -> tuple[AuditRow, ...]:
         author = or_(audits.c.author.is_(None), audits.c.author.in_(["", row.author]))
         same_name_and_author = and_(same_name_and_author, author)
     family = or_(audits.c.box_digest == row.box_digest, same_name_and_author)
-    return _counting(tx, audits.c.dataset == row.dataset, audits.c.name != row.name, family)
+    return counting_audits(tx, audits.c.dataset == row.dataset, audits.c.name != row.name, family)
 
 
-def counting_audits(tx: Connection) -> tuple[AuditRow, ...]:
+def counting_audits(tx: Connection, *conditions: ColumnElement[bool]) -> tuple[AuditRow, ...]:
     """Return all ended audits that no steward has cleared, in the order of their ends."""
-    return _counting(tx)
-
-
-def _counting(tx: Connection, *conditions: ColumnElement[bool]) -> tuple[AuditRow, ...]:
     query = select(audits).where(*conditions, *_COUNT).order_by(audits.c.ended, audits.c.number)
     return tuple(map(_audit_of, tx.execute(query).mappings()))
 
@@ -403,11 +380,6 @@ class RunRow:
         return tuple(dict.fromkeys(rules))
 
 
-def insert_run(tx: Connection, row: RunRow) -> None:
-    """Raises StorageError, at the end of the transaction's block, if the name is taken."""
-    tx.execute(insert(runs).values(asdict(row)))
-
-
 def get_run(tx: Connection, name: str) -> RunRow:
     """Raises NotFoundError if there is no such run."""
     return get_named(tx, runs, name, _run_of, "answer")
@@ -426,22 +398,13 @@ def count_runs(tx: Connection, card: str, tier: RunTier) -> int:
     return int(tx.execute(query).scalar_one())
 
 
-def runs_of_dataset(tx: Connection, dataset: str) -> Iterator[RunRow]:
-    """Every run on a dataset, under any card, that has read records or reads them, oldest first."""
-    query = select(runs).where(runs.c.dataset == dataset).order_by(runs.c.number)
-    return map(_run_of, tx.execute(query).mappings().all())
+def find_runs(tx: Connection, **values: Any) -> tuple[RunRow, ...]:
+    """Return the runs with these values in their columns, oldest first.
 
-
-def waiting_runs(tx: Connection) -> tuple[RunRow, ...]:
-    """Return the runs that wait for a steward, oldest first."""
-    query = select(runs).where(runs.c.state == RunState.WAITING).order_by(runs.c.number)
+    All of them have read records or are reading them.
+    """
+    query = select(runs).filter_by(**values).order_by(runs.c.number)
     return tuple(map(_run_of, tx.execute(query).mappings()))
-
-
-def counted_runs(tx: Connection, dataset: str | None = None) -> tuple[RunRow, ...]:
-    """Runs that count in ``limits.refusals``, of one dataset or all, oldest first."""
-    query = only(select(runs).where(runs.c.counts == 1), (runs.c.dataset, dataset))
-    return tuple(map(_run_of, tx.execute(query.order_by(runs.c.number)).mappings()))
 
 
 def review_run(tx: Connection, name: str) -> None:
@@ -483,3 +446,11 @@ def _run_of(row: Mapping[Any, Any]) -> RunRow:
         "counts": bool(row["counts"]),
     }
     return RunRow(**values | typed)
+
+
+_TABLES: dict[type, Table] = {ReleaseRow: releases, EvaluationRow: measures, RunRow: runs}
+
+
+def insert_result(tx: Connection, row: ReleaseRow | EvaluationRow | RunRow) -> None:
+    """Raises StorageError, at the end of the transaction's block, if the name is taken."""
+    tx.execute(insert(_TABLES[type(row)]).values(asdict(row)))

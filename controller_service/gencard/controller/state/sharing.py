@@ -14,11 +14,12 @@ import secrets
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
+from io import BufferedReader
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, create_engine, delete, func, insert, select, text, update
+from sqlalchemy import Connection, create_engine, delete, func, insert, select, text, update
 from sqlalchemy.exc import ProgrammingError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
@@ -38,7 +39,6 @@ _PIECE = 1 << 20
 """Bytes; a statement of a release of any size needs little memory."""
 _AT_A_TIME = 8
 """Number of pieces in one transaction, for which other writers wait."""
-_COPIES = "copies"
 _ADOPTED = (ROWS, KEPT)
 """Folders of files that were on the disk alone before controllers shared a database."""
 
@@ -49,7 +49,7 @@ class SharedFiles(StateFiles):
     shared = True
 
     def __init__(self, database: Database, place: Path) -> None:
-        super().__init__(place / _COPIES)
+        super().__init__(place / "copies")
         self._database, self._place = database, place
 
     def begin(self) -> None:
@@ -59,7 +59,7 @@ class SharedFiles(StateFiles):
             for path in sorted((self._place / part).glob("**/[!.]*")):
                 name = path.relative_to(self._place).as_posix()
                 if path.is_file() and not self.stored(name):
-                    self._put(name, path)
+                    self.put(name, path)
         with self._database.transaction() as tx:
             tx.execute(delete(pieces).where(pieces.c.digest.not_in(select(files.c.digest))))
 
@@ -82,9 +82,24 @@ class SharedFiles(StateFiles):
             query = select(files.c.name).where(files.c.name.startswith(prefix, autoescape=True))
             return tuple(tx.scalars(query.order_by(files.c.name)))
 
-    def send(self, name: str) -> StoredFile:
-        """Bring a written file's pieces into the database."""
-        return self._send(name, self.folder / name)
+    def send(self, name: str, path: Path | None = None) -> StoredFile:
+        """Bring a written file's pieces into the database; ``path`` if it lies elsewhere."""
+        path = path or self.folder / name
+        with _opened(path) as file:
+            digest, size = (
+                hashlib.file_digest(file, "sha256").hexdigest(),
+                os.fstat(file.fileno()).st_size,
+            )
+        with self._database.reading() as tx:
+            there = tx.scalar(select(func.count()).where(pieces.c.digest == digest))
+        parts = list(range(0, size, _PIECE))
+        for first in range(0, 0 if there == len(parts) else len(parts), _AT_A_TIME):
+            with self._database.transaction() as tx:
+                for number in range(first, min(first + _AT_A_TIME, len(parts))):
+                    with _opened(path) as file:
+                        piece = os.pread(file.fileno(), _PIECE, parts[number])
+                    insert_if_absent(tx, pieces, {"digest": digest, "number": number, "bytes": piece})
+        return StoredFile(name, digest, size)
 
     def keep(self, tx: Connection, stored: StoredFile | None) -> None:
         """Name it in the transaction that speaks of it."""
@@ -92,8 +107,10 @@ class SharedFiles(StateFiles):
             tx.execute(delete(files).where(files.c.name == stored.name))
             tx.execute(insert(files).values(asdict(stored)))
 
-    def put(self, name: str) -> None:
-        self._put(name, self.folder / name)
+    def put(self, name: str, path: Path | None = None) -> None:
+        stored_file = self.send(name, path)
+        with self._database.transaction() as tx:
+            self.keep(tx, stored_file)
 
     def forget(self, prefix: str, tx: Connection | None = None) -> None:
         """Delete files in the database, in transaction ``tx`` if given; raises StorageError."""
@@ -105,23 +122,6 @@ class SharedFiles(StateFiles):
             digests_used = select(files.c.digest).where(files.c.digest.in_(digests))
             unused = digests - set(writing.scalars(digests_used))
             writing.execute(delete(pieces).where(pieces.c.digest.in_(unused)))
-
-    def _put(self, name: str, path: Path) -> None:
-        stored_file = self._send(name, path)
-        with self._database.transaction() as tx:
-            self.keep(tx, stored_file)
-
-    def _send(self, name: str, path: Path) -> StoredFile:
-        digest, size = _digest_of(path)
-        with self._database.reading() as tx:
-            there = tx.scalar(select(func.count()).where(pieces.c.digest == digest))
-        parts = list(range(0, size, _PIECE))
-        for first in range(0, 0 if there == len(parts) else len(parts), _AT_A_TIME):
-            with self._database.transaction() as tx:
-                for number in range(first, min(first + _AT_A_TIME, len(parts))):
-                    row = {"digest": digest, "number": number, "bytes": _read(path, parts[number])}
-                    insert_if_absent(tx, pieces, row)
-        return StoredFile(name, digest, size)
 
 
 def _pieces_of(tx: Connection, digest: str, size: int) -> Iterator[bytes]:
@@ -136,19 +136,13 @@ def _pieces_of(tx: Connection, digest: str, size: int) -> Iterator[bytes]:
         raise OSError
 
 
-def _digest_of(path: Path) -> tuple[str, int]:
+@contextmanager
+def _opened(path: Path) -> Iterator[BufferedReader]:
+    """Open a file for reading; raises StorageError if that, or reading it in the block, fails."""
     try:
         with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest(), os.fstat(file.fileno()).st_size
-    except OSError:
-        pass
-    raise StorageError
-
-
-def _read(path: Path, place: int) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return os.pread(file.fileno(), _PIECE, place)
+            yield file
+            return
     except OSError:
         pass
     raise StorageError
@@ -163,8 +157,6 @@ LOOK_EVERY = 0.5
 """Seconds between two looks: of a standby at the lock, of a leader at its session."""
 _LOCK = 0x67656E6C656164
 """Number of the leader's advisory lock in PostgreSQL: the text "genlead" as bytes."""
-_OLDEST = 140_000
-"""PostgreSQL 14, the first that ends idle sessions by itself."""
 _AFTER_RESTORE = 1_000
 """Number of leaderships that a restore skips: more than a controller can have seen since the backup."""
 _NOTE_EVERY = 10
@@ -213,7 +205,15 @@ class Leadership:
         self._seen, self._looks = Seen.read(self._file), 0
         self._holder = secrets.token_hex(16)
         with translated():
-            self._engine = _engine_of(url, f"{SESSIONS}lock")
+            self._engine = create_engine(
+                url,
+                hide_parameters=True,
+                poolclass=NullPool,
+                # idle_session_timeout, which ends a silent leader, does not count time inside a
+                # transaction: none may stay open.
+                isolation_level="AUTOCOMMIT",
+                connect_args={"application_name": f"{SESSIONS}lock", "connect_timeout": SILENCE},
+            )
             self._held: Connection | None = self._opened()
         self.lost, self._ended = threading.Event(), threading.Event()
         self._watch = threading.Thread(target=self._watching, name="leadership", daemon=True)
@@ -312,7 +312,8 @@ class Leadership:
 
     def _opened(self) -> Connection:
         session = self._engine.connect()
-        if (session.dialect.server_version_info or (0,)) < (_OLDEST // 10_000,):
+        # the first version that ends idle sessions by itself
+        if (session.dialect.server_version_info or (0,)) < (14,):
             session.close()
             raise InvalidInputError(field="state.url", problem="needs PostgreSQL 14 or later")
         session.execute(text(f"SET idle_session_timeout = '{SILENCE}s'"))
@@ -383,15 +384,3 @@ def _present(session: Connection) -> Seen:
     last = select(func.max(events.c.index)).scalar_subquery()
     number, newest = session.execute(select(leader.c.fence, last)).one()
     return Seen(number, 0 if newest is None else newest + 1)
-
-
-def _engine_of(url: str, name: str) -> Engine:
-    return create_engine(
-        url,
-        hide_parameters=True,
-        poolclass=NullPool,
-        # idle_session_timeout, which ends a silent leader, does not count time inside a transaction:
-        # none may stay open.
-        isolation_level="AUTOCOMMIT",
-        connect_args={"application_name": name, "connect_timeout": SILENCE},
-    )

@@ -6,7 +6,6 @@ A message that was tried once never changes, so that a receiver can drop it as k
 answer to the first try was lost.
 """
 
-import hashlib
 import json
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -21,6 +20,7 @@ from gencard.controller.state.database import Database, find_one
 from gencard.controller.state.log import EventLog
 from gencard.controller.state.tables import announced, first_decisions, messages, passkey_links, passkeys
 from gencard.core.errors import InvalidInputError, NotFoundError, UnauthenticatedError
+from gencard.wire.canonical import sha256
 from gencard.wire.steward import FirstDecision
 
 # Passkeys of stewards in the state: enrolled by a link that works once, used, removed; all in the log.
@@ -55,11 +55,6 @@ class Passkey:
     used: datetime | None = None
 
 
-def key_of(credential: bytes) -> str:
-    """Return the name of a credential in state and log."""
-    return hashlib.sha256(credential).hexdigest()
-
-
 @dataclass(frozen=True, slots=True)
 class Passkeys:
     """All passkeys, and the links by which they are enrolled."""
@@ -74,7 +69,7 @@ class Passkeys:
         with self.database.transaction() as tx:
             now = self.clock()
             tx.execute(delete(passkey_links).where(passkey_links.c.ends < now))
-            row = {"digest": _digest(token), "holder": holder, "ends": now + LINK_LIFE}
+            row = {"digest": sha256(token.encode()), "holder": holder, "ends": now + LINK_LIFE}
             tx.execute(insert(passkey_links).values(**row))
             self._note(tx, "passkey-link", actor, holder)
         return token
@@ -88,11 +83,11 @@ class Passkeys:
         """Keep the passkey of a link, which works once; UnauthenticatedError or InvalidInputError."""
         with self.database.transaction() as tx:
             holder, now = self._open_link(tx, token), self.clock()
-            passkey = Passkey(key_of(credential), holder, credential, public_key, uses, now)
+            passkey = Passkey(sha256(credential), holder, credential, public_key, uses, now)
             if self._named(tx, passkey.key) or len(_of(tx, holder)) >= MOST_OF_ONE:
                 problem = f"is enrolled already, or the steward has {MOST_OF_ONE} passkeys"
                 raise InvalidInputError(field="passkey", problem=problem)
-            statement = update(passkey_links).where(passkey_links.c.digest == _digest(token))
+            statement = update(passkey_links).where(passkey_links.c.digest == sha256(token.encode()))
             tx.execute(statement.values(used=now))
             row = {name: getattr(passkey, name) for name in passkeys.c.keys()}  # noqa: SIM118
             tx.execute(insert(passkeys).values(**row))
@@ -162,7 +157,7 @@ class Passkeys:
         self.log.append(tx, action=action, actor=actor, resource=name, details=details, now=now)
 
     def _open_link(self, tx: Connection, token: str) -> str:
-        query = select(passkey_links).where(passkey_links.c.digest == _digest(token))
+        query = select(passkey_links).where(passkey_links.c.digest == sha256(token.encode()))
         row = tx.execute(query).mappings().one_or_none()
         if row is None or row["used"] is not None or row["ends"] < self.clock():
             raise UnauthenticatedError
@@ -181,10 +176,6 @@ def _of(tx: Connection, holder: str) -> list[Passkey]:
 
 def _passkey(row: Any) -> Passkey:
     return Passkey(**{name: row[name] for name in passkeys.c.keys()})  # noqa: SIM118
-
-
-def _digest(token: str) -> str:
-    return hashlib.sha256(token.encode()).hexdigest()
 
 
 # First decisions and notifications.
@@ -236,14 +227,10 @@ def forget_first_decisions(tx: Connection, resource: str, now: datetime) -> None
     tx.execute(delete(first_decisions).where(mine | ~_waits(now)))
 
 
-def forget_first_decisions_of(tx: Connection, actor: str) -> None:
-    """Drop all of one steward."""
-    tx.execute(delete(first_decisions).where(first_decisions.c.actor == actor))
-
-
-def forget_all_first_decisions(tx: Connection) -> None:
-    """Drop all of all stewards."""
-    tx.execute(delete(first_decisions))
+def forget_first_decisions_of(tx: Connection, actor: str | None) -> None:
+    """Drop all first decisions of one steward; of all stewards for None."""
+    of_all = delete(first_decisions)
+    tx.execute(of_all if actor is None else of_all.where(first_decisions.c.actor == actor))
 
 
 def _waits(now: datetime) -> Any:
@@ -302,11 +289,12 @@ def add_message(tx: Connection, name: str, channel: str, kinds: Collection[str],
     untried = _waiting(channel).where(messages.c.tries == 0)
     row = tx.execute(untried.order_by(messages.c.number.desc()).limit(1)).mappings().first()
     if row is not None:
-        text = _text({*kinds, *json.loads(row["kinds"])})
+        text = json.dumps(sorted({*kinds, *json.loads(row["kinds"])}))
         tx.execute(update(messages).where(messages.c.name == row["name"]).values(kinds=text))
         return
-    message = {"name": name, "channel": channel, "kinds": _text(kinds), "state": MessageState.WAITING}
-    tx.execute(insert(messages).values(message | {"tries": 0, "due": now, "created": now}))
+    waiting = {"state": MessageState.WAITING, "tries": 0, "due": now, "created": now}
+    message = insert(messages).values(name=name, channel=channel, **waiting)
+    tx.execute(message.values(kinds=json.dumps(sorted(set(kinds)))))
 
 
 def next_message(tx: Connection, channel: str) -> MessageRow | None:
@@ -335,16 +323,12 @@ def end_message(tx: Connection, name: str, state: MessageState) -> None:
     tx.execute(update(messages).where(messages.c.name == name).values(state=state))
 
 
-def forget_messages(tx: Connection, now: datetime, days: int = 30) -> None:
-    """Delete messages that ended long ago."""
+def forget_messages(tx: Connection, now: datetime) -> None:
+    """Delete messages that ended and are older than 30 days."""
     has_ended = messages.c.state != MessageState.WAITING
-    tx.execute(delete(messages).where(has_ended, messages.c.created < now - timedelta(days=days)))
+    tx.execute(delete(messages).where(has_ended, messages.c.created < now - timedelta(days=30)))
 
 
 def _waiting(channel: str) -> Any:
     mine = (messages.c.channel == channel, messages.c.state == MessageState.WAITING)
     return select(messages).where(*mine)
-
-
-def _text(kinds: Collection[str]) -> str:
-    return json.dumps(sorted(set(kinds)))

@@ -372,7 +372,7 @@ class LineView:
 
 def accounts(tx: Connection, ledger: Ledger, dataset: str | None) -> tuple[BudgetAccount, ...]:
     """Return the accounts of all datasets on offer, or of one: widest first, then by holder."""
-    names = ledger.datasets if dataset is None else (dataset,)
+    names = ledger.caps if dataset is None else (dataset,)
     views = []
     for name in names:
         rows = tx.execute(select(balances).where(balances.c.dataset == name)).mappings()

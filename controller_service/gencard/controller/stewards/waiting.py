@@ -12,7 +12,7 @@ from gencard.controller.cards.book import CardBook
 from gencard.controller.failures import Refusals, Refused
 from gencard.controller.state import results, stewards
 from gencard.controller.state.database import Page
-from gencard.controller.state.results import RunRow
+from gencard.controller.state.results import RunRow, RunState
 from gencard.controller.state.tables import cards
 from gencard.core.card.card import CardState
 from gencard.core.errors import InvalidInputError
@@ -96,7 +96,7 @@ class WaitingList:
     def answers(self, tx: Connection) -> Iterator[RunRow]:
         """Yield the runs whose answers wait under cards that have not ended, oldest first."""
         in_vain = {row.name for row in self.decisions.waiting_in_vain(tx)}
-        return (row for row in results.waiting_runs(tx) if row.name not in in_vain)
+        return (row for row in results.find_runs(tx, state=RunState.WAITING) if row.name not in in_vain)
 
     def _of_kind(
         self,

@@ -78,24 +78,22 @@ class RuleChange:
     after: str = ""
 
 
-def rules_of(controller_state: ControllerState, people: Mapping[str, Enrolled]) -> Rules:
+def rules_of(state: ControllerState, people: Mapping[str, Enrolled]) -> Rules:
     """Return all rules by which a controller decides, as it has read them."""
-    tables = controller_state.settings.model_dump()
+    tables = state.settings.model_dump()
     rules = {
-        f"settings/{name}": _fields(table, controller_state.salt)
+        f"settings/{name}": _fields(table, state.salt)
         for name, table in tables.items()
         if name not in _LISTS
     }
     for entry in tables["datasets"]:
-        dataset_entry = controller_state.cards.catalogue.named(f"datasets/{entry['name']}")
-        rules[dataset_entry.name] = _fields(entry, controller_state.salt) | dataset_entry.versions
+        dataset_entry = state.cards.catalogue.named(f"datasets/{entry['name']}")
+        rules[dataset_entry.name] = _fields(entry, state.salt) | dataset_entry.versions
     for entry in tables["black_boxes"]:
         name = entry["name"]
-        rules[f"black_boxes/{name}"] = _fields(entry, controller_state.salt) | {
-            "digest": controller_state.boxes.digest(name)
-        }
+        rules[f"black_boxes/{name}"] = _fields(entry, state.salt) | {"digest": state.boxes.digest(name)}
     for name in GENERATORS:
-        rules[f"generators/{name}"] = {"digest": controller_state.boxes.facts(name).digest}
+        rules[f"generators/{name}"] = {"digest": state.boxes.facts(name).digest}
     return rules | people_rules(people)
 
 
@@ -130,15 +128,13 @@ def rule_changes(before: Rules, after: Rules) -> list[RuleChange]:
         elif resource not in after:
             changes.append(RuleChange("remove", resource, before=_digest(before[resource])))
         else:
-            changes += _field_changes(resource, before[resource], after[resource])
+            old, new = before[resource], after[resource]
+            changes += [
+                RuleChange("change", resource, name, old.get(name, "none"), new.get(name, "none"))
+                for name in sorted(old.keys() | new.keys())
+                if old.get(name, "none") != new.get(name, "none")
+            ]
     return changes
-
-
-def _field_changes(resource: str, before: Fields, after: Fields) -> Iterator[RuleChange]:
-    for name in sorted(before.keys() | after.keys()):
-        old, new = before.get(name, "none"), after.get(name, "none")
-        if old != new:
-            yield RuleChange("change", resource, name, old, new)
 
 
 def _digest(fields: Fields) -> str:
@@ -177,10 +173,6 @@ def _text(name: str, value: Any, key: bytes) -> str:
     return f"not shown, keyed digest {hmac.new(key, message, 'sha256').hexdigest()[:32]}"
 
 
-SERVICE = "service"
-"""The resource of an entry about a start."""
-
-
 @dataclass(frozen=True, slots=True)
 class RuleLog:
     """Compares rules with those that the log has, and logs the difference in the name of ``actor``."""
@@ -196,30 +188,21 @@ class RuleLog:
             first = not kept_rules(tx)
             self._record(tx, rules)
             details = {"settings": rules_digest(rules), "software": version("gencard")}
-            self._append(tx, "start" if first else "restart", SERVICE, details)
+            self._append(tx, "start" if first else "restart", "service", details)
 
-    def rules_are_read(self, rules: Rules) -> None:
-        """Log the changes, if there are any."""
+    def rules_are_read(self, rules: Rules, prefix: str = "") -> None:
+        """Log the changes, if there are any; with a prefix, of resources that begin with it alone."""
         with self.database.reading() as tx:
-            if kept_rules(tx) == rules:
-                return
-        with self.database.transaction() as tx:
-            self._record(tx, rules)
+            logged = kept_rules(tx)
+        rules = {name: rule for name, rule in rules.items() if name.startswith(prefix)}
+        rules |= {name: rule for name, rule in logged.items() if not name.startswith(prefix)}
+        if logged != rules:
+            with self.database.transaction() as tx:
+                self._record(tx, rules)
 
     def people_are_read(self, people: Mapping[str, Enrolled]) -> None:
         """Log changes of people alone; all other rules stay as the log has them."""
-        self.rules_are_read(self._logged_outside(PEOPLE) | people_rules(people))
-
-    def datasets_are_read(self, rules: Rules) -> None:
-        """Log changes of datasets alone; other resources in ``rules`` are ignored."""
-        datasets = {resource: rules[resource] for resource in rules if resource.startswith(PREFIX)}
-        self.rules_are_read(self._logged_outside(PREFIX) | datasets)
-
-    def _logged_outside(self, prefix: str) -> dict[str, Fields]:
-        """Return the rules in the log of all resources without this prefix."""
-        with self.database.reading() as tx:
-            logged_rules = kept_rules(tx)
-        return {name: rule for name, rule in logged_rules.items() if not name.startswith(prefix)}
+        self.rules_are_read(people_rules(people), PEOPLE)
 
     def _record(self, tx: Connection, rules: Rules) -> None:
         before = kept_rules(tx)
@@ -319,15 +302,9 @@ def caps_of(settings: Settings) -> dict[str, Caps]:
 def quotas_of(settings: Settings) -> Quotas:
     """Return the bounds on what one analyst may store, and the reserve of disk space."""
     limits = settings.limits
-    return Quotas(
-        limits.open_proposals,
-        limits.cards,
-        limits.card_mib,
-        limits.releases,
-        limits.release_mib,
-        limits.reserve_mib,
-        settings.state.folder,
-    )
+    cards = limits.open_proposals, limits.cards, limits.card_mib
+    releases = limits.releases, limits.release_mib
+    return Quotas(*cards, *releases, limits.reserve_mib, settings.state.folder)
 
 
 # Reloading: settings are read again while the service runs; those of each dataset are applied if valid.
@@ -399,7 +376,15 @@ class Reloading:
         waiting, unreadable = self._waiting(settings)
         before = {table.name: table for table in self._settings.datasets}
         changed = [table.name for table, _ in served if before.get(table.name) != table]
-        self._take_over(served)
+        tables, entries = tuple(table for table, _ in served), [entry for _, entry in served]
+        new_settings = self._settings.model_copy(update={"datasets": tables})
+        cards = replace(self._state.cards, catalogue=Catalogue(entries))
+        new_state = replace(self._state, settings=new_settings, cards=cards)
+        # also if nothing changed: a command may have logged rules of the files that are not in force
+        self._rule_log.rules_are_read(rules_of(new_state, {}), PREFIX)
+        self._state.ledger.caps = caps_of(new_settings)  # first: no dataset is offered without caps
+        self._state.cards.catalogue.set(entries)
+        self._settings = new_settings
         return Reload(tuple(f"{PREFIX}{name}" for name in changed), waiting, (*refused, *unreadable))
 
     def enforced(self) -> dict[str, dict[str, str]]:
@@ -442,24 +427,10 @@ class Reloading:
         catalogue = Catalogue([entry for _, entry in served])
         check_catalogue(catalogue, self._state.boxes, unreviewed=self._unreviewed)
 
-    def _take_over(self, served: Sequence[_Served]) -> None:
-        tables, entries = tuple(table for table, _ in served), [entry for _, entry in served]
-        settings = self._settings.model_copy(update={"datasets": tables})
-        cards = replace(self._state.cards, catalogue=Catalogue(entries))
-        new_state = replace(self._state, settings=settings, cards=cards)
-        # also if nothing changed: a command may have logged rules of the files that are not in force
-        self._rule_log.datasets_are_read(rules_of(new_state, {}))
-        self._state.ledger.set_caps(caps_of(settings))  # first: no dataset is offered without caps
-        self._state.cards.catalogue.set(entries)
-        self._settings = settings
-
     def _waiting(self, settings: Settings) -> tuple[tuple[str, ...], list[RefusedDataset]]:
         """Return the places that differ but wait for a restart, and schemas that cannot be read."""
-        places = [
-            name
-            for name in Settings.model_fields
-            if name != "datasets" and getattr(settings, name) != getattr(self._settings, name)
-        ]
+        names = [name for name in Settings.model_fields if name != "datasets"]
+        places = [name for name in names if getattr(settings, name) != getattr(self._settings, name)]
         unreadable: list[RefusedDataset] = []
         tables = {table.name: table for table in settings.datasets}
         for table in self._settings.datasets:
@@ -468,20 +439,17 @@ class Reloading:
             if newer is None:
                 places.append(f"{served.name}: removed")
                 continue
-            places += (f"{served.name}: {name}" for name in _differing(table, newer))
+            places += (
+                f"{served.name}: {field_info.alias or name}"  # as the settings file names the key
+                for name, field_info in DatasetTable.model_fields.items()
+                if name not in _AT_ONCE and getattr(table, name) != getattr(newer, name)
+            )
             try:
                 if read_schema(newer.schema_file) != served.schema:
                     places.append(f"{served.name}: schema")
             except GencardError as error:
                 unreadable.append(RefusedDataset(served.name, error))
         return tuple(dict.fromkeys(places)), unreadable
-
-
-def _differing(table: DatasetTable, newer: DatasetTable) -> Iterator[str]:
-    """Yield the keys, as the settings file names them, that differ and wait for a restart."""
-    for name, field_info in DatasetTable.model_fields.items():
-        if name not in _AT_ONCE and getattr(table, name) != getattr(newer, name):
-            yield field_info.alias or name
 
 
 @dataclass(frozen=True, slots=True)

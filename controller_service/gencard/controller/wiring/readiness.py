@@ -5,9 +5,8 @@ from collections.abc import Collection, Iterator
 from sqlalchemy import Connection
 
 from gencard.controller.boxes import Boxes, BuiltInBox, Facts, ProgramBox, for_persons
-from gencard.controller.policy.evaluation import together_of
 from gencard.controller.policy.judgement import relation_of
-from gencard.controller.policy.statistics import objection
+from gencard.controller.policy.statistics import objection, together_of
 from gencard.controller.records.catalogue import Catalogue, DatasetEntry
 from gencard.controller.sandbox.analyses import check_libraries
 from gencard.controller.sandbox.boxes import check_isolation
@@ -44,23 +43,20 @@ def check_caps(tx: Connection, ledger: Ledger) -> None:
 
 def check_reviewed(catalogue: Catalogue) -> None:
     """Check that drafted schemas, which show labels and edges of records, have been reviewed."""
-    for dataset_entry in catalogue:
-        if not dataset_entry.schema.reviewed:
+    for entry in catalogue:
+        if not entry.schema.reviewed:
             raise InvalidInputError(
-                field=f"{dataset_entry.name}: reviewed",
-                problem="is false; read the schema, then set it to true",
+                field=f"{entry.name}: reviewed", problem="is false; read the schema, then set it to true"
             )
 
 
 def check_apart(catalogue: Catalogue) -> None:
     """Check that no records are on offer twice: with two ledgers, and perhaps two schemas."""
     first: dict[str, str] = {}
-    for dataset_entry in catalogue:
-        other = first.setdefault(dataset_entry.digest, dataset_entry.name)
-        if other != dataset_entry.name:
-            raise InvalidInputError(
-                field=dataset_entry.name, problem=f"contains the same records as {other}"
-            )
+    for entry in catalogue:
+        other = first.setdefault(entry.digest, entry.name)
+        if other != entry.name:
+            raise InvalidInputError(field=entry.name, problem=f"contains the same records as {other}")
 
 
 def check_evaluations(catalogue: Catalogue) -> None:
@@ -69,22 +65,22 @@ def check_evaluations(catalogue: Catalogue) -> None:
     A holdout must not have the records of a dataset, keys and target are declared and differ, the gap
     can be computed, and dataset and policy permit a release for each evaluation on offer.
     """
-    digests = {dataset_entry.digest for dataset_entry in catalogue}
-    for dataset_entry in catalogue:
-        if dataset_entry.holdout is not None and dataset_entry.holdout.digest in digests:
+    digests = {entry.digest for entry in catalogue}
+    for entry in catalogue:
+        if entry.holdout is not None and entry.holdout.digest in digests:
             problem = "contains the same records as a dataset that releases are made from"
-            raise InvalidInputError(field=f"{dataset_entry.name}: holdout", problem=problem)
-        declarations = dataset_entry.declared
+            raise InvalidInputError(field=f"{entry.name}: holdout", problem=problem)
+        declarations = entry.declared
         names = [*declarations.keys, *([declarations.target] if declarations.target else [])]
-        if len(set(names)) != len(names) or not set(names) <= set(dataset_entry.domain.attributes):
+        if len(set(names)) != len(names) or not set(names) <= set(entry.domain.attributes):
             problem = "keys and target must be different attributes of the schema"
-            raise InvalidInputError(field=f"{dataset_entry.name}: measures", problem=problem)
+            raise InvalidInputError(field=f"{entry.name}: measures", problem=problem)
         if declarations.gap is not None:
-            gap_of(declarations.gap, dataset_entry.schema.coding)
-        for problem in _impossible_evaluations(dataset_entry):
-            raise InvalidInputError(field=f"{dataset_entry.name}: policy.measures", problem=problem)
-        for problem in _impossible_runs(dataset_entry.policy):
-            raise InvalidInputError(field=f"{dataset_entry.name}: policy.analyses", problem=problem)
+            gap_of(declarations.gap, entry.schema.coding)
+        for problem in _impossible_evaluations(entry):
+            raise InvalidInputError(field=f"{entry.name}: policy.measures", problem=problem)
+        for problem in _impossible_runs(entry.policy):
+            raise InvalidInputError(field=f"{entry.name}: policy.analyses", problem=problem)
 
 
 def _impossible_runs(policy: Policy) -> Iterator[str]:
@@ -110,28 +106,26 @@ def _impossible_runs(policy: Policy) -> Iterator[str]:
         yield "offers checked runs, but no kinds"
 
 
-def _impossible_evaluations(dataset_entry: DatasetEntry) -> Iterator[str]:
-    policy = dataset_entry.policy
+def _impossible_evaluations(entry: DatasetEntry) -> Iterator[str]:
+    policy = entry.policy
     if policy.measures and (policy.transform != AS_COUNTED or Mechanism.EXACT not in policy.mechanisms):
         name = policy.measures[0]
         yield f"names '{name}', but evaluations need exact counts, without rounding or checks"
     allowed = tuple(
-        name
-        for name in dataset_entry.domain.attributes
-        if objection((name,), policy, dataset_entry.domain) is None
+        name for name in entry.domain.attributes if objection((name,), policy, entry.domain) is None
     )
     for name in policy.measures:
         measure = evaluation_named(name)
-        needs = measure.lacks(allowed, dataset_entry.declared, holdout=dataset_entry.holdout is not None)
+        needs = measure.lacks(allowed, entry.declared, holdout=entry.holdout is not None)
         if needs:
             yield f"names '{name}', which needs {' and '.join(_SETTING[need] for need in needs)}"
-        if not _can_look(measure, dataset_entry):
+        if not _can_look(measure, entry):
             yield f"names '{name}', but does not allow examining {measure.sight} together"
 
 
-def _can_look(measure: Evaluation, dataset_entry: DatasetEntry) -> bool:
+def _can_look(measure: Evaluation, entry: DatasetEntry) -> bool:
     """Whether an evaluation may read the records of some card, as far as the declaration decides."""
-    together, declarations = together_of(dataset_entry.policy), dataset_entry.declared
+    together, declarations = together_of(entry.policy), entry.declared
     match measure.sight:
         case Sight.KEYS:
             return any(together.allows_table((key, declarations.target)) for key in declarations.keys)
@@ -158,34 +152,34 @@ def check_cells(settings: Settings) -> None:
 
 def check_policies(catalogue: Catalogue, generators: Collection[str], facts: Facts) -> None:
     """Check that policies name existing attributes and generators: others would have no effect."""
-    for dataset_entry in catalogue:
-        for field, problem in _mistakes(dataset_entry, generators):
-            raise InvalidInputError(field=f"{dataset_entry.name}: policy.{field}", problem=problem)
-        _check_libraries(dataset_entry)
-        coding = dataset_entry.schema.coding
+    for entry in catalogue:
+        for field, problem in _mistakes(entry, generators):
+            raise InvalidInputError(field=f"{entry.name}: policy.{field}", problem=problem)
+        _check_libraries(entry)
+        coding = entry.schema.coding
         numbers = {name for name in coding.stored if isinstance(coding.attribute(name).coding, Edges)}
-        unknown = sorted(set(dataset_entry.policy.analyses.columns) - numbers)
+        unknown = sorted(set(entry.policy.analyses.columns) - numbers)
         if unknown:
             raise InvalidInputError(
-                field=f"{dataset_entry.name}: policy.analyses.columns",
+                field=f"{entry.name}: policy.analyses.columns",
                 problem=f"names '{unknown[0]}', which has no edges, or is derived from other attributes",
             )
-        for problem in _private_mistakes(dataset_entry.policy, facts):
-            raise InvalidInputError(field=f"{dataset_entry.name}: policy.generators", problem=problem)
+        for problem in _private_mistakes(entry.policy, facts):
+            raise InvalidInputError(field=f"{entry.name}: policy.generators", problem=problem)
 
 
-def _check_libraries(dataset_entry: DatasetEntry) -> None:
+def _check_libraries(entry: DatasetEntry) -> None:
     """Raise InvalidInputError if a policy offers programs a library that no sandbox here has."""
     try:
-        check_libraries(dataset_entry.policy.analyses.most.libraries)
+        check_libraries(entry.policy.analyses.most.libraries)
         return
     except InvalidInputError as error:
         problem = error.fields["problem"]
-    raise InvalidInputError(field=f"{dataset_entry.name}: policy.analyses.libraries", problem=problem)
+    raise InvalidInputError(field=f"{entry.name}: policy.analyses.libraries", problem=problem)
 
 
-def _mistakes(dataset_entry: DatasetEntry, generators: Collection[str]) -> list[tuple[str, str]]:
-    policy, names = dataset_entry.policy, set(dataset_entry.domain.attributes)
+def _mistakes(entry: DatasetEntry, generators: Collection[str]) -> list[tuple[str, str]]:
+    policy, names = entry.policy, set(entry.domain.attributes)
     wrong = {
         ("forbidden", "names an attribute that the schema does not declare"): any(
             not clique or not names.issuperset(clique) for clique in policy.forbidden

@@ -8,12 +8,12 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gencard.controller import operations as run
 from gencard.controller.answers.answers import KIND as RUN
-from gencard.controller.answers.answers import PROGRAM, AnswerRun, Answers
-from gencard.controller.answers.programs import ProgramRun, Programs
+from gencard.controller.answers.answers import PROGRAM, AnswerRun, Answers, ProgramRun
 from gencard.controller.audit_runs import AuditRun, RemoteRuns
 from gencard.controller.audits import KIND as AUDIT
 from gencard.controller.audits import Audits, Journals, tidy
@@ -21,9 +21,11 @@ from gencard.controller.backup import check_restored, state_lock
 from gencard.controller.base.fair_use import Bounds
 from gencard.controller.base.files import secret_bytes
 from gencard.controller.base.listening import TlsFiles
-from gencard.controller.cards.audit_state import CardAudits
+from gencard.controller.cards.book import CardAudits
 from gencard.controller.cards.negotiations import Negotiations, Retention
 from gencard.controller.controller_state import ControllerState, utc_now
+from gencard.controller.evaluations import KIND as EVALUATION
+from gencard.controller.evaluations import EvaluationRun, Evaluations
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.jobs.executor import ProcessExecutor
 from gencard.controller.jobs.tasks import ClusterPart
@@ -32,19 +34,17 @@ from gencard.controller.operations import OperationBounds, Operations
 from gencard.controller.people.enrolment import PeopleAreRead, Roster, health_check, read_identities
 from gencard.controller.records.catalogue import DatasetEntry
 from gencard.controller.records.records import check_rights, entry_of
-from gencard.controller.releases.evaluations import KIND as EVALUATION
-from gencard.controller.releases.evaluations import EvaluationRun, Evaluations
-from gencard.controller.releases.releases import KIND as RELEASE
-from gencard.controller.releases.releases import Releases
-from gencard.controller.releases.run import BoxRelease, ReleaseRun
+from gencard.controller.releases import KIND as RELEASE
+from gencard.controller.releases import BoxRelease, ReleaseRun, Releases
 from gencard.controller.service.guard import Guard
 from gencard.controller.service.operations import (
     LedgerServicer,
     LogServicer,
     OperationsServicer,
-    audit_response,
+    audit_message,
     evaluation_response,
-    release_response,
+    release_message,
+    response_of,
 )
 from gencard.controller.service.server import Registration, Service, stand_by, start
 from gencard.controller.service.servicers import (
@@ -55,7 +55,8 @@ from gencard.controller.service.servicers import (
     NegotiationServicer,
     StewardServicer,
     SynthesisServicer,
-    answer_response,
+    answer_message,
+    register,
 )
 from gencard.controller.settings import Settings
 from gencard.controller.state.log import Clock, Event, ahead_of
@@ -80,29 +81,26 @@ if TYPE_CHECKING:
 
 
 def servicers(
-    controller_state: ControllerState, operations: Operations, executor: ProcessExecutor
+    state: ControllerState, operations: Operations, executor: ProcessExecutor
 ) -> list[Registration]:
     """Return all services with their dependencies, and register the runners of operations.
 
     Also deletes what an earlier run left: the work folder, cards that were not agreed within
     ``limits.keep_days``, and what is kept of audits and cards that have ended.
     """
-    settings, cards, database = (
-        controller_state.settings,
-        controller_state.cards,
-        controller_state.database,
-    )
+    settings, database = state.settings, state.database
+    cards = state.cards
     work = settings.state.work
     run.clear(work)
-    controller_state.files.begin()
-    controller_state.boxes.prepare()
+    state.files.begin()
+    state.boxes.prepare()
     jobs = Descriptions(
-        controller_state.salt, settings.limits.model_cells, settings.limits.records, _cluster(settings)
+        state.salt, settings.limits.model_cells, settings.limits.records, _cluster(settings)
     )
-    audits = _audits(controller_state, operations, jobs)
-    boxes = BoxRelease(database, audits.card_audits, jobs, controller_state.files)
-    releases = _releases(controller_state, operations, jobs, audits, boxes)
-    evaluations = Evaluations(cards, controller_state.ledger, operations)
+    audits = _audits(state, operations, jobs)
+    boxes = BoxRelease(database, audits.card_audits, jobs, state.files)
+    releases = _releases(state, operations, jobs, audits, boxes)
+    evaluations = Evaluations(cards, state.ledger, operations)
     operations.register_runner(
         EVALUATION, EvaluationRun(evaluations, jobs, work, boxes, evaluation_response)
     )
@@ -115,18 +113,19 @@ def servicers(
     retention = Retention(database, cards, settings.limits.keep_days)
     retention.prune_daily()
     negotiations = Negotiations(database, cards, signing_key, retention)
-    return [
-        CatalogServicer(cards.catalogue, controller_state.boxes).register,
-        NegotiationServicer(negotiations).register,
-        SynthesisServicer(releases).register,
-        AuditServicer(audits, remote_runs).register,
-        MeasuresServicer(evaluations).register,
-        _answers(controller_state, operations, jobs).register,
-        StewardServicer(controller_state.desk(operations=operations)).register,
-        LedgerServicer(database, controller_state.ledger).register,
-        LogServicer(database, cards.log, cards.clock).register,
-        OperationsServicer(operations).register,
-    ]
+    servicers = (
+        CatalogServicer(cards.catalogue, state.boxes),
+        NegotiationServicer(negotiations),
+        SynthesisServicer(releases),
+        AuditServicer(audits, remote_runs),
+        MeasuresServicer(evaluations),
+        _answers(state, operations, jobs),
+        StewardServicer(state.desk(operations=operations)),
+        LedgerServicer(database, state.ledger),
+        LogServicer(database, cards.log, cards.clock),
+        OperationsServicer(operations),
+    )
+    return [partial(register, servicer) for servicer in servicers]
 
 
 def _cluster(settings: Settings) -> ClusterPart | None:
@@ -137,59 +136,39 @@ def _cluster(settings: Settings) -> ClusterPart | None:
     return ClusterPart(workers, table.folder, table.repeated, *bounds)
 
 
-def _audits(controller_state: ControllerState, operations: Operations, jobs: Descriptions) -> Audits:
+def _audits(state: ControllerState, operations: Operations, jobs: Descriptions) -> Audits:
     """Return the audits, register their runner and delete runs that cannot be resumed."""
-    audits = Audits(
-        controller_state.database,
-        CardAudits(controller_state.cards, controller_state.boxes),
-        controller_state.ledger,
-        operations,
-        Journals(controller_state.files),
-        controller_state.settings.limits.audits,
-    )
-    with controller_state.database.reading() as tx:
-        tidy(tx, controller_state.cards, audits.journals)
-    operations.register_runner(AUDIT, AuditRun(audits, jobs, audit_response))
+    card_audits, journals = CardAudits(state.cards, state.boxes), Journals(state.files)
+    most = state.settings.limits.audits
+    audits = Audits(state.database, card_audits, state.ledger, operations, journals, most)
+    with state.database.reading() as tx:
+        tidy(tx, state.cards, audits.journals)
+    operations.register_runner(AUDIT, AuditRun(audits, jobs, response_of(audit_message)))
     return audits
 
 
 def _releases(
-    controller_state: ControllerState,
-    operations: Operations,
-    jobs: Descriptions,
-    audits: Audits,
-    boxes: BoxRelease,
+    state: ControllerState, operations: Operations, jobs: Descriptions, audits: Audits, boxes: BoxRelease
 ) -> Releases:
-    state, card_audits = controller_state.settings.state, audits.card_audits
-    releases = Releases(
-        controller_state.database,
-        controller_state.cards,
-        controller_state.ledger,
-        operations,
-        controller_state.files,
-        card_audits,
-        controller_state.settings.limits.card_releases,
-        controller_state.settings.limits.card_release_mib,
-        controller_state.fits,
-    )
-    operations.register_runner(RELEASE, ReleaseRun(releases, jobs, state.work, boxes, release_response))
+    limits, stores = state.settings.limits, (state.database, state.cards, state.ledger)
+    bounds = limits.card_releases, limits.card_release_mib
+    releases = Releases(*stores, operations, state.files, audits.card_audits, *bounds, fits=state.fits)
+    work, response = state.settings.state.work, response_of(release_message)
+    operations.register_runner(RELEASE, ReleaseRun(releases, jobs, work, boxes, response))
     return releases
 
 
-def _answers(
-    controller_state: ControllerState, operations: Operations, jobs: Descriptions
-) -> AnswersServicer:
-    settings = controller_state.settings
-    answers = Answers(controller_state.decisions, operations)
-    checked = AnswerRun(answers, jobs, answer_response)
+def _answers(state: ControllerState, operations: Operations, jobs: Descriptions) -> AnswersServicer:
+    settings = state.settings
+    answers = Answers(state.decisions, operations)
+    response = response_of(answer_message)
+    checked = AnswerRun(answers, jobs, response)
     operations.register_runner(RUN, checked)
     sandbox = settings.cell.limits, settings.cell.isolation
-    operations.register_runner(
-        PROGRAM,
-        ProgramRun(checked, controller_state.files, settings.state.work, *sandbox, answer_response),
-    )
+    programs = ProgramRun(checked, state.files, settings.state.work, *sandbox, response)
+    operations.register_runner(PROGRAM, programs)
     answers.end_with_cards()  # cards may have expired while no service ran
-    return AnswersServicer(answers, Programs(answers))
+    return AnswersServicer(answers)
 
 
 logger = logging.getLogger("gencard.controller")
@@ -341,39 +320,30 @@ def _served(
     people = read_identities(settings.signing.identities)
     for source in settings.datasets:
         check_rights(source, settings.datasets)
-    controller_state = open_controller_state(
+    state = open_controller_state(
         settings, clock, leadership.fence if leadership else None, reading.entries() if reading else ()
     )
-    check_catalogue(controller_state.cards.catalogue, controller_state.boxes, unreviewed=unreviewed)
+    check_catalogue(state.cards.catalogue, state.boxes, unreviewed=unreviewed)
     check_cells(settings)
     limits = settings.limits
     executor = ProcessExecutor(
         limits.workers, cpu_seconds=limits.cpu_seconds, memory_mib=limits.memory_mib, report=report
     )
-    operations = _operations(controller_state, executor)
-    rule_log = RuleLog(
-        controller_state.database,
-        controller_state.log,
-        controller_state.cards.clock,
-        settings.identity.uri,
-    )
-    with controller_state.database.reading() as tx:
+    operations = _operations(state, executor)
+    rule_log = RuleLog(state.database, state.log, state.cards.clock, settings.identity.uri)
+    with state.database.reading() as tx:
         ahead = ahead_of(tx, clock())
     if ahead is not None:
         logger.warning("log entry ahead of the clock", extra={"place": f"log entry {ahead.index}"})
-    rule_log.service_starts(rules_of(controller_state, people))
-    notifier = Notifier(post_of(controller_state), report)
+    rule_log.service_starts(rules_of(state, people))
+    notifier = Notifier(post_of(state), report)
     server = settings.server
-    service = start(
-        server.address,
-        tls_files(settings),
-        _guard(settings, rule_log.people_are_read),
-        servicers(controller_state, operations, executor),
-    )
+    tls, guard = tls_files(settings), _guard(settings, rule_log.people_are_read)
+    service = start(server.address, tls, guard, servicers(state, operations, executor))
     metrics = None
     try:
-        metrics = _metrics(controller_state, service)
-        page = _page(controller_state, operations)
+        metrics = _metrics(state, service)
+        page = _page(state, operations)
     except GencardError:
         if metrics is not None:
             metrics.stop()
@@ -381,34 +351,25 @@ def _served(
         raise
     operations.resume()
     notifier.start()
-    reloading = Reloading(controller_state, rule_log, unreviewed=unreviewed)
+    reloading = Reloading(state, rule_log, unreviewed=unreviewed)
     controller = Controller(
-        controller_state,
-        operations,
-        service,
-        reloading,
-        notifier,
-        held.pop_all(),
-        page,
-        metrics,
-        leadership,
-        ahead,
+        state, operations, service, reloading, notifier, held.pop_all(), page, metrics, leadership, ahead
     )
     controller.state_in_force(Reload())
     return controller
 
 
-def _metrics(controller_state: ControllerState, service: Service) -> "MetricsServer | None":
-    table = controller_state.settings.metrics
+def _metrics(state: ControllerState, service: Service) -> "MetricsServer | None":
+    table = state.settings.metrics
     if table is None:
         return None
     from gencard.controller.service.metrics import start_metrics  # noqa: PLC0415 - for the start's speed
 
-    return start_metrics(table.address, controller_state, service.guard.calls.counts, report)
+    return start_metrics(table.address, state, service.guard.calls.counts, report)
 
 
-def _page(controller_state: ControllerState, operations: Operations) -> "PageServer | None":
-    table, tls = controller_state.settings.page, tls_files(controller_state.settings)
+def _page(state: ControllerState, operations: Operations) -> "PageServer | None":
+    table, tls = state.settings.page, tls_files(state.settings)
     if table is None or tls is None:
         return None
     # a service without a page neither needs these libraries nor waits for them
@@ -417,26 +378,19 @@ def _page(controller_state: ControllerState, operations: Operations) -> "PageSer
     except ModuleNotFoundError:
         problem = "needs more libraries: pip install 'gencard[page]'"
         raise InvalidInputError(field="page", problem=problem) from None
-    desk = controller_state.desk(DecisionChannel("page"), operations=operations)
-    return start_page(table, controller_state, desk, tls, report)
+    desk = state.desk(DecisionChannel("page"), operations=operations)
+    return start_page(table, state, desk, tls, report)
 
 
-def _operations(controller_state: ControllerState, executor: ProcessExecutor) -> Operations:
-    limits = controller_state.settings.limits
+def _operations(state: ControllerState, executor: ProcessExecutor) -> Operations:
+    limits = state.settings.limits
     bounds = OperationBounds(
         coordinators=limits.workers,
         most_of_one=limits.operations,
-        check_space=controller_state.cards.quotas.check_space,
+        check_space=state.cards.quotas.check_space,
         tick_seconds=limits.tick_seconds,
     )
-    return Operations(
-        controller_state.database,
-        controller_state.refusals,
-        executor,
-        controller_state.cards.clock,
-        report,
-        bounds,
-    )
+    return Operations(state.database, state.refusals, executor, state.cards.clock, report, bounds)
 
 
 def report(place: str, incident: str, kind: str) -> None:
@@ -462,12 +416,8 @@ def tls_files(settings: Settings) -> TlsFiles | None:
 
 def _guard(settings: Settings, on_change: PeopleAreRead) -> Guard:
     server = settings.server
-    bounds = Bounds(
-        server.per_identity,
-        server.maximum_concurrent_rpcs,
-        server.calls_per_second,
-        server.request_seconds,
-    )
+    calls = server.per_identity, server.maximum_concurrent_rpcs
+    bounds = Bounds(*calls, server.calls_per_second, server.request_seconds)
     if server.insecure_dev:  # plaintext has no certificates: every caller is one developer
         developer = f"spiffe://{settings.identity.trust_domain}/development/analyst/developer"
         return Guard(lambda *_developer: True, report, bounds, development=developer)

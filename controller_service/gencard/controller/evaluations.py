@@ -19,15 +19,14 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from gencard.controller.cards.audit_state import is_audited, is_private
-from gencard.controller.cards.book import CardBook
+from gencard.controller.cards.book import CardBook, is_audited, is_private
 from gencard.controller.failures import refund
 from gencard.controller.jobs import tasks
 from gencard.controller.jobs.descriptions import Descriptions
 from gencard.controller.operations import Operations, Run, scratch_folder
-from gencard.controller.policy.evaluation import price_of_measures, unavailable, why_withheld
+from gencard.controller.policy.statistics import price_of_measures, unavailable, why_withheld
 from gencard.controller.records.catalogue import DatasetEntry, dataset_of
-from gencard.controller.releases.run import BoxRelease
+from gencard.controller.releases import BoxRelease
 from gencard.controller.state import requests, results
 from gencard.controller.state.cards import in_force, offer_of, signed_card
 from gencard.controller.state.database import Page
@@ -44,7 +43,6 @@ from gencard.core.errors import (
     RecordsProtectedError,
     ServiceBusyError,
 )
-from gencard.core.statistics.psi import Psi
 from gencard.measures.evaluation.evaluation import Evaluation
 from gencard.measures.evaluation.registry import EVALUATIONS, evaluation_named
 from gencard.wire.keys import Identity, Role
@@ -130,14 +128,14 @@ class Evaluations:
             seen_card = self.cards.seen(tx, who, card)
             names = allowed(who, seen_card) if seen_card.offer is not None else ()
             page = results.list_evaluations(tx, card, among=names, before=before, limit=limit)
-        return page, self.unavailable(seen_card) if seen_card.offer is not None else {}
+        if seen_card.offer is None:
+            return page, {}
+        dataset_entry = self.cards.catalogue.named(dataset_of(card))
+        return page, unavailable(signed_card(seen_card), dataset_entry)
 
     def card_of(self, tx: Connection, who: Identity, card: str) -> CardRecord:
         seen_card = self.cards.seen(tx, who, card)
         return in_force(seen_card) if who.role is Role.ANALYST else seen_card
-
-    def unavailable(self, card: CardRecord) -> dict[str, str]:
-        return unavailable(signed_card(card), self.cards.catalogue.named(dataset_of(card.name)))
 
     def _chosen(self, who: Identity, card: CardRecord, names: Sequence[str]) -> list[Evaluation]:
         """Return the evaluations to run, in the order of a report; uses public facts alone."""
@@ -147,16 +145,12 @@ class Evaluations:
             raise PermissionDeniedError
         if names and len(names) != len(requested):
             raise InvalidInputError(field="measures", problem="must not repeat a name")
-        self.cards.entry_of(card)
-        missing = self.unavailable(card)
+        missing = unavailable(signed_card(card), self.cards.entry_of(card))
         refused_names = [name for name in EVALUATIONS if name in requested and name in missing]
         if refused_names and (names or len(refused_names) == len(requested)):
             raise _refusal(refused_names[0], missing[refused_names[0]])
-        return [
-            measure
-            for name, measure in EVALUATIONS.items()
-            if name in requested.difference(refused_names)
-        ]
+        requested.difference_update(refused_names)
+        return [measure for name, measure in EVALUATIONS.items() if name in requested]
 
     def _reserve(
         self, tx: Connection, who: Identity, card: CardRecord, fresh: Sequence[Evaluation]
@@ -169,15 +163,9 @@ class Evaluations:
         self.cards.note(tx, "compare", resource, {"statistics": str(price.statistics)}, who.uri)
         if not price.statistics:
             return None
+        dataset, now = dataset_of(card.name), self.cards.clock()
         return self.ledger.reserve(
-            tx,
-            dataset=dataset_of(card.name),
-            project=who.project,
-            analyst=who.uri,
-            resource=resource,
-            kind=KIND,
-            price=price,
-            now=self.cards.clock(),
+            tx, dataset, who.project, who.uri, resource=resource, kind=KIND, price=price, now=now
         )
 
 
@@ -223,13 +211,10 @@ class EvaluationRun:
                 rows = scratch / "rows"
                 dataset_entry = self.evaluations.cards.entry_of(card)
                 self._draw(run, card, dataset_entry, psi, rows)
+                measures = [evaluation_named(name) for name in run.request["measures"]]
+                signed, seed = signed_card(card), secrets.randbits(63)
                 job = self.jobs.compare(
-                    dataset_entry,
-                    [evaluation_named(name) for name in run.request["measures"]],
-                    rows_file=rows,
-                    psi=psi,
-                    card=signed_card(card),
-                    seed=secrets.randbits(63),
+                    dataset_entry, measures, rows_file=rows, psi=psi, card=signed, seed=seed
                 )
                 findings = run.job(tasks.COMPARE, job).findings
         self._keep(run, card, findings)
@@ -244,17 +229,16 @@ class EvaluationRun:
     def _draw(
         self, run: Run, card: CardRecord, dataset_entry: DatasetEntry, psi: bytes, rows_file: Path
     ) -> None:
-        rows = records_in(psi_of_document(psi))
+        # the number of records that psi counts, or seems to count with noise
+        counted = psi_of_document(psi)
+        values = (counted.measurements or counted.linear)[0].values
+        rows = max(1, round(float(values.sum() if counted.measurements else values[0])))
         if is_audited(card):
             self.black_boxes.draw(run, card, dataset_entry, rows_file, rows=rows)
             return
+        signed, seed = signed_card(card), secrets.randbits(63)
         job = self.jobs.synthesise(
-            dataset_entry,
-            psi=psi,
-            card=signed_card(card),
-            rows=rows,
-            seed=secrets.randbits(63),
-            rows_file=rows_file,
+            dataset_entry, psi=psi, card=signed, rows=rows, seed=seed, rows_file=rows_file
         )
         run.job(tasks.SYNTHESISE, job)
 
@@ -277,14 +261,8 @@ class EvaluationRun:
                     document=json.dumps(document | {"found": one.document}).encode(),
                     created=evaluations.cards.clock(),
                 )
-                results.insert_evaluation(tx, row)
+                results.insert_result(tx, row)
             if request["line"] is not None:
                 evaluations.ledger.settle(tx, request["line"], evaluations.cards.clock())
             response = self.response(card.name, request["asked"])
             evaluations.operations.finish(tx, run.row.name, response)
-
-
-def records_in(psi: Psi) -> int:
-    """Return the number of records that psi counts, or seems to count with noise; at least 1."""
-    first = psi.measurements[0].values.sum() if psi.measurements else psi.linear[0].values[0]
-    return max(1, round(float(first)))
