@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 from gencard.client import Analyst
 from gencard.controller.people.keys import write_new
 from gencard.controller.settings import Settings
-from gencard.controller.shell.main import app, run_shell
+from gencard.controller.shell import run_shell
+from gencard.controller.shell.main import app
 from gencard.controller.wiring.serving import serve
 from gencard.core.errors import InvalidInputError
 

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from docs import help as help_pages
-from gencard.controller.shell import terminal
-from gencard.controller.shell.main import MOVED, app, run_shell
+from gencard.controller.shell import run_shell, terminal
+from gencard.controller.shell.main import MOVED, app
 from gencard.controller.state.log import event_of
 from gencard.core.errors import GencardError, StaleEtagError
 from gencard.wire.steward import Kind

@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 from gencard.controller.drafting.schema_draft import draft_schema
 from gencard.controller.records.schema_file import PLACEHOLDER, read_schema
-from gencard.controller.shell.main import app, run_shell
+from gencard.controller.shell import run_shell
+from gencard.controller.shell.main import app
 from gencard.core.card.budget import Price
 from gencard.core.errors import CardStateError, InvalidInputError, StaleEtagError, UndeclaredLevelError
 from tests.system.house import SPENDING, build, spending

@@ -435,7 +435,7 @@ class Agreement:
         )
         if len(dataset) != receipt.rows:
             raise VerificationError(problem="the receipt names other rows")
-        logged = LogWatch(self.connection).release_entry(entry, receipt, self.card.controller)
+        logged = LogWatch(self.connection).entry(entry, receipt, self.card.controller)
         verdict = None
         if receipt.audited is not None:  # off the card
             request = negotiation.GetCardRequest(name=self.card.name)

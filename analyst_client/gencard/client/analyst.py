@@ -17,7 +17,6 @@ from gencard.client.common.rows import check_rows_fit
 from gencard.client.connection.connection import Connection, Party, ProgressDisplay, pages
 from gencard.client.connection.credentials import Checkpoint
 from gencard.client.planning import Consent, Plan, naming_refused, rows_of
-from gencard.client.question import AnalystQuestion
 from gencard.client.terms import Marginals, Measured, all_columns, proposed
 from gencard.core.card.budget import Price, Spend
 from gencard.core.card.card import CardRecord

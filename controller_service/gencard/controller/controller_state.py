@@ -125,12 +125,12 @@ class ControllerState:
             effects,
             Roster(identities).person,
             clock,
+            self.ledger,
+            LogReader(log),
+            Risks(self.database, self.cards, operations),
+            self._service_certificates,
             frozenset(settings.stewards.two),
             channel,
-            ledger=self.ledger,
-            reader=LogReader(log),
-            risks=Risks(self.database, self.cards, operations),
-            service_certificates=self._service_certificates,
         )
 
     def _service_certificates(self) -> Iterator[tuple[str, datetime]]:

@@ -10,13 +10,20 @@ import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from gencard.client.analyst import Analyst
-from gencard.client.checking.bundle import OWN_KEY, Bundle, Keys, rebuild, with_fingerprint
+from gencard.client.checking.bundle import (
+    OWN_KEY,
+    AnsweredOnline,
+    Bundle,
+    Keys,
+    Outcome,
+    evidence_time,
+    rebuild,
+    with_fingerprint,
+)
+from gencard.client.checking.bundle import verify as verify_bundle
 from gencard.client.checking.checks import Replayed, card_of_statement, check_delivered_file, places_by
-from gencard.client.checking.verify import AnsweredOnline, Outcome, evidence_time
-from gencard.client.checking.verify import verify as verify_bundle
 from gencard.client.common.display import WrittenAsPage, plain
-from gencard.client.common.folder import make_folder
-from gencard.client.common.formats import usual_form
+from gencard.client.common.formats import make_folder, usual_form
 from gencard.client.common.rows import (
     BY_VALUES,
     ReadRows,

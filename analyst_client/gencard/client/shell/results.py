@@ -15,9 +15,8 @@ from gencard.client.answers.answer import FORMATS, Answer
 from gencard.client.answers.answering import LIST_HEADS, list_line
 from gencard.client.answers.answering import answer as answer_of_saved
 from gencard.client.catalogue import AUTO
-from gencard.client.common.arguments import Where
-from gencard.client.common.folder import ROWS, check_free, make_folder, write_bytes
-from gencard.client.common.formats import is_folder
+from gencard.client.common.arguments import KINDS, Where
+from gencard.client.common.formats import ROWS, check_free, is_folder, make_folder, write_bytes
 from gencard.client.common.rows import check_rows_fit, has_apostrophes
 from gencard.client.planning import Plan
 from gencard.client.shell.negotiation import plan_next

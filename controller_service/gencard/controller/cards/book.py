@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Connection
 
-from gencard.analysis.output_checks.populations import Rounded
+from gencard.analysis.output_checks.differencing import Rounded
 from gencard.controller.boxes import Boxes, Facts, for_persons
 from gencard.controller.cards.grants import Charge, Grants, charge, held_cards
 from gencard.controller.jobs.tasks import Before, EndedQuestion

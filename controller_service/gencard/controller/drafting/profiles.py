@@ -33,7 +33,6 @@ from gencard.core.values import (
     number_text,
     shown_rules,
 )
-from gencard.files.content import StoredColumn
 from gencard.files.layout import DAY_OR_MONTH_FIRST
 
 MOST_COLUMNS = 5_000

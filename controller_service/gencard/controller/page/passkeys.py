@@ -234,8 +234,8 @@ class Ceremonies:
             rp_name="Gencard",
             user_name=holder.name,
             user_display_name=f"{holder.name}, steward",
-            user_id=bytes.fromhex(key_of(holder.uri.encode())),
-            challenge=self.challenges.new(f"link {key_of(token.encode())}"),
+            user_id=bytes.fromhex(sha256(holder.uri.encode())),
+            challenge=self.challenges.new(f"link {sha256(token.encode())}"),
             exclude_credentials=known,
             authenticator_selection=AuthenticatorSelectionCriteria(
                 resident_key=ResidentKeyRequirement.REQUIRED,
@@ -252,7 +252,7 @@ class Ceremonies:
         with suppress(*_FOREIGN):
             credential = parse_registration_credential_json(answer)
             challenge = parse_client_data_json(credential.response.client_data_json).challenge
-            self.challenges.take(challenge, f"link {key_of(token.encode())}")
+            self.challenges.take(challenge, f"link {sha256(token.encode())}")
             verified = verify_registration_response(
                 credential=credential,
                 expected_challenge=challenge,

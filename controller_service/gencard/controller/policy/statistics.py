@@ -26,9 +26,8 @@ from gencard.core.coding import Coding
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError, TooLargeError
 from gencard.core.policy import NumbersOffer, Policy
-from gencard.core.statistics.marginals import Attributes, check_subsets, dimension, subsets
-from gencard.core.statistics.rank import rank
-from gencard.core.statistics.unit_sums import fine_cells
+from gencard.core.statistics.linear import fine_cells
+from gencard.core.statistics.marginals import Attributes, check_subsets, dimension, rank, subsets
 from gencard.measures.evaluation.evaluation import AllowedTogether, Evaluation
 from gencard.measures.evaluation.registry import EVALUATIONS, evaluation_named, price_in_statistics
 

@@ -35,7 +35,6 @@ from gencard.core.errors import (
 from gencard.core.scale import Adjustments
 from gencard.core.statistics.linear import UnitSums
 from gencard.core.statistics.marginals import Counter
-from gencard.core.statistics.unit_sums import UnitSums
 from gencard.core.types import FloatArray, IntArray
 
 # Persons: at most k records of a person count, and a person's records can be counted.
