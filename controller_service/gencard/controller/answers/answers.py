@@ -29,7 +29,6 @@ from gencard.controller.records.catalogue import DatasetEntry, dataset_of
 from gencard.controller.records.source import NOT_COVERED
 from gencard.controller.sandbox.analyses import (
     AnalysisRecipe,
-    analysis_digest,
     analysis_program,
     analysis_recipe,
     check_text,
@@ -67,7 +66,7 @@ from gencard.core.program_outputs import Outputs, check_outputs, outputs_of_json
 from gencard.run.levels import by_levels
 from gencard.run.r_language import is_r
 from gencard.wire import dsse
-from gencard.wire.canonical import document_of, json_bytes
+from gencard.wire.canonical import document_of, json_bytes, sha256
 from gencard.wire.documents import Question, receipt_of_document
 from gencard.wire.dsse import DOCUMENT
 from gencard.wire.keys import Identity
@@ -465,7 +464,7 @@ def start_program(
             on_another = "was not on a release of this card"
             problem = on_another if releases else "needs a release of this card first"
             raise InvalidInputError(field="dry_run", problem=problem)
-        question = Question(PROGRAM, analysis_digest(program))
+        question = Question(PROGRAM, sha256(program))
         known = results.earlier_run(tx, card, question.digest)
         if known is not None:
             return answers.operation_of(tx, known).encode()
@@ -499,7 +498,7 @@ def text_of_program(program: bytes) -> str:
 def check_program(program: bytes, dry: AgreedShape, card: CardRecord) -> None:
     """Check a program by public facts alone; raises InvalidInputError if the card does not grant it."""
     analyses = offer_of(card).terms.analyses
-    if analysis_digest(program) not in analyses.programs:
+    if sha256(program) not in analyses.programs:
         raise InvalidInputError(field="program", problem="is not listed on the card by its digest")
     analysis_program(program.decode(), analyses.libraries)
     check_outputs(dry.outputs, analyses.program_numbers)
