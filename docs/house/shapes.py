@@ -27,7 +27,6 @@ REASONS: Mapping[str, str] = {
     "FileFormat and TextLayout": "what a steward states, with its SQL, and what a look concludes",
     "AnswerResult and RunOutcome": "a job's result, and what the state keeps, in JSON of its own",
     "Claim and EpsilonBound": "a promised epsilon and a measured one, which must not be mixed up",
-    "DatasetSource and DatasetTable": "what records need of the settings, which they never import",
     "EvaluationRun and ReleaseRun": _SERVICES,
     "KeyRotation and RuleLog": _SERVICES,
     "AnalystQuestion and Question": "as it is signed, and as an analyst writes it, with values",

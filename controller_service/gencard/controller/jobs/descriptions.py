@@ -48,17 +48,10 @@ class Descriptions:
         judged = bool(terms.sums) and not terms.privacy.noisy
         linear = tuple(statistics_of(terms.moments, entry.schema.coding))
         records, weights = self.records(entry, version), tuple(terms.weights)
+        rules, beside = (entry.policy.sum_rules, before) if judged else (None, tasks.NOTHING_BEFORE)
+        own = (terms.transform, terms.histograms, terms.sums)
         return tasks.MeasureJob(
-            records,
-            terms.marginals,
-            linear,
-            terms.privacy,
-            weights,
-            terms.transform,
-            terms.histograms,
-            terms.sums,
-            entry.policy.sum_rules if judged else None,
-            before if judged else tasks.NOTHING_BEFORE,
+            records, terms.marginals, linear, terms.privacy, weights, *own, rules, beside
         )
 
     def synthesise(
@@ -116,18 +109,12 @@ class Descriptions:
             records = self.records(entry, card.version)
         if Need.HOLDOUT in needs and holdout is not None:
             other = self.records(replace(entry, data=holdout.data), holdout.version)
+        names, cliques = tuple(measure.name for measure in measures), card.terms.marginals
+        order = policy.measuring(noisy=False).largest_order
+        together = AllowedTogether(tuple(policy.forbidden), order)
+        facts = (entry.schema, entry.declared, together)
         return tasks.CompareJob(
-            rows_file,
-            tuple(measure.name for measure in measures),
-            psi,
-            card.terms.marginals,
-            entry.schema,
-            entry.declared,
-            AllowedTogether(tuple(policy.forbidden), policy.measuring(noisy=False).largest_order),
-            seed,
-            records,
-            other,
-            card.derivations,
+            rows_file, names, psi, cliques, *facts, seed, records, other, card.derivations
         )
 
     def answer(
@@ -198,16 +185,9 @@ class Descriptions:
     def records(self, entry: DatasetEntry, version: str) -> tasks.RecordsSource:
         """Describe the records, of which a job reads this version or none."""
         place = entry.data
-        return tasks.RecordsSource(
-            str(place),
-            isinstance(place, TableAddress),
-            entry.format,
-            entry.schema,
-            version,
-            self.salt,
-            self.most_records,
-            secret_of(place),  # read for each job: the password may be another by now
-        )
+        secret = secret_of(place)  # read for each job: the password may be another by now
+        where = (str(place), isinstance(place, TableAddress), entry.format, entry.schema)
+        return tasks.RecordsSource(*where, version, self.salt, self.most_records, secret)
 
     def whole(self, recipe: Recipe, entry: DatasetEntry) -> Recipe:
         """Return the recipe with numbers for a sandbox, else with structural zeros and a bound."""

@@ -49,15 +49,10 @@ def earlier_of(before: Before, coding: Coding) -> "Earlier":
     from gencard.controller.earlier import Earlier  # noqa: PLC0415
     from gencard.controller.run_question import Population, RunQuestion  # noqa: PLC0415
 
-    return Earlier(
-        coding,
-        tuple(RunQuestion.of(one.question, coding, one.rules) for one in before.earlier),
-        before.released,
-        tuple(Population.of(one.question, coding, one.rules) for one in before.refused),
-        before.rounded,
-        before.histograms,
-        before.sums,
-    )
+    runs = tuple(RunQuestion.of(one.question, coding, one.rules) for one in before.earlier)
+    refused = tuple(Population.of(one.question, coding, one.rules) for one in before.refused)
+    numbers = (before.rounded, before.histograms, before.sums)
+    return Earlier(coding, runs, before.released, refused, *numbers)
 
 
 def judged(job: MeasureJob) -> "tuple[JudgedSum, ...]":

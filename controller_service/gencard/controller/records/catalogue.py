@@ -24,20 +24,31 @@ class DatasetSource(Protocol):
     Records are opened by these facts, so that no room below the settings imports them.
     """
 
-    name: str
-    """Name without ``datasets/``."""
-    schema_file: Path
-    data: Path | TableAddress
-    """Place of the records."""
-    holdout: Path | TableAddress | None
-    """Place of other records under the same schema."""
-    policy: Policy
-    measures: Declared
-    """Declarations for evaluations."""
+    @property
+    def name(self) -> str:
+        """Name without ``datasets/``."""
+
+    @property
+    def schema_file(self) -> Path: ...
+
+    @property
+    def data(self) -> Path | TableAddress:
+        """Place of the records."""
+
+    @property
+    def holdout(self) -> Path | TableAddress | None:
+        """Place of other records under the same schema."""
 
     @property
     def file_format(self) -> FileFormat:
         """Format of the files of records."""
+
+    @property
+    def policy(self) -> Policy: ...
+
+    @property
+    def measures(self) -> Declared:
+        """Declarations for evaluations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +125,7 @@ class Catalogue:
 
     def set(self, catalogue: Iterable[DatasetEntry]) -> None:
         """Put these on offer, all at once."""
-        self._by_name = {
-            dataset_entry.name: dataset_entry
-            for dataset_entry in sorted(catalogue, key=lambda one: one.name)
-        }
+        self._by_name = {one.name: one for one in sorted(catalogue, key=lambda one: one.name)}
 
     def __iter__(self) -> Iterator[DatasetEntry]:
         return iter(self._by_name.values())

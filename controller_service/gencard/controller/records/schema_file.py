@@ -429,6 +429,7 @@ def schema_of_table(table: Table, file: str = "") -> PublicSchema:
 
 def table_of_schema(schema: PublicSchema) -> Table:
     """Return the inverse of ``schema_of_table``; also the JSON form in which jobs receive a schema."""
+    readings = schema.readings
     table: Table = {
         "title": schema.title,
         "description": schema.description,
@@ -437,12 +438,8 @@ def table_of_schema(schema: PublicSchema) -> Table:
         **({} if schema.records is None else {"records": schema.records}),
         **({"person": schema.person, "most_records": schema.most_records} if schema.person else {}),
         "attributes": [
-            _attribute_table(
-                attribute,
-                schema.readings.get(attribute.name, PLAIN),
-                schema.groups.get(attribute.name, {}),
-            )
-            for attribute in schema.coding.attributes
+            _attribute_table(one, readings.get(one.name, PLAIN), schema.groups.get(one.name, {}))
+            for one in schema.coding.attributes
         ],
     }
     levels = {one.name: one.coding.level_names for one in schema.coding.attributes}

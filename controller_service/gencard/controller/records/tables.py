@@ -42,7 +42,7 @@ from gencard.controller.records.source import (
     checked_cliques,
 )
 from gencard.core.card.sums import Sum, scale_of
-from gencard.core.coding import PLAIN, Coding, Reading
+from gencard.core.coding import PLAIN, Attribute, Coding, Reading
 from gencard.core.dataset import Dataset, code_dtype
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import (
@@ -148,7 +148,7 @@ class IbisTable:
         self._check_columns(names)
         tests: dict[str, Any] = {}
         for axis, name in enumerate(names):
-            own = sql.adjustments(self.records[name], self.coding.attribute(name), self._reading(name))
+            own = sql.adjustments(*self._stored(name))
             tests |= {f"t{axis}_{place}": test.fill_null(False).sum() for place, test in enumerate(own)}
         if not names:
             return {}
@@ -303,10 +303,7 @@ class IbisTable:
         self._check_columns(encoding.sources_of(self.coding, names))
         encoding.check_numbers(self.coding, uncoded)
         values = {
-            f"v{axis}": sql.stored_number(
-                self.records[name], self.coding.attribute(name), self._reading(name)
-            )
-            for axis, name in enumerate(uncoded)
+            f"v{axis}": sql.stored_number(*self._stored(name)) for axis, name in enumerate(uncoded)
         }
         coded, codes_of = self._coded(names, **values)
         expressions = {f"c{axis}": code for axis, code in enumerate(codes_of)}
@@ -350,7 +347,7 @@ class IbisTable:
         """Values of an attribute that have no level, as text, and their counts: for stewards alone."""
         self._check_columns([name])
         text = sql.text_of(self.records[name]).fill_null("")
-        coded = self.records.select(value=text, code=self._code(name))
+        coded = self.records.select(value=text, code=sql.code_of(*self._stored(name)))
         query = coded.filter(coded.code == sql.UNDECLARED).group_by("value")
         text_counts = query.aggregate(records=lambda table: table.count())
         batches = ((texts.tolist(), counts.tolist()) for texts, counts in self._batches(text_counts))
@@ -384,7 +381,8 @@ class IbisTable:
         """
         sources = encoding.sources_of(self.coding, names)
         short = {name: f"s{axis}" for axis, name in enumerate(sources)}
-        coded = self.records.select(**{short[name]: self._code(name) for name in sources}, **values)
+        own = {short[name]: sql.code_of(*self._stored(name)) for name in sources}
+        coded = self.records.select(**own, **values)
         codes = {name: coded[short[name]] for name in sources}
         for name in names:
             if (how := self.coding.attribute(name).derivation) is not None:
@@ -392,8 +390,8 @@ class IbisTable:
                 codes[name] = sql.derived_code([codes[source] for source in how.sources], sizes, how)
         return coded, [codes[name] for name in names]
 
-    def _code(self, name: str) -> Any:
-        return sql.code_of(self.records[name], self.coding.attribute(name), self._reading(name))
+    def _stored(self, name: str) -> tuple[Any, Attribute, Reading]:
+        return self.records[name], self.coding.attribute(name), self._reading(name)
 
     def _numbers(self, name: str, values: NDArray[Any], codes: NDArray[Any]) -> FloatArray:
         attribute = self.coding.attribute(name)

@@ -192,13 +192,9 @@ def analysis_recipe(
     ``compiled`` is a folder of compiled copies; see ``environment.CompiledCopies``.
     """
     program = analysis_program(text, libraries)
-    return AnalysisRecipe(
-        text,
-        tuple(program.libraries),
-        program.environment(compiled) if program.is_python else r_environment(program.libraries),
-        isolation,
-        replace(limits, fit_mib=1),
-    )
+    names, bounds = tuple(program.libraries), replace(limits, fit_mib=1)
+    environment = program.environment(compiled) if program.is_python else r_environment(names)
+    return AnalysisRecipe(text, names, environment, isolation, bounds)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -469,16 +469,9 @@ def built_in_recipe(box: str, parameters: Mapping[str, str]) -> ProgramRecipe:
 
 def _recipe(program: Program, *, box: str, folder: str) -> ProgramRecipe:
     runtime = program.runtime()
-    return ProgramRecipe(
-        box,
-        folder,
-        tuple(program.command),
-        dict(program.parameters),
-        tuple(program.libraries),
-        program.digest(runtime),
-        runtime,
-        program.environment(),
-    )
+    own = (tuple(program.command), dict(program.parameters), tuple(program.libraries))
+    digest, environment = program.digest(runtime), program.environment()
+    return ProgramRecipe(box, folder, *own, digest, runtime, environment)
 
 
 def imports_of(recipe: ProgramRecipe) -> tuple[str, ...]:

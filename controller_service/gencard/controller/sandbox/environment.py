@@ -6,7 +6,6 @@ sandbox shows nothing of the controller: no settings, keys, state or records.
 
 import ast
 import csv
-import hashlib
 import importlib.metadata
 import os
 import platform
@@ -24,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from glob import glob
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.resources import files
 from pathlib import Path
@@ -156,7 +155,7 @@ def stamp_of(paths: Collection[str]) -> str:
 
 
 def _stamp(files: list[_Values]) -> str:
-    return hashlib.sha256(repr(sorted(files)).encode()).hexdigest()
+    return sha256(repr(sorted(files)).encode()).hexdigest()
 
 
 def _normal(requirement: str) -> str:
@@ -193,13 +192,9 @@ def _installed(name: str) -> Installed:
     if missing := [Path(path).name for path in entries if not os.path.lexists(path)]:
         raise _refusal(name, f"differs from its RECORD in {missing[0]}; reinstall it")
     record_text = "".join(f"{path}\x00{known}\n" for path, known in compared)
-    return Installed(
-        name,
-        distribution.version,
-        entries,
-        {str(distribution.locate_file(path)): known for path, known in compared},
-        hashlib.sha256(record_text.encode()).hexdigest(),
-    )
+    hashes = {str(distribution.locate_file(path)): known for path, known in compared}
+    digest = sha256(record_text.encode()).hexdigest()
+    return Installed(name, distribution.version, entries, hashes, digest)
 
 
 def _is_compared(path: str) -> bool:
@@ -233,7 +228,7 @@ def _has_hash(file: _File | None, expected: str) -> bool:
         return False
     if (file, algorithm) not in _hashes:
         with open(file.path, "rb") as stream:
-            digest = hashlib.file_digest(stream, algorithm).digest()
+            digest = file_digest(stream, algorithm).digest()
         _hashes[file, algorithm] = urlsafe_b64encode(digest).rstrip(b"=").decode()
     return _hashes[file, algorithm] == value
 
@@ -401,11 +396,9 @@ def _stamp_with(distributions: str, compiled: str) -> str:
 def python_runtime(libraries: Iterable[str]) -> Runtime:
     """Interpreter and C library by version, distributions by version and RECORD; raises the same."""
     installed = checked((*BASE, *libraries)).distributions
-    return Runtime(
-        f"{platform.python_implementation()} {platform.python_version()}",
-        libc(),
-        tuple(Distribution(each.name, each.version, each.record) for each in installed),
-    )
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    named = tuple(Distribution(each.name, each.version, each.record) for each in installed)
+    return Runtime(python, libc(), named)
 
 
 def libc() -> str:
