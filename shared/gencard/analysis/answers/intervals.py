@@ -9,7 +9,7 @@ so that an interval is never narrower than without noise. This holds while noise
 little. How much it moves it is estimated, too, along the information's own directions: beyond
 ``MOST_MOVED`` no number is given.
 
-Each other number is judged in ``noisy_numbers``: its noise is stated, or the number is left out. The
+Each other number is judged in ``answer``: its noise is stated, or the number is left out. The
 bootstrap in ``noisy_margins`` gives intervals of all numbers.
 """
 

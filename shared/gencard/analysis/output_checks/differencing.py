@@ -31,8 +31,7 @@ from itertools import combinations
 from math import comb, prod
 
 import numpy as np
-import scipy.optimize
-import scipy.sparse
+import scipy
 from numpy.typing import NDArray
 
 from gencard.core.card.privacy import Transform
@@ -446,7 +445,7 @@ class _GroupSums:
         largest: The largest magnitude in each class; ``squares``: the sum of the squares.
     """
 
-    weights: scipy.sparse.csr_array
+    weights: "scipy.sparse.csr_array"
     fresh: int
     sizes: FloatArray
     totals: FloatArray
@@ -567,7 +566,7 @@ class _GroupSums:
         return np.where(exact, np.abs(shares).max(axis=0, initial=0.0), np.inf)
 
     def _lightest(
-        self, place: int, masses: FloatArray, units: FloatArray, weights: scipy.sparse.csr_array
+        self, place: int, masses: FloatArray, units: FloatArray, weights: "scipy.sparse.csr_array"
     ) -> tuple[float, bool]:
         """Least mass of a combination in which a class has weight 1, in units of the class.
 
@@ -594,7 +593,7 @@ class _GroupSums:
         mass = -float(solution.fun or 0.0) if solution.status == 0 else np.nan
         return mass, len(rows) == len(masses)
 
-    def _nearest(self, place: int, weights: scipy.sparse.csr_array) -> IntArray:
+    def _nearest(self, place: int, weights: "scipy.sparse.csr_array") -> IntArray:
         """Classes that share a sum with one, those of the smallest sums first, up to the bound."""
         if weights.shape[0] <= _MOST_CLASSES:
             return np.arange(weights.shape[0])

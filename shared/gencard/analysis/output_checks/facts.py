@@ -33,7 +33,7 @@ _MOST_ENTRIES = 1_000
 
 Each number that depends on all cells makes the search much longer. In a larger lattice there are many
 more tables that agree with an answer than answers; what single records do to it is judged by their
-influence (``slopes``).
+influence (``released``).
 """
 
 _MOST_CELLS = 150

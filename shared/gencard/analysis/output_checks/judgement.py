@@ -235,8 +235,8 @@ def _parts(
         yield "model", _of_design(margins, question.design, answer, rules)
         yield from _told_by_dummies(margins, question, question.design, rules)
     cliques = question.cliques if kind in COUNTED | PAIRED else ()
-    told = (one for one in cliques if kind in COUNTED or _is_fourfold(margins, one))
-    yield from ((clique_name(clique), _of_cells(margins, clique, rules)) for clique in told)
+    counted = (one for one in cliques if kind in COUNTED or _is_fourfold(margins, one))
+    yield from ((clique_name(clique), _of_cells(margins, clique, rules)) for clique in counted)
     if kind in GROUPED:
         numbers = np.asarray(question.values[response], dtype=np.float64)
         for term in question.formula.terms or ((),):

@@ -24,7 +24,8 @@ from gencard.analysis.answers.margins import (
     records_of,
 )
 from gencard.analysis.output_checks import rounding
-from gencard.analysis.output_checks.rule_checks import LIKELIHOODS, coarse, derived, is_count
+from gencard.analysis.output_checks.derived import LIKELIHOODS, derived, is_count
+from gencard.analysis.output_checks.rule_checks import coarse
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique
 from gencard.core.errors import GencardError, NoEstimateError
