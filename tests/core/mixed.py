@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from gencard.core.dataset import Dataset
 from gencard.measures.privacy.attacks import Membership, Tables
 from gencard.measures.privacy.dcr import CloserShare, closer_share
-from gencard.measures.privacy.distances import Gower, Missing, Records
+from gencard.measures.privacy.distances import Gower, Missing, Records, pairs_of
 from gencard.measures.privacy.nearest import nearest
 from gencard.measures.utility.table_utility import mean_measure, table_utilities
 from tests.core.oracles import read
@@ -111,6 +111,12 @@ def levels_of(rows):
 def weights_of(attributes):
     weights = st.sampled_from((1.0, 1.0, 0.3, 2.5, 0.0))
     return st.lists(weights, min_size=attributes, max_size=attributes).filter(any)
+
+
+def distances(left: Records, right: Records, gower: Gower) -> np.ndarray:
+    """All distances, shape ``(len(left), len(right))``."""
+    every = slice(None)
+    return pairs_of(left, right, gower).distances((every, None), every, (len(left), len(right)))
 
 
 def closer(synthetic: Records, train: Records, holdout: Records, gower: Gower) -> CloserShare:

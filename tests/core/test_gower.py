@@ -16,17 +16,10 @@ from gencard.core.errors import (
     InvalidNumberError,
     UnknownAttributeError,
 )
-from gencard.measures.privacy.distances import Gower, Missing, Records, gower_of, pairs_of, records_of
+from gencard.measures.privacy.distances import Gower, Missing, Records, gower_of, records_of
 from gencard.measures.privacy.nearest import nearest
-from tests.core.mixed import by_hand, compared, tables
+from tests.core.mixed import by_hand, compared, distances, tables
 from tests.shared_data import oracle_file
-
-
-def distances(left, right, gower):
-    """All distances, shape ``(len(left), len(right))``."""
-    every = slice(None)
-    return pairs_of(left, right, gower).distances((every, None), every, (len(left), len(right)))
-
 
 CASES = [
     "complete_7x5",

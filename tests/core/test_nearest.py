@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gencard.core.errors import DomainMismatchError
 from gencard.measures.privacy.dcr import closer_share
-from gencard.measures.privacy.distances import Gower, Missing, Records, distances, gower_of
+from gencard.measures.privacy.distances import Gower, Missing, Records, gower_of
 from gencard.measures.privacy.nearest import (
     RareLevels,
     first_of_each,
@@ -18,7 +18,7 @@ from gencard.measures.privacy.nearest import (
     rare_levels,
     twin_numbers,
 )
-from tests.core.mixed import adult, compared
+from tests.core.mixed import adult, compared, distances
 from tests.shared_data import oracle_file
 
 

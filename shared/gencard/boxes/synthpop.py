@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.boxes.entry import BoxEntry, Parameters, whole
+from gencard.boxes.entry import BoxEntry, Parameters, numbers_of_codes, whole
 from gencard.boxes.synthpop_trees import (
     Conditional,
     Density,
@@ -25,7 +25,6 @@ from gencard.boxes.synthpop_trees import (
     density_of,
     nominal,
     numeric,
-    scales_of,
 )
 from gencard.core.card.budget import Claim
 from gencard.core.dataset import Dataset, code_dtype
@@ -173,13 +172,6 @@ def rules_of(value: Any) -> tuple[CodeRule, ...]:
         )
         read.append(CodeRule(name, code, where))
     return tuple(read)
-
-
-def json_of(rules: tuple[CodeRule, ...]) -> list[dict[str, Any]]:
-    """Write rules as the JSON that ``rules_of`` reads."""
-    return [
-        {"attribute": rule.attribute, "code": rule.code, "where": dict(rule.where)} for rule in rules
-    ]
 
 
 Kind = TypeVar("Kind")
@@ -365,7 +357,10 @@ class FittedTrees:
             headers.append(
                 {
                     "axis": step.axis,
-                    "rules": json_of(step.rules),
+                    "rules": [  # as ``rules_of`` reads them
+                        {"attribute": rule.attribute, "code": rule.code, "where": dict(rule.where)}
+                        for rule in step.rules
+                    ],
                     "predictors": [each.predictors for each in step.conditionals],
                     "bandwidth": step.density.bandwidth if step.density else None,
                 }
@@ -465,8 +460,11 @@ class SynthPop:
             InvalidDatasetError: There is no record.
             InvalidInputError: Options or numbers do not fit the domain.
         """
-        plans = planned_steps(self.options, dataset.domain)
-        scales = scales_of(self.values, dataset.domain)
+        domain = dataset.domain
+        plans = planned_steps(self.options, domain)
+        sizes = zip(domain.attributes, domain.sizes, strict=True)
+        numbers = {name: numbers_of_codes(self.values, name, size) for name, size in sizes}
+        scales = {name: TreeScale(own) for name, own in numbers.items() if not np.isnan(own).all()}
         if not len(dataset):
             raise InvalidDatasetError(problem="it has no records")
         rng = rng_of(seed)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gencard.boxes.entry import numbers_of_codes
 from gencard.core.dataset import Dataset
 from gencard.core.domain import Clique, Domain
 from gencard.core.errors import InvalidInputError
@@ -249,21 +248,6 @@ class TreeScale:
         places[missing] = np.arange(missing.sum())
         places[~missing] = missing.sum() + np.unique(self.numbers[~missing], return_inverse=True)[1]
         return places
-
-
-def scales_of(values: Mapping[str, tuple[float, ...]], domain: Domain) -> Mapping[str, TreeScale]:
-    """The scales of those attributes of the domain that have numbers.
-
-    Raises:
-        InvalidInputError: An attribute has another number of codes.
-        InvalidNumberError: A number is infinite, or as good as.
-    """
-    numbers = {name: numbers_of_codes(values, name, domain.size(name)) for name in domain.attributes}
-    return {
-        name: TreeScale(level_numbers)
-        for name, level_numbers in numbers.items()
-        if not np.isnan(level_numbers).all()
-    }
 
 
 @dataclass(frozen=True, slots=True, eq=False)

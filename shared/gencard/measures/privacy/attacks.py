@@ -193,16 +193,13 @@ class AttributeCondition:
     def holds(self, records: Records) -> NDArray[np.bool_]:
         """Return which records meet the condition, shape ``(n,)``; "missing" meets ``MISSING`` alone."""
         column = records.columns[self.axis]
-        result: NDArray[np.bool_]
-        match self.relation:
-            case Relation.EQUAL:
-                result = column == self.value
-            case Relation.AT_MOST:
-                result = column <= self.value
-            case Relation.AT_LEAST:
-                result = column >= self.value
-            case Relation.MISSING:
-                result = ~present(column)
+        if self.relation is Relation.MISSING:
+            return ~present(column)
+        result: NDArray[np.bool_] = {
+            Relation.EQUAL: np.equal,
+            Relation.AT_MOST: np.less_equal,
+            Relation.AT_LEAST: np.greater_equal,
+        }[self.relation](column, self.value)
         return result
 
 

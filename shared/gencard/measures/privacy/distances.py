@@ -591,18 +591,6 @@ class GroupRanges:
         return gap
 
 
-def _scaled(records: Records, gower: Gower) -> list[Matrix]:
-    """Return the amount that each number adds to N if it differs by degrees, up to a constant."""
-    with np.errstate(over="ignore"):
-        return [
-            np.asarray(column, np.float64) / span * weight
-            for weight, span, column in zip(
-                gower.proportions, gower.ranges, records.columns, strict=True
-            )
-            if weight and span
-        ]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupPairs:
     """Two tables, ready to be compared by groups: what levels decide, and the numbers.
@@ -654,12 +642,14 @@ class GroupPairs:
 def group_pairs_of(left: Records, right: Records, gower: Gower) -> GroupPairs:
     """Sort two tables, which ``gower`` can measure, into groups, and prepare them."""
     differences, groups = differences_of(left, right, gower), []
+    columns = tuple(numeric_columns(left, right, gower))
     for side, table in enumerate((left, right)):
         codes = (pair[side] for pair in differences.differing)
         keyed = [(each, int(each.max(initial=0)) + 1) for each in codes]
         numbers = combination_numbers(len(table), keyed)
-        groups.append(groups_of(halved(numbers, _scaled(table, gower))))
-    columns = tuple(numeric_columns(left, right, gower))
+        with np.errstate(over="ignore"):  # what each number adds to N, up to a constant
+            scaled = [(one.left, one.right)[side] / one.span * one.weight for one in columns]
+        groups.append(groups_of(halved(numbers, scaled)))
     edges = (
         (GroupRanges.of(one.left, groups[0]), GroupRanges.of(one.right, groups[1])) for one in columns
     )
