@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from docs import help as help_pages
 from gencard.client.shell.main import app as client_shell
-from gencard.client.shell.negotiation import OnRecords
+from gencard.client.shell.negotiation import GrantOptions
 from gencard.controller.shell.main import app as steward_shell
 
 HEAVY = frozenset(
@@ -182,7 +182,7 @@ def test_an_option_that_holds_one_value_is_refused_twice(shell, words):
 
 def test_kinds_of_runs_are_given_together_or_one_by_one():
     forms = (["linear", "logistic"], ["linear,logistic"], ["logistic, linear", "linear"])
-    both, *others = (OnRecords(analyses=kinds, checked_runs=3).runs() for kinds in forms)
+    both, *others = (GrantOptions(analyses=kinds, checked_runs=3).runs() for kinds in forms)
     assert others == [both, both]
     assert both == {"kinds": ["linear", "logistic"], "checked_runs": 3}
-    assert OnRecords().runs() is None
+    assert GrantOptions().runs() is None

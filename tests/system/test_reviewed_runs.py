@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from gencard.client.answers.answering import dry_run, fetch, run_program
 from gencard.client.shell.main import app as client_app
-from gencard.client.shell.negotiation import OnRecords
+from gencard.client.shell.negotiation import GrantOptions
 from gencard.controller.shell.main import app
 from gencard.controller.state.cards import as_of
 from gencard.core.errors import (
@@ -126,7 +126,7 @@ def test_the_shell_proposes_a_program_by_its_file(house, tmp_path):
         analyses = analyst.card(json.loads(result.stdout)["name"]).terms.analyses
     assert (analyses.programs, analyses.reviewed_runs) == ((sha256(GOOD.encode()),), 3)
     with pytest.raises(InvalidInputError, match="--program"):
-        OnRecords(library=["lifelines"]).runs()
+        GrantOptions(library=["lifelines"]).runs()
 
 
 @pytest.fixture(scope="module")

@@ -268,11 +268,10 @@ class CardReport(WrittenAsPage, Displayable):
             "card": card_document(self.card) | {"state": self.state, "sha256": self.digest},
             "holdsAgainst": self.card.tier.holds_against,
             "release": {
-                "name": receipt.name,
-                "rows": receipt.rows,
+                **json_of(receipt, "name", "rows"),
                 "sha256": receipt.rows_digest,
                 "psi": receipt.psi_digest or None,
-                "time": receipt.time,
+                **json_of(receipt, "time"),
             },
             "measures": [
                 {

@@ -21,7 +21,7 @@ from gencard.client.shell.terminal import (
     DatasetName,
     Folder,
     Generator,
-    Noise,
+    NoiseOptions,
     PlannedFormula,
     Rows,
     console,
@@ -60,7 +60,7 @@ Part = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Statistics:
+class StatisticOptions:
     """Options that name the statistics of a card."""
 
     marginal: Annotated[
@@ -99,7 +99,7 @@ class Statistics:
 
 
 @dataclass(frozen=True, slots=True)
-class OnRecords:
+class GrantOptions:
     """Options of what else a card grants at the records: evaluations, and runs on a part of them."""
 
     measure: Annotated[
@@ -163,7 +163,7 @@ class OnRecords:
 
 
 @dataclass(frozen=True, slots=True)
-class Aim:
+class AimOptions:
     """Options of the analysis that a card is for."""
 
     formula: Annotated[
@@ -187,13 +187,13 @@ class Aim:
 def propose(
     dataset: DatasetName,
     purpose: Annotated[str, typer.Option(help="What the data will be used for, in one sentence.")],
-    statistics: Statistics,
+    statistics: StatisticOptions,
     *,
     generator: Generator = "ipf",
     rows: Rows = None,
-    noise: Noise,
-    on_records: OnRecords,
-    aim: Aim,
+    noise: NoiseOptions,
+    on_records: GrantOptions,
+    aim: AimOptions,
     accept: Annotated[
         bool,
         typer.Option(
@@ -225,13 +225,13 @@ def propose(
 @with_groups
 def price(
     dataset: DatasetName,
-    statistics: Statistics,
+    statistics: StatisticOptions,
     *,
     generator: Generator = "ipf",
     rows: Rows = None,
-    noise: Noise,
-    on_records: OnRecords,
-    aim: Aim,
+    noise: NoiseOptions,
+    on_records: GrantOptions,
+    aim: AimOptions,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
@@ -286,7 +286,7 @@ def accept(
     name: CardName,
     yes: Annotated[bool, typer.Option("--yes", help="Sign without confirmation.")] = False,
     *,
-    aim: Aim,
+    aim: AimOptions,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
@@ -311,12 +311,12 @@ def accept(
 @with_groups
 def counter(
     name: CardName,
-    statistics: Statistics,
+    statistics: StatisticOptions,
     *,
     generator: Annotated[str | None, typer.Option(help="New generator.")] = None,
     rows: Annotated[int | None, typer.Option(help="New number of rows.")] = None,
     purpose: Annotated[str | None, typer.Option(help="New purpose.")] = None,
-    noise: Noise,
+    noise: NoiseOptions,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
@@ -400,13 +400,13 @@ def plan(
     missing: AimMissing = None,
     generator: Generator = AUTO,
     rows: Rows = None,
-    noise: Noise,
+    noise: NoiseOptions,
     connection: Folder = HERE,
     as_json: AsJson = False,
 ) -> None:
     """Show the marginals that an analysis, or all columns, need, and their price. Stores nothing."""
     how = noise.measured() | Measured(where=where)
-    analysis = Aim(formula, kind, missing).arguments("a formula")
+    analysis = AimOptions(formula, kind, missing).arguments("a formula")
     with Analyst.connect(folder=connection) as analyst:
         answer = analyst.plan(dataset, generator=generator, rows=rows, **analysis, **how)
     if as_json:

@@ -277,7 +277,7 @@ Line = Annotated[int, typer.Argument(help="Number of the ledger line.", min=0)]
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class DecisionOptions:
     """Options of every decision: what was reviewed, and the reason for the log."""
 
     shown: Annotated[
@@ -300,7 +300,7 @@ _NO_REASON = 'Write --reason "...": it is recorded in the log.'
 
 
 @with_groups
-def approve(name: CardToReview, choice: Choice) -> None:
+def approve(name: CardToReview, choice: DecisionOptions) -> None:
     """Offer the proposed terms, or the nearest that the policy allows.
 
     Without --shown, a terminal shows the card and asks. If two stewards must decide, the first decision
@@ -318,7 +318,7 @@ def counter(
     without: Without = None,
     rows: MostRows = None,
     *,
-    choice: Choice,
+    choice: DecisionOptions,
 ) -> None:
     """Offer fewer statistics or rows than proposed."""
     if not drop and not without and rows is None:
@@ -334,7 +334,7 @@ def counter(
 
 
 @with_groups
-def reject(name: CardToReview, remark: Remark = "", *, choice: Choice) -> None:
+def reject(name: CardToReview, remark: Remark = "", *, choice: DecisionOptions) -> None:
     """Reject a pending proposal."""
     with Steward.connect(folder=choice.connection) as desk:
         digest, why = confirmed("Reject", desk.review, name, choice)
@@ -342,7 +342,7 @@ def reject(name: CardToReview, remark: Remark = "", *, choice: Choice) -> None:
 
 
 @with_groups
-def revoke(name: CardToReview, remark: Remark = "", *, choice: Choice) -> None:
+def revoke(name: CardToReview, remark: Remark = "", *, choice: DecisionOptions) -> None:
     """Revoke an agreed card permanently, by a signed revocation."""
     with Steward.connect(folder=choice.connection) as desk:
         digest, why = confirmed("Revoke", desk.review, name, choice)
@@ -356,7 +356,7 @@ def release(
     digits: Digits = None,
     red: Red = False,
     *,
-    choice: Choice,
+    choice: DecisionOptions,
 ) -> None:
     """Release an answer: green and amber numbers, unless options say otherwise."""
     with Steward.connect(folder=choice.connection) as desk:
@@ -370,7 +370,7 @@ def refuse(
     name: AnswerName,
     code: Annotated[str, typer.Option(help="Code of the reason, shown to the analyst.")] = "",
     *,
-    choice: Choice,
+    choice: DecisionOptions,
 ) -> None:
     """Refuse an answer: no number is released."""
     with Steward.connect(folder=choice.connection) as desk:
@@ -379,25 +379,25 @@ def refuse(
 
 
 @with_groups
-def settle(line: Line, choice: Choice) -> None:
+def settle(line: Line, choice: DecisionOptions) -> None:
     """Charge a reservation for which something may have been released."""
     _other("settle", f"ledger/{line}", choice)
 
 
 @with_groups
-def void(line: Line, choice: Choice) -> None:
+def void(line: Line, choice: DecisionOptions) -> None:
     """Refund a reservation for which nothing was released."""
     _other("void", f"ledger/{line}", choice)
 
 
 @with_groups
-def disable(name: PersonName, choice: Choice) -> None:
+def disable(name: PersonName, choice: DecisionOptions) -> None:
     """Disable a person: their certificate is refused from the next call on."""
     _other("disable", f"people/{name}", choice)
 
 
 @with_groups
-def enable(name: PersonName, choice: Choice) -> None:
+def enable(name: PersonName, choice: DecisionOptions) -> None:
     """Enable a disabled person: their certificate is accepted again."""
     _other("enable", f"people/{name}", choice)
 
@@ -406,7 +406,7 @@ def enable(name: PersonName, choice: Choice) -> None:
 def dismiss(
     operation: Annotated[str, typer.Argument(help="operations/OPERATION", metavar="OPERATION")],
     *,
-    choice: Choice,
+    choice: DecisionOptions,
 ) -> None:
     """Stop counting a failure on the records against its analyst."""
     _other("dismiss-refusal", operation, choice)
@@ -436,7 +436,7 @@ def enrol(
     ] = "",
     again: Annotated[bool, typer.Option("--again", help="Replace an enrolled person's keys.")] = False,
     *,
-    choice: Choice,
+    choice: DecisionOptions,
 ) -> None:
     """Enrol a person who sent a request, and write the answer for the person to install."""
     person = request_of_document(read(request, "request")[: LARGEST + 1])
@@ -462,17 +462,19 @@ def enrol(
     _say(decision, choice.as_json)
 
 
-def _other(kind: str, resource: str, choice: Choice) -> None:
+def _other(kind: str, resource: str, choice: DecisionOptions) -> None:
     with Steward.connect(folder=choice.connection) as desk:
         _say(_decided(desk, kind.capitalize(), desk.preview(kind, resource), choice), choice.as_json)
 
 
-def _decided(desk: Steward, verb: str, preview: Preview, choice: Choice) -> Decision:
+def _decided(desk: Steward, verb: str, preview: Preview, choice: DecisionOptions) -> Decision:
     digest, why = confirmed(verb, lambda _: preview, preview.resource, choice)
     return desk.decide(replace(preview, shown=digest), reason=why)
 
 
-def confirmed(verb: str, look: Callable[[str], Review], name: str, choice: Choice) -> tuple[str, str]:
+def confirmed(
+    verb: str, look: Callable[[str], Review], name: str, choice: DecisionOptions
+) -> tuple[str, str]:
     """Return the digest of the reviewed document, and the reason; a terminal asks for them."""
     shown = choice.shown
     if choice.yes or not is_interactive():
@@ -517,7 +519,7 @@ def approve_restore(
         Path | None, typer.Option(help="File for the approval. Default: NAME-approves.json.")
     ] = None,
     *,
-    choice: Choice,
+    choice: DecisionOptions,
 ) -> None:
     """Approve a restore: sign that a backup may replace the state. The service may be stopped.
 

@@ -112,7 +112,7 @@ Epsilon = Annotated[str | None, typer.Option(help="Total epsilon of Laplace nois
 
 
 @dataclass(frozen=True, slots=True)
-class Noise:
+class NoiseOptions:
     """Options of the noise with which statistics are measured."""
 
     epsilon: Epsilon = None
