@@ -161,9 +161,10 @@ class Psi:
 
     @property
     def exact(self) -> bool:
-        measured = (*self.measurements, *self.histograms, *self.sums)
-        is_noisy = any(one.stddev for one in measured) or any(one.stddevs.any() for one in self.linear)
-        return not is_noisy
+        stddevs = [one.stddev for one in self.measurements]
+        stddevs += [one.stddev for one in self.histograms]
+        stddevs += [one.stddev for one in self.sums]
+        return not any(stddevs) and not any(linear.stddevs.any() for linear in self.linear)
 
     @property
     def fitted(self) -> "Psi":
