@@ -318,6 +318,9 @@ _FORM = replace(
 )
 
 
+_CARD = _FORM.codec(CardTerms)
+
+
 def price_document(price: Price) -> Document:
     document: Document = DOCUMENT.write(price)
     return document
@@ -336,7 +339,7 @@ def terms_of_document(document: Document) -> Proposal:
 
 def card_document(card: CardTerms) -> Document:
     """The terms with their surroundings; the generator's name stands beside its digest once more."""
-    document: Document = _FORM.write(card)
+    document: Document = _CARD.write(card)
     document["generator"]["name"] = card.terms.generator
     return document
 

@@ -316,31 +316,33 @@ def optional_text(field: str, value: Any) -> str:
 
 
 def _if(is_right: Callable[[Any], bool], expected: str, advice: str) -> Check:
-    """Check that a value is right; ``advice`` has ``FIELD`` in place of the parameter's name."""
+    """Check that a value is right; ``advice`` has ``<field>`` in place of the parameter's name."""
 
     def check(field: str, value: Any) -> Any:
         if is_right(value):
             return value
-        return refuse(field, value, expected, advice.replace("FIELD", field))
+        return refuse(field, value, expected, advice.replace("<field>", field))
 
     return check
 
 
-flag = _if(lambda value: isinstance(value, bool), "True or False", "Write FIELD=True or FIELD=False.")
+flag = _if(
+    lambda value: isinstance(value, bool), "True or False", "Write <field>=True or <field>=False."
+)
 path = _if(
     lambda value: isinstance(value, str | PathLike) and bool(str(value)),
     "a path",
-    'Write FIELD="folder/file" or FIELD=Path("folder/file").',
+    'Write <field>="folder/file" or <field>=Path("folder/file").',
 )
 number = _if(
     lambda value: isinstance(value, Decimal | int | float | str) and not isinstance(value, bool),
     "a number",
-    "Write, for example, FIELD=0.5.",
+    "Write, for example, <field>=0.5.",
 )
 progress = _if(
     lambda value: isinstance(value, bool) or callable(value),
     "True, False or a function",  # a function of stage and share
-    "Write FIELD=False to show nothing.",
+    "Write <field>=False to show nothing.",
 )
 
 
