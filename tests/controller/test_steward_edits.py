@@ -11,6 +11,7 @@ from gencard.client import install_answer, new_request
 from gencard.controller.people.enrolment import read_identities
 from gencard.controller.settings import Settings
 from gencard.controller.shell.main import app
+from gencard.controller.state import database
 from gencard.core.errors import GencardError, InvalidInputError
 from gencard.wire.keys import Role
 from tests.system.house import build, survey
@@ -249,7 +250,7 @@ class TestDatasets:
         refused(house, "dataset", "add", "empty", tmp_path / "empty.csv")
         assert not (house.folder / "empty-schema.toml").exists()
 
-    def test_one_with_open_cards_stays_unless_forced(self, tmp_path):
+    def test_one_with_open_cards_stays_unless_forced(self, tmp_path, monkeypatch):
         house = build(tmp_path, survey(60)).start()
         try:
             with house.analyst() as ana:
@@ -257,6 +258,11 @@ class TestDatasets:
             problem = refused(house, "dataset", "remove", "survey")
             assert "has 1 cards that have not ended" in problem
             assert card.name in problem
+            with house.analyst() as ana:
+                ana.propose("survey", [("sex", "age")], purpose="Another", rows=10).terminate()
+            monkeypatch.setattr(database, "LARGEST_PAGE", 1)  # which leaves the open card out
+            assert "has 1 cards that have not ended" in refused(house, "dataset", "remove", "survey")
+            assert len(json.loads(run(house, "emergency", "cards", "--json"))) == 2
             run(house, "dataset", "remove", "survey", "--force")
             assert Settings.load(house.settings_file).datasets == ()
         finally:

@@ -458,11 +458,11 @@ def start_program(
         if not {*columns} <= {*coding.with_step}:
             check_numbers(entry, "A program with recorded numbers that have no step")
         check_program(program, dry, usable)
-        releases = results.list_releases(tx, card=card, limit=500).rows
-        release = next((row for row in releases if row.name == dry.release), None)
+        release = results.find_release(tx, card, dry.release)
         if release is None:
             on_another = "was not on a release of this card"
-            problem = on_another if releases else "needs a release of this card first"
+            has_releases = results.list_releases(tx, card=card, limit=1).rows
+            problem = on_another if has_releases else "needs a release of this card first"
             raise InvalidInputError(field="dry_run", problem=problem)
         question = Question(PROGRAM, sha256(program))
         known = results.earlier_run(tx, card, question.digest)

@@ -53,7 +53,7 @@ from gencard.controller.shell.terminal import (
     service_statement,
     table,
 )
-from gencard.controller.state.cards import ENDED, as_of, list_cards
+from gencard.controller.state.cards import ENDED, all_cards, as_of
 from gencard.controller.state.database import Database
 from gencard.controller.state.ledger import Ledger
 from gencard.controller.state.log import EventLog
@@ -170,7 +170,7 @@ def remove(
     with database.reading() as tx:
         if (last := EventLog.last(tx)) is not None:
             now = max(now, last.time)
-        rows = list_cards(tx, dataset=f"{PREFIX}{entry.name}", limit=1_000_000).rows
+        rows = all_cards(tx, f"{PREFIX}{entry.name}")
         cards = [as_of(card_of_bytes(row.body), now) for row in rows]
     database.close()
     open_cards = [card.name for card in cards if card.state not in ENDED]

@@ -5,6 +5,7 @@ certificate: they use the state's files as the account that runs them, which the
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -29,7 +30,8 @@ from gencard.controller.shell.terminal import (
     say_json,
 )
 from gencard.controller.state import results
-from gencard.controller.state.cards import list_cards
+from gencard.controller.state.cards import all_cards
+from gencard.controller.state.database import LARGEST_PAGE, rows_of_pages
 from gencard.controller.state.ledger import Account, Scope
 from gencard.controller.stewards.archive import evidence
 from gencard.controller.stewards.cards import worst_of
@@ -53,7 +55,6 @@ CardName = Annotated[str, typer.Argument(help="datasets/DATASET/cards/CARD")]
 AnswerName = Annotated[str, typer.Argument(help="datasets/DATASET/cards/CARD/answers/ANSWER")]
 Line = Annotated[int, typer.Argument(help="Number of the ledger line.")]
 Remark = Annotated[str, typer.Option(help="Short remark, shown to the analyst.")]
-PAGE = 500
 
 
 def _group(name: str, text: str, **settings: bool) -> typer.Typer:
@@ -114,8 +115,7 @@ def show_cards(
             card = state.cards.card(tx, name)
             say_json(_card_document(card)) if as_json else _say_card(card)
             return
-        rows = list_cards(tx, limit=PAGE).rows
-        cards = [state.cards.as_of_now(card_of_bytes(row.body)) for row in rows]
+        cards = [state.cards.as_of_now(card_of_bytes(row.body)) for row in all_cards(tx)]
     cards = [card for card in cards if not waiting or card.state is CardState.REQUESTED]
     shown = map(_card_document if as_json else _card_in_short, cards)
     _say_list([*shown], as_json, "No cards waiting." if waiting else "No cards.")
@@ -418,7 +418,8 @@ def show_ledger(
     name = None if dataset is None else PREFIX + dataset.removeprefix(PREFIX)
     with controller_state(config) as state:
         with state.database.reading() as tx:
-            lines = state.ledger.lines(tx, dataset=name, limit=PAGE).rows
+            page = partial(state.ledger.lines, tx, dataset=name, limit=LARGEST_PAGE)
+            lines = [*rows_of_pages(lambda token: page(before=token))]
         fields = ("line", "dataset", "analyst", "kind", "resource", "price", "state")
         documents = [{**json_of(one, *fields), "time": time_text(one.created)} for one in lines]
         _say_list(documents, as_json, "No lines.")

@@ -1,13 +1,11 @@
 """log: show, verify, sign and correct the transparency log of all decisions."""
 
 import getpass
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.markup import escape
-from sqlalchemy import Connection
 
 from gencard.controller.people.keys import key_history
 from gencard.controller.shell.terminal import (
@@ -21,8 +19,7 @@ from gencard.controller.shell.terminal import (
     say_json,
     steward_uri,
 )
-from gencard.controller.state.cards import ENDED, CardRow, as_of, list_cards
-from gencard.controller.state.database import LARGEST_PAGE
+from gencard.controller.state.cards import ENDED, all_cards, as_of
 from gencard.controller.state.log import event_of
 from gencard.controller.state.log import verify as verify_log
 from gencard.shell import new_typer
@@ -113,7 +110,7 @@ def correct_clock(
         with state.database.transaction() as tx:
             actor = steward_uri(state.settings, steward)
             event = state.log.correct(tx, actor=actor, details=details, now=now)
-            cards = [as_of(card_of_bytes(row.body), now) for row in _all_cards(tx)]
+            cards = [as_of(card_of_bytes(row.body), now) for row in all_cards(tx)]
     say(f"Log entry {event.index}: the clock counts again, {event.time:%Y-%m-%d %H:%M:%S} UTC.")
     before = time_of(event.details["before"])
     for card in cards:
@@ -121,11 +118,3 @@ def correct_clock(
             say(f"{card.name} was offered by the clock that was ahead. It lasts until")
             end = f"{card.offer.expire_time:%Y-%m-%d}"
             say(f"  {end}; end it with `gencard-controller emergency revoke`.")
-
-
-def _all_cards(tx: Connection) -> Iterator[CardRow]:
-    page = list_cards(tx, limit=LARGEST_PAGE)
-    yield from page.rows
-    while page.next_token:
-        page = list_cards(tx, before=page.next_token, limit=LARGEST_PAGE)
-        yield from page.rows

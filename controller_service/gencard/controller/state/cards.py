@@ -1,6 +1,6 @@
 """Cards as they are stored, and quotas of an analyst's data."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, and_, case, delete, exists, func, insert, or_, select, update
 
 from gencard.controller.base.disk import check_space, free_bytes
-from gencard.controller.state.database import Page, get_named, only, page_of
+from gencard.controller.state.database import LARGEST_PAGE, Page, get_named, only, page_of, rows_of_pages
 from gencard.controller.state.ledger import FIT
 from gencard.controller.state.tables import audits, cards, lines, measures, psis, releases, risks, runs
 from gencard.core.card.budget import SpendState
@@ -252,6 +252,11 @@ def list_cards(
     """Cards, newest first, of one analyst, on one dataset, or all."""
     query = only(select(cards), (cards.c.analyst, analyst), (cards.c.dataset, dataset))
     return page_of(tx, query, cards.c.number, _row_of, before=before, limit=limit)
+
+
+def all_cards(tx: Connection, dataset: str | None = None) -> Iterator[CardRow]:
+    """Yield every card, newest first, of one dataset or all."""
+    return rows_of_pages(lambda token: list_cards(tx, dataset=dataset, before=token, limit=LARGEST_PAGE))
 
 
 def granted_cards(tx: Connection, dataset: str, analyst: str | None = None) -> tuple[GrantedCard, ...]:

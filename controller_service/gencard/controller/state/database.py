@@ -378,6 +378,15 @@ def page_of(
     return Page(tuple(map(make, rows[:size])), str(rows[size - 1][number]) if len(rows) > size else "")
 
 
+def rows_of_pages(list_page: Callable[[str], Page[T]]) -> Iterator[T]:
+    """Yield the rows of every page of a list, which returns the page that a token asks for."""
+    page = list_page("")
+    yield from page.rows
+    while page.next_token:
+        page = list_page(page.next_token)
+        yield from page.rows
+
+
 def number_of_token(token: str) -> int:
     """Return the number in the token of a list whose rows have numbers; raises InvalidInputError."""
     if not (token.isascii() and token.isdigit() and len(token) <= 18):

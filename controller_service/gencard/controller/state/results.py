@@ -49,6 +49,12 @@ def get_release(tx: Connection, name: str) -> ReleaseRow:
     return get_named(tx, releases, name, _release_of, "release")
 
 
+def find_release(tx: Connection, card: str, name: str) -> ReleaseRow | None:
+    """Return a release of a card; None if it has none of this name."""
+    query = select(releases).where(releases.c.card == card, releases.c.name == name)
+    return find_one(tx, query, _release_of)
+
+
 def all_releases(tx: Connection) -> Iterator[ReleaseRow]:
     """Yield every release, oldest first."""
     query = select(releases).order_by(releases.c.number)
@@ -419,10 +425,12 @@ def undecided_run(tx: Connection, line: int) -> RunRow | None:
 
 
 def list_runs(
-    tx: Connection, *, card: str | None = None, before: str = "", limit: int = 50
+    tx: Connection, *, card: str | None = None, signed: bool = False, before: str = "", limit: int = 50
 ) -> Page[RunRow]:
-    """Runs, newest first, of one card or all."""
+    """Runs, newest first, of one card or all, or only those with something signed."""
     query = only(select(runs), (runs.c.card, card))
+    if signed:
+        query = query.where(runs.c.state.in_(SIGNED))
     return page_of(tx, query, runs.c.number, _run_of, before=before, limit=limit)
 
 

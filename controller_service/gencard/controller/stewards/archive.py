@@ -19,7 +19,7 @@ from gencard.controller.state.cards import offer_of
 from gencard.controller.state.database import Page, number_of_token
 from gencard.controller.state.ledger import Account, Ledger, Scope, accounts_of, price_of
 from gencard.controller.state.log import Event, EventLog, checkpoint_of, event_of
-from gencard.controller.state.results import SIGNED, AuditRow, ReleaseRow, RunRow
+from gencard.controller.state.results import AuditRow, ReleaseRow, RunRow
 from gencard.controller.state.tables import CURRENCIES, balances, events, lines
 from gencard.core.audit.report import AuditReport, Verdict
 from gencard.core.audit.wording import report_of_json_object
@@ -517,8 +517,7 @@ class Archive:
     def decided_answers(self, limit: int = PAGE) -> tuple[RunRow, ...]:
         """Return the newest answers that were released or refused."""
         with self.cards.database.reading() as tx:
-            page = results.list_runs(tx, limit=limit)
-        return tuple(row for row in page.rows if row.state in SIGNED)
+            return results.list_runs(tx, signed=True, limit=limit).rows
 
     def proof(self, index: int) -> ProvenEntry:
         """Return an entry of the log with its proof; signs a checkpoint if the log has grown."""
