@@ -32,16 +32,16 @@ client                        1   100   0  its public names
 client.agreement              1   550   2  a signed card and its releases
 client.analyst                1   350   1  entry point of analysts and auditors
 client.answers                3  1000  12  questions to psi and to the records
-client.audit                  1   600   5  result of an audit
-client.audit                  1   600   5  bounds of epsilon from made-up records
+client.audit                  1   600   6  result of an audit
+client.audit                  1   600   6  bounds of epsilon from made-up records
 client.card                   1   600   1  a card as the analyst holds it
 client.card_report            1   550   5  evaluations of a card
 client.card_view              1   650  11  how a card is displayed
 client.card_view              1   650  11  waiting for a card
 client.catalogue              1   350   9  datasets, generators, budget
-client.checking               4  1300  28  signatures, keys, log, receipts, replay
+client.checking               4  1300  27  signatures, keys, log, receipts, replay
 client.common                10  2650  63  arguments, panels and files of all rooms
-client.connection             4  1350  19  TLS, credentials, calls, errors
+client.connection             4  1350  18  TLS, credentials, calls, errors
 client.findings               4  1500  17  findings in sentences, plots and pages
 client.pages                  1   400   0  pages of reports and cards
 client.planning               1   450   5  from a formula to rows in one call

@@ -42,7 +42,7 @@ from gencard.files import REPORT_LIMIT, read_file
 from gencard.measures.privacy.canaries import FEWEST, plant
 from gencard.measures.privacy.canary_findings import CanaryFindings, CanaryPlan, canary_findings
 from gencard.v1 import audit_pb2 as pb
-from gencard.wire.canonical import document_of, integer_of, sha256
+from gencard.wire.canonical import Document, document_of, integer_of, sha256
 from gencard.wire.codec import part_of
 from gencard.wire.dsse import VERDICT, predicate_of, subject_digest
 from gencard.wire.keys import Role
@@ -384,15 +384,20 @@ def _audit_of(agreement: Agreement, message: pb.Audit, black_box: str) -> Audit:
     differs = expected != message or message.black_box != black_box
     if differs or subject_digest(payload) != agreement.digest:
         raise VerificationError(problem="the signed verdict differs from the reported one")
+    return replace(audit, findings=_findings(agreement, message, signed))
+
+
+def _findings(agreement: Agreement, message: pb.Audit, signed: Document) -> AuditReport | None:
+    """Return the full report, which the signed verdict names; None if our role may not see it."""
     connection = agreement.connection
     if connection.credentials.identity().role not in _FULL_REPORT:
-        return audit
+        return None
     request = pb.GetAuditReportRequest(name=message.name)
     answer = connection.call(connection.audit.GetAuditReport, request)
     # verdicts of earlier versions name no report, and stay valid
     if signed.get("report", {"sha256": sha256(answer.report)}) != {"sha256": sha256(answer.report)}:
         raise VerificationError(problem="the report does not match the signed verdict")
-    return replace(audit, findings=report_of_json_object(document_of(answer.report, "report")))
+    return report_of_json_object(document_of(answer.report, "report"))
 
 
 # Canary audits: insert made-up records into a black box, and bound epsilon by those reproduced. All
