@@ -100,13 +100,13 @@ core.statistics              10  3050  73  from records to psi, through one door
 core.typed_json               1   200   9  typed JSON: encoder and decoder
 core.types                    1   100   9  names of array types
 core.values                   1   250  30  number, missing value or code
-files                         7  2000  48  files that a person names, read up to a bound
+files                         6  1900  48  files that a person names, read up to a bound
 measures                      1    50   0  its door
 measures.evaluation           5  1850  24  which evaluations exist, and their price
 measures.privacy             11  4700  45  distances, attacks, canaries, disclosure
 measures.utility              7  2800  32  fidelity, propensity, predictions
 run                           4   850  25  what a program of an analyst imports
-shell                         2   350  15  commands that are imported when called
+shell                         1   350  15  commands that are imported when called
 wire                          1    50   0  its door
 wire.black_box                1   550  14  what an author of a black box imports
 wire.black_box                1   550  14  standard output of a program
@@ -117,7 +117,7 @@ wire.documents                1   450  19  signed documents
 wire.dsse                     1   250  21  signed envelopes
 wire.error_table              1   200   4  errors as codes and fields
 wire.keys                     1   600  27  keys, their history, enrolment, identities
-wire.log                      1   350  10  entries of the log, and proofs
+wire.log                      1   300   9  entries of the log, and proofs
 wire.psi                      1   300   8  psi and schema as documents
 wire.steward                  1   550  22  what stewards see and decide, as types
 wire.tables                   1   550   9  tables as messages

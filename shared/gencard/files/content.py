@@ -1,4 +1,4 @@
-"""Files by the ending of their names, and text files unpacked: plain, ``.gz``, or one in a ``.zip``."""
+"""Content of files by their endings: text, plain or packed (``.gz``, one in a ``.zip``), and tables."""
 
 import datetime as dt
 import gzip

@@ -104,7 +104,7 @@ _CALENDARS = {".dta": _STATA, ".sav": _SPSS, ".zsav": _SPSS, ".sas7bdat": _SAS, 
 
 
 def read(path: Path, field: str, *, most_bytes: int) -> StoredTable:
-    """Read a file in a process of its own; see ``stored.read_stored``."""
+    """Read a file in a process of its own; see ``content.read_stored``."""
     return read_apart("gencard.files.statistics", path, field, most_bytes)
 
 

@@ -44,7 +44,7 @@ _NAMED = 5
 
 
 def read(path: Path, field: str, *, sheet: str, skip: int, most_bytes: int) -> StoredTable:
-    """Read a sheet in a process of its own; see ``stored.read_stored``."""
+    """Read a sheet in a process of its own; see ``content.read_stored``."""
     return read_apart("gencard.files.workbooks", path, field, sheet, skip, most_bytes)
 
 

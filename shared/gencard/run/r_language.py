@@ -59,7 +59,7 @@ def start_file() -> bytes:
 
 
 def bytes_of_r_request(request: BoxRequest) -> bytes:
-    """Write the request for ``start.R``: the columns that ``frames.frame_of`` gives a Python program.
+    """Write the request for ``start.R``: the columns that ``session.frame_of`` gives a Python program.
 
     Raises:
         InvalidInputError: The request is for no analysis.
