@@ -108,7 +108,7 @@ def test_a_report_that_an_earlier_version_left_is_not_shown(protected_house, mon
     with protected_house.analyst() as analyst, protected_house.analyst("aud") as auditor:
         card = analyst.propose("survey", [("sex",), ("region",)], purpose="a test").accept()
         with monkeypatch.context() as earlier:
-            earlier.setattr(audits, "check_unprotected", lambda *_: None)
+            earlier.setattr(audits, "why_protected", lambda *_: None)
             audit = audited(analyst, card.name)
         with pytest.raises(RecordsProtectedError):
             full_report(auditor, audit)

@@ -225,10 +225,10 @@ class TestErrors:
         ledger = type(measured_house.controller.controller_state.ledger)
         real = ledger.reserve
 
-        def reserve(self, tx, *, price, **rest):
+        def reserve(self, tx, *payers, price, **rest):
             if rest["kind"] == "measures":
                 raise BudgetExceededError(scope="dataset", left="nothing", price=str(price))
-            return real(self, tx, price=price, **rest)
+            return real(self, tx, *payers, price=price, **rest)
 
         monkeypatch.setattr(ledger, "reserve", reserve)
         with state_unchanged(measured_house), pytest.raises(BudgetExceededError):
