@@ -75,7 +75,7 @@ HOUSES: Mapping[str, Mapping[str, Room]] = {
         9 analyst agreement card card_view catalogue checking common connection planning terms
         8 planning agreement card card_view catalogue common connection
         7 card agreement answers audit card_report card_view catalogue checking common connection \
-            findings question terms
+            findings terms
         7 pages answers audit card_report common findings
         6 card_report agreement answers audit catalogue common connection findings
         6 steward catalogue checking common connection steward_views
