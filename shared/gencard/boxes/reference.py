@@ -101,7 +101,6 @@ class CopiesRows:
     """Each row is a random record of the input with probability ``share``, else an honest one.
 
     Args:
-        honest: Makes the other rows.
         share: From 0 (honest) to 1 (a bootstrap of the records).
 
     Raises:

@@ -218,7 +218,6 @@ class Material:
         psi: What the generator saw, where it is known; all of psi where numbers are known.
         numbers: Numbers of the release, where they are compared with psi.
         seed: Of all draws: the same rows and seed give the same numbers.
-        together: Which attributes may be looked at together.
         schema: The whole schema, which numbers are compared under; None if ``coding`` is it.
     """
 
@@ -386,7 +385,6 @@ class Evaluation:
         find: Computes it; may raise any GencardError if the records do not allow it.
         price: Most numbers in a finding about records, which is its price in statistics; or how many
             they are, given the attributes of the release and the marginals of Phi.
-        sight: Attributes that the measure examines together.
     """
 
     name: str

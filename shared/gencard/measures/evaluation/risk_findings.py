@@ -35,7 +35,7 @@ from gencard.measures.privacy.attacks import (
     linkability,
     singling_out,
 )
-from gencard.measures.privacy.dcr import LabelTest, clone_test, closer_share, equal_share, nearness_test
+from gencard.measures.privacy.dcr import clone_test, closer_share, equal_share, nearness_test
 from gencard.measures.privacy.disclosure import disclosure_risk, replicated_uniques
 from gencard.measures.privacy.distances import combination_numbers, present
 from gencard.measures.privacy.nearest import Nearest, chance_of_clone, clone_share, nearest, nndr
@@ -399,12 +399,8 @@ class DistanceFinding(Finding):
 
 
 def distance_finding(material: Material) -> DistanceFinding:
-    tables = material.tables
-    to_train, to_holdout, sizes = (
-        material.to_train,
-        material.to_holdout,
-        (len(tables.train), len(tables.holdout)),
-    )
+    tables, to_train, to_holdout = material.tables, material.to_train, material.to_holdout
+    sizes = (len(tables.train), len(tables.holdout))
     share = closer_share(to_train.distance, to_holdout.distance, sizes)
     baseline = nearest(tables.train, tables.holdout, material.gower)
     rng = material.rng("dcr")
@@ -426,7 +422,7 @@ def distance_finding(material: Material) -> DistanceFinding:
         size=equal.size,
         draws=equal.draws,
         copied=test.rejects,
-        detectable=_stated(test),
+        detectable=_NONE_AT_ALL if test.detectable is None else test.detectable,
     )
 
 
@@ -435,10 +431,6 @@ BLIND = 0.1
 
 _NONE_AT_ALL = 2.0
 """Stands for a share of copies that no release can have: the test shows none."""
-
-
-def _stated(test: LabelTest) -> float:
-    return _NONE_AT_ALL if test.detectable is None else test.detectable
 
 
 def _is_blind(detectable: float | None) -> bool:
@@ -581,7 +573,7 @@ def clone_finding(material: Material) -> CloneFinding:
         records=to_rows[0].share,
         others=to_rows[1].share,
         copied=test.rejects,
-        detectable=_stated(test),
+        detectable=_NONE_AT_ALL if test.detectable is None else test.detectable,
     )
 
 

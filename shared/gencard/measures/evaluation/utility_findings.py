@@ -3,7 +3,6 @@
 The definitions are in ``measures.utility``.
 """
 
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -64,7 +63,6 @@ class GapFinding(Finding):
     """Gaps from -1 to 1, in the levels with the largest errors, largest first.
 
     Args:
-        gap: What is meant, in words.
         error: Root mean square over the levels of at least ``FEWEST`` records that have rows, 0 to 2;
             None where there is no such level.
         levels: First those with records and no rows, then by error, those of few records last.
@@ -222,7 +220,6 @@ class PropensityFinding(Finding):
 
     Args:
         order: Of the regression's interactions, in attributes.
-        parameters: Of the regression.
         regression_pmse, regression: pMSE and S_pMSE; None where it has too many parameters.
             ``regression`` alone is None where records and rows are all alike.
         tree_pmse, tree: Of a classification tree; ``tree`` is None where chance is not known.
@@ -258,7 +255,13 @@ class PropensityFinding(Finding):
 def propensity_finding(material: Material) -> PropensityFinding:
     """Evaluate by the largest regression that fits, with or without pair interactions, and by a tree."""
     values = level_values(material.coding)
-    order, regression = _regression(material, values)
+    regression: Propensity | None = None
+    for order in (2, 1):
+        with suppress(TooLargeError):
+            regression = regression_propensity(material.records, material.synthetic, values, order=order)
+            break
+    else:
+        order = 0
     tree = tree_propensity(material.records, material.synthetic, values, rng=material.rng("propensity"))
     return PropensityFinding(
         order=order,
@@ -268,19 +271,6 @@ def propensity_finding(material: Material) -> PropensityFinding:
         tree_pmse=tree.pmse,
         tree=tree.standardised,
     )
-
-
-def _regression(
-    material: Material, values: Mapping[str, tuple[float, ...]]
-) -> tuple[int, Propensity | None]:
-    for order in (2, 1):
-        try:
-            return order, regression_propensity(
-                material.records, material.synthetic, values, order=order
-            )
-        except TooLargeError:
-            continue
-    return 0, None
 
 
 WORST = 10

@@ -596,7 +596,6 @@ class GroupPairs:
     """Two tables, ready to be compared by groups: what levels decide, and the numbers.
 
     Args:
-        differences: Of the groups.
         edges: For each number, of the groups on the left and on the right.
     """
 

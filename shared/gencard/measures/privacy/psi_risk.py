@@ -190,17 +190,6 @@ def small_cells(clique: Clique, counts: Counts, threshold: int) -> SmallTableCel
     )
 
 
-def together(tables: tuple[SmallTableCells, ...]) -> SmallTableCells:
-    """The sums over some tables."""
-    return SmallTableCells(
-        (),
-        sum(table.cells for table in tables),
-        sum(table.single for table in tables),
-        sum(table.small for table in tables),
-        sum(table.records for table in tables),
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class LongTail:
     """A number of which one record moves the means of many groups by more than the policy's limit.
@@ -367,7 +356,13 @@ def psi_risk(
         records=len(records),
         threshold=threshold,
         tables=len(small),
-        small=together(small),
+        small=SmallTableCells(
+            (),
+            sum(table.cells for table in small),
+            sum(table.single for table in small),
+            sum(table.small for table in small),
+            sum(table.records for table in small),
+        ),
         worst_tables=tuple(worst),
         facts=facts.by_width,
         worst=facts.worst,
