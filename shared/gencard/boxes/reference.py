@@ -34,7 +34,6 @@ class ReferenceRecipe:
     """Recipe by which a box of this module is built.
 
     Args:
-        generator: Name of the generator that it fits.
         cliques, linear: Phi.
         extra: The clique that ADDS_MARGINAL measures besides.
         share: Share of the rows that COPIES_ROWS copies.

@@ -19,7 +19,6 @@ from gencard.core.types import FloatArray
 from gencard.measures.evaluation.evaluation import (
     FEWEST,
     Finding,
-    Line,
     Material,
     Named,
     rounded_between,
@@ -76,7 +75,7 @@ class GapFinding(Finding):
     synthetic: tuple[float | None, ...]
 
     @property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> Named:
         return (("Root mean squared error of the gaps", self.error),)
 
     def rounded(self, material: Material) -> "GapFinding":
@@ -162,7 +161,7 @@ class PredictionsFinding(Finding):
     similarity: float
 
     @property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> Named:
         models = (("regression", self.regression), ("forest", self.forest))
         accuracies = (
             (f"Accuracy, {name}, {what}", value)
@@ -233,7 +232,7 @@ class PropensityFinding(Finding):
     tree: float | None
 
     @property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> Named:
         return (
             (f"S_pMSE, regression with interactions of {self.order}", self.regression),
             ("S_pMSE, tree", self.tree),
@@ -328,7 +327,7 @@ class TablesFinding(Finding):
     variations: tuple[float | None, ...]
 
     @property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> Named:
         return tuple(
             (f"{name}, mean over tables of {tables.width}", value)
             for tables in self.widths
@@ -404,7 +403,7 @@ class MarginalsFinding(Finding):
         return tuple(sorted(self.marginals, key=lambda one: -one.total_variation))
 
     @property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> Named:
         return tuple(
             (f"Total variation, {' × '.join(one.clique)}", one.total_variation)
             for one in self.ordered[:MOST_LINES]
@@ -454,7 +453,7 @@ class FidelityFinding(Finding):
         return bool(self.facts.unexplained)
 
     @property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> Named:
         return tuple(
             (f"Total variation, {' × '.join(one.clique)}", one.total_variation)
             for one in self.ordered[:MOST_LINES]
@@ -503,7 +502,7 @@ class AssociationsFinding(Finding):
     unmeasured: int
 
     @property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> Named:
         return tuple(
             (f"Cramér's V in {where}, {' × '.join(one.clique)}", getattr(one, where))
             for one in self.pairs[:MOST_LINES]

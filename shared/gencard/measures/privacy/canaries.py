@@ -300,7 +300,6 @@ class Planted:
     Args:
         points: Of all canaries in the unit cube, shape ``(m, d)``.
         put_in: Which of them are in the dataset, shape ``(m,)``.
-        dataset: What the generator is to be given.
         neighbouring: In what way canaries were left out.
     """
 

@@ -224,7 +224,6 @@ class PsiRisk:
     """Risk of exact tables.
 
     Args:
-        threshold: Counts below it are called small.
         tables: Number of released tables, those inside others not counted.
         small: Small counts of all of them together.
         worst_tables: The ten tables with the most records in small cells.
@@ -427,7 +426,6 @@ def least_group(values: FloatArray, counts: NDArray[np.number], limit: float) ->
     Args:
         values: Ascending, shape ``(m,)``.
         counts: Records of each.
-        limit: The policy's.
     """
     values, counts = values[counts > 0], counts[counts > 0]
     if not len(values):

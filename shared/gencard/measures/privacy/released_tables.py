@@ -172,7 +172,6 @@ class Combination:
     Args:
         levels: Codes of the key's attributes.
         level: The one possible code of the target.
-        records: That have the key.
     """
 
     keys: Clique
