@@ -133,7 +133,6 @@ class Conditions:
     """Entries that can be a condition, and the records that meet each.
 
     Args:
-        records: How many there are.
         counts: Records that have each nominal entry.
         starts: Of those records in ``order``, for each entry.
         order: Records by nominal attribute, and in each by level.

@@ -69,8 +69,6 @@ class GeneratorNet:
     which would take it off again.
 
     Args:
-        conditions: How many there are; none is 0.
-        units: Of each residual layer.
         outputs: Numbers and logits.
         rng: Draws the weights, uniform within :math:`1 / \sqrt{inputs}` of each layer.
     """
@@ -205,7 +203,6 @@ class Discriminator:
     Args:
         rows: Numbers of a pack of rows.
         conditions: Numbers of the conditions of a pack.
-        units: Of each hidden layer.
     """
 
     def __init__(
@@ -237,8 +234,7 @@ class Discriminator:
 
     def scores(self, units: Tensor, rng: np.random.Generator) -> Tensor:
         """Return the score of each pack, shape ``(packs, 1)``, from the units of the first layer."""
-        scores, _ = self._passed(units, rng)
-        return scores
+        return self._passed(units, rng)[0]
 
     def penalty(self, units: Tensor, rng: np.random.Generator) -> Tensor:
         """Mean squared distance from 1 of the length of the score's gradient by the rows of a pack."""
@@ -352,10 +348,6 @@ class Critics:
 
     A net has one hidden layer of rectified units; its output is the logit of "real". No number of one
     net enters another: neither its outputs nor its gradient nor its step.
-
-    Args:
-        inputs: Numbers of a row.
-        units: Of the hidden layer.
     """
 
     def __init__(

@@ -174,7 +174,6 @@ def pairs_to_choose_from(
     Args:
         most_cells: Of the table of attribute and parents. Where it has more even without any, the
             attribute is offered without parents.
-        degree: Most parents.
     """
     inside = {pair.attribute for pair in network}
     before = tuple(name for name in domain.attributes if name in inside)

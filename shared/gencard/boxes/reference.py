@@ -34,7 +34,6 @@ class ReferenceRecipe:
     """Recipe by which a box of this module is built.
 
     Args:
-        generator: Name of the generator that it fits.
         cliques, linear: Phi.
         extra: The clique that ADDS_MARGINAL measures besides.
         share: Share of the rows that COPIES_ROWS copies.
@@ -101,7 +100,6 @@ class CopiesRows:
     """Each row is a random record of the input with probability ``share``, else an honest one.
 
     Args:
-        honest: Makes the other rows.
         share: From 0 (honest) to 1 (a bootstrap of the records).
 
     Raises:

@@ -504,16 +504,13 @@ class SynthPop:
         raise BlackBoxError(problem="the saved bytes are not a fit of this black box")
 
 
-_CLAIM = Claim(
-    "No formal privacy is promised: rows repeat the codes of records, attribute by attribute."
-)
-
-
 ENTRY = BoxEntry(
     description="Each attribute drawn from the leaves of a classification or regression tree on those "
     "before it (synthpop's CART).",
     parameters=DEFAULTS,
-    claim=lambda _: _CLAIM,
+    claim=lambda _: Claim(
+        "No formal privacy is promised: rows repeat the codes of records, attribute by attribute."
+    ),
     make=lambda parameters, surroundings: SynthPop(options_of(parameters), surroundings.values),
     libraries=("opendp", "scikit-learn"),
 )

@@ -298,7 +298,6 @@ class Conditional:
     Args:
         predictors: Their axes in the domain.
         places: For each predictor, the place of each of its codes: shape ``(size,)``.
-        tree: Splits on places.
         donors: Codes of the records, leaf by leaf, in ascending order within one.
         starts: Where the donors of each node begin, and at the end their number: shape ``(nodes + 1,)``.
     """
@@ -350,11 +349,6 @@ def conditional(
     """Grow a tree on one or more records.
 
     Predictors that are constant, or order the records as another one does, are left out.
-
-    Args:
-        scales: Of the attributes that have numbers.
-        growth: When splitting ends.
-        random_state: Which of equally good splits is taken.
     """
     informative: dict[bytes, tuple[int, Integers]] = {}
     for name in predictors:

@@ -7,7 +7,7 @@ from enum import StrEnum
 from functools import cached_property
 from html import escape
 from math import ceil, floor, isfinite, log10, sqrt
-from typing import Any, Self, TypeVar, get_type_hints
+from typing import Any, Self, TypeVar, assert_never, get_type_hints
 
 import numpy as np
 
@@ -218,7 +218,6 @@ class Material:
         psi: What the generator saw, where it is known; all of psi where numbers are known.
         numbers: Numbers of the release, where they are compared with psi.
         seed: Of all draws: the same rows and seed give the same numbers.
-        together: Which attributes may be looked at together.
         schema: The whole schema, which numbers are compared under; None if ``coding`` is it.
     """
 
@@ -296,10 +295,6 @@ def _there(dataset: Dataset | None) -> Dataset:
     return dataset
 
 
-Line = tuple[str, float | None]
-"""A number under its name in the literature; None where it is not defined."""
-
-
 class Finding(ABC):
     """The result of one evaluation; a frozen dataclass of numbers. All shares are from 0 to 1.
 
@@ -320,7 +315,7 @@ class Finding(ABC):
 
     @property
     @abstractmethod
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> Named:
         """The main numbers, for a table."""
 
     @abstractmethod
@@ -386,7 +381,6 @@ class Evaluation:
         find: Computes it; may raise any GencardError if the records do not allow it.
         price: Most numbers in a finding about records, which is its price in statistics; or how many
             they are, given the attributes of the release and the marginals of Phi.
-        sight: Attributes that the measure examines together.
     """
 
     name: str
@@ -435,25 +429,18 @@ class Evaluation:
         once (distances, attacks, uniques, models) need that no forbidden set is among them; the largest
         order is about tables, and does not bind them.
         """
-        allowed = self._allowed(together, attributes, declared, cliques)
-        return None if allowed else f"the policy does not allow examining {self.sight} together"
-
-    def _allowed(
-        self,
-        together: AllowedTogether,
-        attributes: Clique,
-        declared: Declared,
-        cliques: tuple[Clique, ...],
-    ) -> bool:
-        match self.sight:  # each case returns, so that mypy finds a sight without one
+        match self.sight:
             case Sight.NOTHING | Sight.TABLES:
-                return True
+                allowed = True
             case Sight.WHOLE:
-                return together.allows(attributes)
+                allowed = together.allows(attributes)
             case Sight.PHI:
-                return all(map(together.allows_table, cliques or [(name,) for name in attributes]))
+                allowed = all(map(together.allows_table, cliques or [(name,) for name in attributes]))
             case Sight.GAP:
-                return declared.gap is None or together.allows_table(declared.gap.attributes)
+                allowed = declared.gap is None or together.allows_table(declared.gap.attributes)
             case Sight.KEYS:
                 known = tuple(name for name in declared.keys if name in attributes)
-                return together.allows_table((*known, declared.target))
+                allowed = together.allows_table((*known, declared.target))
+            case _:
+                assert_never(self.sight)
+        return None if allowed else f"the policy does not allow examining {self.sight} together"

@@ -14,7 +14,6 @@ from gencard.core.domain import Clique
 from gencard.core.json_codecs import written
 from gencard.measures.evaluation.evaluation import (
     Finding,
-    Line,
     Material,
     Named,
     rounded_between,
@@ -35,7 +34,7 @@ from gencard.measures.privacy.attacks import (
     linkability,
     singling_out,
 )
-from gencard.measures.privacy.dcr import LabelTest, clone_test, closer_share, equal_share, nearness_test
+from gencard.measures.privacy.dcr import clone_test, closer_share, equal_share, nearness_test
 from gencard.measures.privacy.disclosure import disclosure_risk, replicated_uniques
 from gencard.measures.privacy.distances import combination_numbers, present
 from gencard.measures.privacy.nearest import Nearest, chance_of_clone, clone_share, nearest, nndr
@@ -89,7 +88,7 @@ class AttackFinding(Finding):
         return self.above is False and self.risk.high > LARGEST_OPEN_RISK
 
     @property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> Named:
         return (
             ("Attack", self.attack.share),
             ("Control", self.control.share),
@@ -164,7 +163,7 @@ class MembershipFinding(Finding):
         return self.above is False and self.high >= LARGEST_OPEN_AREA
 
     @property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> Named:
         return (("Area under the curve", self.area), ("Lowest", self.low), ("Highest", self.high))
 
     def rounded(self, material: Material) -> "MembershipFinding":
@@ -192,7 +191,7 @@ class UniquesFinding(Finding):
     shares: Named
 
     @property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> Named:
         return self.shares
 
     def rounded(self, material: Material) -> "UniquesFinding":
@@ -218,7 +217,7 @@ class RowUniquesFinding(Finding):
     single: float | None
 
     @property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> Named:
         return (("Unique rows", self.unique), ("Cells of psi with one record", self.single))
 
     def rounded(self, _material: Material) -> "RowUniquesFinding":
@@ -252,7 +251,7 @@ class DisclosureFinding(Finding):
     shares: Named
 
     @property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> Named:
         return self.shares
 
     def rounded(self, material: Material) -> "DisclosureFinding":
@@ -264,11 +263,7 @@ def disclosure_finding(material: Material) -> DisclosureFinding:
     domain, declarations = material.synthetic.domain, material.declared
     keys = domain.canonical(tuple(name for name in declarations.keys if name in domain.attributes))
     result = disclosure_risk(material.records, material.synthetic, keys, declarations.target)
-    shares: dict[str, float | None] = {
-        **result.uniques.named,
-        **result.attribute.named,
-        **result.attribution.named,
-    }
+    shares = result.uniques.named | result.attribute.named | result.attribution.named
     return DisclosureFinding(keys, declarations.target, tuple(shares.items()))
 
 
@@ -366,7 +361,7 @@ class DistanceFinding(Finding):
         return not self.stands_out and _is_blind(self.detectable)
 
     @property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> Named:
         return (
             ("Closer to train, equal sizes", self.share),
             ("Closer to train, strictly, original sizes", self.closer),
@@ -399,12 +394,8 @@ class DistanceFinding(Finding):
 
 
 def distance_finding(material: Material) -> DistanceFinding:
-    tables = material.tables
-    to_train, to_holdout, sizes = (
-        material.to_train,
-        material.to_holdout,
-        (len(tables.train), len(tables.holdout)),
-    )
+    tables, to_train, to_holdout = material.tables, material.to_train, material.to_holdout
+    sizes = (len(tables.train), len(tables.holdout))
     share = closer_share(to_train.distance, to_holdout.distance, sizes)
     baseline = nearest(tables.train, tables.holdout, material.gower)
     rng = material.rng("dcr")
@@ -426,7 +417,7 @@ def distance_finding(material: Material) -> DistanceFinding:
         size=equal.size,
         draws=equal.draws,
         copied=test.rejects,
-        detectable=_stated(test),
+        detectable=_NONE_AT_ALL if test.detectable is None else test.detectable,
     )
 
 
@@ -437,15 +428,11 @@ _NONE_AT_ALL = 2.0
 """Stands for a share of copies that no release can have: the test shows none."""
 
 
-def _stated(test: LabelTest) -> float:
-    return _NONE_AT_ALL if test.detectable is None else test.detectable
-
-
 def _is_blind(detectable: float | None) -> bool:
     return detectable is not None and detectable > BLIND
 
 
-def _power_lines(detectable: float | None) -> tuple[Line, ...]:
+def _power_lines(detectable: float | None) -> Named:
     """The line that says what the holdout could show; none in findings of earlier versions."""
     if detectable is None:
         return ()
@@ -522,8 +509,8 @@ class CloneFinding(Finding):
         return ours.interval()[0] > theirs.interval()[1]
 
     @property
-    def lines(self) -> tuple[Line, ...]:
-        result: tuple[Line, ...] = (
+    def lines(self) -> Named:
+        result: Named = (
             ("Clones of train", self.train),
             ("Clones of train, subsample of the size of holdout", self.equal),
             ("Clones of holdout", self.holdout),
@@ -581,7 +568,7 @@ def clone_finding(material: Material) -> CloneFinding:
         records=to_rows[0].share,
         others=to_rows[1].share,
         copied=test.rejects,
-        detectable=_stated(test),
+        detectable=_NONE_AT_ALL if test.detectable is None else test.detectable,
     )
 
 
@@ -590,8 +577,7 @@ class RatioFinding(Finding):
     """Ratio of the distance to the closest record and that to the second closest (NNDR).
 
     Args:
-        train: Shares of the rows in each of ``RATIO_BINS`` equal bins from 0 to 1.
-        holdout: The same, by records of holdout.
+        train, holdout: Shares of the rows in each of ``RATIO_BINS`` equal bins from 0 to 1.
         low_train: The ratio that 5 % of the rows do not pass; ``low_holdout`` likewise.
     """
 
@@ -601,7 +587,7 @@ class RatioFinding(Finding):
     low_holdout: float | None
 
     @property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> Named:
         return (
             ("5th percentile, by train", self.low_train),
             ("5th percentile, by holdout", self.low_holdout),

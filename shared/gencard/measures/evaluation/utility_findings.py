@@ -3,7 +3,6 @@
 The definitions are in ``measures.utility``.
 """
 
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -20,7 +19,6 @@ from gencard.core.types import FloatArray
 from gencard.measures.evaluation.evaluation import (
     FEWEST,
     Finding,
-    Line,
     Material,
     Named,
     rounded_between,
@@ -64,7 +62,6 @@ class GapFinding(Finding):
     """Gaps from -1 to 1, in the levels with the largest errors, largest first.
 
     Args:
-        gap: What is meant, in words.
         error: Root mean square over the levels of at least ``FEWEST`` records that have rows, 0 to 2;
             None where there is no such level.
         levels: First those with records and no rows, then by error, those of few records last.
@@ -78,7 +75,7 @@ class GapFinding(Finding):
     synthetic: tuple[float | None, ...]
 
     @property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> Named:
         return (("Root mean squared error of the gaps", self.error),)
 
     def rounded(self, material: Material) -> "GapFinding":
@@ -164,7 +161,7 @@ class PredictionsFinding(Finding):
     similarity: float
 
     @property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> Named:
         models = (("regression", self.regression), ("forest", self.forest))
         accuracies = (
             (f"Accuracy, {name}, {what}", value)
@@ -222,7 +219,6 @@ class PropensityFinding(Finding):
 
     Args:
         order: Of the regression's interactions, in attributes.
-        parameters: Of the regression.
         regression_pmse, regression: pMSE and S_pMSE; None where it has too many parameters.
             ``regression`` alone is None where records and rows are all alike.
         tree_pmse, tree: Of a classification tree; ``tree`` is None where chance is not known.
@@ -236,7 +232,7 @@ class PropensityFinding(Finding):
     tree: float | None
 
     @property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> Named:
         return (
             (f"S_pMSE, regression with interactions of {self.order}", self.regression),
             ("S_pMSE, tree", self.tree),
@@ -258,7 +254,13 @@ class PropensityFinding(Finding):
 def propensity_finding(material: Material) -> PropensityFinding:
     """Evaluate by the largest regression that fits, with or without pair interactions, and by a tree."""
     values = level_values(material.coding)
-    order, regression = _regression(material, values)
+    regression: Propensity | None = None
+    for order in (2, 1):
+        with suppress(TooLargeError):
+            regression = regression_propensity(material.records, material.synthetic, values, order=order)
+            break
+    else:
+        order = 0
     tree = tree_propensity(material.records, material.synthetic, values, rng=material.rng("propensity"))
     return PropensityFinding(
         order=order,
@@ -268,19 +270,6 @@ def propensity_finding(material: Material) -> PropensityFinding:
         tree_pmse=tree.pmse,
         tree=tree.standardised,
     )
-
-
-def _regression(
-    material: Material, values: Mapping[str, tuple[float, ...]]
-) -> tuple[int, Propensity | None]:
-    for order in (2, 1):
-        try:
-            return order, regression_propensity(
-                material.records, material.synthetic, values, order=order
-            )
-        except TooLargeError:
-            continue
-    return 0, None
 
 
 WORST = 10
@@ -338,7 +327,7 @@ class TablesFinding(Finding):
     variations: tuple[float | None, ...]
 
     @property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> Named:
         return tuple(
             (f"{name}, mean over tables of {tables.width}", value)
             for tables in self.widths
@@ -414,7 +403,7 @@ class MarginalsFinding(Finding):
         return tuple(sorted(self.marginals, key=lambda one: -one.total_variation))
 
     @property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> Named:
         return tuple(
             (f"Total variation, {' × '.join(one.clique)}", one.total_variation)
             for one in self.ordered[:MOST_LINES]
@@ -464,7 +453,7 @@ class FidelityFinding(Finding):
         return bool(self.facts.unexplained)
 
     @property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> Named:
         return tuple(
             (f"Total variation, {' × '.join(one.clique)}", one.total_variation)
             for one in self.ordered[:MOST_LINES]
@@ -513,7 +502,7 @@ class AssociationsFinding(Finding):
     unmeasured: int
 
     @property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> Named:
         return tuple(
             (f"Cramér's V in {where}, {' × '.join(one.clique)}", getattr(one, where))
             for one in self.pairs[:MOST_LINES]

@@ -289,12 +289,11 @@ def singling_out(tables: Tables, *, width: int = 1, attacks: int, rng: np.random
     size = min(len(train), len(holdout))
     ours, theirs = (drawn(table, size, rng) for table in (train, holdout))
     pairs = ((guesses, ours), (guesses, theirs), (lucky, ours))
-    return Attack(
-        *(
-            Proportion(sum(singles_out(one, records) for one in tried), len(tried))
-            for tried, records in pairs
-        )
+    proportions = (
+        Proportion(sum(singles_out(one, records) for one in tried), len(tried))
+        for tried, records in pairs
     )
+    return Attack(*proportions)
 
 
 def _guesses(synthetic: Records, width: int, attacks: int, rng: np.random.Generator) -> list[Predicate]:

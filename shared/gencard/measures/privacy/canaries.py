@@ -138,7 +138,6 @@ class EpsilonBound:
         epsilon: In nats, at least 0; 0 says nothing, infinity refutes every epsilon.
         delta: Generators of this delta, or a smaller one, are bounded; 0 is pure differential privacy.
         beta: Probability, 0 to 1/2, that the bound is too high.
-        neighbouring: The relation that epsilon is meant for.
     """
 
     epsilon: float
@@ -206,7 +205,6 @@ class Reconstruction:
     """Distance of a generator's rows to each canary.
 
     Args:
-        space: Where the canaries were drawn.
         radii: Distance of each canary to the closest row, in the space's unit, shape ``(m,)``.
 
     Raises:
@@ -302,7 +300,6 @@ class Planted:
     Args:
         points: Of all canaries in the unit cube, shape ``(m, d)``.
         put_in: Which of them are in the dataset, shape ``(m,)``.
-        dataset: What the generator is to be given.
         neighbouring: In what way canaries were left out.
     """
 

@@ -335,7 +335,13 @@ class Guesses:
         """Probability, at most, of so many right guesses."""
         check_epsilon(epsilon)
         _check_delta(delta)
-        return self._p_value(epsilon, delta)
+        # Tails of the binomial at v, v - 1, ..., 0 give all differences.
+        tails = scipy.stats.binom.sf(
+            self.correct - 1 - np.arange(self.correct + 1), self.guesses, scipy.special.expit(epsilon)
+        )
+        by_count = (tails[1:] - tails[0]) / np.arange(1, self.correct + 1)
+        rest = 2 * self.canaries * delta * float(by_count.max(initial=0.0))
+        return min(1.0, float(tails[0]) + rest)
 
     def bound(self, *, delta: float, beta: float, neighbouring: Neighbouring) -> EpsilonBound:
         """The bound of one run.
@@ -352,17 +358,10 @@ class Guesses:
             chance = scipy.special.betaincinv(self.correct, self.guesses - self.correct + 1, beta)
             epsilon = max(0.0, float(scipy.special.logit(chance)))
         else:
-            epsilon = smallest_epsilon(lambda one: log(self._p_value(one, delta) or _LEAST), beta)
+            epsilon = smallest_epsilon(
+                lambda one: log(self.p_value(epsilon=one, delta=delta) or _LEAST), beta
+            )
         return EpsilonBound(epsilon, delta, beta, neighbouring)
-
-    def _p_value(self, epsilon: float, delta: float) -> float:
-        """Tails of the binomial at v, v - 1, ..., 0 give all differences."""
-        tails = scipy.stats.binom.sf(
-            self.correct - 1 - np.arange(self.correct + 1), self.guesses, scipy.special.expit(epsilon)
-        )
-        by_count = (tails[1:] - tails[0]) / np.arange(1, self.correct + 1)
-        rest = 2 * self.canaries * delta * float(by_count.max(initial=0.0))
-        return min(1.0, float(tails[0]) + rest)
 
 
 def _check_delta(delta: float) -> None:
@@ -411,7 +410,6 @@ class CanaryFinding:
     """One statistic.
 
     Args:
-        seen: What was seen, in words.
         bound: What follows, or None where the theorem does not apply.
         refusal: Why it does not, else empty.
     """
@@ -427,9 +425,6 @@ class CanaryFindings:
     """Results of one run with canaries.
 
     Args:
-        canaries: How many were drawn.
-        put_in: How many of them were in the dataset.
-        rows: How many came back.
         membership: By distance, canaries put in beside those left out. It bounds nothing.
     """
 

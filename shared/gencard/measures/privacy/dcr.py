@@ -58,7 +58,6 @@ class CloserShare:
     Args:
         records: Synthetic records that have a distance to both.
         closer: Those strictly closer to train.
-        tied: Those equally near.
         sizes: Records of train and of holdout.
     """
 

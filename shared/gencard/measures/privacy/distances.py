@@ -526,12 +526,6 @@ def ranges(starts: NDArray[np.intp], lengths: NDArray[np.intp]) -> NDArray[np.in
     return np.arange(ends[-1]) + np.repeat(starts - ends + lengths, lengths)
 
 
-def groups_of(numbers: NDArray[np.int64]) -> RecordGroups:
-    """Groups of the records of equal numbers, which count from 0 without holes."""
-    starts = np.concatenate([[0], np.cumsum(np.bincount(numbers))])
-    return RecordGroups(numbers, np.argsort(numbers, kind="stable"), starts)
-
-
 def halved(groups: NDArray[np.int64], columns: Sequence[NDArray[np.float64]]) -> NDArray[np.int64]:
     """Each record's group, counted from 0 without holes, with large ones halved.
 
@@ -596,7 +590,6 @@ class GroupPairs:
     """Two tables, ready to be compared by groups: what levels decide, and the numbers.
 
     Args:
-        differences: Of the groups.
         edges: For each number, of the groups on the left and on the right.
     """
 
@@ -649,7 +642,9 @@ def group_pairs_of(left: Records, right: Records, gower: Gower) -> GroupPairs:
         numbers = combination_numbers(len(table), keyed)
         with np.errstate(over="ignore"):  # what each number adds to N, up to a constant
             scaled = [(one.left, one.right)[side] / one.span * one.weight for one in columns]
-        groups.append(groups_of(halved(numbers, scaled)))
+        numbers = halved(numbers, scaled)
+        starts = np.concatenate([[0], np.cumsum(np.bincount(numbers))])
+        groups.append(RecordGroups(numbers, np.argsort(numbers, kind="stable"), starts))
     edges = (
         (GroupRanges.of(one.left, groups[0]), GroupRanges.of(one.right, groups[1])) for one in columns
     )

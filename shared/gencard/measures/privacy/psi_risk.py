@@ -190,17 +190,6 @@ def small_cells(clique: Clique, counts: Counts, threshold: int) -> SmallTableCel
     )
 
 
-def together(tables: tuple[SmallTableCells, ...]) -> SmallTableCells:
-    """The sums over some tables."""
-    return SmallTableCells(
-        (),
-        sum(table.cells for table in tables),
-        sum(table.single for table in tables),
-        sum(table.small for table in tables),
-        sum(table.records for table in tables),
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class LongTail:
     """A number of which one record moves the means of many groups by more than the policy's limit.
@@ -235,7 +224,6 @@ class PsiRisk:
     """Risk of exact tables.
 
     Args:
-        threshold: Counts below it are called small.
         tables: Number of released tables, those inside others not counted.
         small: Small counts of all of them together.
         worst_tables: The ten tables with the most records in small cells.
@@ -367,7 +355,13 @@ def psi_risk(
         records=len(records),
         threshold=threshold,
         tables=len(small),
-        small=together(small),
+        small=SmallTableCells(
+            (),
+            sum(table.cells for table in small),
+            sum(table.single for table in small),
+            sum(table.small for table in small),
+            sum(table.records for table in small),
+        ),
         worst_tables=tuple(worst),
         facts=facts.by_width,
         worst=facts.worst,
@@ -432,7 +426,6 @@ def least_group(values: FloatArray, counts: NDArray[np.number], limit: float) ->
     Args:
         values: Ascending, shape ``(m,)``.
         counts: Records of each.
-        limit: The policy's.
     """
     values, counts = values[counts > 0], counts[counts > 0]
     if not len(values):

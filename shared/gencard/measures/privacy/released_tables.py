@@ -172,7 +172,6 @@ class Combination:
     Args:
         levels: Codes of the key's attributes.
         level: The one possible code of the target.
-        records: That have the key.
     """
 
     keys: Clique
@@ -187,7 +186,6 @@ class KeyFacts:
     """Facts from keys of at most so many attributes.
 
     Args:
-        width: Attributes of a key, at most.
         facts: Different pairs of record and attribute, those from smaller keys too.
         guessed: Facts that the most frequent level of the attribute gives as well.
         wrong: Facts that the records contradict; above 0 only if the tables are of other records.

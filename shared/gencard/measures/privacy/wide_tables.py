@@ -228,7 +228,6 @@ def wide_tables(
 
     Args:
         known: Facts that smaller keys make certain; they are not counted again.
-        most_programs: Most integer programs of each kind.
     """
     search = _WideSearch(records, released, known)
     sets = list(combinations(records.domain.attributes, WIDTH))

@@ -348,12 +348,11 @@ def _unseen(psi: Psi, coding: Coding, marginals: Sequence[MarginalFidelity]) -> 
         for one in marginals
         if (noise := noise_of(one)) > one.total_variation
     ]
-    ordered = tuple(sorted(drowned, key=lambda one: -one.noise))
     unseen = Unseen(
         invented_in(coding, names, histograms),
         tuple(pair for pair in inside if pair not in summed),
         tuple(pair for pair in inside if pair in summed),
-        ordered,
+        tuple(sorted(drowned, key=lambda one: -one.noise)),
     )
     return None if unseen == Unseen() else unseen
 

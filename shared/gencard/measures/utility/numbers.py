@@ -74,7 +74,6 @@ class Known(NamedTuple):
         value: The figure; from counts of cells, with numbers placed evenly inside them.
         low, high: Bounds of the figure; equal if it is known exactly, but for noise. Those of a quantile
             hold in at least 95 % of draws of the noise.
-        source: What it is computed from.
         noise: Standard deviation of the noise in it.
         stderr: Its own sampling error, if it is computed from records.
         scatter: Sampling error of the figure of n records drawn from what is known, times the root of n;

@@ -39,10 +39,9 @@ class Task:
     """Attribute to predict, and its predictors.
 
     Args:
-        target: The attribute to predict; each of its codes is a class.
-        predictors: The attributes it is predicted from.
-        values: For those of them that are numbers, the number that each code stands for, NaN for
-            missing; the others are nominal.
+        target: Each of its codes is a class.
+        values: For predictors that are numbers, the number that each code stands for, NaN for missing;
+            the others are nominal.
     """
 
     target: str
@@ -73,7 +72,6 @@ class Accuracies:
     """Shares of the records that are predicted right by what synthetic records taught, from 0 to 1.
 
     Args:
-        on_real: Of real records.
         on_synthetic: Of synthetic records kept from training.
     """
 
@@ -209,7 +207,6 @@ class PooledCells:
         columns: A number that is missing somewhere has a second column that says where.
         places: The cell of each record, shape ``(N,)``, the synthetic ones first.
         totals: Records of either kind in each cell.
-        synthetic: The number of synthetic records.
     """
 
     columns: tuple[PredictorColumn, ...]
@@ -236,11 +233,7 @@ class PooledCells:
 
 
 def cells_of(original: Dataset, synthetic: Dataset, values: Values) -> PooledCells:
-    """Put the records together.
-
-    Args:
-        values: For each attribute that is a number, the number of each code, NaN for missing.
-    """
+    """Put the records together."""
     domain = original.domain
     check_same_domain(domain, synthetic.domain)
     if not (len(original) and len(synthetic) and len(domain)):
@@ -377,7 +370,6 @@ class ForestUtility:
     """Quality of a forest that learned from synthetic records.
 
     Args:
-        accuracies: In shares of the records.
         importances: As in ``ForestReference``, but of synthetic records kept from training.
         similarity: Jaro's, of the two orders of importance; 0 to 1.
     """
@@ -475,9 +467,6 @@ class Predictions:
     Args:
         real_regression: Share of real test records that a regression taught by real ones predicts
             right.
-        regression: What one taught by synthetic records does.
-        real_forest: A forest taught by real records.
-        forest: One taught by synthetic records.
     """
 
     real_regression: float

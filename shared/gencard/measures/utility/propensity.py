@@ -240,23 +240,8 @@ _FIRST = 0.25 / 0.1875 + log(3)
 """The first response of a record: its probability starts at 3/4 where it is a one, else at 1/4."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class BinomialFit:
-    """Last step of a fit.
-
-    Args:
-        predicted: Log odds of each cell, shape ``(cells,)``.
-        weights: Of the least squares that led there, in records; shape ``(cells,)``.
-        step: By how much they changed the log odds of some cell at most.
-    """
-
-    predicted: FloatArray
-    weights: FloatArray
-    step: float
-
-
-def binomial_fit(matrix: FloatArray, totals: FloatArray, ones: FloatArray) -> BinomialFit:
-    """Explain the share of ones in each cell by the columns of a matrix.
+def binomial_fit(matrix: FloatArray, totals: FloatArray, ones: FloatArray) -> FloatArray:
+    """Explain the share of ones in each cell by the columns of a matrix: its log odds, ``(cells,)``.
 
     Start and end are those of R's ``glm``, so that figures agree with R's: where a cell can be told
     apart entirely, its probability never arrives at 0 or 1, and the end decides how near it comes. But a
@@ -269,30 +254,21 @@ def binomial_fit(matrix: FloatArray, totals: FloatArray, ones: FloatArray) -> Bi
     """
     weights = 0.1875 * totals
     predicted = _least_squares(matrix, weights, _FIRST * (2 * ones / totals - 1))
-    deviance, step = _deviance(predicted, totals, ones), np.inf
+    deviance = _deviance(predicted, totals, ones)
     for _ in range(_MOST_STEPS):
         scores = scipy.special.expit(predicted)
         weights = totals * np.maximum(scores * (1 - scores), _LEAST_WEIGHT)
         target = _least_squares(matrix, weights, predicted + (ones - totals * scores) / weights)
-        old, before = predicted, deviance
-        predicted, deviance = _no_worse(predicted, target, totals, ones)
-        step = float(np.abs(predicted - old).max())
+        before = deviance
+        for _ in range(_MOST_HALVINGS):  # until the step raises the deviance no more
+            deviance_after = _deviance(target, totals, ones)
+            if deviance_after <= before + _CONVERGED * (before + 0.1):
+                predicted, deviance = target, deviance_after
+                break
+            target = (predicted + target) / 2
         if abs(deviance - before) < _CONVERGED * (abs(deviance) + 0.1):
             break
-    return BinomialFit(predicted, weights, step)
-
-
-def _no_worse(
-    before: FloatArray, after: FloatArray, totals: FloatArray, ones: FloatArray
-) -> tuple[FloatArray, float]:
-    """The way to ``after``, halved until it raises the deviance no more; and the deviance there."""
-    deviance = _deviance(before, totals, ones)
-    for _ in range(_MOST_HALVINGS):
-        deviance_after = _deviance(after, totals, ones)
-        if deviance_after <= deviance + _CONVERGED * (deviance + 0.1):
-            return after, deviance_after
-        after = (before + after) / 2
-    return before, deviance
+    return predicted
 
 
 def _least_squares(matrix: FloatArray, weights: FloatArray, response: FloatArray) -> FloatArray:
@@ -377,7 +353,7 @@ def regression_propensity(
     """
     cells = cells_of(original, synthetic, values)
     basis = regression_basis(cells, order, most_parameters)
-    scores = scipy.special.expit(binomial_fit(basis, cells.totals, cells.synthetic_counts()).predicted)
+    scores = scipy.special.expit(binomial_fit(basis, cells.totals, cells.synthetic_counts()))
     share, records, parameters = cells.share, len(cells.places), basis.shape[1]
     expected = (parameters - 1) * share * (1 - share) ** 2 / records
     return Propensity(cells.pmse(scores), expected, records, share, parameters)
@@ -395,7 +371,6 @@ def tree_propensity(
     """Tell records apart by a classification tree; raises as ``regression_propensity`` does.
 
     Args:
-        values: As there.
         permutations: Drawn at a time, until their mean is known well enough; at most so many, or
             ``MOST_PERMUTATIONS``, if that is more.
 

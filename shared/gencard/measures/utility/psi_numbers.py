@@ -33,12 +33,7 @@ from gencard.measures.utility.numbers import (
 def compare_with_psi(
     psi: Psi, coding: Coding, attributes: Clique, rows: NumbersOf
 ) -> NumberTable | None:
-    """Compare the numbers of rows with psi.
-
-    Args:
-        psi: All measurements, with histograms and sums.
-        attributes: Those of the rows.
-    """
+    """Compare the numbers of rows with all measurements of psi, histograms and sums included."""
     return compared(numbers_in(coding, attributes), PsiNumbers(psi, coding), rows)
 
 
@@ -151,11 +146,8 @@ class PsiNumbers:
         return Known(mean * step, least, most, cells.source, noise * step, scatter=scatter)
 
     def sd(self, name: str) -> Known | None:
-        records, summed, squares = (
-            self._total((), (name,)),
-            self._total((name,)),
-            self._total((name,) * 2),
-        )
+        records, summed = self._total((), (name,)), self._total((name,))
+        squares = self._total((name, name))
         if records is not None and summed is not None and squares is not None:
             n, mean = records.value, summed.value / records.value if records.value > 0 else 0.0
             # whole numbers: squares of dates lose all digits of their variance in floats
@@ -309,12 +301,8 @@ def _sd_of_cells(cells: _CountedCells) -> Known | None:
     if cells.n <= 1:
         return None
     lows, highs = (np.array(ends, dtype=np.float64) for ends in zip(*cells.ends, strict=True))
-    _, even, _ = cells.moments
-    variances = (
-        even,
-        _least_variance(cells.shares, lows, highs),
-        _largest_variance(cells.shares, lows, highs),
-    )
+    open_cells = cells.shares, lows, highs
+    variances = cells.moments[1], _least_variance(*open_cells), _largest_variance(*open_cells)
     freedom, step = cells.n / (cells.n - 1), float(cells.scale.step)
     value, low, high = (sqrt(max(one, 0.0) * freedom) * step for one in variances)
     scatter = value * sqrt(max(cells.kurtosis - 1, 0.0)) / 2

@@ -27,7 +27,6 @@ from math import comb, log, pi, sqrt
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from gencard.core.dataset import Dataset, check_same_domain
 from gencard.core.domain import Clique
@@ -78,104 +77,18 @@ from gencard.core.types import Counts, FloatArray
 # distribution functions are furthest apart where that passes 1.
 
 
-Cells = NDArray[np.float64]
-"""One number for each cell that holds any record; shape ``(k,)``."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TablePair:
-    """Counts of the original and of the synthetic records, in the k cells where either is above 0."""
-
-    original: Cells
-    synthetic: Cells
-
-    @classmethod
-    def of(cls, original: Counts, synthetic: Counts) -> "TablePair":
-        """Two tables of one shape; their totals may differ."""
-        if original.shape != synthetic.shape:
-            raise DomainMismatchError(problem="the tables have different shapes")
-        if not (original.any() and synthetic.any()):
-            raise InvalidInputError(field="table", problem="contains no records")
-        occupied = (original + synthetic) > 0
-        return cls(original[occupied].astype(np.float64), synthetic[occupied].astype(np.float64))
-
-    @property
-    def freedom(self) -> int:
-        """Degrees of freedom: the cells, less one."""
-        return len(self.original) - 1
-
-    @property
-    def records(self) -> int:
-        """Original and synthetic records together, N."""
-        return int(self.original.sum() + self.synthetic.sum())
-
-    @property
-    def ratio(self) -> float:
-        """Synthetic records by original ones, r."""
-        return float(self.synthetic.sum() / self.original.sum())
-
-    @property
-    def synthetic_share(self) -> float:
-        """Synthetic records by all, c."""
-        return float(self.synthetic.sum() / self.records)
-
-    @property
-    def shares(self) -> tuple[Cells, Cells]:
-        """Shares of the original records, p, and of the synthetic ones, q; each sums to 1."""
-        return self.original / self.original.sum(), self.synthetic / self.synthetic.sum()
-
-
-def voas_williamson(pair: TablePair) -> float:
-    """VW; 0 where the shares agree."""
-    return float(np.sum(_differences(pair) ** 2 / _expected(pair)))
-
-
-def freeman_tukey(pair: TablePair) -> float:
-    """FT; 0 where the shares agree."""
-    return float(4 * np.sum((np.sqrt(pair.synthetic) - np.sqrt(pair.ratio * pair.original)) ** 2))
-
-
-def weighted_differences(pair: TablePair) -> float:
-    """WMabsDD; 0 where the shares agree."""
-    return float(np.sum(np.abs(_differences(pair)) / np.sqrt(_expected(pair))) / sqrt(2 / pi))
-
-
-def likelihood_ratio(pair: TablePair) -> tuple[float | None, int]:
+def likelihood_ratio(original: FloatArray, synthetic: FloatArray) -> tuple[float | None, int]:
     """G and its degrees of freedom: the cells that hold both kinds of records, less one; 0 at least.
 
     G is None without a degree of freedom, unless all records are in one cell: shares of a single common
     cell are 1 and agree, whatever the other cells hold.
     """
-    both = (pair.original > 0) & (pair.synthetic > 0)
-    if pair.freedom and np.count_nonzero(both) <= 1:
+    both = (original > 0) & (synthetic > 0)
+    if len(original) > 1 and np.count_nonzero(both) <= 1:
         return None, 0
-    ours, theirs = pair.original[both], pair.synthetic[both]
+    ours, theirs = original[both], synthetic[both]
     logarithms = np.log((theirs / theirs.sum()) / (ours / ours.sum()))
     return float(2 * np.sum(theirs * logarithms)), len(ours) - 1
-
-
-def _differences(pair: TablePair) -> Cells:
-    return pair.synthetic - pair.ratio * pair.original
-
-
-def _expected(pair: TablePair) -> Cells:
-    return (pair.original + pair.synthetic) * pair.synthetic_share
-
-
-def total_variation(pair: TablePair) -> float:
-    """Share of the records that would have to move."""
-    ours, theirs = pair.shares
-    return float(np.abs(ours - theirs).sum() / 2)
-
-
-def jensen_shannon(pair: TablePair) -> float:
-    """Jensen-Shannon divergence, in bits."""
-    ours, theirs = pair.shares
-    mixed = (ours + theirs) / 2
-    return float(
-        np.sum(scipy.special.rel_entr(ours, mixed) + scipy.special.rel_entr(theirs, mixed))
-        / (2 * log(2))
-    )
 
 
 def expected_jensen_shannon(freedom: int, synthetic: int, original: int | None = None) -> float:
@@ -209,36 +122,16 @@ def expected_jensen_shannon(freedom: int, synthetic: int, original: int | None =
     return freedom * variance / (8 * log(2))
 
 
-def bhattacharyya(pair: TablePair) -> float:
-    r"""Bhattacharyya distance, as :math:`\sqrt{\frac{1}{2} \sum (\sqrt{p} - \sqrt{q})^2}`.
-
-    That is the same number, and nothing cancels where the tables are near each other.
-    """
-    ours, theirs = pair.shares
-    return sqrt(float(np.sum((np.sqrt(ours) - np.sqrt(theirs)) ** 2)) / 2)
-
-
-def mann_whitney(pair: TablePair) -> float:
+def mann_whitney(original: FloatArray, synthetic: FloatArray) -> float:
     """U: pairs of a synthetic and an original record where the former has the higher score.
 
     A tie counts half. Half of all pairs where the tables agree, and never less.
     """
-    scores = pair.synthetic / (pair.original + pair.synthetic)
+    scores = synthetic / (original + synthetic)
     places = np.unique(scores, return_inverse=True)[1].reshape(-1)
     # Records of each score, the lowest score first.
-    ours, theirs = (np.bincount(places, counts) for counts in (pair.original, pair.synthetic))
+    ours, theirs = (np.bincount(places, counts) for counts in (original, synthetic))
     return float(np.sum(theirs * (np.cumsum(ours) - ours / 2)))
-
-
-def over_half_right(pair: TablePair) -> float:
-    """PO50: share of the records that the best guess tells right, less 1/2.
-
-    The guess is "synthetic" in the cells that hold more of the synthetic share than of the original.
-    At equal sizes it is half of total variation; else it also follows the sizes.
-    """
-    ours, theirs = pair.shares
-    right = np.where(theirs > ours, pair.synthetic, pair.original)
-    return float(right.sum() / pair.records - 0.5)
 
 
 def pair_tables(psi: Psi) -> dict[Clique, FloatArray]:
@@ -285,12 +178,12 @@ class TableUtility:
         weighted_differences: WMabsDD; expected like them, though not chi-squared.
         likelihood_ratio: G; chi-squared on the cells that hold both kinds of records, None where it is
             not defined.
-        likelihood_freedom: Its degrees of freedom.
         total_variation: Share of the records that would have to move; 0 to 1.
         jensen_shannon: JSD, in bits; 0 to 1.
         bhattacharyya: dBhatt; 0 to 1.
         mann_whitney: U, in pairs of a synthetic and an original record.
-        over_half_right: PO50, in shares of the records; -1/2 to 1/2.
+        over_half_right: PO50: share of the records that the best guess tells right, less 1/2. At equal
+            sizes it is half of total variation; else it also follows the sizes.
     """
 
     voas_williamson: float
@@ -357,22 +250,36 @@ def _each(statistic: float | None, expected: float) -> float | None:
 
 def table_utility(original: Counts, synthetic: Counts) -> TableUtility:
     """Compare two tables of counts on the same cells; their totals may differ."""
-    pair = TablePair.of(original, synthetic)
-    ratio, ratio_freedom = likelihood_ratio(pair)
+    if original.shape != synthetic.shape:
+        raise DomainMismatchError(problem="the tables have different shapes")
+    if not (original.any() and synthetic.any()):
+        raise InvalidInputError(field="table", problem="contains no records")
+    occupied = (original + synthetic) > 0
+    o, s = (counts[occupied].astype(np.float64) for counts in (original, synthetic))
+    records = int(o.sum() + s.sum())
+    ratio, share = float(s.sum() / o.sum()), float(s.sum() / records)
+    differences, expected = s - ratio * o, (o + s) * share
+    p, q = o / o.sum(), s / s.sum()
+    mixed = (p + q) / 2
+    divergence = np.sum(scipy.special.rel_entr(p, mixed) + scipy.special.rel_entr(q, mixed))
+    # The best guess is "synthetic" in the cells that hold more of the synthetic share.
+    right = np.where(q > p, s, o)
+    common, common_freedom = likelihood_ratio(o, s)
     return TableUtility(
-        voas_williamson=voas_williamson(pair),
-        freedom=pair.freedom,
-        records=pair.records,
-        synthetic_share=pair.synthetic_share,
-        freeman_tukey=freeman_tukey(pair),
-        weighted_differences=weighted_differences(pair),
-        likelihood_ratio=ratio,
-        likelihood_freedom=ratio_freedom,
-        total_variation=total_variation(pair),
-        jensen_shannon=jensen_shannon(pair),
-        bhattacharyya=bhattacharyya(pair),
-        mann_whitney=mann_whitney(pair),
-        over_half_right=over_half_right(pair),
+        voas_williamson=float(np.sum(differences**2 / expected)),
+        freedom=len(o) - 1,
+        records=records,
+        synthetic_share=share,
+        freeman_tukey=float(4 * np.sum((np.sqrt(s) - np.sqrt(ratio * o)) ** 2)),
+        weighted_differences=float(np.sum(np.abs(differences) / np.sqrt(expected)) / sqrt(2 / pi)),
+        likelihood_ratio=common,
+        likelihood_freedom=common_freedom,
+        total_variation=float(np.abs(p - q).sum() / 2),
+        jensen_shannon=float(divergence / (2 * log(2))),
+        # The same number as by sqrt(p q), and nothing cancels where the tables are near each other.
+        bhattacharyya=sqrt(float(np.sum((np.sqrt(p) - np.sqrt(q)) ** 2)) / 2),
+        mann_whitney=mann_whitney(o, s),
+        over_half_right=float(right.sum() / records - 0.5),
     )
 
 
